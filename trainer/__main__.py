@@ -21,13 +21,13 @@ with paused():
     from trainer.data import loaders
     from trainer.data.scanning import Scan
     from trainer.evaluation_job import evaluate
-    from trainer.loop import Training
     from trainer.precision import use_fast_kernels
     from trainer.randomness import seed_everything, use_deterministic_algorithms
     from trainer.recipes import make_task
     from trainer.recipes.tally import TOP
     from trainer.remeasure import remeasure
     from trainer.task import Task
+    from trainer.train import Training
     from trainer.weights.starting import fill_from, read_initial, take_over, weights_in
     from trainer.world import World, joined
 

@@ -60,7 +60,7 @@ def make_sampler(
                 f"on {world.size} processes: resume on more of them, or submit a new job without static_graph"
             )
         if batch_norm:
-            batch_size = max(batch_size, 2)  # a sample that joins the window before takes no micro-batch of its own
+            batch_size = max(batch_size, 2)  # a sample that joins the step before takes no micro-batch of its own
     return TrainSampler(
         task.samples,
         global_batch=global_batch,

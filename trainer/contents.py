@@ -8,7 +8,7 @@ from pathlib import Path
 import subprocess
 import sys
 import tempfile
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 import zlib
 
 import torch
@@ -64,6 +64,14 @@ class Contents:
         wrong = self._world.from_rank_0(self._difference(before, state) if self._world.rank == 0 else None)
         if wrong is not None:
             raise DataError(f"{wrong} since the checkpoint was saved. Submit a new job, or restore the data")
+
+    def __enter__(self) -> Self:
+        """Hashes beside what is done in the context."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def start(self) -> None:
         """Starts to hash what is not hashed yet, on rank 0. Does nothing if it was started."""

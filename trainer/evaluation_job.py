@@ -16,11 +16,11 @@ from torchyard.run import Run, accelerator
 from trainer.card import versions
 from trainer.contents import Contents
 from trainer.data.scanning import Scan
-from trainer.loop import StopCheck, StopRequested
+from trainer.parallel import make_strategy
 from trainer.precision import Precision
 from trainer.recipes import make_task
 from trainer.sampler import evaluation_batches
-from trainer.strategies import make_strategy
+from trainer.stopping import StopCheck, StopRequested
 from trainer.task import Evaluation, Task
 from trainer.weights.starting import load_weights, read_initial
 from trainer.world import World

@@ -8,10 +8,18 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from torchyard.contract.recipes import DistributedConfig
 from torchyard.run.accelerator import is_accelerator
+from trainer.world import World
 
 KEPT_PAIRS = 64
 """Exchanges between two log lines that are timed on an accelerator, at most."""
+
+
+def make_meeting(model: nn.Module, config: DistributedConfig, world: World) -> "Meeting | NoMeeting":
+    """Returns what times the exchanges of this rank with the others. With shards they meet in every layer: nothing."""
+    meets = world.size > 1 and config.strategy != "fsdp"
+    return Meeting(model, world.device) if meets else NoMeeting()
 
 
 class Meeting:
@@ -41,6 +49,19 @@ class Meeting:
 
     def _on_last_gradient(self, _: Tensor) -> None:
         self._timer.arrive()
+
+
+class NoMeeting:
+    """Measures nothing."""
+
+    def arrive(self) -> None:
+        pass
+
+    def leave(self) -> None:
+        pass
+
+    def take(self) -> float:
+        return math.nan
 
 
 class Event(Protocol):

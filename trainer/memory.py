@@ -12,11 +12,11 @@ from torchyard.run import accelerator
 from torchyard.run.outofmemory import short_memory
 from trainer.averaging import ExponentialAverage, Lookahead
 from trainer.optimization import make_optimizer
+from trainer.parallel import uses_ddp
 from trainer.precision import Precision
 from trainer.randomness import random_state, set_random_state
 from trainer.sampler import micro_batch_limits
 from trainer.skipping import take_step
-from trainer.strategies import uses_ddp
 from trainer.task import Task
 from trainer.weights.initial import train_mode
 from trainer.world import World

@@ -1,5 +1,6 @@
 """The random generators of one rank: seeds them, and saves and restores their state."""
 
+from collections.abc import Mapping
 import hashlib
 import os
 import random
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 
 from torchyard.run import accelerator
+from trainer.world import World
 
 
 def seed_everything(seed: int) -> None:
@@ -56,3 +58,20 @@ def set_random_state(state: dict[str, Any]) -> None:
     np.random.set_state(("MT19937", keys, numpy["position"], numpy["has_gauss"], numpy["gauss"]))
     torch.set_rng_state(state["torch"])
     accelerator.set_random_state(state["device"])
+
+
+def resume_random_state(state: Mapping[str, Any], world: World, *, seed: int) -> str | None:
+    """Restores this rank's generators from the state of a checkpoint. On another number of ranks, seeds them anew.
+
+    Returns what users should know then.
+    """
+    before, step = state["sampler"]["world_size"], state["step"]
+    if before == world.size:
+        set_random_state(state["random"][world.rank])
+        return None
+    seed_everything(derived_seed(seed, world.rank, step))
+    return (
+        f"resumed at step {step} with {world.size} processes instead of {before}: the global batch stays "
+        f"{state['sampler']['global_batch']}, no sample of the epoch is repeated or left out, but dropout draws "
+        "new random numbers"
+    )

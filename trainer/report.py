@@ -10,8 +10,10 @@ from torchyard.contract.recipes import Recipe
 from torchyard.run import Run
 from torchyard.run.accelerator import is_accelerator
 from trainer.card import Card, peak_memory
+from trainer.metrics import StepMetrics
 from trainer.pace import Own, Pace
-from trainer.window import LossWindow
+from trainer.score import Score
+from trainer.task import Evaluation
 from trainer.world import World
 
 logger = logging.getLogger(__name__)
@@ -20,16 +22,17 @@ logger = logging.getLogger(__name__)
 class Report:
     """Every rank computes the same report; only rank 0's is written. `card`: what is known before training."""
 
-    def __init__(self, run: Run, *, card: Card, window: LossWindow, world: World) -> None:
+    def __init__(self, run: Run, *, card: Card, world: World, score: Score | None, max_nonfinite: int) -> None:
         self.metrics: dict[str, float] = {}
         """The newest training metrics."""
-        self.window = window
-        self._run, self._card, self._device = run, card, world.device
+        self.steps = StepMetrics(world, max_nonfinite, score)
+        """What the steps since the last log line have measured."""
+        self._run, self._card, self._device, self._world = run, card, world.device, world
         self._pace = Pace(world, card=card)
         self._line: tuple[int, float] | None = None
         """The step and the learning rate of a line whose numbers are on their way to the host."""
         self._earlier = 0
-        """Samples in the window that an earlier attempt has trained on."""
+        """Samples of those steps that an earlier attempt has trained on."""
 
     def introduce(self, description: str, *, config: Recipe, base_lr: float, total_steps: int) -> None:
         """Writes what is about to be trained."""
@@ -62,14 +65,14 @@ class Report:
         self._pace.restart(whole_epoch=whole_epoch)
 
     def log(self, step: int, *, lr: float, rank_wait: float) -> None:
-        """Logs the means over the window of steps that ends at `step`, and what `Pace` measures. A collective.
+        """Logs the means over the steps since the last line, up to `step`, and what `Pace` measures. A collective.
 
         `rank_wait`: the seconds in which this rank exchanged gradients or weights; NaN if that is not measured.
         Does not wait for the device: `poll` and `finish` write the line when its numbers are there. Raises
         NonFiniteLoss if too many steps in a row were not finite up to `step`, or, on a device, up to the line before.
         """
         self.finish()
-        self.window.begin(step, own=self._pace.own(rank_wait))
+        self.steps.begin(step, own=self._pace.own(rank_wait))
         self._line = step, lr
         if not is_accelerator(self._device):
             self.finish()
@@ -77,7 +80,7 @@ class Report:
 
     def poll(self) -> None:
         """Writes the last line if its numbers are there. Does not wait."""
-        if self._line is not None and self.window.arrived:
+        if self._line is not None and self.steps.arrived:
             self.finish()
 
     def finish(self) -> None:
@@ -85,18 +88,18 @@ class Report:
         if self._line is None:
             return
         (step, lr), self._line = self._line, None
-        ranks = [Own(*numbers) for numbers in self.window.end()]
-        speed, measured = self._pace.measure(ranks, samples=self.window.samples - self._earlier)
+        ranks = [Own(*numbers) for numbers in self.steps.end()]
+        speed, measured = self._pace.measure(ranks, samples=self.steps.samples - self._earlier)
         self._earlier = 0
         self.metrics = {
-            "train/loss": self.window.mean,
-            **self.window.shares,
-            "train/grad_norm": self.window.mean_norm,
+            "train/loss": self.steps.mean,
+            **self.steps.shares,
+            "train/grad_norm": self.steps.mean_norm,
             "train/lr": lr,
             "train/samples_per_second": speed,
         }
         self._run.log({**self.metrics, **measured}, step=step)
-        self.window.reset()
+        self.steps.reset()
 
     def raise_if_nonfinite(self, step: int) -> None:
         """Writes the last line, and raises NonFiniteLoss if too many steps up to `step` in a row were not finite.
@@ -104,12 +107,23 @@ class Report:
         A collective.
         """
         self.finish()
-        self.window.sync(step)
+        self.steps.sync(step)
         self._raise_failure()
 
     def _raise_failure(self) -> None:
-        if self.window.failure is not None:
-            raise NonFiniteLoss(self.window.failure)
+        if self.steps.failure is not None:
+            raise NonFiniteLoss(self.steps.failure)
+
+    def log_evaluation(self, evaluation: Evaluation, *, step: int) -> Evaluation:
+        """Logs what was measured at `step`, and shows what rank 0 has found. Returns it with the metrics of rank 0.
+
+        A collective.
+        """
+        evaluation = replace(evaluation, metrics=self._world.numbers_from_rank_0(evaluation.metrics))
+        self._run.log(evaluation.metrics, step=step)
+        if self._world.rank == 0:
+            evaluation.show(self._run, step)
+        return evaluation
 
     def log_epoch(self, measured: Mapping[str, float], *, epoch: int, epochs: int, step: int) -> None:
         """Logs how long the epoch took, and writes a line with the newest metrics to the log.
@@ -122,13 +136,13 @@ class Report:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the newest training metrics, and what was measured since the last log line."""
-        return {"metrics": self.metrics, "window": self.window.state_dict()}
+        return {"metrics": self.metrics, "window": self.steps.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues from a saved state. Its `metrics` may hold those of an evaluation, too, which are left out."""
         self.metrics = {key: value for key, value in state["metrics"].items() if key.startswith("train/")}
-        self.window.load_state_dict(state["window"])
-        self._earlier = self.window.samples
+        self.steps.load_state_dict(state["window"])
+        self._earlier = self.steps.samples
 
     @property
     def card(self) -> Card:

@@ -1,10 +1,16 @@
-"""Early stopping: ends a run whose monitored metric has stopped improving."""
+"""The best evaluation of a run, early stopping where none is better, and the check for a stop inside an evaluation."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import math
 from typing import Any, Literal
 
 from torchyard.contract.recipes import EarlyStoppingConfig
+from torchyard.contract.spec import CheckpointPolicy
+from torchyard.run import Run
+from trainer.world import World
+
+STOP_CHECK_BATCHES = 16
+"""Batches of an evaluation between two checks for a stop request."""
 
 
 def improves(value: float, best: float | None, *, mode: Literal["min", "max"], by_more_than: float = 0.0) -> bool:
@@ -15,6 +21,29 @@ def improves(value: float, best: float | None, *, mode: Literal["min", "max"], b
         return True
     gain = best - value if mode == "min" else value - best
     return gain > by_more_than
+
+
+class Best:
+    """Keeps the best value of the monitored metric, with the epoch and the step at which it was measured."""
+
+    def __init__(self, policy: CheckpointPolicy) -> None:
+        self._policy = policy
+        self._best: dict[str, Any] | None = None
+
+    def observe(self, metrics: Mapping[str, float], *, epoch: int, step: int) -> None:
+        """Takes note of the metrics of an epoch. NaN is never the best, and an equal value is not better."""
+        value = metrics.get(self._policy.monitor)
+        best = None if self._best is None else self._best["value"]
+        if value is not None and improves(value, best, mode=self._policy.mode):
+            self._best = {"metric": self._policy.monitor, "value": value, "epoch": epoch, "step": step}
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """Returns `metric`, `value`, `epoch` and `step`; None if nothing was measured yet."""
+        return self._best
+
+    def load_state_dict(self, state: dict[str, Any] | None) -> None:
+        """Continues from a saved state."""
+        self._best = state
 
 
 class EarlyStopping:
@@ -72,3 +101,23 @@ class EarlyStopping:
         """Continues from a saved state; starts anew if it is of another metric or mode."""
         if (state["monitor"], state["mode"]) == (self._config.monitor, self._config.mode):
             self._best, self._best_epoch, self._bad = state["best"], state["best_epoch"], state["bad"]
+
+
+class StopRequested(Exception):
+    """Ends an evaluation, on all ranks at the same batch."""
+
+
+class StopCheck:
+    """Reports progress after each batch of an evaluation, and checks for a stop every STOP_CHECK_BATCHES batches.
+
+    All ranks call it equally often. Raises StopRequested.
+    """
+
+    def __init__(self, run: Run, world: World, report_progress: Callable[[], None]) -> None:
+        self._run, self._world, self._report_progress, self._calls = run, world, report_progress, 0
+
+    def __call__(self) -> None:
+        self._report_progress()
+        self._calls += 1
+        if self._calls % STOP_CHECK_BATCHES == 0 and self._world.any(self._run.stop_requested):
+            raise StopRequested

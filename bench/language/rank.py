@@ -12,8 +12,8 @@ from bench.language.settings import LanguageSettings
 from bench.trainer_rank import TimedRun
 from bench.turns import Clock
 from trainer.__main__ import make_training, read_config
-from trainer.learner import Learner
-from trainer.window import Step
+from trainer.metrics import Step
+from trainer.train import Training
 from trainer.world import joined
 
 PROGRAM = "torchyard"
@@ -31,7 +31,7 @@ def main() -> None:
         training = make_training(run, config=config, world=world)
         if settings.method == "lora":
             training.task.model.load_state_dict(load_file(settings.adapter))
-        steps = _kept(training.learner)
+        steps = _kept(training)
         run.clock.ready()
         training.train()
         losses = [step.loss.item() for step in steps]
@@ -40,16 +40,16 @@ def main() -> None:
     run.close()
 
 
-def _kept(learner: Learner) -> list[Step]:
-    """Returns a list to which the learner's steps will be added."""
+def _kept(training: Training) -> list[Step]:
+    """Returns a list to which what the steps have measured will be added."""
     steps: list[Step] = []
-    take = learner.step
+    take = training.train_step
 
     def kept(*args: Any, **options: Any) -> Step:
         steps.append(take(*args, **options))
         return steps[-1]
 
-    learner.step = kept  # pyright: ignore[reportAttributeAccessIssue] it is a method
+    training.train_step = kept  # pyright: ignore[reportAttributeAccessIssue] it is a method
     return steps
 
 

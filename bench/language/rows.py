@@ -37,7 +37,7 @@ def write(settings: LanguageSettings) -> list[int]:
     sampler = TrainSampler(
         len(sequences), global_batch=settings.batch, batch_size=settings.micro_batch, seed=settings.seed
     )
-    windows = sampler.windows(1)[: settings.all_steps]
+    windows = sampler.steps(1)[: settings.all_steps]
     assert len(windows) == settings.all_steps, f"{len(windows)} steps in an epoch, not {settings.all_steps}"
     steps = [torch.cat([part.indices for part in window.micro_batches]).tolist() for window in windows]
     rows = [list(_documents(sequences, row)) for step in steps for row in step]

@@ -43,7 +43,7 @@ def main() -> None:
     )
     step = 0
     for epoch in range(1, training.epochs + 1):
-        plan = [window.micro_batches[0].indices for window in sampler.windows(epoch)]
+        plan = [samples.micro_batches[0].indices for samples in sampler.steps(epoch)]
         batches = task.training_batches(plan, epoch=epoch)
         train_mode(task.model)
         loss = torch.zeros((), device=device)

@@ -28,7 +28,7 @@ class Pictures:
             world_size=settings.processes,
             rank=int(os.environ["RANK"]),
             seed=settings.seed,
-        ).windows(epoch=1)
+        ).steps(epoch=1)
         self._batches = (
             torch.cat([window.micro_batches[0].indices for window in windows]).to(device).split(settings.batch)
         )

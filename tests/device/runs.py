@@ -13,8 +13,8 @@ from tests.trainer.ranks import environment, job, on_ranks, results
 import torchyard
 from torchyard.contract.rundir import RunDir
 from trainer.__main__ import make_training, read_config
-from trainer.loop import Training
 from trainer.randomness import use_deterministic_algorithms
+from trainer.train import Training
 from trainer.world import joined
 
 
@@ -68,8 +68,8 @@ def _main(library: Path, change: Callable[[Training], None] | None, memory: int,
         training = make_training(run, config=config, world=world)
         if change:
             change(training)
-        waits = _count_waits(training.learner, "step")
-        waits_to_save = _count_waits(training.state, "state_dict")
+        waits = _count_waits(training, "train_step")
+        waits_to_save = _count_waits(training, "state_dict")
         training.train()
         state = training.task.model.state_dict()
         weights = {name: _whole(tensor).flatten()[:8].tolist() for name, tensor in state.items()}
@@ -89,7 +89,7 @@ def _count_waits(owner: Any, method: str) -> list[int]:
         waits.append(sim.host_waits() - before)
         return result
 
-    vars(owner)[method] = watched  # some are frozen
+    vars(owner)[method] = watched
     return waits
 
 

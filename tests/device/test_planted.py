@@ -14,7 +14,7 @@ from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import state
 import torchyard
 from torchyard.run import accelerator
-from trainer.loop import Training
+from trainer.train import Training
 
 CONFIG: dict[str, Any] = {"training": {"epochs": 1, "max_steps": 4, "per_device_batch_size": 8}}
 CHECKPOINT = "step-00000004"

@@ -15,7 +15,7 @@ from tests.trainer.recipes.test_text import source
 from tests.trainer.runs import points, same, small_pictures, state
 from tests.trainer.shapes import CLASSES, shapes
 from tests.trainer.walls import walls
-from trainer.loop import Training
+from trainer.train import Training
 
 SIZES: dict[str, Any] = {"epochs": 1, "max_steps": 12, "per_device_batch_size": 16}
 STRATEGIES: dict[str, dict[str, Any]] = {

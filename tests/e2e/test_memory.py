@@ -9,7 +9,7 @@ TRAINS = """
 import torch, torchyard
 from torchyard.contract.recipes.classification import ImageClassification
 from torchyard.contract.spec import CheckpointPolicy
-from trainer.loop import Training
+from trainer.train import Training
 from trainer.recipes import make_task
 from trainer.world import joined
 

@@ -21,9 +21,9 @@ from torchyard.contract.recipes import ImageClassification
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.data.batch import Batch
-from trainer.loop import Training
 from trainer.sampler import TrainSampler
 from trainer.task import Evaluation
+from trainer.train import Training
 from trainer.world import World, joined
 
 MOST_RANKS = 4

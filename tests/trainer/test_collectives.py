@@ -14,8 +14,8 @@ from tests.trainer.ranks import environment, job, on_ranks, recipe, results
 from tests.trainer.regression import Regression
 import torchyard
 from torchyard.contract.spec import CheckpointPolicy
-from trainer.loop import Training
-from trainer.strategies.tensors import broadcast
+from trainer.parallel.tensors import broadcast
+from trainer.train import Training
 from trainer.world import joined
 
 BROADCAST = torch.ops.c10d.broadcast_.default
@@ -38,11 +38,10 @@ def evaluate_and_save(options: dict[str, Any]) -> tuple[int, bool]:
     with joined(timedelta(minutes=1)) as world:
         task = Regression(*(nn.BatchNorm1d(5) for _ in range(10)), values=[0.5])
         training = Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=run, world=world)
-        learner = training.learner
-        assert learner.ema is not None
+        assert training.ema is not None
         with Broadcasts() as counted:
             before = 0
-            step = learner.step
+            step = training.train_step
 
             def counting(*arguments: Any, **named: Any) -> Any:
                 nonlocal before
@@ -50,10 +49,10 @@ def evaluate_and_save(options: dict[str, Any]) -> tuple[int, bool]:
                 before = counted.count
                 return done
 
-            learner.step = counting
+            training.train_step = counting
             training.train()
         buffers = dict(task.model.named_buffers())
-        own = [*buffers.values(), *(learner.ema.tensors[name] for name in buffers)]
+        own = [*buffers.values(), *(training.ema.tensors[name] for name in buffers)]
         alike = all(torch.equal(ours, theirs) for ours, theirs in zip(own, world.from_rank_0(own), strict=True))
         run.close()
         return counted.count - before, alike

@@ -14,7 +14,7 @@ from torchyard.contract.errors import ConfigError
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.compilation import compile_in_place
-from trainer.loop import Training
+from trainer.train import Training
 from trainer.world import joined
 
 

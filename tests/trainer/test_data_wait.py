@@ -22,10 +22,10 @@ from trainer import pace
 from trainer.data import loading
 from trainer.data.batch import Batch
 from trainer.data.loading import WAITED, load_batches
-from trainer.loop import Training
+from trainer.metrics import Step, StepMetrics
 from trainer.recipes import make_task
 from trainer.task import Evaluation, Task
-from trainer.window import LossWindow, Step
+from trainer.train import Training
 from trainer.world import World, joined
 
 CPU = torch.device("cpu")
@@ -157,7 +157,7 @@ def test_the_wait_is_reduced_with_the_losses() -> None:
 
 def reduced() -> tuple[object, ...]:
     with joined(timedelta(minutes=1)) as world:
-        window = LossWindow(world, 3)
+        window = StepMetrics(world, 3)
         for loss in (2.0, 4.0):
             window.add(Step(torch.tensor(loss), torch.tensor(2.5)), samples=2, total=2)
         waits: list[list[list[float]]] = []

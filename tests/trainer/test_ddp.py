@@ -21,9 +21,9 @@ from torchyard.contract.recipes import ImageClassification
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.__main__ import make_training, read_config
-from trainer.loop import Training
 from trainer.recipes import make_task
 from trainer.sampler import TrainSampler
+from trainer.train import Training
 from trainer.world import World, joined
 
 MINUTE = timedelta(minutes=1)
@@ -62,7 +62,7 @@ def train_regression(batch: int, accumulate: int) -> tuple[list[Tensor], int, in
 
     with joined(MINUTE) as world:
         training = training_of(Regression(), regression(batch, accumulate), world)
-        model = training.learner.strategy.model
+        model = training.strategy.model
         assert isinstance(model, DistributedDataParallel) == (world.size > 1)
         if isinstance(model, DistributedDataParallel):
             model.register_comm_hook(None, count)
@@ -71,10 +71,10 @@ def train_regression(batch: int, accumulate: int) -> tuple[list[Tensor], int, in
 
 
 def reference(task: Regression, global_batch: int) -> list[Tensor]:
-    """Returns the weights after plain gradient descent on the mean over each window's samples."""
+    """Returns the weights after plain gradient descent on the mean over each step's samples."""
     for epoch in (1, 2):
-        for window in TrainSampler(SAMPLES, global_batch=global_batch, batch_size=global_batch, seed=42).windows(epoch):
-            (micro_batch,) = window.micro_batches
+        for samples in TrainSampler(SAMPLES, global_batch=global_batch, batch_size=global_batch, seed=42).steps(epoch):
+            (micro_batch,) = samples.micro_batches
             task.model.zero_grad()
             task.loss(task.model(task.inputs[micro_batch.indices]), task.targets[micro_batch.indices]).backward()
             with torch.no_grad():
@@ -149,8 +149,8 @@ def train_with_everything(shapes: Sequence[tuple[int, int]]) -> list[list[Tensor
         for batch, accumulate in shapes:
             training = training_of(Regression(), regression(batch, accumulate, **EVERYTHING), world)
             training.train()
-            assert training.learner.ema is not None
-            found.append([*weights_of(training), *(item.clone() for item in training.learner.ema.tensors.values())])
+            assert training.ema is not None
+            found.append([*weights_of(training), *(item.clone() for item in training.ema.tensors.values())])
     return found
 
 
@@ -175,7 +175,7 @@ def stop_early(values: Sequence[Sequence[float]]) -> tuple[int, int, float]:
         )
         training = training_of(Regression(values=values[world.rank]), config, world)
         assert training.train()
-        return training.position.epoch - 1, training.position.step, training.learner.optimizer.param_groups[0]["lr"]
+        return training.position.epoch - 1, training.position.step, training.optimizer.param_groups[0]["lr"]
 
 
 def test_ranks_that_disagree_stop_at_rank_0s_step() -> None:

@@ -18,7 +18,7 @@ from torchyard.contract.events import CheckpointSaved, Message
 from torchyard.contract.rundir import RunDir
 from trainer.__main__ import make_training, read_config
 from trainer.finiteness import names_to_check, nonfinite_weights
-from trainer.loop import Training
+from trainer.train import Training
 from trainer.world import joined
 
 CONFIG: dict[str, Any] = {

@@ -17,10 +17,10 @@ from tests.trainer.ranks import on_ranks, recipe, results
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.models.base import load_model, open_base
 from torchyard.run import Run
-from trainer.loop import Training
 from trainer.meeting import EventTimer
+from trainer.metrics import Step
 from trainer.recipes import make_task
-from trainer.window import Step
+from trainer.train import Training
 from trainer.world import joined
 
 pytestmark = [
@@ -69,7 +69,7 @@ def train(options: dict[str, Any]) -> tuple[str, float, int, list[list[float]]]:
 
 def forbid_waits(training: Training, *, but: Collection[int]) -> None:
     """Makes it an error that a step waits for the device, except for the steps `but`."""
-    step = training.learner.step
+    step = training.train_step
 
     def watched(number: int, *arguments: Any, **named: Any) -> Step:
         if number in but:
@@ -80,7 +80,7 @@ def forbid_waits(training: Training, *, but: Collection[int]) -> None:
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
-    training.learner.step = watched
+    training.train_step = watched
 
 
 def timed_exchange() -> float:
@@ -141,7 +141,7 @@ def poison(options: dict[str, Any]) -> tuple[bool, list[float]]:
 
         training.run.log = log
         training.train()
-        state = [item for moments in training.learner.optimizer.state.values() for item in moments.values()]
+        state = [item for moments in training.optimizer.state.values() for item in moments.values()]
         tensors = [*task.model.parameters(), *(item for item in state if isinstance(item, Tensor))]
         return all(bool(tensor.isfinite().all()) for tensor in tensors), norms
 

@@ -23,9 +23,10 @@ from torchyard.contract.recipes import REGISTRY
 from torchyard.contract.rundir import STATE_FILE, RunDir
 from torchyard.run import Run
 from trainer import __main__ as trainer
-from trainer import evaluation_job, loop
+from trainer import evaluation_job, stopping
 from trainer.data.digits import read_digits
 from trainer.evaluate import evaluate
+from trainer.train import Training
 from trainer.weights.starting import read_initial
 
 TRAINING = {"training": {"epochs": 1, "per_device_batch_size": 16}}
@@ -100,14 +101,14 @@ def test_a_run_starts_from_the_weights_to_use_and_from_their_normalization(
 def _begin() -> dict[str, Any]:
     found: dict[str, Any] = {}
 
-    def note(self: loop.Training) -> bool:
+    def note(self: Training) -> bool:
         task = self.task
         found["weights"] = {name: value.numpy() for name, value in task.model.state_dict().items()}
         found["normalization"] = task.metadata["normalization"]
         found["parameters"] = len(list(task.model.parameters()))
         return True
 
-    loop.Training.train = note
+    Training.train = note
     trainer.main()
     return found
 
@@ -216,7 +217,7 @@ def test_a_stopped_evaluation_keeps_nothing(tmp_path: Path, source: str, saved: 
     config = {"training": {"per_device_batch_size": 1}, "data": {"source": f"file://{source}"}}
     run = job(tmp_path, config, init_from=f"{NOBODY}/best", mode="evaluate")
     (outcome,) = on_ranks(1, _stopped, env=environment(run, data=source, init_from=saved))
-    assert outcome == loop.STOP_CHECK_BATCHES
+    assert outcome == stopping.STOP_CHECK_BATCHES
     assert points(run, "val/loss") == []
     assert list(run.artifacts.iterdir()) == []
 
@@ -226,14 +227,14 @@ def _stopped() -> int:
     measured = 0
     real = evaluation_job.StopCheck.__call__
 
-    def stop(self: loop.StopCheck) -> None:
+    def stop(self: stopping.StopCheck) -> None:
         nonlocal measured
         measured += 1
         if measured == 1:
             os.kill(os.getpid(), signal.SIGTERM)
         real(self)
 
-    loop.StopCheck.__call__ = stop
+    stopping.StopCheck.__call__ = stop
     trainer.main()
     return measured
 

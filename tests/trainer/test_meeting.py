@@ -16,8 +16,8 @@ from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
-from trainer.loop import Training
 from trainer.meeting import KEPT_PAIRS, EventTimer
+from trainer.train import Training
 from trainer.world import World, joined
 
 

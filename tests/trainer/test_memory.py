@@ -14,9 +14,9 @@ from tests.trainer.regression import Regression
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.batching import make_sampler
-from trainer.loop import Training
-from trainer.position import Position
 from trainer.precision import Precision
+from trainer.sampler import Position
+from trainer.train import Training
 from trainer.world import joined
 
 A_SAMPLE = 512 * 2**20

@@ -16,10 +16,10 @@ from tests.trainer.regression import SAMPLES, Regression
 from torchyard.contract.errors import NonFiniteLoss
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
-from trainer.loop import Training
+from trainer.metrics import Step
 from trainer.optimization import make_optimizer
 from trainer.sampler import TrainSampler
-from trainer.window import Step
+from trainer.train import Training
 from trainer.world import joined
 
 MINUTE = timedelta(minutes=1)
@@ -95,11 +95,10 @@ def train(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 training.train()
             except NonFiniteLoss as failure:
                 error = failure.message
-            learner = training.learner
             found.append(
                 {
                     "weights": whole(dict(task.model.named_parameters())),
-                    "ema": whole(learner.ema.tensors) if learner.ema else [],
+                    "ema": whole(training.ema.tensors) if training.ema else [],
                     "norms": norms,
                     "rates": rates,
                     "step": training.position.step,
@@ -122,7 +121,7 @@ def by_hand(case: Mapping[str, Any], *, skipped: Collection[int]) -> dict[str, A
     averages = whole(dict(task.model.named_parameters()))
     norms: dict[int, float] = {}
     rates: dict[int, float] = {}
-    for step, indices in enumerate(windows(), start=1):
+    for step, indices in enumerate(batches(), start=1):
         rates[step] = 0.1 * step / WARMUP
         for group in optimizer.param_groups:
             group["lr"] = rates[step]
@@ -147,11 +146,11 @@ def by_hand(case: Mapping[str, Any], *, skipped: Collection[int]) -> dict[str, A
     }
 
 
-def windows() -> Iterator[Tensor]:
+def batches() -> Iterator[Tensor]:
     sampler = TrainSampler(SAMPLES, global_batch=GLOBAL_BATCH, batch_size=GLOBAL_BATCH, seed=42)
     for epoch in range(1, EPOCHS + 1):
-        for window in sampler.windows(epoch):
-            yield window.micro_batches[0].indices
+        for samples in sampler.steps(epoch):
+            yield samples.micro_batches[0].indices
 
 
 def check(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -261,9 +260,8 @@ def train_alone(optimizer: dict[str, Any], at: Collection[int]) -> list[Tensor]:
         config = config_of({**case, "distributed": {"strategy": "local_sgd", "local_sgd": {"period": 100}}}, ranks=2)
         training = Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world)
         kept: list[list[Tensor]] = []
-        learner = training.learner
-        assert learner.ema is not None
-        step, average = learner.step, learner.ema.tensors
+        assert training.ema is not None
+        step, average = training.train_step, training.ema.tensors
 
         def watched(number: int, *arguments: Any, **named: Any) -> Step:
             done = step(number, *arguments, **named)
@@ -272,7 +270,7 @@ def train_alone(optimizer: dict[str, Any], at: Collection[int]) -> list[Tensor]:
             )
             return done
 
-        learner.step = watched
+        training.train_step = watched
         training.train()
         return kept[1]
 

@@ -23,11 +23,11 @@ import torchyard
 from torchyard.contract.recipes import ImageClassification
 from torchyard.contract.spec import CheckpointPolicy
 from trainer.data.images import InMemory
-from trainer.loop import Training
 from trainer.optimization import make_optimizer
 from trainer.recipes import make_task
 from trainer.recipes.classification import Classifier
 from trainer.sampler import TrainSampler
+from trainer.train import Training
 from trainer.world import World, joined
 
 MORE_OPERATIONS, MORE_PYTHON_CALLS = 12, 150
@@ -84,7 +84,7 @@ def by_hand(config: ImageClassification, task: Classifier, world: World, steps: 
     sampler = TrainSampler(
         task.samples, global_batch=BATCH * world.size, batch_size=BATCH, world_size=world.size, rank=world.rank
     )
-    plan = [window.micro_batches[0].indices for window in sampler.windows(1)]
+    plan = [samples.micro_batches[0].indices for samples in sampler.steps(1)]
     data = task.data.train
     assert isinstance(data, InMemory)
     take_step = by_hand_on_device if config.optimizer.fused is True else by_hand_on_host

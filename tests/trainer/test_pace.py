@@ -21,10 +21,10 @@ from torchyard.run import Run
 from trainer import __main__ as trainer
 from trainer import pace
 from trainer.card import Card
-from trainer.loop import Training
 from trainer.pace import Own, Pace, of_ranks
 from trainer.peaks import peak_flops
 from trainer.recipes import make_task
+from trainer.train import Training
 from trainer.world import World, joined
 
 CPU = torch.device("cpu")
@@ -221,7 +221,7 @@ def token_ratio(source: str) -> tuple[float, float]:
         Training(
             task, trainer="text-classification", config=config, policy=CheckpointPolicy(), run=run, world=world
         ).train()
-        lengths: Tensor = vars(task)["train"].lengths
+        lengths: Tensor = vars(task)["data"].train.lengths
         return logged["train/tokens_per_second"] / logged["train/samples_per_second"], float(lengths.double().mean())
 
 

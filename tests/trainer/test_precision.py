@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from tests.trainer.ranks import on_ranks, recipe, results
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
-from trainer.loop import Training
 from trainer.recipes import make_task
+from trainer.train import Training
 from trainer.world import joined
 
 

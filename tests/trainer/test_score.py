@@ -16,9 +16,9 @@ from tests.trainer.walls import walls
 from torchyard.contract.recipes import REGISTRY, Recipe, Segmentation
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
-from trainer.loop import Training
 from trainer.recipes import make_task
 from trainer.score import KEPT_BATCHES, Accuracy, Iou
+from trainer.train import Training
 from trainer.world import joined
 
 CPU = torch.device("cpu")

@@ -15,8 +15,8 @@ from tests.trainer.regression import Regression
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.data.batch import Batch
-from trainer.loop import Training
 from trainer.score import Iou
+from trainer.train import Training
 from trainer.world import World, joined
 
 SKIPPED = 2
@@ -63,8 +63,7 @@ def _train(case: Mapping[str, Any], lines: int, world: World) -> tuple[list[str]
     training = Training(task, trainer="test", config=config, policy=CheckpointPolicy(), run=Run({}), world=world)
     logged: list[dict[str, float]] = []
     training.run.log = lambda values, *, step: logged.append(dict(values))  # pyright: ignore[reportAttributeAccessIssue]
-    learner, changed = training.learner, list[str]()
-    step = learner.step
+    step, changed = training.train_step, list[str]()
 
     def watched(number: int, *arguments: Any, **named: Any) -> Any:
         before = _tensors(training)
@@ -76,21 +75,22 @@ def _train(case: Mapping[str, Any], lines: int, world: World) -> tuple[list[str]
             assert any(not torch.equal(before[name], after[name]) for name in after if "running_mean" in name)
         return done
 
-    learner.step = watched
+    training.train_step = watched
     training.train()
     assert all(bool(tensor.isfinite().all()) for tensor in _tensors(training).values())
     return changed, [values for values in logged if "train/loss" in values]
 
 
 def _tensors(training: Training) -> dict[str, Tensor]:
-    learner = training.learner
     moments = {
         f"{key} {index}": moment
-        for index, state in enumerate(learner.optimizer.state.values())
+        for index, state in enumerate(training.optimizer.state.values())
         for key, moment in state.items()
     }
-    averages = {f"average {name}": tensor for name, tensor in (learner.ema.tensors if learner.ema else {}).items()}
-    slow = {f"slow {name}": tensor for name, tensor in (learner.lookahead.tensors if learner.lookahead else {}).items()}
+    averages = {f"average {name}": tensor for name, tensor in (training.ema.tensors if training.ema else {}).items()}
+    slow = {
+        f"slow {name}": tensor for name, tensor in (training.lookahead.tensors if training.lookahead else {}).items()
+    }
     tensors = {**training.task.model.state_dict(), **moments, **averages, **slow}
     return {name: (item.to_local() if isinstance(item, DTensor) else item).clone() for name, item in tensors.items()}
 

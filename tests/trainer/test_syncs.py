@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.trainer.ranks import on_ranks, recipe, results
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
-from trainer.loop import Training
 from trainer.recipes import make_task
+from trainer.train import Training
 from trainer.world import joined
 
 FETCH = torch.ops.aten._local_scalar_dense.default

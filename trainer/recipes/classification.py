@@ -15,20 +15,18 @@ from torchyard.models import vision
 from torchyard.models.normalization import Normalizer
 from torchyard.models.placement import memory_format
 from torchyard.run import Run
-from torchyard.run.publishing import Content
 from trainer.data.arrays import load_digits, load_npz
 from trainer.data.augment import Augment
 from trainer.data.batch import Batch
 from trainer.data.brightness import expect_spread
 from trainer.data.folders import load_folders
-from trainer.data.identity import Identity
 from trainer.data.images import ImageData, InMemory, choose_normalization
 from trainer.data.loading import loader_count, to_device
 from trainer.data.mixup import mixup
 from trainer.data.scanning import ALONE, Scan
 from trainer.data.sources import local_path
+from trainer.recipes.base import RecipeTask
 from trainer.recipes.batchofone import expect_more_than_one
-from trainer.recipes.measuring import measure
 from trainer.recipes.mistakes import Mistakes, show_confusion, show_pictures
 from trainer.recipes.tally import Tally
 from trainer.recipes.weighting import ClassLoss, make_loss
@@ -43,22 +41,19 @@ from trainer.world import World
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Classifier:
-    """A classifier of images with its data: a `trainer.task.Task`."""
+@dataclass(frozen=True, kw_only=True)
+class Classifier(RecipeTask):
+    """A classifier of images with its data."""
 
-    model: nn.Module
     config: ImageClassification
     data: ImageData
     augment: Augment
     normalization: Normalization
     normalizer: Normalizer
-    device: torch.device
     memory_format: torch.memory_format
     workers: int
     crop_fraction: float
     class_loss: ClassLoss
-    score: Accuracy
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -72,49 +67,12 @@ class Classifier:
         }
 
     @property
-    def files(self) -> Mapping[str, Content]:
-        """No files: the weights and the metadata are enough."""
-        return {}
-
-    @property
     def description(self) -> str:
         data = self.data
         return (
             f"{len(data.train)} training and {len(data.val)} validation pictures of {data.channels}×{data.height}×"
             f"{data.width}, {len(data.classes)} classes"
         )
-
-    @property
-    def samples(self) -> int:
-        """Samples of the training split."""
-        return len(self.data.train)
-
-    @property
-    def validation_samples(self) -> int:
-        return len(self.data.val)
-
-    @property
-    def lengths(self) -> None:
-        """All pictures take the same work."""
-        return None
-
-    @property
-    def counts(self) -> None:
-        """None: all pictures have the same weight in the loss."""
-        return None
-
-    @property
-    def unfilled(self) -> None:
-        """The model has its weights."""
-        return None
-
-    @property
-    def identity(self) -> Identity:
-        return self.data.identity
-
-    @property
-    def split_hash(self) -> str:
-        return self.data.split_hash
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Returns the mean weighted cross-entropy of logits with class indices, or with class probabilities."""
@@ -132,27 +90,19 @@ class Classifier:
             alpha = self.config.loss.mixup
             yield mixup(batch, alpha, classes=len(self.data.classes)) if alpha else batch
 
+    def validation_batches(self, plan: Sequence[Tensor]) -> Iterator[Batch]:
+        batches = self.data.val.batches(plan, device=self.device, workers=self.workers)
+        return (self._batch(*batch) for batch in batches)
+
     def evaluate(
         self, world: World | None, *, on_batch: Callable[[], None] = lambda: None, batch_size: int | None = None
     ) -> Evaluation:
         """Measures loss, top-1 and top-5 accuracy and the confusion matrix. A collective if there is a world."""
         tally = Tally(classes=len(self.data.classes), device=self.device)
         mistakes = Mistakes(world, device=self.device)
-        measure(
-            self.model,
-            self._validation_batches,
-            samples=len(self.data.val),
-            batch_size=batch_size or self.config.training.per_device_batch_size,
-            tally=tally,
-            mistakes=mistakes,
-            world=world,
-            on_batch=on_batch,
-        )
+        self.measure(tally, world, mistakes=mistakes, on_batch=on_batch, batch_size=batch_size)
         files, show = tally.files(self.data.classes), partial(self._show, mistakes, tally.matrix)
         return Evaluation(tally.metrics(), files=files, samples=tally.samples, show=show)
-
-    def example_inputs(self) -> Tensor:
-        return self.largest_batch(1).inputs
 
     def largest_batch(self, count: int) -> Batch:
         """Returns blank pictures: all pictures have the same size."""
@@ -165,10 +115,6 @@ class Classifier:
             indices = torch.tensor([mistake.index for mistake in found])
             pictures, _ = next(self.data.val.batches([indices], device=torch.device("cpu"), workers=0))
             show_pictures(run, found, pictures, classes=self.data.classes, step=step)
-
-    def _validation_batches(self, plan: Sequence[Tensor]) -> Iterator[Batch]:
-        batches = self.data.val.batches(plan, device=self.device, workers=self.workers)
-        return (self._batch(*batch) for batch in batches)
 
     def _batch(self, pictures: Tensor, labels: Tensor) -> Batch:
         return Batch(self.normalizer(pictures).contiguous(memory_format=self.memory_format), labels)

@@ -26,6 +26,24 @@ class Tally(Protocol):
         ...
 
 
+class MeanLoss:
+    """The mean of a recipe's `loss` over the samples."""
+
+    def __init__(self, loss: Callable[[Any, Any], Tensor], *, device: torch.device) -> None:
+        self._loss = loss
+        self.sums = torch.zeros(2, dtype=torch.float64, device=device)
+
+    def add(self, outputs: Any, targets: Tensor) -> None:
+        """Adds the mean loss of a batch, times its targets (samples, …). Does not wait for the device."""
+        loss = self._loss(outputs, targets).double()
+        self.sums += torch.stack([loss * len(targets), loss.new_full((), len(targets))])
+
+    def metrics(self) -> dict[str, float]:
+        """Returns the mean. Waits for the device."""
+        total, count = self.sums.tolist()
+        return {"val/loss": total / count}
+
+
 def measure(
     model: nn.Module,
     batches: Callable[[list[Tensor]], Iterable[Batch]],

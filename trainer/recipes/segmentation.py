@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchyard.contract.recipes import Normalization, Segmentation
 from torchyard.models import unet
@@ -16,21 +16,18 @@ from torchyard.models.normalization import Normalizer
 from torchyard.models.placement import memory_format
 from torchyard.models.vision import is_published
 from torchyard.run import Run
-from torchyard.run.publishing import Content
 from trainer.data.augment import Augment
 from trainer.data.batch import Batch
 from trainer.data.brightness import expect_spread
-from trainer.data.identity import Identity
 from trainer.data.images import choose_normalization
 from trainer.data.loading import loader_count, to_device
 from trainer.data.pairs import PairData, load_pairs
 from trainer.data.scanning import ALONE, Scan
 from trainer.data.sources import local_path
+from trainer.recipes.base import RecipeTask
 from trainer.recipes.batchofone import expect_more_than_one
 from trainer.recipes.marking import Marking, make_marking, outputs
-from trainer.recipes.measuring import measure
 from trainer.recipes.mistakes import show_confusion
-from trainer.score import Score
 from trainer.task import Evaluation
 from trainer.weights.files import file_state, fill, torchvision_state
 from trainer.weights.home import placed
@@ -57,16 +54,14 @@ class Samples:
     predicted: Tensor
 
 
-@dataclass(frozen=True)
-class Segmenter:
-    """A U-Net with its data: a `trainer.task.Task`."""
+@dataclass(frozen=True, kw_only=True)
+class Segmenter(RecipeTask):
+    """A U-Net with its data."""
 
     config: Segmentation
-    model: nn.Module
     data: PairData
     normalization: Normalization
     marking: Marking
-    device: torch.device
     memory_format: torch.memory_format
     workers: int
     normalizer: Normalizer
@@ -82,51 +77,10 @@ class Segmenter:
         }
 
     @property
-    def files(self) -> Mapping[str, Content]:
-        """No files: the weights and the metadata are enough."""
-        return {}
-
-    @property
     def description(self) -> str:
         side = self.config.data.image_size
         counts = f"{len(self.data.train)} training and {len(self.data.val)} validation pictures"
         return f"{counts} of {CHANNELS}×{side}×{side} with masks, {self.marking.description}"
-
-    @property
-    def samples(self) -> int:
-        """Samples of the training split."""
-        return len(self.data.train)
-
-    @property
-    def validation_samples(self) -> int:
-        return len(self.data.val)
-
-    @property
-    def lengths(self) -> None:
-        """All pictures take the same work."""
-        return None
-
-    @property
-    def counts(self) -> None:
-        """None: all pictures have the same weight in the loss."""
-        return None
-
-    @property
-    def unfilled(self) -> None:
-        """The model has its weights."""
-        return None
-
-    @property
-    def identity(self) -> Identity:
-        return self.data.identity
-
-    @property
-    def split_hash(self) -> str:
-        return self.data.split_hash
-
-    @property
-    def score(self) -> Score:
-        return self.marking.score
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Returns the mean loss over the pictures; `outputs` are logits, `targets` masks."""
@@ -143,6 +97,10 @@ class Segmenter:
         for chosen, (pictures, masks) in zip(indices, pairs, strict=True):
             yield self._batch(*augment.batch(pictures, masks, epoch=epoch, indices=chosen))
 
+    def validation_batches(self, plan: Sequence[Tensor]) -> Iterator[Batch]:
+        pairs = self.data.val.batches(plan, device=self.device, workers=self.workers)
+        return (self._batch(*pair) for pair in pairs)
+
     def evaluate(
         self, world: World | None, *, on_batch: Callable[[], None] = lambda: None, batch_size: int | None = None
     ) -> Evaluation:
@@ -153,20 +111,9 @@ class Segmenter:
         batch_size = batch_size or self.config.training.per_device_batch_size
         samples = self._samples(batch_size, kept=world is None or world.rank == 0, on_batch=on_batch)
         tally = self.marking.tally()
-        measure(
-            self.model,
-            self._validation_batches,
-            samples=len(self.data.val),
-            batch_size=batch_size,
-            tally=tally,
-            world=world,
-            on_batch=on_batch,
-        )
+        self.measure(tally, world, on_batch=on_batch, batch_size=batch_size)
         show = partial(self._show, samples, tally.matrix)
         return Evaluation(tally.metrics(), files=tally.files(), samples=tally.samples, show=show)
-
-    def example_inputs(self) -> Tensor:
-        return self.largest_batch(1).inputs
 
     def largest_batch(self, count: int) -> Batch:
         """Returns blank pictures: all pictures have the same size."""
@@ -206,10 +153,6 @@ class Segmenter:
                 predicted=list(samples.predicted[:, 0]),
                 classes=classes,
             )
-
-    def _validation_batches(self, plan: Sequence[Tensor]) -> Iterator[Batch]:
-        pairs = self.data.val.batches(plan, device=self.device, workers=self.workers)
-        return (self._batch(*pair) for pair in pairs)
 
     def _batch(self, pictures: Tensor, masks: Tensor | None) -> Batch:
         return Batch(self.normalizer(pictures).contiguous(memory_format=self.memory_format), masks)
@@ -254,6 +197,7 @@ def make_task(
         normalization=normalization,
         normalizer=Normalizer(normalization, channels=CHANNELS, device=device),
         marking=marking,
+        score=marking.score,
         device=device,
         memory_format=memory_format(config, device),
         workers=workers,

@@ -1,6 +1,6 @@
 """The recipe `text-classification`: model, data, loss and metrics."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from trainer.data.scanning import ALONE, Scan
 from trainer.data.sources import local_path
 from trainer.data.texts import TextData, load_texts
 from trainer.data.tokens import Tokens, tokenize, train_tokenizer
-from trainer.recipes.measuring import measure
+from trainer.recipes.base import RecipeTask
 from trainer.recipes.mistakes import KEY, Mistakes, show_confusion
 from trainer.recipes.tally import Tally
 from trainer.recipes.weighting import ClassLoss, make_loss
@@ -36,21 +36,25 @@ from trainer.world import World
 METRICS = ("val/loss", "val/accuracy")
 
 
-@dataclass(frozen=True)
-class TextClassifier:
-    """A classifier of texts with its data: a `trainer.task.Task`."""
+@dataclass(frozen=True, kw_only=True)
+class TokenData:
+    """The tokens of a source of texts."""
 
-    model: nn.Module
-    config: TextClassification
-    tokenizer: TokenizerFiles
-    classes: list[str]
     train: Tokens
     val: Tokens
     identity: Identity
     split_hash: str
-    device: torch.device
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextClassifier(RecipeTask):
+    """A classifier of texts with its data."""
+
+    config: TextClassification
+    data: TokenData
+    tokenizer: TokenizerFiles
+    classes: list[str]
     class_loss: ClassLoss
-    score: Accuracy
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -70,39 +74,20 @@ class TextClassifier:
 
     @property
     def description(self) -> str:
-        return f"{len(self.train)} training and {len(self.val)} validation texts, {len(self.classes)} classes"
-
-    @property
-    def samples(self) -> int:
-        """Samples of the training split."""
-        return len(self.train)
-
-    @property
-    def validation_samples(self) -> int:
-        return len(self.val)
+        return f"{self.samples} training and {self.validation_samples} validation texts, {len(self.classes)} classes"
 
     @property
     def lengths(self) -> Tensor | None:
         """Tokens of each training text, if batches are to have texts of like lengths."""
-        return self.train.lengths if self.config.data.group_by_length else None
+        return self.data.train.lengths if self.config.data.group_by_length else None
 
     @property
-    def counts(self) -> None:
-        """None: all texts have the same weight in the loss."""
-        return None
-
-    @property
-    def unfilled(self) -> None:
-        """The model has its weights."""
-        return None
+    def validation_lengths(self) -> Tensor:
+        return self.data.val.lengths
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Returns the mean weighted cross-entropy of logits with class indices."""
         return self.class_loss(outputs, targets)
-
-    def training_batches(self, plan: Sequence[Tensor], *, epoch: int) -> Iterator[Batch]:
-        """Yields batches that are padded to their longest text. Nothing in them is random."""
-        return self.train.batches(plan, device=self.device)
 
     def evaluate(
         self, world: World | None, *, on_batch: Callable[[], None] = lambda: None, batch_size: int | None = None
@@ -110,17 +95,7 @@ class TextClassifier:
         """Measures loss, accuracy and the confusion matrix. A collective if there is a world."""
         tally = Tally(classes=len(self.classes), device=self.device)
         mistakes = Mistakes(world, device=self.device)
-        measure(
-            self.model,
-            partial(self.val.batches, device=self.device),
-            samples=len(self.val),
-            batch_size=batch_size or self.config.training.per_device_batch_size,
-            tally=tally,
-            mistakes=mistakes,
-            world=world,
-            lengths=self.val.lengths,
-            on_batch=on_batch,
-        )
+        self.measure(tally, world, mistakes=mistakes, on_batch=on_batch, batch_size=batch_size)
         metrics = tally.metrics()
         return Evaluation(
             {name: metrics[name] for name in METRICS},
@@ -131,23 +106,20 @@ class TextClassifier:
 
     def example_inputs(self) -> dict[str, Tensor]:
         """Returns the inputs of a text of median length."""
-        return self._batch(self.train.lengths.median(0).indices[None]).inputs
+        return self.training_batch(self.data.train.lengths.median(0).indices[None]).inputs
 
     def largest_batch(self, count: int) -> Batch:
         """Returns the longest texts."""
-        return self._batch(self.train.longest(count))
+        return self.training_batch(self.data.train.longest(count))
 
     def _show(self, mistakes: Mistakes, matrix: Tensor | None, run: Run, step: int) -> None:
         """Shows texts as the model has read them: their tokens, without what was cut."""
         show_confusion(run, matrix, classes=self.classes, step=step)
         if found := mistakes.found():
             decoder = self.tokenizer.encoder(max_length=self.config.data.max_length)
-            texts = [decoder.decode(self.val.tokens(mistake.index)) for mistake in found]
+            texts = [decoder.decode(self.data.val.tokens(mistake.index)) for mistake in found]
             captions = [mistake.caption(self.classes) for mistake in found]
             run.log_text(KEY, texts, step=step, caption=captions)
-
-    def _batch(self, indices: Tensor) -> Batch:
-        return next(self.train.batches([indices], device=self.device))
 
 
 def make_task(
@@ -185,10 +157,7 @@ def make_task(
         config=config,
         tokenizer=tokenizer,
         classes=data.classes,
-        train=train,
-        val=val,
-        identity=data.identity,
-        split_hash=data.split_hash,
+        data=TokenData(train=train, val=val, identity=data.identity, split_hash=data.split_hash),
         device=device,
         class_loss=make_loss(config.loss, train.labels, classes=len(data.classes), metadata=metadata, device=device),
         score=Accuracy(device),

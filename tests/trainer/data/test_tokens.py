@@ -107,6 +107,6 @@ def test_little_of_a_batch_of_film_reviews_is_padding() -> None:
 def padded_share(split: Tokens, *, lengths: torch.Tensor | None) -> float:
     """Returns the tokens of an epoch's batches of 32 with their padding, as a multiple of those without."""
     sampler = TrainSampler(len(split), global_batch=32, batch_size=32, seed=42, lengths=lengths)
-    plan = [batch.indices for window in sampler.windows(1) for batch in window.micro_batches]
+    plan = [batch.indices for step in sampler.steps(1) for batch in step.micro_batches]
     masks = [batch.inputs["attention_mask"] for batch in split.batches(plan, device=CPU)]
     return sum(mask.numel() for mask in masks) / sum(int(mask.sum()) for mask in masks)

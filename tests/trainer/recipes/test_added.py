@@ -54,43 +54,43 @@ TRAINER = '''
 import torch
 from torch import nn
 
-from trainer.data.identity import Identity
 from trainer.data.batch import Batch
+from trainer.data.identity import Identity
+from trainer.recipes.base import RecipeTask
 from trainer.task import Evaluation
 
 
-class LineTask:
-    metadata, files, description = {}, {}, "8 points"
+class Points:
+    def __init__(self, slope):
+        self.x, self.slope = torch.linspace(-1, 1, 8)[:, None], slope
+
+    def __len__(self):
+        return len(self.x)
+
+    def batches(self, plan, *, device):
+        return (Batch(self.x[rows].to(device), self.slope * self.x[rows].to(device)) for rows in plan)
+
+
+class Line:
     identity, split_hash = Identity(digest="0" * 64), "0" * 64
-    samples, score, lengths, counts, unfilled = 8, None, None, None, None
 
-    def __init__(self, config, device):
-        self.config, self.device = config, device
-        self.model = nn.Linear(1, 1, bias=False).to(device)
-        self.x = torch.linspace(-1, 1, 8)[:, None]
+    def __init__(self, slope):
+        self.train = self.val = Points(slope)
 
+
+class LineTask(RecipeTask):
     def loss(self, outputs, targets):
         return nn.functional.mse_loss(outputs, targets)
 
-    def training_batches(self, plan, *, epoch):
-        return (self._batch(indices) for indices in plan)
-
-    def evaluate(self, world, *, on_batch, batch_size=None):
+    def evaluate(self, world, **how):
         error = abs(self.model.weight.item() - self.config.slope)
-        return Evaluation({"val/loss": error**2, "val/slope_error": error}, samples=8)
-
-    def example_inputs(self):
-        return self.x[:1]
-
-    def largest_batch(self, count):
-        return self._batch(torch.arange(count))
-
-    def _batch(self, indices):
-        return Batch(self.x[indices], self.config.slope * self.x[indices])
+        return Evaluation({**super().evaluate(world, **how).metrics, "val/slope_error": error}, samples=8)
 
 
-def make_task(config, *, source, weights="none", device, local_size=1, metadata=None, scan=None):
-    return LineTask(config, device)
+def make_task(config, *, device, **_):
+    return LineTask(
+        config=config, model=nn.Linear(1, 1, bias=False).to(device), data=Line(config.slope), device=device
+    )
 '''
 
 SCRIPT = """
@@ -190,7 +190,10 @@ def test_an_added_recipe_validates_is_listed_trains_and_its_checkpoint_evaluates
     assert {"model", "data", "slope", "training"} <= set(found["keys"])
     assert (found["spec"]["name"], found["spec"]["config"]["slope"]) == ("line-fit", 3.0)
     assert found["preloaded"]
-    assert found["saved"]["val/slope_error"] == pytest.approx(found["evaluated"]["slope_error"])
+    for measured in ("loss", "slope_error"):
+        assert found["saved"][f"val/{measured}"] == pytest.approx(found["evaluated"][measured])
+    # The mean of x² over the points is 3/7.
+    assert found["saved"]["val/loss"] == pytest.approx(found["saved"]["val/slope_error"] ** 2 * 3 / 7, rel=1e-5)
 
 
 REFUSED = """

@@ -24,7 +24,7 @@ from torchyard.contract.rundir import RunDir
 from trainer.data.batch import Batch
 from trainer.data.texts import Texts, load_texts
 from trainer.data.tokens import tokenize, train_tokenizer
-from trainer.recipes.text import TextClassifier, make_task
+from trainer.recipes.text import TextClassifier, TokenData, make_task
 from trainer.recipes.weighting import ClassLoss
 from trainer.score import Accuracy
 from trainer.task import Task
@@ -97,10 +97,7 @@ def bagged(root: Path, *, classes: int = 2) -> TextClassifier:
         config=config,
         tokenizer=tokenizer,
         classes=data.classes,
-        train=train,
-        val=val,
-        identity=data.identity,
-        split_hash=data.split_hash,
+        data=TokenData(train=train, val=val, identity=data.identity, split_hash=data.split_hash),
         device=CPU,
         class_loss=ClassLoss(weights=None, smoothing=config.loss.label_smoothing, device=CPU),
         score=Accuracy(CPU),
@@ -116,7 +113,7 @@ def evaluated(root: Path) -> tuple[dict[str, float], dict[str, Any], int]:
 def test_each_text_is_measured_once_on_any_number_of_ranks(tmp_path: Path) -> None:
     alone = bagged(source(tmp_path, texts=60))
     found = alone.evaluate(None)
-    (batch,) = alone.val.batches([torch.arange(len(alone.val))], device=CPU)
+    (batch,) = alone.data.val.batches([torch.arange(len(alone.data.val))], device=CPU)
     logits = alone.model(batch.inputs)
     assert found.metrics == {
         "val/loss": pytest.approx(functional.cross_entropy(logits, batch.targets).item(), rel=1e-5),
@@ -177,7 +174,7 @@ def test_batches_follow_the_plan_and_draw_no_random_numbers(tmp_path: Path) -> N
 
 def test_the_largest_batch_has_the_longest_texts_and_the_example_a_median_one(tmp_path: Path) -> None:
     classifier = task(source(tmp_path))
-    lengths = classifier.train.lengths
+    lengths = classifier.data.train.lengths
     largest = classifier.largest_batch(3)
     assert isinstance(largest, Batch)
     assert largest.inputs["attention_mask"].sum(1).tolist() == lengths.topk(3).values.tolist()

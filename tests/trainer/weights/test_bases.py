@@ -11,9 +11,9 @@ from tests import forks
 from tests.approved import Approved
 from tests.trainer import language
 from tests.trainer.bases import tiny_base
+from tests.trainer.parallel.toy import MINUTE
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import lines
-from tests.trainer.strategies.toy import MINUTE
 import torchyard
 from torchyard.contract.errors import DataError
 from torchyard.contract.events import Message, Progress
@@ -21,8 +21,8 @@ from torchyard.models.base import load_model, open_base
 from torchyard.models.openfile import OpenFile
 from trainer.data import scanning
 from trainer.data.scanning import Scan
+from trainer.parallel import make_strategy
 from trainer.recipes.causal import make_task
-from trainer.strategies import make_strategy
 from trainer.weights.bases import digest_of
 from trainer.world import joined
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.trainer.parallel.toy import MINUTE, Toy, begin, config, descend, equal, weights
 from tests.trainer.ranks import on_ranks, results
-from tests.trainer.strategies.toy import MINUTE, Toy, begin, config, descend, equal, weights
 from torchyard.contract.errors import DataError
-from trainer.strategies import make_strategy
+from trainer.parallel import make_strategy
 from trainer.task import Unfilled
 from trainer.weights.home import without_weights
 from trainer.world import joined

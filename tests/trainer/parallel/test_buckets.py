@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from tests.trainer.parallel.toy import MINUTE, begin, equal, weights
 from tests.trainer.ranks import on_ranks, results
-from tests.trainer.strategies.toy import MINUTE, begin, equal, weights
 from trainer.world import World, joined
 
 WIDTH = 300

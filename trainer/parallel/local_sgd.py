@@ -7,12 +7,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from torchyard.contract.recipes import DistributedConfig
-from trainer.strategies.replica import Replica, wrap
-from trainer.strategies.tensors import average, broadcast, share_buffers
+from trainer.parallel.ddp import wrap
+from trainer.parallel.tensors import average, broadcast, share_buffers
 from trainer.world import World
 
 
-class LocalSgd(Replica):
+class LocalSgd:
     """Post-local SGD (Lin et al., arXiv 1808.07217): DDP for `warmup_steps`, then an average every `period` steps.
 
     Each rank keeps its own momenta, as in the paper. An evaluation and a checkpoint average the weights, too.
@@ -23,7 +23,8 @@ class LocalSgd(Replica):
     local = True
 
     def __init__(self, model: nn.Module, config: DistributedConfig, world: World) -> None:
-        super().__init__(model)
+        self.module = model
+        """The task's model, without a wrapper."""
         self._config, self._device = config.local_sgd, world.device
         self._wrapped = wrap(model, config, world) if self._config.warmup_steps else None
         self._trained = {name: item for name, item in model.named_parameters() if item.requires_grad}

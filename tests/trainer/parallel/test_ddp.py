@@ -6,9 +6,9 @@ from torch.distributed import GradBucket  # pyright: ignore[reportPrivateImportU
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.futures import Future
 
+from tests.trainer.parallel.toy import MINUTE, Toy, begin, close, config, descend, equal, inputs, loss, weights
 from tests.trainer.ranks import on_ranks, results
-from tests.trainer.strategies.toy import MINUTE, Toy, begin, close, config, descend, equal, inputs, loss, weights
-from trainer.strategies.ddp import Ddp
+from trainer.parallel.ddp import Ddp
 from trainer.world import joined
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainer.ranks import on_ranks, results
-from trainer.statistics import Statistics
-from trainer.strategies.batchnorm import synchronized
+from trainer.parallel.batchnorm import synchronized
+from trainer.skipping import Statistics
 from trainer.world import joined
 
 BATCH = 7

@@ -10,12 +10,12 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage] the base of all of them
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.optim import Optimizer
 
 from torchyard.contract.errors import ConfigError
 from torchyard.run.accelerator import wait_for
-from trainer.strategies.filling import fill, own_part
-from trainer.strategies.tensors import broadcast, share_buffers
+from trainer.parallel.filling import fill, own_part
+from trainer.parallel.tensors import broadcast, share_buffers
 from trainer.task import Unfilled
 from trainer.world import World
 
@@ -45,12 +45,10 @@ class Fsdp:
         unfilled: Unfilled | None = None,
     ) -> None:
         self.model = model
-        self._world = world
         self._root = _shard(model, world, compute)
         if unfilled is not None:
             fill(model, unfilled, world)
         _unshard_once(model)
-        self._parameters = tuple(model.parameters())
         self._syncs = True
 
     def micro_batch(self, *, last: bool) -> AbstractContextManager[object]:
@@ -59,36 +57,11 @@ class Fsdp:
             self._syncs = last
         return nullcontext()
 
-    def grad_norm(self) -> Tensor:
-        norm = get_total_norm([item.grad for item in self._parameters if item.grad is not None])
-        return norm.full_tensor() if isinstance(norm, DTensor) else norm
-
-    def clip(self, max_norm: float, *, norm: Tensor) -> None:
-        clip_grads_with_norm_(self._parameters, max_norm, norm)
-
     def after_step(self, step: int) -> None:
         pass
 
     def sync_ranks(self, *more: Mapping[str, Tensor]) -> None:
         share_buffers(self.model, more)
-
-    def whole(self, tree: Any) -> Any:
-        gathered = self._gathered(tree)
-        wait_for([self._world.device])
-        return gathered
-
-    def shard(self, tensor: Tensor, like: Tensor) -> Tensor:
-        if not isinstance(like, DTensor) or tensor.shape != like.shape:
-            return tensor
-        own = tensor[own_part(like)]
-        return DTensor.from_local(
-            own.to(self._world.device).contiguous(),
-            like.device_mesh,
-            like.placements,
-            run_check=False,
-            shape=like.shape,
-            stride=like.stride(),
-        )
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -96,16 +69,81 @@ class Fsdp:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         pass
 
-    def _gathered(self, tree: Any) -> Any:
-        """Returns `tree` with whole tensors. Their copies to host memory are enqueued."""
-        if isinstance(tree, DTensor):
-            full = tree.full_tensor().detach()
-            return full.to("cpu", non_blocking=True) if self._world.rank == 0 else tree
-        if isinstance(tree, dict):
-            return {key: self._gathered(value) for key, value in tree.items()}
-        if isinstance(tree, list):
-            return [self._gathered(value) for value in tree]
+
+def whole(tree: Any, world: World) -> Any:
+    """Returns `tree` (nested dicts and lists) with whole tensors in host memory instead of shards. A collective.
+
+    Only rank 0, which writes checkpoints, gets whole tensors. Other ranks keep their shards. A tree without shards is
+    returned as it is.
+    """
+    if not _has_shards(tree):
         return tree
+    gathered = _gathered(tree, world)
+    wait_for([world.device])
+    return gathered
+
+
+def shard(tensor: Tensor, like: Tensor) -> Tensor:
+    """Returns this rank's shard of a whole tensor, sharded as `like` is.
+
+    Returns the tensor itself if `like` is not a shard or has another shape (an optimizer's step count beside its
+    parameter). Every rank passes the same tensor. Not a collective.
+    """
+    if not isinstance(like, DTensor) or tensor.shape != like.shape:
+        return tensor
+    own = tensor[own_part(like)]
+    return DTensor.from_local(
+        own.to(like.device_mesh.device_type).contiguous(),
+        like.device_mesh,
+        like.placements,
+        run_check=False,
+        shape=like.shape,
+        stride=like.stride(),
+    )
+
+
+@torch.no_grad()
+def fill_shards(targets: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
+    """Gives each target its value of the whole tensors in `saved`, or this rank's part of it. Not a collective."""
+    for name, target in targets.items():
+        target.copy_(shard(saved[name], target))
+
+
+def shard_optimizer(saved: Mapping[str, Any], optimizer: Optimizer) -> dict[str, Any]:
+    """Returns the part of an optimizer's whole state that this rank's `optimizer` loads. Not a collective.
+
+    The groups are the optimizer's own: another device has other kernels (`fused`), and they need what is not saved.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+    def part(value: Any, parameter: Tensor) -> Any:
+        moment = isinstance(value, Tensor) and value.ndim > 0 and value.shape == parameter.shape
+        return shard(value, parameter) if moment else value
+
+    state = {
+        index: {key: part(value, parameters[index]) for key, value in entries.items()}
+        for index, entries in saved["state"].items()
+    }
+    own = optimizer.state_dict()
+    return {"state": {**own["state"], **state}, "param_groups": own["param_groups"]}
+
+
+def _has_shards(tree: Any) -> bool:
+    if isinstance(tree, dict):
+        return any(map(_has_shards, tree.values()))
+    return any(map(_has_shards, tree)) if isinstance(tree, list) else isinstance(tree, DTensor)
+
+
+def _gathered(tree: Any, world: World) -> Any:
+    """Returns `tree` with whole tensors. Their copies to host memory are enqueued."""
+    if isinstance(tree, DTensor):
+        full = tree.full_tensor().detach()
+        return full.to("cpu", non_blocking=True) if world.rank == 0 else tree
+    if isinstance(tree, dict):
+        return {key: _gathered(value, world) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_gathered(value, world) for value in tree]
+    return tree
 
 
 def _shard(model: nn.Module, world: World, compute: torch.dtype | None) -> FSDPModule:

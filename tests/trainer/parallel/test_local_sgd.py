@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tests.trainer.parallel.toy import MINUTE, Toy, alone, begin, close, descend, equal, weights
 from tests.trainer.ranks import on_ranks, results
-from tests.trainer.strategies.toy import MINUTE, Toy, alone, begin, close, descend, equal, weights
 from trainer.world import joined
 
 WARMUP, PERIOD = 2, 3

@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tests.trainer.parallel.toy import MINUTE, Toy, alone, begin, close, descend, equal, weights
 from tests.trainer.ranks import on_ranks, results
-from tests.trainer.strategies.toy import MINUTE, Toy, alone, begin, close, descend, equal, weights
 from torchyard.contract.recipes import DistributedConfig
-from trainer.strategies import make_strategy
-from trainer.strategies.ddp import Ddp
+from trainer.parallel import make_strategy
+from trainer.parallel.ddp import Ddp
 from trainer.world import joined
 
 SYNCHRONOUS: list[dict[str, Any]] = [

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.trainer.parallel.test_buckets import WIDTH, several_buckets
+from tests.trainer.parallel.toy import MINUTE, begin, equal, weights
 from tests.trainer.ranks import on_ranks, results
-from tests.trainer.strategies.test_replica import WIDTH, several_buckets
-from tests.trainer.strategies.toy import MINUTE, begin, equal, weights
-from trainer.strategies import Strategy
-from trainer.strategies.powersgd import RANK, START
+from trainer.parallel import Strategy
+from trainer.parallel.powersgd import RANK, START
 from trainer.world import World, joined
 
 SAVED = START + 2

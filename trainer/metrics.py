@@ -64,7 +64,7 @@ class _Copy:
 
 
 @dataclass
-class LossWindow:
+class StepMetrics:
     """Collects the loss and the gradient norm of each step on their device, beside the score that a task counts.
 
     `begin` and `end` copy their means over all ranks to the host, so that every rank sees the same. After

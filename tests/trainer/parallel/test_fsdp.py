@@ -10,10 +10,11 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Optimizer
 
+from tests.trainer.parallel.toy import MINUTE, Toy, begin, close, descend, equal, inputs, trained, weights
 from tests.trainer.ranks import on_ranks, results
-from tests.trainer.strategies.toy import MINUTE, Toy, begin, close, descend, equal, inputs, trained, weights
 from torchyard.contract.errors import ConfigError
-from trainer.strategies import Strategy
+from trainer.parallel import Strategy
+from trainer.parallel.fsdp import shard, whole
 from trainer.world import World, joined
 
 FSDP = {"strategy": "fsdp"}
@@ -26,7 +27,7 @@ def optimize(model: nn.Module) -> Optimizer:
 def whole_state(strategy: Strategy, optimizer: Optimizer, world: World) -> dict[str, Any]:
     """Returns on every rank what rank 0 saves."""
     file = io.BytesIO()
-    state = strategy.whole({"model": strategy.model.state_dict(), "optimizer": optimizer.state_dict()})
+    state = whole({"model": strategy.model.state_dict(), "optimizer": optimizer.state_dict()}, world)
     if world.rank == 0:
         torch.save(state, file)
     content = next(part for part in world.gather(file.getvalue()) if part)
@@ -41,7 +42,7 @@ def load(state: dict[str, Any], world: World) -> tuple[Strategy, Optimizer]:
     optimizer = optimize(model)
     saved = state["optimizer"]
     shards = {
-        index: {key: strategy.shard(value, like=parameter) for key, value in saved["state"][index].items()}
+        index: {key: shard(value, like=parameter) for key, value in saved["state"][index].items()}
         for index, parameter in enumerate(trained(model))
     }
     optimizer.load_state_dict({"state": shards, "param_groups": saved["param_groups"]})
@@ -58,7 +59,7 @@ def save_and_go_on() -> dict[str, Any]:
         state = whole_state(strategy, optimizer, world)
         weight = trained(model)[0]
         assert isinstance(weight, DTensor)
-        part = strategy.shard(state["model"]["first.weight"], like=weight)
+        part = shard(state["model"]["first.weight"], like=weight)
         assert isinstance(part, DTensor)
         same = torch.equal(part.to_local(), weight.to_local()), part.placements == weight.placements
         again, again_optimizer = load(state, world)

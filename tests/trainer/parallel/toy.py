@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from torchyard.contract.recipes import DistributedConfig
-from trainer.strategies import Strategy, make_strategy
+from trainer.parallel import Strategy, make_strategy
+from trainer.train import gradient_norm
 from trainer.world import World
 
 MINUTE = timedelta(minutes=1)
@@ -65,7 +66,8 @@ def descend(
             with strategy.micro_batch(last=part == parts - 1):
                 (loss(strategy.model(inputs(step, part=part, rank=world.rank))) / parts).backward()
         if max_norm is not None:
-            strategy.clip(max_norm, norm=strategy.grad_norm())
+            parameters = trained(strategy.model)
+            nn.utils.clip_grads_with_norm_(parameters, max_norm, gradient_norm(parameters))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         strategy.after_step(step)

@@ -9,7 +9,7 @@ from torch import Tensor, distributed, nn
 
 from tests.trainer.ranks import on_ranks, results
 from torchyard.contract.recipes import DistributedConfig
-from trainer.strategies import make_strategy
+from trainer.parallel import make_strategy
 from trainer.world import joined
 
 WEIGHTS = 2 * (8 * 3 * 3 * 3 + 8) + 8 * 16

@@ -12,15 +12,16 @@ from torch.optim import SGD
 
 from tests import forks
 from tests.trainer.bases import tiny_base
+from tests.trainer.parallel.test_filling import FSDP, read, slices
+from tests.trainer.parallel.toy import MINUTE, config, trained
 from tests.trainer.ranks import on_ranks, results
-from tests.trainer.strategies.test_filling import FSDP, read, slices
-from tests.trainer.strategies.toy import MINUTE, config, trained
 from torchyard.contract.recipes import EmaConfig
 from torchyard.models.library import configure_transformers
 from trainer.activations import recompute_layers
 from trainer.averaging import ExponentialAverage
-from trainer.strategies import make_strategy
+from trainer.parallel import make_strategy
 from trainer.task import Unfilled
+from trainer.train import gradient_norm
 from trainer.weights.home import without_weights
 from trainer.world import World, joined
 
@@ -103,8 +104,8 @@ def descend(model: Any, strategy: Any, *, rank: int, size: int, half: bool, step
         if strategy is None:
             norm = nn.utils.clip_grad_norm_(trained(model), 0.5)
         else:
-            norm = strategy.grad_norm()
-            strategy.clip(0.5, norm=norm)
+            norm = gradient_norm(trained(model))
+            nn.utils.clip_grads_with_norm_(trained(model), 0.5, norm)
         norms.append(float(norm))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
