@@ -120,20 +120,19 @@ class Learner:
     def state_dict(self, *, before_sync: bool) -> dict[str, Any]:
         """Synchronizes the ranks and returns `model`, the weights to evaluate, and all that the next step depends on.
 
-        `before_sync`: the state that differs between ranks is taken before they are synchronized. Tensors are whole,
-        whatever the strategy. A collective.
+        `before_sync`: the state that differs between ranks is taken before they are synchronized. Of shards each rank
+        returns its own. A collective.
         """
         rank_local = self.rank_local_state() if before_sync else None
         self.sync_ranks()
         rank_local = rank_local or self.rank_local_state()
-        whole = self.strategy.whole
-        raw = whole(self._task.model.state_dict())
+        raw = self._task.model.state_dict()
         return {
-            "model": whole(self.ema.tensors) if self.ema else raw,
+            "model": self.ema.tensors if self.ema else raw,
             "raw": raw if self.ema else None,
-            "optimizer": whole(self.optimizer.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
             "scaler": self.precision.state_dict(),
-            "slow": whole(self.lookahead.tensors) if self.lookahead else None,
+            "slow": self.lookahead.tensors if self.lookahead else None,
             "strategy": self.strategy.state_dict(),
             "own": self._world.collect(rank_local) if self.strategy.local else None,
         }

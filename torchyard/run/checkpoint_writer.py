@@ -61,6 +61,10 @@ class CheckpointWriter:
                 raise
             self._keep(make_copy(), error)
 
+    def wait(self) -> None:
+        """Waits for the checkpoint that is being written now, if any. Raises what the thread has met."""
+        self._finish_writing()
+
     def poll(self) -> None:
         """Raises what the thread has met, and starts a retry that is due. Never waits."""
         if self._writing is not None:

@@ -13,8 +13,8 @@ from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPriva
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from torchyard.contract.errors import ConfigError
-from torchyard.run.accelerator import wait_for
 from trainer.strategies.filling import fill, own_part
+from trainer.strategies.gathering import gathered
 from trainer.strategies.tensors import broadcast, share_buffers
 from trainer.task import Unfilled
 from trainer.world import World
@@ -73,9 +73,7 @@ class Fsdp:
         share_buffers(self.model, more)
 
     def whole(self, tree: Any) -> Any:
-        gathered = self._gathered(tree)
-        wait_for([self._world.device])
-        return gathered
+        return gathered(tree, self._world)
 
     def shard(self, tensor: Tensor, like: Tensor) -> Tensor:
         if not isinstance(like, DTensor) or tensor.shape != like.shape:
@@ -95,17 +93,6 @@ class Fsdp:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         pass
-
-    def _gathered(self, tree: Any) -> Any:
-        """Returns `tree` with whole tensors. Their copies to host memory are enqueued."""
-        if isinstance(tree, DTensor):
-            full = tree.full_tensor().detach()
-            return full.to("cpu", non_blocking=True) if self._world.rank == 0 else tree
-        if isinstance(tree, dict):
-            return {key: self._gathered(value) for key, value in tree.items()}
-        if isinstance(tree, list):
-            return [self._gathered(value) for value in tree]
-        return tree
 
 
 def _shard(model: nn.Module, world: World, compute: torch.dtype | None) -> FSDPModule:

@@ -56,9 +56,10 @@ class Strategy(Protocol):
         ...
 
     def whole(self, tree: Any) -> Any:
-        """Returns `tree` (nested dicts and lists) with whole tensors in host memory instead of shards. A collective.
+        """Returns `tree` (nested dicts, lists and tuples) with whole tensors instead of shards. A collective.
 
-        Only rank 0, which writes checkpoints, gets whole tensors. Other ranks keep their shards.
+        Only rank 0, which writes checkpoints, gets whole tensors. Other ranks keep their shards. Without shards it is
+        `tree` itself; else all tensors are copies in host memory, which nothing changes any more.
         """
         ...
 
