@@ -173,9 +173,9 @@ class Run(Given, Showing):
             self._warn,
             owned,
         )
-        if ranks is not None:
-            saved = self._agreed(saved, ranks)
         events, folder = self._events, self._dir.checkpoints
+        if ranks is not None:
+            saved = self._agreed(saved, ranks, folder)
         if background:
             self._checkpoints.write_in_background(lambda: saved.pending(folder, events, clone=True))
         else:
@@ -260,13 +260,17 @@ class Run(Given, Showing):
         # A program that ended without an error has flushed before. Another must not wait for a disk.
         atexit.register(self._close, wait_s=0.0)
 
-    def _agreed(self, saved: Saved, ranks: Ranks) -> Joint:
-        """Returns the save that all ranks begin now, once no other rank writes its part of the last one."""
+    def _agreed(self, saved: Saved, ranks: Ranks, folder: Path) -> Joint:
+        """Returns the save that all ranks begin now, once none writes its part of the last one."""
+        before = self._joint
         if ranks.rank:
             self._checkpoints.wait()
-        before, self._joint = self._joint, Joint.agreed(saved, ranks)
-        if before is not None:
-            before.given_up.set()
+        self._joint, lacking = Joint.agreed(saved, ranks, lacks=self._checkpoints.keeps_one)
+        if before is not None and ranks.rank == 0:
+            if lacking:
+                before.given_up.set()
+            self._checkpoints.wait()
+            before.discard(folder)
         return self._joint
 
     def _note(self, step: int, epoch: int | None = None) -> None:

@@ -67,13 +67,17 @@ class Joint(Saved):
     token: str
     """The same on all ranks, and on no other save."""
     given_up: threading.Event = field(default_factory=threading.Event)
-    """Set once parts that are missing never come: their ranks have saved anew."""
+    """Set once a part that is missing never comes: its rank saves anew."""
 
     @classmethod
-    def agreed(cls, saved: Saved, ranks: Ranks) -> "Joint":
-        """Returns the save that all ranks begin now. A collective."""
-        tokens = ranks.meet(secrets.token_hex(8) if ranks.rank == 0 else "")
-        return cls(**{name: getattr(saved, name) for name in saved.__dataclass_fields__}, ranks=ranks, token=tokens[0])
+    def agreed(cls, saved: Saved, ranks: Ranks, *, lacks: bool = False) -> tuple["Joint", bool]:
+        """Returns the save that all ranks begin now, and whether a rank lacks its part of the last one. A collective.
+
+        `lacks`: whether this one does.
+        """
+        token, *others = ranks.meet(secrets.token_hex(8) if ranks.rank == 0 else "lacks" * lacks)
+        fields = {name: getattr(saved, name) for name in saved.__dataclass_fields__}
+        return cls(**fields, ranks=ranks, token=token), any(others)
 
     def pending(self, folder: Path, events: EventLog | None, *, clone: bool) -> PendingCheckpoint:
         """Returns this rank's part of the tensors as they are now. Rank 0 publishes the checkpoint, with its event."""
@@ -91,6 +95,10 @@ class Joint(Saved):
                 self._publish(places, part, own, events)
 
         return PendingCheckpoint(self.manifest.step, write)
+
+    def discard(self, folder: Path) -> None:
+        """Removes what the ranks have written, if it was not published. No rank may write any more."""
+        _Places(folder, self.name, self.token).remove()
 
     def _write_part(self, places: "_Places", part: Part) -> Written:
         from torchyard.run.stateindex import Shard
@@ -133,7 +141,7 @@ class Joint(Saved):
         path, file = places.record(rank), places.part(rank, self.ranks.size)
         size, since = -1, time.monotonic()
         while (written := read_record(path, Written)) is None:
-            if self.given_up.wait(_POLL_S) and not path.exists():
+            if self.given_up.wait(_POLL_S):
                 raise OSError(errno.ENOSPC, f"rank {rank} could not write its part", str(file))
             grown = file.stat().st_size if file.exists() else -1
             if grown != size:

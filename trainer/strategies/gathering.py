@@ -10,7 +10,7 @@ from torchyard.run.stateindex import Shard
 from trainer.strategies.filling import own_part
 from trainer.world import World
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 4 << 20
 """Of all ranks together, which are gathered at once."""
 
 
@@ -85,10 +85,10 @@ def _gather(tensor: DTensor, world: World) -> Tensor:
         own = local.new_zeros(rows, *rest)
         there = local[start : start + rows]
         own[: len(there)] = there
-        block = local.new_empty(world.size * rows, *rest)
-        distributed.all_gather_into_tensor(block, own)
+        block = [torch.empty_like(own) for _ in range(world.size)]
+        distributed.all_gather(block, own)
         if world.rank == 0:
-            for rank, part in enumerate(block.split(rows)):
+            for rank, part in enumerate(block):
                 first = rank * most + start
                 end = min((rank + 1) * most, tensor.shape[0], first + rows)
                 if first < end:
