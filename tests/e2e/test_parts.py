@@ -11,6 +11,7 @@ import torchyard
 from torchyard.contract.job import JobState
 from torchyard.contract.rundir import INDEX_FILE
 from torchyard.contract.views.jobs import JobView
+from torchyard.models.classifier import Classifier
 from trainer.evaluate import evaluate
 
 pytestmark = pytest.mark.thorough
@@ -41,6 +42,7 @@ def test_a_checkpoint_in_parts_is_measured_downloaded_used_and_started_from(tmp_
         archive = service.client.download(job.id, "best", to=tmp_path)
         assert archive.name == f"large-epoch-{best.epoch}.tar"
         model = torchyard.load(archive, device="cpu")
+        assert isinstance(model, Classifier)
         assert model.predict(np.zeros((8, 8), dtype=np.uint8)).label in set(model.classes)
         assert evaluate(archive, device="cpu")["accuracy"] == pytest.approx(best.metrics["val/accuracy"], abs=2e-3)
 

@@ -31,13 +31,12 @@ class DividedTensor(Tensor):
     What is read is a plain tensor. It cannot be changed in place.
     """
 
-    _parts: Sequence[tuple[int, Tensor]]
+    parts: Sequence[tuple[int, Tensor]]
 
-    @staticmethod
-    def __new__(cls, shape: Sequence[int], parts: Sequence[tuple[int, Tensor]]) -> Self:  # pyrefly: ignore[bad-override]
+    def __new__(cls, shape: Sequence[int], parts: Sequence[tuple[int, Tensor]]) -> Self:
         """`parts`: tensors of rows, each with the number of its first row, in order and without a gap."""
-        made = Tensor._make_wrapper_subclass(cls, shape, dtype=parts[0][1].dtype)  # pyright: ignore
-        made._parts = parts
+        made: Self = cls._make_wrapper_subclass(cls, shape, dtype=parts[0][1].dtype)  # pyright: ignore
+        made.parts = parts
         return made
 
     @classmethod
@@ -56,7 +55,9 @@ class DividedTensor(Tensor):
         return func(*plain[0], **plain[1])
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # pyrefly: ignore[bad-override] torch calls it so
+        cls, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         plain = tree_map_only(cls, _whole, (args, kwargs or {}))
         return func(*plain[0], **plain[1])
 
@@ -80,7 +81,7 @@ def _whole(tensor: DividedTensor) -> Tensor:
 def _rows(tensor: DividedTensor, start: int, stop: int) -> Tensor:
     """Returns rows: a view of their part's memory if they are in one, else a copy."""
     overlapping: list[Tensor] = []
-    for first, part in tensor._parts:
+    for first, part in tensor.parts:
         inner = part[max(start - first, 0) : max(stop - first, 0)]
         if len(inner):
             overlapping.append(inner)

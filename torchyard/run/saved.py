@@ -35,7 +35,7 @@ class Saved:
         files = {name: item if isinstance(item, bytes) else _written(item) for name, item in self.files.items()}
         return replace(self, files=files)
 
-    def pending(self, folder: Path, events: EventLog, *, clone: bool) -> PendingCheckpoint:
+    def pending(self, folder: Path, events: EventLog | None, *, clone: bool) -> PendingCheckpoint:
         """Returns a checkpoint in `folder` of the tensors as they are now. Writing it appends its event."""
         (state, weights), wait = on_host((self.state, self.weights), clone=clone and not self.owned)
         contents: dict[str, Content] = {STATE_FILE: lambda file: write_state(state, file)}
@@ -48,6 +48,7 @@ class Saved:
             if reason is not None:
                 self.refuse(reason)
                 return
+            assert events is not None, "one rank writes alone"
             events.flush()  # what was logged before must be on the disk when somebody resumes from it
             publish(folder, self.name, contents | dict(self.files), self.manifest)
             events.checkpoint(self.name)

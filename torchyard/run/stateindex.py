@@ -76,7 +76,8 @@ def index_of(
     tensors: dict[str, Any] = {}
     for name, value in described.tensors.items():
         local, shape = (value.local, value.shape) if isinstance(value, Shard) else (value, tuple(value.shape))
-        entry = tensors[name] = {"dtype": NAMES[local.dtype], "shape": [*shape]}
+        entry: dict[str, Any] = {"dtype": NAMES[local.dtype], "shape": [*shape]}
+        tensors[name] = entry
         if not isinstance(value, Shard):
             entry["file"] = 0
             continue

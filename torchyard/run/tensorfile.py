@@ -6,7 +6,7 @@ A file is written tensor by tensor. What is read may come from anyone: it is che
 from collections.abc import Mapping
 import json
 import math
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import torch
 from torch import Tensor
@@ -97,7 +97,7 @@ def _name_of(name: str, tensor: Tensor) -> str:
 
 def _bytes_of(tensor: Tensor) -> memoryview:
     plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
-    return memoryview(plain.reshape(-1).view(torch.uint8).numpy())
+    return memoryview(cast(Any, plain.reshape(-1).view(torch.uint8).numpy()))
 
 
 def _place(entry: Any) -> tuple[torch.dtype, tuple[int, ...], int, int]:

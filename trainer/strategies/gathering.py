@@ -1,5 +1,6 @@
 """A state of shards: what rank 0 gathers of it to save it whole, and what each rank has of it to save its own part."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,14 +23,22 @@ def gathered(tree: Any, world: World) -> Any:
     tensors and that of a block.
     """
     made: dict[object, Tensor] = {}
-    whole = _mapped(tree, lambda tensor: _whole(tensor, made, world))
+
+    def whole_of(tensor: Tensor) -> Tensor:
+        return _whole(tensor, made, world)
+
+    whole = _mapped(tree, whole_of)
     return whole if world.rank == 0 else tree
 
 
 def shards(tree: Any) -> Any:
     """Returns `tree` with what this rank has of each sharded tensor."""
     made: dict[object, Tensor | Shard] = {}
-    return _mapped(tree, lambda tensor: made.setdefault(_identity(tensor), _shard(tensor)))
+
+    def shard_of(tensor: Tensor) -> Tensor | Shard:
+        return made.setdefault(_identity(tensor), _shard(tensor))
+
+    return _mapped(tree, shard_of)
 
 
 def bytes_in_shards(tree: Any) -> int:
@@ -45,7 +54,7 @@ def bytes_in_shards(tree: Any) -> int:
     return sum(found.values())
 
 
-def _mapped(tree: Any, change: Any) -> Any:
+def _mapped(tree: Any, change: Callable[[Tensor], object]) -> Any:
     if isinstance(tree, Tensor):
         return change(tree)
     if isinstance(tree, dict):
@@ -58,7 +67,8 @@ def _mapped(tree: Any, change: Any) -> Any:
 def _identity(tensor: Tensor) -> object:
     """Returns what two names of a shared parameter have in common, on every rank, and no other tensor has."""
     local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-    return local.untyped_storage()._cdata, local.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
+    storage = local.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage] an empty one has no address
+    return storage, local.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def _whole(tensor: Tensor, made: dict[object, Tensor], world: World) -> Tensor:

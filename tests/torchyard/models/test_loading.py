@@ -89,7 +89,7 @@ def test_a_checkpoint_in_parts_is_loaded_from_its_folder_its_index_or_its_archiv
         loaded = model.module.state_dict()
         assert loaded.keys() == state["model"].keys()
         assert all(torch.equal(loaded[name], value) for name, value in state["model"].items())
-        assert model.classes == CLASSES
+        assert model.metadata["classes"] == CLASSES
 
 
 @pytest.mark.parametrize("name", ["state-1.safetensors", "state.index.json"])

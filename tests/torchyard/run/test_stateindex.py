@@ -57,7 +57,11 @@ def archive(folder: Path) -> Path:
     return target
 
 
-@pytest.mark.parametrize("read", [read_folder, lambda folder: read_archive(archive(folder))])
+def read_download(folder: Path) -> dict[str, Any]:
+    return read_archive(archive(folder))
+
+
+@pytest.mark.parametrize("read", [read_folder, read_download])
 def test_what_ranks_have_written_is_one_state(tmp_path: Path, read: Callable[[Path], dict[str, Any]]) -> None:
     found = read(write(tmp_path / "checkpoint"))
     assert found["model"]["a.weight"] is found["tied"] is found["optimizer"]["state"][0]["moment"][0]

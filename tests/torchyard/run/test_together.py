@@ -57,7 +57,7 @@ class Program:
         self._closed = False
 
     def each(self, act: Callable[[int], object]) -> None:
-        [*self._threads.map(act, range(RANKS))]
+        assert len([*self._threads.map(act, range(RANKS))]) == RANKS
 
     def save(self, step: int, *, background: bool = True, unfit: Sequence[int] = ()) -> None:
         def save(rank: int) -> None:
