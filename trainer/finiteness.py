@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 _MAX_NAMES = 3  # in a message
-_BLOCK = 1 << 18  # values
+_BLOCK = 1 << 17  # values
 
 
 def names_to_check(model: nn.Module) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """Trainings that save real checkpoints, each on ranks that the caller has started."""
 
 from collections.abc import Mapping, Sequence
+import ctypes
 from datetime import timedelta
 import os
 from pathlib import Path
@@ -103,14 +104,15 @@ def kibibytes(name: str) -> int:
     return int(found[1])
 
 
-def growth(attempt: Mapping[str, str], **keywords: Any) -> int:
-    """Trains as `train` does. Returns the bytes by which this rank grows in a save, until it is written.
+def growth(first: Mapping[str, str], attempt: Mapping[str, str], **keywords: Any) -> int:
+    """Trains as `train` does. Returns the bytes by which this rank grows in its save, until that is written.
 
-    That is of the save that takes least: the first one loads code, too.
+    `first` is that of a small training, which loads the code of a save.
     """
     grown: list[int] = []
 
     def save(self: Checkpoints, original: Any = Checkpoints.save, **named: Any) -> None:
+        ctypes.CDLL(None).malloc_trim(0)  # what the training has left would be taken first
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         before = kibibytes("VmRSS")
         original(self, **named)
@@ -118,8 +120,12 @@ def growth(attempt: Mapping[str, str], **keywords: Any) -> int:
         grown.append((kibibytes("VmHWM") - before) * 1024)
 
     Checkpoints.save = save
-    train(attempt, **keywords)
-    return min(grown)
+    with joined(MINUTES) as world:
+        for environ, sizes in ((first, {"width": 8, "layers": 1, "steps": 1}), (attempt, keywords)):
+            run = Run({**os.environ, **environ})
+            training(run, world, **sizes).train()
+            run.close()
+    return grown[-1]
 
 
 def size_of(tree: Any) -> int:

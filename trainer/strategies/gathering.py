@@ -11,7 +11,7 @@ from torchyard.run.stateindex import Shard
 from trainer.strategies.filling import own_part
 from trainer.world import World
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 2 << 20
 """Of all ranks together, which are gathered at once."""
 
 
@@ -22,12 +22,7 @@ def gathered(tree: Any, world: World) -> Any:
     They lie in host memory, and nothing else has them. Other ranks get the tree as it is. Takes the memory of the whole
     tensors and that of a block.
     """
-    made: dict[object, Tensor] = {}
-
-    def whole_of(tensor: Tensor) -> Tensor:
-        return _whole(tensor, made, world)
-
-    whole = _mapped(tree, whole_of)
+    whole = _mapped(tree, _Gathering(world).whole)
     return whole if world.rank == 0 else tree
 
 
@@ -71,39 +66,49 @@ def _identity(tensor: Tensor) -> object:
     return storage, local.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
 
 
-def _whole(tensor: Tensor, made: dict[object, Tensor], world: World) -> Tensor:
-    key = _identity(tensor)
-    if key in made:
-        return made[key]
-    if isinstance(tensor, DTensor):
-        whole = _gather(tensor, world)
-    else:
-        whole = tensor.detach().to("cpu", copy=True) if world.rank == 0 else tensor
-    return made.setdefault(key, whole)
+class _Gathering:
+    """Gathers tensors block by block, all through the same memory."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._made: dict[object, Tensor] = {}
+        piece = max(1, BLOCK_BYTES // world.size)
+        self._own, *self._parts = (
+            torch.empty(piece, dtype=torch.uint8, device=world.device) for _ in range(1 + world.size)
+        )
+
+    def whole(self, tensor: Tensor) -> Tensor:
+        """Returns the whole tensor on rank 0, and an empty one on others. Two names of a tensor stay one."""
+        key = _identity(tensor)
+        if key not in self._made:
+            self._made[key] = self._gathered(tensor) if isinstance(tensor, DTensor) else self._copied(tensor)
+        return self._made[key]
+
+    def _copied(self, tensor: Tensor) -> Tensor:
+        return tensor.detach().to("cpu", copy=True) if self._world.rank == 0 else tensor
+
+    def _gathered(self, tensor: DTensor) -> Tensor:
+        (placement,) = tensor.placements
+        assert placement.is_shard(0), "fully_shard divides the rows"
+        rows = -(-tensor.shape[0] // self._world.size)  # of a rank, of which the last ones may have fewer
+        each = rows * tensor.shape[1:].numel() * tensor.itemsize
+        local = _bytes_of(tensor.to_local().contiguous())
+        whole = torch.empty(tensor.shape if self._world.rank == 0 else 0, dtype=tensor.dtype)
+        for start in range(0, each, len(self._own)):
+            end = min(start + len(self._own), each)
+            there = local[start:end]
+            self._own[: len(there)] = there
+            parts = [part[: end - start] for part in self._parts]
+            distributed.all_gather(parts, self._own[: end - start])
+            if self._world.rank == 0:
+                for rank, part in enumerate(parts):
+                    target = _bytes_of(whole)[rank * each + start : rank * each + end]
+                    target.copy_(part[: len(target)])
+        return whole
 
 
-def _gather(tensor: DTensor, world: World) -> Tensor:
-    """Returns the whole tensor on rank 0, and an empty one on others. Gathers rows of all ranks block by block."""
-    (placement,) = tensor.placements
-    assert placement.is_shard(0), "fully_shard divides the rows"
-    local, rest = tensor.to_local().contiguous(), tensor.shape[1:]
-    most = -(-tensor.shape[0] // world.size)  # rows of a rank, of which the last ones may have fewer
-    step = max(1, BLOCK_BYTES // max(1, world.size * rest.numel() * tensor.itemsize))
-    whole = torch.empty(tensor.shape if world.rank == 0 else 0, dtype=tensor.dtype)
-    for start in range(0, most, step):
-        rows = min(step, most - start)
-        own = local.new_zeros(rows, *rest)
-        there = local[start : start + rows]
-        own[: len(there)] = there
-        block = [torch.empty_like(own) for _ in range(world.size)]
-        distributed.all_gather(block, own)
-        if world.rank == 0:
-            for rank, part in enumerate(block):
-                first = rank * most + start
-                end = min((rank + 1) * most, tensor.shape[0], first + rows)
-                if first < end:
-                    whole[first:end].copy_(part[: end - first])
-    return whole
+def _bytes_of(tensor: Tensor) -> Tensor:
+    return tensor.reshape(-1).view(torch.uint8)
 
 
 def _shard(tensor: Tensor) -> Tensor | Shard:
