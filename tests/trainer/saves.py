@@ -121,7 +121,8 @@ def growth(first: Mapping[str, str], attempt: Mapping[str, str], **keywords: Any
 
     Checkpoints.save = save
     with joined(MINUTES) as world:
-        for environ, sizes in ((first, {"width": 8, "layers": 1, "steps": 1}), (attempt, keywords)):
+        small: dict[str, Any] = {"width": 8, "layers": 1, "steps": 1}
+        for environ, sizes in ((first, small), (attempt, keywords)):
             run = Run({**os.environ, **environ})
             training(run, world, **sizes).train()
             run.close()
