@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 _MAX_NAMES = 3  # in a message
+_BLOCK = 1 << 17  # values
 
 
 def names_to_check(model: nn.Module) -> frozenset[str]:
@@ -21,12 +22,17 @@ def nonfinite_weights(state: Mapping[str, Any], *, names: Collection[str]) -> st
     that are checked.
     """
     checked = list(_checked(state, names))
-    wrong = [name for name, tensor in checked if not bool(tensor.isfinite().all())]
+    wrong = [name for name, tensor in checked if not _is_finite(tensor)]
     if not wrong:
         return None
     verb = "is" if len(wrong) == 1 else "are"
     shown = ", ".join([*wrong[:_MAX_NAMES], *(["…"] if len(wrong) > _MAX_NAMES else [])])
     return f"{len(wrong)} of its {len(checked)} tensors of weights, buffers and moments {verb} not finite ({shown})"
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    """Looks at one block after the other, as a check takes more memory than what it checks."""
+    return all(bool(block.isfinite().all()) for block in tensor.reshape(-1).split(_BLOCK))
 
 
 def _checked(state: Mapping[str, Any], names: Collection[str]) -> Iterator[tuple[str, Tensor]]:

@@ -12,9 +12,10 @@ import torch
 
 from torchyard.contract.bundles import digest_in
 from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import MANIFEST, STATE_FILE
+from torchyard.contract.rundir import MANIFEST
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.host.recordfiles import read_record
+from torchyard.models import checkpoint
 from torchyard.run import Run
 from torchyard.run.accelerator import is_accelerator
 from torchyard.run.afterwards import StopRequested
@@ -107,14 +108,13 @@ def _published(run: Run, monitor: str) -> Iterable[Saved]:
     for path in sorted(folder.iterdir()) if folder is not None else ():
         manifest = None if path.name.startswith(".") else read_record(path / MANIFEST, Manifest)
         if manifest is not None and (value := _finite(manifest.metrics.get(monitor))) is not None:
-            state = path / STATE_FILE
             yield Saved(
                 name=path.name,
                 attempt=None,
                 step=manifest.step,
                 value=value,
                 metrics=manifest.metrics,
-                state=state,
+                state=checkpoint.state_in(path),
             )
 
 
@@ -123,7 +123,7 @@ def _earlier(run: Run, monitor: str) -> Iterable[Saved]:
     known = run.config.get("best")
     value = None if known is None else _finite(known["metrics"].get(monitor))
     if known is not None and value is not None:
-        state = None if known["folder"] is None else Path(known["folder"]) / STATE_FILE
+        state = None if known["folder"] is None else checkpoint.state_in(Path(known["folder"]))
         yield Saved(
             name=known["name"],
             attempt=known["attempt"],

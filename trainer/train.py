@@ -19,6 +19,7 @@ from torchyard.contract.spec import CheckpointPolicy
 from torchyard.models.checkpoint import FORMAT
 from torchyard.run import Run
 from torchyard.run.tensors import on_host
+from torchyard.run.together import Ranks
 from trainer.averaging import ExponentialAverage, Lookahead
 from trainer.batching import make_sampler
 from trainer.card import describe
@@ -29,7 +30,8 @@ from trainer.meeting import make_meeting
 from trainer.metrics import Step
 from trainer.optimization import make_optimizer, scaled_lr
 from trainer.parallel import make_strategy
-from trainer.parallel.fsdp import fill_shards, shard_optimizer, whole
+from trainer.parallel.fsdp import fill_shards, shard_optimizer
+from trainer.parallel.gathering import bytes_in_shards, gathered, shards
 from trainer.precision import Precision
 from trainer.randomness import derived_seed, random_state, resume_random_state, seed_everything, set_random_state
 from trainer.report import Report
@@ -104,8 +106,6 @@ class Training:
         seed_everything(derived_seed(training.seed, world.rank))
         if state is not None:
             self.load_state_dict(state)
-
-    # --- epochs
 
     def train(self) -> bool:
         """Trains to the end of the run. Returns False if it stops before. Raises NonFiniteLoss and DataError."""
@@ -187,8 +187,6 @@ class Training:
     def _report_progress(self) -> None:
         self.run.progress(**self.position.progress)
 
-    # --- one step
-
     def train_step(self, number: int, samples: StepSamples, *, lr: float) -> Step:
         """Takes optimizer step `number` along the gradient of the mean loss over what all ranks' samples count.
 
@@ -247,8 +245,6 @@ class Training:
         assert total is not None, "a step has a micro-batch"
         return total
 
-    # --- evaluate
-
     def _evaluate(self) -> Evaluation:
         """Evaluates the averaged weights if there are any. Returns rank 0's metrics. Raises StopRequested."""
         self._sync_ranks()
@@ -272,8 +268,6 @@ class Training:
         finally:
             set_random_state(before)
 
-    # --- save
-
     def save(self, *, at_stop: bool = False, evaluation: Evaluation | None = None) -> None:
         """Publishes a checkpoint, with the result of an evaluation of these weights. A collective.
 
@@ -295,35 +289,44 @@ class Training:
         }
         card = {**report.card.as_dict(), "data_hash": self.contents.data_hash}  # which the state has just collected
         self.run.card(card)
+        in_parts = self._saves_in_parts(state)
+        saved = shards(state) if in_parts else gathered(state, self.world)
         self.run.save_checkpoint(
-            state,
+            saved,
             step=position.step,
             epoch=position.epoch,
             end_of_epoch=position.end_of_epoch,
             metrics=metrics,
-            weights=state["model"],
+            weights=None if in_parts else saved["model"],
             files={**self.task.files, **evaluation.files},
             card={**card, "trainer": self._trainer, "config": config},
             background=not at_stop,
             unfit=partial(nonfinite_weights, names=self._checked),
+            owned=saved is not state and not in_parts,
+            ranks=Ranks(self.world.rank, self.world.size, self.world.gather) if in_parts else None,
         )
+
+    def _saves_in_parts(self, state: Mapping[str, Any]) -> bool:
+        """Whether each rank writes its own part of the state: it has shards, and is large. All ranks say the same."""
+        above = self.run.shard_above
+        return above is not None and self.world.size > 1 and bytes_in_shards(state) > above
 
     def state_dict(self, *, at_stop: bool) -> dict[str, Any]:
         """Synchronizes the ranks and returns what an exact resume restores, by the keys of `state.pt`. A collective.
 
-        `model` has the weights to evaluate. Tensors are whole, whatever the strategy. `at_stop`: what differs between
-        the ranks is taken before they are synchronized. The next attempt then continues as if there had been no stop.
+        `model` has the weights to evaluate. Of shards each rank returns its own. `at_stop`: what differs between the
+        ranks is taken before they are synchronized. The next attempt then continues as if there had been no stop.
         """
         rank_local = self._rank_local_state() if at_stop else None
         self._sync_ranks()
         rank_local = rank_local or self._rank_local_state()
-        raw = whole(self.task.model.state_dict(), self.world)
+        raw = self.task.model.state_dict()
         return {
-            "model": whole(self.ema.tensors, self.world) if self.ema else raw,
+            "model": self.ema.tensors if self.ema else raw,
             "raw": raw if self.ema else None,
-            "optimizer": whole(self.optimizer.state_dict(), self.world),
+            "optimizer": self.optimizer.state_dict(),
             "scaler": self.precision.state_dict(),
-            "slow": whole(self.lookahead.tensors, self.world) if self.lookahead else None,
+            "slow": self.lookahead.tensors if self.lookahead else None,
             "strategy": self.strategy.state_dict(),
             "own": self.world.collect(rank_local) if self.strategy.local else None,
             **self.position.state_dict(),
@@ -353,8 +356,6 @@ class Training:
         copied, wait = on_host(differing, clone=True)
         wait()
         return copied
-
-    # --- resume
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of as many ranks or of others. The model had its weights before it was sharded."""

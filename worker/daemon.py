@@ -382,4 +382,5 @@ def _context(
         settings.package_rules(isolation),
         settings.max_stop_grace,
         None if pool is None else pool.report,
+        settings.shard_above,
     )

@@ -12,6 +12,7 @@ from store.facts.output import DEFAULTS, OutputLimits, TrimLimits
 from store.settings import AbsolutePath
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.durations import parse_duration
+from torchyard.contract.rundir import SHARD_ABOVE
 from torchyard.contract.wording import allowing
 from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.cleanup.retention import Retention
@@ -70,6 +71,8 @@ class Settings(ClusterSettings):
     """The umask of jobs. Empty: the one with which the worker was started."""
     launcher: Literal["auto", "torchrun"] = "auto"
     """`torchrun`: keep no warm process, and start every job with torchrun."""
+    shard_above: Size = SHARD_ABOVE
+    """Bytes of a training's state in shards above which each rank writes its own part of a checkpoint. Empty: none."""
     keep_logs: Age = None
     """How long logs are kept after the end of their job."""
     keep_logs_bytes: Size = None

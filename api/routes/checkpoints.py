@@ -10,7 +10,7 @@ from api.parameters.paging import AfterCheckpoint, Limit, id_after, page
 from api.parameters.reads import in_turns
 from api.present import checkpoints as present
 from api.services import Services, ServicesDep
-from api.transfers.blobs import Blob, media_type_of, send_blob, suffix_of
+from api.transfers.blobs import Blob, send_blob
 from store.facts.checkpoints import CheckpointFacts
 from store.queries import checkpoints
 from torchyard.contract.errors import Unavailable
@@ -45,7 +45,10 @@ def get_checkpoint(services: ServicesDep, caller: JobReader, job_id: str, ref: s
 @router.get("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD)
 @in_turns
 def download_checkpoint(request: Request, services: ServicesDep, caller: FileReader, job_id: str, ref: str) -> Response:
-    """Sends the checkpoint's `state.pt`, or the file that was captured. Its sha256 is the `ETag`."""
+    """Sends the checkpoint's `state.pt`, or the file that was captured. Its sha256 is the `ETag`.
+
+    Of a checkpoint in several files it is a tar of all.
+    """
     return _send(request, services, caller, job_id=job_id, ref=ref, path=None)
 
 
@@ -65,8 +68,7 @@ def _send(
     named = checkpoints.named(services.store, job_id, ref, caller=caller)
     found = named.checkpoint
     entry = found.main_file if path is None else found.file(path)
-    name = f"{named.job_name}-{_place(found)}{suffix_of(entry['path'])}"
-    blob = Blob(entry["sha256"], size=entry["size"], name=name, media_type=media_type_of(path))
+    blob = Blob.of(entry, f"{named.job_name}-{_place(found)}", files=found.files, path=path)
     return send_blob(request, services, blob, caller, named.job_id)
 
 

@@ -15,7 +15,7 @@ from api.parameters.paging import AfterModel, AfterNumber, Limit, model_after, n
 from api.parameters.reads import in_turns
 from api.present import models as present
 from api.services import ServicesDep
-from api.transfers.blobs import Blob, media_type_of, send_blob, suffix_of
+from api.transfers.blobs import Blob, send_blob
 from store.commands import models as commands
 from store.facts.models import ModelFilter, NewVersion
 from store.queries import models as queries
@@ -165,6 +165,5 @@ def download_model(
     """Sends a file of a version. Its sha256 is the `ETag`. A browser shows a `.png`, and saves other files."""
     found = queries.version(services.store, *model, number, caller=caller)
     entry = found.main_file if file is None else found.file(storable(file))
-    name = f"{found.name}-v{found.version}{suffix_of(entry['path'])}"
-    blob = Blob(entry["sha256"], size=entry["size"], name=name, media_type=media_type_of(file))
+    blob = Blob.of(entry, f"{found.name}-v{found.version}", files=found.files, path=file)
     return send_blob(request, services, blob, caller)

@@ -1,8 +1,10 @@
 """Sends a blob or ranges of it: from this process, or by the proxy in front (X-Accel-Redirect)."""
 
 import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any, Self
 
 from fastapi import Request
 from starlette.responses import Response
@@ -10,13 +12,16 @@ from starlette.responses import Response
 from api.access.auth import Principal
 from api.http import etags
 from api.services import Services
-from api.transfers.files import FileResponse, Span, disposition, spans_of
+from api.transfers.files import FileResponse, Layout, Span, Stored, disposition, spans_of
 from api.transfers.permits import permit
+from store.facts.checkpoints import ARCHIVE, archive_of
+from torchyard.contract import archives
 from torchyard.contract.media import MEDIA_TYPES
 from torchyard.contract.rundir import STATE_FILE
 
 BYTES = "application/octet-stream"
 PICTURE = "image/png"
+_SUFFIXES = frozenset({STATE_FILE, ARCHIVE})
 _SHOWN = frozenset(MEDIA_TYPES)
 _PICTURE_HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 """Keeps a browser that shows the bytes from running or loading anything: a job wrote them."""
@@ -33,11 +38,22 @@ class Blob:
     media_type: str = BYTES
     fixed: bool = False
     """Whether the address never has other bytes."""
+    files: Sequence[Mapping[str, Any]] = ()
+    """The entries of the files whose archive is sent. Without any, the sha256 is that of a stored file."""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any], name: str, *, files: Sequence[Mapping[str, Any]], path: str | None) -> Self:
+        """`entry`: that of `path`, or of what is sent where none is named: then it may be the archive of `files`."""
+        all_of = files if path is None and entry == archive_of(files) else ()
+        named = f"{name}{suffix_of(entry['path'])}"
+        return cls(entry["sha256"], size=entry["size"], name=named, media_type=media_type_of(path), files=all_of)
 
 
 def suffix_of(path: str) -> str:
     """Returns the end of the name under which a file of a checkpoint is sent."""
-    return ".pt" if path == STATE_FILE else f"-{PurePosixPath(path).name}"
+    if path in _SUFFIXES:
+        return PurePosixPath(path).suffix
+    return f"-{PurePosixPath(path).name}"
 
 
 def media_type_of(path: str | None) -> str:
@@ -63,18 +79,29 @@ def send_blob(request: Request, services: Services, blob: Blob, caller: Principa
     if etags.is_current(request, headers["ETag"]):
         return Response(status_code=304, headers=headers)
     services.store.blobs.check()
-    path = services.store.blobs.path(blob.sha256)
     sendfile = services.settings.sendfile
-    if sendfile and "if-range" not in request.headers:  # a proxy cannot evaluate it, as the ETag is ours
+    # A proxy sends one file, and cannot evaluate If-Range, as the ETag is ours.
+    if sendfile and not blob.files and "if-range" not in request.headers:
+        path = services.store.blobs.path(blob.sha256)
         return Response(headers=headers | _sendfile_header(sendfile, path), media_type=blob.media_type)
     return FileResponse(
-        path,
-        size=blob.size,
+        _layout(services, blob),
         spans=_spans(request, headers["ETag"], size=blob.size),
         headers=headers,
         media_type=blob.media_type,
         permit=lambda: permit(services, caller, *job_ids),
     )
+
+
+def _layout(services: Services, blob: Blob) -> Layout:
+    blobs = services.store.blobs
+    if not blob.files:
+        return [Stored(blobs.path(blob.sha256), blob.size)]
+    found: list[bytes | Stored] = []
+    for file in blob.files:
+        stored = Stored(blobs.path(file["sha256"]), file["size"])
+        found += [archives.header(file["path"], stored.size), stored, archives.padding(stored.size)]
+    return [*found, archives.END]
 
 
 def _spans(request: Request, etag: str, *, size: int) -> list[Span] | None:

@@ -37,22 +37,36 @@ class Span:
         return self.end - self.start
 
 
+@dataclass(frozen=True)
+class Stored:
+    """A stored file, of so many bytes."""
+
+    path: Path
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+
+Layout = Sequence[bytes | Stored]
+"""What is sent, one after the other: stored files, and bytes between them."""
+
+
 class FileResponse(Response):
     """A file (status 200, `spans` is None), or parts of it (status 206)."""
 
     def __init__(
         self,
-        path: Path,
+        layout: Layout,
         *,
-        size: int,
         spans: Sequence[Span] | None,
         headers: Mapping[str, str],
         media_type: str,
         permit: Callable[[], AbstractContextManager[Check]],
     ) -> None:
-        self._path = path
+        self._layout = layout
         self._permit = permit
-        self._pieces, extra = _pieces(spans, size=size, media_type=media_type)
+        self._pieces, extra = _pieces(spans, size=sum(map(len, layout)), media_type=media_type)
         length = str(sum(map(len, self._pieces)))
         common = {"Accept-Ranges": "bytes", "Content-Length": length, "Content-Type": media_type}
         self.status_code = 200 if spans is None else 206
@@ -61,17 +75,21 @@ class FileResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends the file. Raises NotFound before the first byte; Interrupted when its caller may not have the rest."""
-        with await to_thread.run_sync(self._open) as file, self._permit() as check:
+        with await to_thread.run_sync(self._open) as files, self._permit() as check:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             if scope["method"] != "HEAD":
                 for piece in _parts(self._pieces):
                     await ended_by(check)
-                    await _send_piece(piece, file, scope, send)
+                    for part in [piece] if isinstance(piece, bytes) else _placed(piece, self._layout):
+                        await _send_piece(part, files, scope, send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> "_Files":
+        paths = [item.path for item in self._layout if isinstance(item, Stored)]
         try:
-            return self._path.open("rb", buffering=0)
+            for path in paths[1:]:
+                path.stat()
+            return _Files(paths[0])
         except FileNotFoundError:
             raise NotFound("the bytes of this file are no longer stored") from None
 
@@ -146,10 +164,46 @@ def _content_range(span: Span, *, size: int) -> str:
     return f"bytes {span.start}-{span.end - 1}/{size}"
 
 
-async def _send_piece(piece: bytes | Span, file: BinaryIO, scope: Scope, send: Send) -> None:
-    if isinstance(piece, bytes):
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
-    elif ZERO_COPY in scope.get("extensions", {}):
+@dataclass(frozen=True)
+class _Part:
+    """Bytes of a stored file."""
+
+    path: Path
+    span: Span
+
+
+class _Files(AbstractContextManager["_Files"]):
+    """The files of a layout, of which one is open. Raises OSError."""
+
+    def __init__(self, first: Path) -> None:
+        self._path, self._file = first, first.open("rb", buffering=0)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def at(self, path: Path) -> BinaryIO:
+        if path != self._path:
+            self._file.close()
+            self._path, self._file = path, path.open("rb", buffering=0)
+        return self._file
+
+
+def _placed(span: Span, layout: Layout) -> Iterator[bytes | _Part]:
+    """Yields what lies in a span of the whole: bytes, and parts of the files."""
+    begin = 0
+    for item in layout:
+        start, end = max(span.start - begin, 0), min(span.end - begin, len(item))
+        if start < end:
+            yield item[start:end] if isinstance(item, bytes) else _Part(item.path, Span(start, end))
+        begin += len(item)
+
+
+async def _send_piece(part: bytes | _Part, files: _Files, scope: Scope, send: Send) -> None:
+    if isinstance(part, bytes):
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+        return
+    piece, file = part.span, await to_thread.run_sync(files.at, part.path)
+    if ZERO_COPY in scope.get("extensions", {}):
         message = {"type": ZERO_COPY, "file": file, "offset": piece.start, "count": len(piece), "more_body": True}
         await send(message)
     else:

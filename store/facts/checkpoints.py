@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torchyard.contract import archives
 from torchyard.contract.errors import NotFound
-from torchyard.contract.rundir import STATE_FILE
+from torchyard.contract.rundir import ARCHIVE_SUFFIX, INDEX_FILE, STATE_FILE, is_in_parts
 
 CAPTURED = "captured"
 """The source of a checkpoint that is a file which the script wrote by itself."""
+ARCHIVE = f"state{ARCHIVE_SUFFIX}"
+"""The path in the entry of an archive of all files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class CheckpointFacts:
     monitored: float | None
     """The value that decides about `best`."""
     files: Sequence[Mapping[str, Any]]
-    """`{path, size, sha256}` each."""
+    """`{path, size, sha256}` each; the index of one in parts has `archive`, the sha256 of the archive of all."""
     source: str | None
     """None if the script published it."""
     remeasured: Mapping[str, Any] | None
@@ -41,8 +44,10 @@ class CheckpointFacts:
 
     @property
     def main_file(self) -> Mapping[str, Any]:
-        """The entry of the file that is sent if none is named: `state.pt`, or that of a captured one."""
-        return self.files[0] if self.source == CAPTURED and self.files else self.file(STATE_FILE)
+        """The entry of what is sent if no file is named: `state.pt`, that of a captured one, or an archive of all."""
+        if self.source == CAPTURED and self.files:
+            return self.files[0]
+        return archive_of(self.files) or self.file(STATE_FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,15 @@ class BundleFacts:
     size: int
     files: int
     created_at: int
+
+
+def archive_of(files: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Returns the entry of the archive of a checkpoint in parts; None for one with a `state.pt`."""
+    if not is_in_parts(entry["path"] for entry in files):
+        return None
+    sha256 = next(entry["archive"] for entry in files if entry["path"] == INDEX_FILE)
+    size = archives.size_of((entry["path"], entry["size"]) for entry in files)
+    return {"path": ARCHIVE, "size": size, "sha256": sha256}
 
 
 def entry_of(files: Sequence[Mapping[str, Any]], path: str, *, of: str) -> Mapping[str, Any]:

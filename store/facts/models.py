@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from store.facts.callers import Caller
-from store.facts.checkpoints import entry_of
+from store.facts.checkpoints import archive_of, entry_of
 from torchyard.contract.models import ModelRef
 from torchyard.contract.rundir import STATE_FILE
 from torchyard.contract.team import Visibility
@@ -51,9 +51,9 @@ class ModelVersionFacts:
 
     @property
     def main_file(self) -> Mapping[str, Any]:
-        """The entry of the file that is sent if none is named: `state.pt`, or the first one."""
+        """The entry of what is sent if no file is named: `state.pt`, an archive of all, or the first one."""
         has_state = any(entry["path"] == STATE_FILE for entry in self.files)
-        return self.file(STATE_FILE) if has_state else self.files[0]
+        return self.file(STATE_FILE) if has_state else archive_of(self.files) or self.files[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
             name=new.name,
             end_of_epoch=new.manifest.end_of_epoch,
             monitored=monitored if monitored is not None and math.isfinite(monitored) else None,
-            files=[file.to_dict() for file in new.files],
+            files=new.entries,
             size=sum(file.size for file in new.files),
             source=new.source,
             **values,

@@ -11,6 +11,7 @@ import pytest
 
 from tests.api.service import ApiFixture, sha256
 from tests.api.test_problems import assert_problem
+from tests.archives import archive_of
 
 STATE = bytes(range(256)) * 4_000
 WEIGHTS = b"weights"
@@ -239,3 +240,66 @@ def test_a_file_whose_bytes_are_gone_is_not_found(service: ApiFixture, path: str
     parts.store.blobs.path(sha256(STATE)).unlink()
     assert_problem(service.client.get(f"{path}/best/download"), 404, "not_found")
     assert service.get(f"{path}/best")["sha256"] == sha256(STATE)
+
+
+PARTS = {
+    "tokenizer.json": b"words",
+    "state.index.json": b'{"format": 1}',
+    "state-00001-of-00002.safetensors": STATE,
+    "state-00002-of-00002.safetensors": STATE[::-1],
+}
+
+
+@pytest.fixture
+def in_parts(service: ApiFixture) -> str:
+    """A job whose only checkpoint was written by several ranks."""
+    job_id = service.submit(name="large")["id"]
+    new = service.new_checkpoint(step=10, epoch=1, files=PARTS, val_loss=0.25)
+    service.record(service.start(job_id), checkpoints=[replace(new, archive=sha256(archive_of(PARTS)))])
+    return f"/v1/jobs/{job_id}/checkpoints/best"
+
+
+def test_the_download_of_a_checkpoint_in_parts_is_an_archive_of_all(service: ApiFixture, in_parts: str) -> None:
+    whole = archive_of(PARTS)
+    listed = service.get(in_parts)
+    assert (listed["size"], listed["sha256"]) == (len(whole), sha256(whole))
+    assert [file.keys() for file in listed["files"]] == [{"path", "size", "sha256"}] * 4
+    for answer in (service.client.get(f"{in_parts}/download"), service.client.head(f"{in_parts}/download")):
+        assert answer.headers["etag"] == f'"{sha256(whole)}"'
+        assert answer.headers["content-length"] == str(len(whole))
+        assert answer.headers["content-disposition"] == 'attachment; filename="large-epoch-1.tar"'
+        assert answer.content == (whole if answer.request.method == "GET" else b"")
+    for name, content in PARTS.items():
+        assert service.client.get(f"{in_parts}/files/{name}").content == content
+
+
+@pytest.mark.parametrize("asked", ["0-0", "500-1600", "1000-", "-1500", "5-5,1023-1024,300000-300010"])
+def test_ranges_of_an_archive_are_those_of_its_bytes(service: ApiFixture, in_parts: str, asked: str) -> None:
+    whole = archive_of(PARTS)
+    answer = service.client.get(f"{in_parts}/download", headers={"Range": f"bytes={asked}"})
+    assert answer.status_code == 206
+    if "," not in asked:
+        assert answer.content == whole[slice(*_bounds(asked, len(whole)))]
+        return
+    document = f"Content-Type: {answer.headers['content-type']}\r\n\r\n".encode() + answer.content
+    parts = BytesParser(policy=HTTP).parsebytes(document).iter_parts()
+    expected = [whole[slice(*_bounds(item, len(whole)))] for item in asked.split(",")]
+    assert [part.get_payload(decode=True) for part in parts] == expected
+
+
+def _bounds(asked: str, size: int) -> tuple[int, int]:
+    first, _, last = asked.partition("-")
+    return (size - int(last), size) if not first else (int(first), int(last) + 1 if last else size)
+
+
+def test_a_kept_model_in_parts_is_downloaded_as_an_archive(service: ApiFixture, in_parts: str) -> None:
+    job_id = in_parts.split("/")[3]
+    service.client.post("/v1/models", json={"name": "large", "from": f"{job_id}/best"}).raise_for_status()
+    answer = service.client.get("/v1/models/admin/large/versions/1/download")
+    assert answer.content == archive_of(PARTS)
+    assert answer.headers["content-disposition"] == 'attachment; filename="large-v1.tar"'
+
+
+def test_an_archive_of_which_a_part_is_gone_is_not_begun(service: ApiFixture, in_parts: str) -> None:
+    service.app.state.services.store.blobs.path(sha256(STATE[::-1])).unlink()
+    assert_problem(service.client.get(f"{in_parts}/download"), 404, "not_found")

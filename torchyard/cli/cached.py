@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from torchyard.contract.errors import DataError, ServerError
 from torchyard.contract.models import ModelRef
-from torchyard.contract.rundir import STATE_FILE
+from torchyard.contract.rundir import ARCHIVE_SUFFIX, STATE_FILE, is_in_parts
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -35,8 +35,19 @@ class _Remote:
     """The state of a checkpoint on the server."""
 
     sha256: str
+    suffix: str
     fetch: Callable[..., Path]
     """Downloads it, with the arguments `to` and `on_progress` of `Client.download`."""
+
+    @classmethod
+    def of(cls, listed: CheckpointView | ModelVersionView, fetch: Callable[..., Path], *, what: str) -> _Remote:
+        """`fetch` takes `file`, too. Raises NotFound if what is listed has no state."""
+        from torchyard.client.download import file_to_download
+
+        in_parts = is_in_parts(file.path for file in listed.files)
+        file = None if in_parts else STATE_FILE
+        sha256 = file_to_download(listed, file, of=what).sha256
+        return cls(sha256, ARCHIVE_SUFFIX if in_parts else ".pt", partial(fetch, file=file))
 
 
 def checkpoint_of(client: Client, named: str) -> Path:
@@ -50,7 +61,7 @@ def checkpoint_of(client: Client, named: str) -> Path:
     if not _SHA256.fullmatch(remote.sha256):
         raise ServerError(f"the server lists {remote.sha256[:100]!r} as a sha256")
     folder = _folder()
-    target = folder / f"{remote.sha256}.pt"
+    target = folder / f"{remote.sha256}{remote.suffix}"
     if _is_there(target, remote.sha256):
         return target
     with _locked(folder):
@@ -66,8 +77,7 @@ def _of_job(client: Client, named: str) -> _Remote:
     _check_trainer(found.spec.trainer, f"job {found.name}")
     checkpoint = client.checkpoint(found.id, ref or None)
     what = f"checkpoint {checkpoint.id}"
-    fetch = partial(client.download, found.id, checkpoint.id, file=STATE_FILE)
-    return _Remote(_sha256_of(checkpoint, what), fetch)
+    return _Remote.of(checkpoint, partial(client.download, found.id, checkpoint.id), what=what)
 
 
 def _of_model(client: Client, named: str) -> _Remote:
@@ -75,8 +85,7 @@ def _of_model(client: Client, named: str) -> _Remote:
     exact = str(ModelRef(version.owner, version.name, version.version))
     what = f"model {exact}"
     _check_trainer(version.trainer, what)
-    fetch = partial(client.download_model, exact, file=STATE_FILE)
-    return _Remote(_sha256_of(version, what), fetch)
+    return _Remote.of(version, partial(client.download_model, exact), what=what)
 
 
 def _check_trainer(trainer: str, what: str) -> None:
@@ -84,12 +93,6 @@ def _check_trainer(trainer: str, what: str) -> None:
 
     if trainer not in REGISTRY:
         raise DataError(f"{what} is of no recipe: only its script can use its checkpoints")
-
-
-def _sha256_of(listed: CheckpointView | ModelVersionView, what: str) -> str:
-    from torchyard.client.download import file_to_download
-
-    return file_to_download(listed, STATE_FILE, of=what).sha256
 
 
 def _folder() -> Path:

@@ -9,6 +9,7 @@ import typer
 
 from torchyard.cli.arguments import connect
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.rundir import INDEX_FILE
 
 if TYPE_CHECKING:
     from torchyard.models.generator import Generator
@@ -23,7 +24,7 @@ Base = Annotated[
         show_default=False,
     ),
 ]
-_SUFFIXES = (".pt", ".safetensors")
+_SUFFIXES = (".pt", ".safetensors", ".tar")
 
 
 def loaded(named: str, *, device: str, base: Path | None, command: str) -> Model[Any, Any] | Generator:
@@ -41,7 +42,7 @@ def loaded(named: str, *, device: str, base: Path | None, command: str) -> Model
 
 
 def _file(named: str) -> Path:
-    if named.endswith(_SUFFIXES) or Path(named).is_file():
+    if named.endswith(_SUFFIXES) or Path(named).is_file() or (Path(named) / INDEX_FILE).is_file():
         return Path(named)
     from torchyard.cli.cached import checkpoint_of
 

@@ -39,6 +39,7 @@ The supervisor and the ranks share only this folder and the environment variable
       code/            the job's own copy of its bundle, where it works; removed when the attempt has ended
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 import os
@@ -48,6 +49,12 @@ from typing import Self
 MANIFEST = "manifest.json"
 STATE_FILE = "state.pt"
 WEIGHTS_FILE = "model.safetensors"
+INDEX_FILE = "state.index.json"
+"""In place of STATE_FILE where each rank has written its own part of a state."""
+ARCHIVE_SUFFIX = ".tar"
+"""Of a file with all files of such a checkpoint, as a download gives it."""
+SHARD_ABOVE = 4 << 30
+"""The default of Env.SHARD_ABOVE."""
 
 
 class Env(StrEnum):
@@ -72,6 +79,7 @@ class Env(StrEnum):
     TRIAL = "TORCHYARD_TRIAL"  # the number of the trial in its sweep, from 0; a trial's alone
     PROFILE = "TORCHYARD_PROFILE"  # `START:STEPS`, the optimizer steps to profile; absent without `profile`
     WEIGHTS = "TORCHYARD_WEIGHTS"  # the absolute path of `model.weights`; absent if that is a name
+    SHARD_ABOVE = "TORCHYARD_SHARD_ABOVE"  # bytes of a state in shards above which each rank writes its own; or empty
 
 
 @dataclass(frozen=True)
@@ -251,6 +259,12 @@ class RunDir:
         """Makes the inputs read-only, also for their owner, until `create` is called again. Raises OSError."""
         for folder, _, files in os.walk(self.input, topdown=False):
             _set_modes(Path(folder), files, folder_mode=0o500, file_mode=0o400)
+
+
+def is_in_parts(paths: Iterable[str]) -> bool:
+    """Whether these are the files of a checkpoint of which each rank has written its part."""
+    found = {*paths}
+    return INDEX_FILE in found and STATE_FILE not in found
 
 
 def process_title(job_id: str, attempt: int, role: str) -> str:

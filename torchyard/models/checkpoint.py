@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import REGISTRY, Recipe
+from torchyard.contract.rundir import ARCHIVE_SUFFIX, INDEX_FILE, STATE_FILE
+from torchyard.run.savedfiles import read_archive, read_folder
 
 FORMAT = 1
 """The version of the layout of `state.pt`, its key `format`. A state without that key has version 1."""
@@ -41,15 +43,22 @@ Classes = Annotated[list[str], Field(min_length=1, max_length=100_000), AfterVal
 _ZIP, _LONGEST_REASON = b"PK\x03\x04", 500
 
 
+def state_in(folder: Path) -> Path:
+    """Returns what `read` takes of a checkpoint's folder: its `state.pt`, or the index of several files."""
+    state, index = folder / STATE_FILE, folder / INDEX_FILE
+    return index if index.exists() and not state.exists() else state
+
+
 def read(path: str | Path) -> dict[str, Any]:
     """Returns the state in a `state.pt`, or in a `model.safetensors` that `torchyard export` wrote.
 
-    The tensors of a `state.pt` are mapped from the file, and read when they are used. Raises DataError, with one line,
-    if the file is not a checkpoint of a recipe that this version can read.
+    A checkpoint of several files is named by its folder, its index or the archive of them. The tensors are mapped from
+    the files, and read when they are used. Raises DataError, with one line, if it is not a checkpoint of a recipe that
+    this version can read.
     """
     file = Path(path)
     try:
-        state = _unpickled(file) if _begins_as_zip(file) else _safetensors(file)
+        state = _of_parts(file) or (_unpickled(file) if _begins_as(_ZIP, file) else _safetensors(file))
     except DataError:
         raise
     except Exception as error:  # a torn pickle can raise anything
@@ -108,12 +117,21 @@ def raise_unless_failed(error: BaseException) -> None:
         raise error
 
 
-def _begins_as_zip(file: Path) -> bool:
+def _of_parts(file: Path) -> dict[str, Any] | None:
+    """Returns the state of a checkpoint of several files. None if it is none."""
+    if file.name == INDEX_FILE:
+        return read_folder(file.parent)
+    if (file / INDEX_FILE).exists():
+        return read_folder(file)
+    return read_archive(file) if file.suffix == ARCHIVE_SUFFIX and not _begins_as(_ZIP, file) else None
+
+
+def _begins_as(magic: bytes, file: Path) -> bool:
     if not file.is_file():  # a pipe would be waited for
         what = "is no file" if file.exists() else "does not exist"
         raise DataError(f"{file} cannot be read as a checkpoint: it {what}")
     with file.open("rb") as opened:
-        return opened.read(len(_ZIP)) == _ZIP
+        return opened.read(len(magic)) == magic
 
 
 def _unpickled(file: Path) -> Any:

@@ -28,9 +28,9 @@ def load(
 ) -> Model[Any, Any] | Generator:
     """Returns the model of a checkpoint, from its `state.pt` or from a `model.safetensors` of `torchyard export`.
 
-    `device`: `cpu`, `cuda`, `cuda:1`, …; `auto` is a GPU if there is one. `base`: the folder of the base of an adapter,
-    which the job's own folder is else. Nothing in the file is run. Raises DataError if it cannot be used, and
-    ConfigError.
+    One in parts is named by their archive, their folder or their index. `device`: `cpu`, `cuda`, `cuda:1`, …; `auto` is
+    a GPU if there is one. `base`: the folder of the base of an adapter, which the job's own folder is else. Nothing in
+    the file is run. Raises DataError if it cannot be used, and ConfigError.
     """
     where = chosen_device(device)
     state = checkpoint.read(path)

@@ -61,6 +61,15 @@ class CheckpointWriter:
                 raise
             self._keep(make_copy(), error)
 
+    def wait(self) -> None:
+        """Waits for the checkpoint that is being written now, if any. Raises what the thread has met."""
+        self._finish_writing()
+
+    @property
+    def keeps_one(self) -> bool:
+        """Whether a checkpoint waits for space on the disk."""
+        return self._waiting is not None
+
     def poll(self) -> None:
         """Raises what the thread has met, and starts a retry that is due. Never waits."""
         if self._writing is not None:

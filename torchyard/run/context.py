@@ -32,6 +32,7 @@ from torchyard.run.saved import Saved, Unfit
 from torchyard.run.showing import Showing
 from torchyard.run.shownlog import ShownLog
 from torchyard.run.tensors import has_safetensors
+from torchyard.run.together import Joint, Ranks
 from torchyard.run.values import LARGEST_EPOCH, check_names, number, whole, whole_or_none
 
 _MESSAGE_LIMIT = 10_000
@@ -52,6 +53,7 @@ class Run(Given, Showing):
         self._events: EventLog | None = None
         self._agreement: StopAgreement | None = None
         self._checkpoints = CheckpointWriter(self._warn)
+        self._joint: Joint | None = None
         self._warned: set[str] = set()
         self._afterwards: Afterwards | None = None
         self._profiling: Profiling | None = None
@@ -120,6 +122,8 @@ class Run(Given, Showing):
         card: Mapping[str, Any] | None = None,
         background: bool = False,
         unfit: Unfit | None = None,
+        owned: bool = False,
+        ranks: Ranks | None = None,
     ) -> None:
         """Publishes a checkpoint: `state` as `state.pt`, `weights` (a dict of tensors) as `model.safetensors`, and
         further `files` (bytes, or a function that writes into the open file that it gets). `card` goes into the
@@ -141,9 +145,12 @@ class Run(Given, Showing):
 
         `unfit` gets the state as it will be saved, and returns a reason not to publish it, or None. With a reason,
         nothing is written, the newest checkpoint stays the newest, and the job is told.
+
+        `owned`: nothing changes the tensors any more, so that none in host memory is copied. With `ranks` it is a
+        collective: each rank writes what it has of `state`, and there are no `weights`.
         """
         self._pause.note(step=step, epoch=epoch, whole=end_of_epoch)
-        if self._dir is None or self._events is None:
+        if self._dir is None or (self._events is None and ranks is None):
             return
         check_names(metrics or {})
         manifest = Manifest(
@@ -158,9 +165,17 @@ class Run(Given, Showing):
             self._warn_once(f"checkpoints have no {WEIGHTS_FILE}: the package safetensors is not installed")
             weights = None
         saved = Saved(
-            manifest, dict(state), None if weights is None else dict(weights), dict(files or {}), unfit, self._warn
+            manifest,
+            dict(state),
+            None if weights is None else dict(weights),
+            dict(files or {}),
+            unfit,
+            self._warn,
+            owned,
         )
         events, folder = self._events, self._dir.checkpoints
+        if ranks is not None:
+            saved = self._agreed(saved, ranks, folder)
         if background:
             self._checkpoints.write_in_background(lambda: saved.pending(folder, events, clone=True))
         else:
@@ -244,6 +259,19 @@ class Run(Given, Showing):
         os.register_at_fork(after_in_child=self._detach)
         # A program that ended without an error has flushed before. Another must not wait for a disk.
         atexit.register(self._close, wait_s=0.0)
+
+    def _agreed(self, saved: Saved, ranks: Ranks, folder: Path) -> Joint:
+        """Returns the save that all ranks begin now, once none writes its part of the last one."""
+        before = self._joint
+        if ranks.rank:
+            self._checkpoints.wait()
+        self._joint, lacking = Joint.agreed(saved, ranks, lacks=self._checkpoints.keeps_one)
+        if before is not None and ranks.rank == 0:
+            if lacking:
+                before.given_up.set()
+            self._checkpoints.wait()
+            before.discard(folder)
+        return self._joint
 
     def _note(self, step: int, epoch: int | None = None) -> None:
         self._newest_step = step

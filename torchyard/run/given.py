@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchyard.contract.rundir import STATE_FILE, Env
+from torchyard.contract.rundir import INDEX_FILE, SHARD_ABOVE, STATE_FILE, Env
 from torchyard.run import accelerator
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ class Given:
         """The absolute path of the weights to start from; None if they are not a file."""
         self.trial = int(environ[Env.TRIAL]) if environ.get(Env.TRIAL) else None
         """The number of this job in its sweep, from 0; None if it is no trial of one."""
+        above = environ.get(Env.SHARD_ABOVE, str(SHARD_ABOVE))
+        self.shard_above = int(above) if above else None
+        """Bytes of a state in shards above which each rank writes its own part; None: none does."""
         self._config_path = environ.get(Env.CONFIG)
         self._resume_from = environ.get(Env.RESUME_FROM)
         self._init_from = environ.get(Env.INIT_FROM)
@@ -45,7 +48,7 @@ class Given:
 
         Values are read from the file when they are used: a rank that needs a part of them does not hold them all.
 
-        Raises OSError, and what `torch.load` raises, if it cannot be read.
+        Raises OSError, and what `torch.load` raises, if it cannot be read; DataError for one in several files.
         """
         return _state_in(self.resume_folder)
 
@@ -68,9 +71,15 @@ class Given:
 
 
 def _state_in(folder: Path | None) -> dict[str, Any] | None:
-    state = None if folder is None else folder / STATE_FILE
-    if state is None or not state.exists():  # a file that was captured: the script reads it in its own way
+    if folder is None:
         return None
+    state = folder / STATE_FILE
+    if not state.exists():
+        if not (folder / INDEX_FILE).exists():  # a file that was captured: the script reads it in its own way
+            return None
+        from torchyard.run.savedfiles import read_folder
+
+        return read_folder(folder)
     import torch
 
     return torch.load(state, map_location="cpu", weights_only=True, mmap=True)

@@ -35,19 +35,46 @@ def publish(
     temporary = folder / f".{name}.{os.getpid()}"
     try:
         temporary.mkdir()
-        written = [_write(temporary, path, content) for path, content in files.items()]
+        written = [write_file(temporary, path, content) for path, content in files.items()]
         listed = replace(manifest, files=written)
-        failpoint("checkpoint.manifest")
-        write_record(temporary / MANIFEST, listed)
-        failpoint("checkpoint.rename")
-        temporary.rename(folder / name)
+        give_name(temporary, folder / name, listed)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
         if isinstance(error, OSError) and error.filename is None:  # a write does not say where
             error.filename = str(folder)
         raise
+
+
+def give_name(temporary: Path, final: Path, manifest: Manifest) -> None:
+    """Writes the manifest of the files in a temporary folder, which then is the checkpoint `final`. Raises OSError."""
+    failpoint("checkpoint.manifest")
+    write_record(temporary / MANIFEST, manifest)
+    failpoint("checkpoint.rename")
+    temporary.rename(final)
     failpoint("checkpoint.renamed")
-    sync_folder(folder)
+    sync_folder(final.parent)
+
+
+def write_file(folder: Path, name: str, content: Content) -> ManifestFile:
+    """Writes a new file in `folder`, durable when this returns, and returns its entry of a manifest.
+
+    Raises OSError, ValueError for a name that a manifest does not allow, and what `content` raises.
+    """
+    # Checked before anything is created: the name must not lead out of the folder.
+    unhashed = ManifestFile(path=name, size=0, sha256="0" * 64)
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb", buffering=0) as file:
+        hashed = _Hashed(file)
+        if isinstance(content, bytes):
+            hashed.write(content)
+        else:
+            _fill(hashed, content)
+        failpoint("checkpoint.fsync")
+        os.fsync(file.fileno())
+    if path.parent != folder:
+        sync_folder(path.parent)
+    return replace(unhashed, size=hashed.size, sha256=hashed.digest.hexdigest())
 
 
 class _Hashed(io.RawIOBase):
@@ -73,24 +100,6 @@ class _Hashed(io.RawIOBase):
         self.digest.update(whole)
         self.size += len(whole)
         return len(whole)
-
-
-def _write(folder: Path, name: str, content: Content) -> ManifestFile:
-    # Checked before anything is created: the name must not lead out of the folder.
-    unhashed = ManifestFile(path=name, size=0, sha256="0" * 64)
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb", buffering=0) as file:
-        hashed = _Hashed(file)
-        if isinstance(content, bytes):
-            hashed.write(content)
-        else:
-            _fill(hashed, content)
-        failpoint("checkpoint.fsync")
-        os.fsync(file.fileno())
-    if path.parent != folder:
-        sync_folder(path.parent)
-    return replace(unhashed, size=hashed.size, sha256=hashed.digest.hexdigest())
 
 
 def _fill(file: _Hashed, content: Callable[[BinaryIO], object]) -> None:

@@ -11,7 +11,7 @@ from torchyard.contract.rundir import STATE_FILE, WEIGHTS_FILE
 from torchyard.run.checkpoint_writer import PendingCheckpoint
 from torchyard.run.eventlog import EventLog
 from torchyard.run.publishing import Content, publish
-from torchyard.run.tensors import on_host, safetensors, write_state
+from torchyard.run.tensors import on_host, write_state
 
 Unfit = Callable[[Mapping[str, Any]], str | None]
 """Gets the state as it will be saved, and returns a reason not to publish it, or None."""
@@ -27,37 +27,50 @@ class Saved:
     files: Mapping[str, Content]
     unfit: Unfit | None
     warn: Callable[[str], None]
+    owned: bool
+    """Whether nothing else changes the tensors, so that no copy need be made."""
 
     def filled(self) -> "Saved":
         """Returns the same with the bytes that the functions in `files` write now."""
         files = {name: item if isinstance(item, bytes) else _written(item) for name, item in self.files.items()}
         return replace(self, files=files)
 
-    def pending(self, folder: Path, events: EventLog, *, clone: bool) -> PendingCheckpoint:
+    def pending(self, folder: Path, events: EventLog | None, *, clone: bool) -> PendingCheckpoint:
         """Returns a checkpoint in `folder` of the tensors as they are now. Writing it appends its event."""
-        (state, weights), wait = on_host((self.state, self.weights), clone=clone)
+        (state, weights), wait = on_host((self.state, self.weights), clone=clone and not self.owned)
         contents: dict[str, Content] = {STATE_FILE: lambda file: write_state(state, file)}
         if weights is not None:
-            contents[WEIGHTS_FILE] = lambda file: file.write(safetensors(weights))
+            contents[WEIGHTS_FILE] = lambda file: _write_weights(weights, file)
 
         def write() -> None:
             wait()
             reason = self.unfit(state) if self.unfit else None
             if reason is not None:
-                step = self.manifest.step
-                self.warn(f"no checkpoint at step {step}: {reason}. The last good one stays the newest")
+                self.refuse(reason)
                 return
+            assert events is not None, "one rank writes alone"
             events.flush()  # what was logged before must be on the disk when somebody resumes from it
-            publish(folder, self._name, contents | dict(self.files), self.manifest)
-            events.checkpoint(self._name)
+            publish(folder, self.name, contents | dict(self.files), self.manifest)
+            events.checkpoint(self.name)
 
         return PendingCheckpoint(self.manifest.step, write)
 
+    def refuse(self, reason: str) -> None:
+        """Tells the job why this is not published."""
+        self.warn(f"no checkpoint at step {self.manifest.step}: {reason}. The last good one stays the newest")
+
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """That of its folder."""
         manifest = self.manifest
         at_end = manifest.epoch is not None and manifest.end_of_epoch
         return f"epoch-{manifest.epoch:04d}" if at_end else f"step-{manifest.step:08d}"
+
+
+def _write_weights(weights: Mapping[str, Any], file: BinaryIO) -> None:
+    from torchyard.run.tensorfile import write_tensors
+
+    write_tensors(weights, file)
 
 
 def _written(content: Callable[[BinaryIO], object]) -> bytes:

@@ -13,7 +13,6 @@ from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPriva
 from torch.optim import Optimizer
 
 from torchyard.contract.errors import ConfigError
-from torchyard.run.accelerator import wait_for
 from trainer.parallel.filling import fill, own_part
 from trainer.parallel.tensors import broadcast, share_buffers
 from trainer.task import Unfilled
@@ -70,19 +69,6 @@ class Fsdp:
         pass
 
 
-def whole(tree: Any, world: World) -> Any:
-    """Returns `tree` (nested dicts and lists) with whole tensors in host memory instead of shards. A collective.
-
-    Only rank 0, which writes checkpoints, gets whole tensors. Other ranks keep their shards. A tree without shards is
-    returned as it is.
-    """
-    if not _has_shards(tree):
-        return tree
-    gathered = _gathered(tree, world)
-    wait_for([world.device])
-    return gathered
-
-
 def shard(tensor: Tensor, like: Tensor) -> Tensor:
     """Returns this rank's shard of a whole tensor, sharded as `like` is.
 
@@ -126,24 +112,6 @@ def shard_optimizer(saved: Mapping[str, Any], optimizer: Optimizer) -> dict[str,
     }
     own = optimizer.state_dict()
     return {"state": {**own["state"], **state}, "param_groups": own["param_groups"]}
-
-
-def _has_shards(tree: Any) -> bool:
-    if isinstance(tree, dict):
-        return any(map(_has_shards, tree.values()))
-    return any(map(_has_shards, tree)) if isinstance(tree, list) else isinstance(tree, DTensor)
-
-
-def _gathered(tree: Any, world: World) -> Any:
-    """Returns `tree` with whole tensors. Their copies to host memory are enqueued."""
-    if isinstance(tree, DTensor):
-        full = tree.full_tensor().detach()
-        return full.to("cpu", non_blocking=True) if world.rank == 0 else tree
-    if isinstance(tree, dict):
-        return {key: _gathered(value, world) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_gathered(value, world) for value in tree]
-    return tree
 
 
 def _shard(model: nn.Module, world: World, compute: torch.dtype | None) -> FSDPModule:

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import Normalization, Recipe
-from torchyard.contract.rundir import STATE_FILE
 from torchyard.models import checkpoint, vision
 from torchyard.run import Run
 from trainer.task import Task
@@ -30,7 +29,7 @@ def read_initial(run: Run) -> dict[str, Any] | None:
     if run.initial_folder is None:
         return None
     try:
-        state = checkpoint.read(run.initial_folder / STATE_FILE)
+        state = checkpoint.read(checkpoint.state_in(run.initial_folder))
     except DataError as error:
         raise DataError(f"init_from: {error.message}") from error
     if state["recipe"] != run.config["trainer"]:

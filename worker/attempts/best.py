@@ -9,7 +9,7 @@ from store.blobs import Blobs
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.codec import Record, between
 from torchyard.contract.errors import NotFound
-from torchyard.contract.rundir import STATE_FILE, RunDir
+from torchyard.contract.rundir import INDEX_FILE, STATE_FILE, RunDir, is_in_parts
 from torchyard.contract.spec import CheckpointPolicy, RecipeSpec, Spec
 from torchyard.host import disk
 from worker.host.untrusted import remove_inside
@@ -64,13 +64,18 @@ class BestBringer:
         folder = self.run.best
         remove_inside(self.run.root, *folder.relative_to(self.run.root).parts)
         try:
-            file = best.file(STATE_FILE)
-            disk.require_free_space(folder.parent, file["size"])
+            in_parts = is_in_parts(file["path"] for file in best.files)
+            files = [file for file in best.files if _is_part(file["path"])] if in_parts else [best.file(STATE_FILE)]
+            disk.require_free_space(folder.parent, sum(file["size"] for file in files))
             folder.mkdir()
-            return self.blobs.copy_out(file["sha256"], folder / STATE_FILE, check=self.check)
+            return all(self.blobs.copy_out(file["sha256"], folder / file["path"], check=self.check) for file in files)
         except (OSError, NotFound) as error:
             logger.warning("checkpoint %s is not measured again: %s", best.id, error)
             return False
+
+
+def _is_part(path: str) -> bool:
+    return "/" not in path and (path == INDEX_FILE or path.endswith(".safetensors"))
 
 
 def _best_of(checkpoints: Sequence[CheckpointFacts], policy: CheckpointPolicy) -> CheckpointFacts | None:

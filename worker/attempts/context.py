@@ -11,7 +11,7 @@ from store.facts.output import DEFAULTS, OutputLimits
 from store.store import Store
 from torchyard.contract.devices import PoolReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import SHARD_ABOVE, RunDir
 from worker.attempts.instructions import Instructions
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
@@ -46,6 +46,8 @@ class WorkerContext:
     """The longest grace of a stop, whatever the job's spec says."""
     pool: Callable[[], PoolReport] | None = None
     """What the pool offers that this worker serves. None: its host's devices."""
+    shard_above: int | None = SHARD_ABOVE
+    """Bytes of a state in shards above which each rank writes its own part of a checkpoint. None: none does."""
 
     @property
     def bundles(self) -> BundleCache:

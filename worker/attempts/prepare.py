@@ -16,7 +16,7 @@ from torchyard.contract.codec import Record, between
 from torchyard.contract.devices import PoolReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.host.recordfiles import write_record
 from worker.attempts import code, sources
@@ -74,6 +74,8 @@ class Preparation:
     """Raises NotWanted, which ends a long step, if the attempt is to stop or to be left."""
     pool: Callable[[], PoolReport] | None = None
     """As in `WorkerContext`."""
+    shard_above: int | None = SHARD_ABOVE
+    """As in `WorkerContext`."""
 
     def prepare(self, attempt: AttemptFacts) -> AttemptPlan:
         """Makes the run directory. The caller may try again after an OSError.
@@ -118,6 +120,7 @@ class Preparation:
             unpacked=unpacked,
             cluster=cluster,
             variables=attempt.variables,
+            shard_above=self.shard_above,
         )
         self._write_config(spec, since=0 if checkpoint is None else checkpoint.attempt, best=best)
         self.run.seal()
@@ -166,6 +169,7 @@ def plan_of(
     unpacked: Mapping[str, Path] = MappingProxyType({}),
     cluster: ClusterRequest | None = None,
     variables: Mapping[str, str] = MappingProxyType({}),
+    shard_above: int | None = SHARD_ABOVE,
 ) -> AttemptPlan:
     """Returns how to run `spec` on `devices`, with one rank on each, or on those that `cluster` asks for.
 
@@ -187,6 +191,8 @@ def plan_of(
     else:
         folder, program = run.job, ("-m", "trainer")
         env |= sources.data_of(spec, allowed, unpacked=unpacked)
+        if shard_above != SHARD_ABOVE:
+            env[Env.SHARD_ABOVE.value] = "" if shard_above is None else str(shard_above)
     return AttemptPlan(
         key=key,
         claimed_at=claimed_at,

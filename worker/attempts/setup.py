@@ -156,6 +156,7 @@ def _preparation_of(attempt: AttemptContext, check_wanted: Callable[[], None]) -
         max_stop_grace=worker.max_stop_grace,
         check_wanted=check_wanted,
         pool=worker.pool,
+        shard_above=worker.shard_above,
     )
 
 

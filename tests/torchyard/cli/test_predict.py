@@ -14,12 +14,14 @@ import pytest
 import torch
 
 from tests.approved import Approved
+from tests.archives import archive_of
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.terminal import in_terminal
 from tests.torchyard.client.answers import JOB, NOW, job
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer
 from tests.torchyard.contract.specs import SCRIPT
 from tests.torchyard.models.test_loading import digits, films, walls
+from tests.torchyard.run import parts
 import torchyard
 from torchyard.cli import cached
 
@@ -200,6 +202,21 @@ def test_a_jobs_checkpoint_is_downloaded_once(
     (folder / f"{sha256}.pt").write_bytes(b"changed")  # by who knows whom
     assert lines(predict("job_1", "a.png", "--json", server=server)) == expected
     assert downloads(server) == 2
+
+
+def test_a_jobs_checkpoint_in_parts_is_downloaded_once_and_predicts_the_same(
+    tmp_path: Path, predict: Predict, states: dict[str, Path], server: FakeServer
+) -> None:
+    picture(tmp_path / "a.png")
+    folder = parts.write(tmp_path / "parts", torch.load(states["digits"], weights_only=True))
+    archive = archive_of({path.name: path.read_bytes() for path in folder.iterdir()})
+    sha256 = serve(server, archive, path="state.index.json")
+    expected = lines(predict(states["digits"], "a.png", "--json"))
+    for name in ("job_1", "job_1/best"):
+        assert lines(predict(name, "a.png", "--json", server=server)) == expected
+    assert downloads(server) == 1
+    kept = tmp_path / "cache" / "torchyard" / "checkpoints" / f"{sha256}.tar"
+    assert lines(predict(kept, "a.png", "--json")) == lines(predict("parts", "a.png", "--json")) == expected
 
 
 def test_two_processes_at_once_download_once(

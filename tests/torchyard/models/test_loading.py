@@ -14,6 +14,8 @@ from safetensors.torch import save_file
 import torch
 
 from tests.approved import Approved
+from tests.archives import archive_of
+from tests.torchyard.run import parts
 import torchyard
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import REGISTRY
@@ -72,6 +74,34 @@ def refused(path: Path) -> str:
 def refused_state(folder: Path, state: Any) -> str:
     torch.save(state, folder / "best.pt")
     return refused(folder / "best.pt")
+
+
+@pytest.mark.parametrize("make", [digits, walls, films])
+def test_a_checkpoint_in_parts_is_loaded_from_its_folder_its_index_or_its_archive(
+    tmp_path: Path, make: Callable[[], State]
+) -> None:
+    state = make()
+    folder = parts.write(tmp_path / "checkpoint", state, ranks=3)
+    archive = tmp_path / "best.tar"
+    archive.write_bytes(archive_of({path.name: path.read_bytes() for path in folder.iterdir()}))
+    for path in (folder, folder / "state.index.json", archive):
+        model = torchyard.load(path, device="cpu")
+        loaded = model.module.state_dict()
+        assert loaded.keys() == state["model"].keys()
+        assert all(torch.equal(loaded[name], value) for name, value in state["model"].items())
+        assert model.metadata["classes"] == CLASSES
+
+
+@pytest.mark.parametrize("name", ["state-1.safetensors", "state.index.json"])
+def test_a_checkpoint_of_which_a_part_is_missing_is_refused(tmp_path: Path, name: str) -> None:
+    folder = parts.write(tmp_path / "checkpoint", digits())
+    archive = tmp_path / "best.tar"
+    archive.write_bytes(archive_of({path.name: path.read_bytes() for path in folder.iterdir() if path.name != name}))
+    assert (
+        refused(archive) == f"{archive}: its file {name} is missing: download the checkpoint again, or use another one"
+    )
+    archive.write_bytes(b"no archive")
+    assert "it is torn, or no archive of a checkpoint" in refused(archive)
 
 
 @pytest.mark.parametrize("make", [digits, walls, films])

@@ -14,7 +14,8 @@ from tests.trainer.parallel.toy import MINUTE, Toy, begin, close, descend, equal
 from tests.trainer.ranks import on_ranks, results
 from torchyard.contract.errors import ConfigError
 from trainer.parallel import Strategy
-from trainer.parallel.fsdp import shard, whole
+from trainer.parallel.fsdp import shard
+from trainer.parallel.gathering import gathered
 from trainer.world import World, joined
 
 FSDP = {"strategy": "fsdp"}
@@ -27,7 +28,7 @@ def optimize(model: nn.Module) -> Optimizer:
 def whole_state(strategy: Strategy, optimizer: Optimizer, world: World) -> dict[str, Any]:
     """Returns on every rank what rank 0 saves."""
     file = io.BytesIO()
-    state = whole({"model": strategy.model.state_dict(), "optimizer": optimizer.state_dict()}, world)
+    state = gathered({"model": strategy.model.state_dict(), "optimizer": optimizer.state_dict()}, world)
     if world.rank == 0:
         torch.save(state, file)
     content = next(part for part in world.gather(file.getvalue()) if part)

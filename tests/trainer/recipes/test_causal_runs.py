@@ -64,11 +64,13 @@ def run_job(
     resume_from: Path | None = None,
     init_from: Path | None = None,
     spec: dict[str, Any] | None = None,
+    above: str | None = None,
     **changes: Any,
 ) -> RunDir:
     named = {} if init_from is None else {"init_from": f"{NOBODY}/best"}
     run = job(root, language.sections(base, file, **changes), trainer="causal-lm", **named, **(spec or {}))
     env = environment(run, data=str(file), resume_from=resume_from, init_from=init_from)
+    env |= {} if above is None else {Env.SHARD_ABOVE: above}
     try:
         results(on_ranks(ranks, train, dies, after, env={**env, Env.WEIGHTS: str(base)}))
     except EOFError:  # from the killed rank
@@ -125,6 +127,31 @@ def test_a_killed_run_ends_bit_equal_to_an_uninterrupted_one(
     assert same(load(again.checkpoints / "epoch-0002"), load(whole.checkpoints / "epoch-0002"))
     assert dict(points(again, "train/loss")).items() <= dict(points(whole, "train/loss")).items()
     assert points(again, "val/loss")[-1] == points(whole, "val/loss")[-1]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_a_run_in_parts_is_resumed_measured_used_and_started_from_as_a_whole_one(
+    tmp_path: Path, base: Path, data: Path, method: str
+) -> None:
+    changes: dict[str, Any] = {**EVERYTHING, "model": {**EVERYTHING["model"], "method": method}}
+    changes |= {"distributed": {"strategy": "fsdp"}}
+    whole = run_job(tmp_path / "whole", base, data, ranks=2, **changes)
+    parts = run_job(tmp_path / "parts", base, data, ranks=2, above="0", **changes)
+    folder, end = parts.checkpoints / "epoch-0001", whole.checkpoints / "epoch-0002"
+    assert not (folder / "state.pt").exists()
+    again = run_job(tmp_path / "again", base, data, ranks=2, resume_from=folder, **changes)
+    assert same(load(again.checkpoints / "epoch-0002"), load(end))
+    (measured,) = [line for line in lines(parts) if isinstance(line, Remeasured)]
+    assert measured.metrics["val/loss"] == pytest.approx(points(whole, "val/loss")[-1][1], rel=1e-4)
+    path = parts.checkpoints / "epoch-0002"
+    tree = str(base) if method == "lora" else None
+    ours, theirs = (torchyard.load(of, device="cpu", base=tree) for of in (path, end / "state.pt"))
+    assert same(dict(ours.module.state_dict()), dict(theirs.module.state_dict()))
+    for ranks in (1, 3):
+        started = run_job(tmp_path / f"started-{ranks}", base, data, ranks=ranks, init_from=path, **changes)
+        (text,) = [text for text in messages(started) if "start from the checkpoint" in text]
+        assert "new: " not in text and "left out" not in text
 
 
 @pytest.fixture(scope="module")

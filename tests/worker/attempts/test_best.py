@@ -1,5 +1,6 @@
 """The best checkpoint of earlier attempts is copied into the run directory of the next one."""
 
+from dataclasses import replace
 import errno
 from io import BytesIO
 from pathlib import Path
@@ -43,6 +44,14 @@ def test_the_best_is_brought_beside_the_one_to_resume_from(bringer: BestBringer)
         name="step-2", attempt=1, step=2, metrics={"val/loss": 0.1}, folder=str(bringer.run.input / "best")
     )
     assert (bringer.run.best / "state.pt").read_bytes() == b"state 2"
+
+
+def test_all_parts_of_one_in_parts_are_brought(bringer: BestBringer) -> None:
+    names = ("state.index.json", "state-00001-of-00002.safetensors", "state-00002-of-00002.safetensors")
+    blobs = {name: bringer.blobs.add(BytesIO(name.encode())) for name in (*names, "confusion.json", "a/b.safetensors")}
+    files = [{"path": name, "size": blob.size, "sha256": blob.sha256} for name, blob in blobs.items()]
+    assert bring(bringer, saved(bringer, 3, 0.5), replace(saved(bringer, 2, 0.1), files=files)) is not None
+    assert {path.name: path.read_text() for path in bringer.run.best.iterdir()} == {name: name for name in names}
 
 
 def test_the_earliest_of_equal_ones_is_the_best(bringer: BestBringer) -> None:

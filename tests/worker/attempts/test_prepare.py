@@ -15,8 +15,9 @@ from tests.approved import Approved
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
 from torchyard.contract.records import LaunchPlan, NodePart
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
 from torchyard.contract.spec import parse_spec
+from torchyard.run.given import Given
 from worker.attempts.prepare import plan_of
 from worker.devices.inventory import Device
 from worker.engines.base import ClusterRequest
@@ -344,3 +345,12 @@ def test_strict_isolation_is_for_one_node(run: RunDir, allowed: Path, approved: 
     with pytest.raises(ConfigError) as raised:
         _plan_of_node(run, allowed, TorchrunLauncher(), confinement=strict)
     assert str(raised.value) == approved("message")
+
+
+@pytest.mark.parametrize(("above", "told"), [(SHARD_ABOVE, None), (1 << 20, "1048576"), (0, "0"), (None, "")])
+def test_the_ranks_of_a_recipe_are_told_above_which_size_each_writes_its_part(
+    run: RunDir, above: int | None, told: str | None
+) -> None:
+    environ = _plan(run, _recipe(), shard_above=above).env
+    assert environ.get(Env.SHARD_ABOVE) == told
+    assert Given(environ).shard_above == above

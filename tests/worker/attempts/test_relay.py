@@ -16,6 +16,7 @@ import pytest
 from store.blobs import Blobs
 from store.facts.output import Batch
 from tests.approved import Approved
+from tests.archives import archive_of
 from tests.worker import eventfiles
 from torchyard.contract.events import Remeasured
 from torchyard.contract.records import Manifest, ManifestFile
@@ -692,3 +693,20 @@ def test_a_log_with_a_second_hard_link_is_not_read(run: RunDir, approved: Approv
     batches = drain(relay_of(run))
     assert log_lines(batches) == []
     assert texts(batches) == [approved("texts")]
+
+
+def test_of_a_checkpoint_in_parts_the_digest_of_the_archive_is_known(run: RunDir) -> None:
+    folder = run.checkpoints / "epoch-0001"
+    files = {"state.index.json": b"{}", "state-1.safetensors": random.Random(0).randbytes(700_000), "none": b""}
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    listed = [
+        ManifestFile(path=name, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+        for name, content in files.items()
+    ]
+    write_record(folder / "manifest.json", Manifest(step=7, epoch=1, files=listed))
+    announce(run, folder.name)
+    (saved,) = [item for batch in drain(relay_of(run)) for item in batch.checkpoints]
+    assert saved.archive == hashlib.sha256(archive_of(files)).hexdigest()
+    assert [entry.get("archive") for entry in saved.entries] == [saved.archive, None, None]

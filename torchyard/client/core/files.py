@@ -41,8 +41,8 @@ class FilesCore(Core):
         to: str | Path = ".",
         on_progress: OnProgress | None = None,
     ) -> Path:
-        """Fetches a checkpoint's `state.pt`, or its `file` of that path, and returns the path that it wrote: `to`, or
-        if that is a folder, the server's name for the file in it. `ref` is one of `checkpoint`.
+        """Fetches a checkpoint's `state.pt` (of one in parts the archive of all), or its `file` of that path, and
+        returns the path that it wrote: `to`, or if that is a folder, the server's name in it. `ref`: as `checkpoint`.
 
         The file is written whole, with the listed sha256, or not at all. After a failure the bytes that arrived stay in
         a `.part` file, and the next download continues from them. Raises NotFound, OSError, Conflict if another process
