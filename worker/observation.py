@@ -17,6 +17,7 @@ from worker.devices.quarantine import DeviceUse
 from worker.duties import Interval
 from worker.monitor import DeviceMonitor
 from worker.troubles import Troubles
+from worker.watch import Turns
 
 _EVERY_S = 5.0
 _WAIT_S = 2.0
@@ -66,7 +67,7 @@ class Observation:
         self._failed = self._has_news = False
         self._hung_after: Seen | None = None
         """The newest look when one did not end in time: until there is a newer one, nobody waits again."""
-        self.aside = Aside("the observation of the devices", self._look, troubles=troubles, after=self._tell)
+        self.aside = Aside(Turns("the observation of the devices"), self._look, troubles=troubles, after=self._tell)
 
     def adopted(self) -> None:
         """Notes that the attempts are known: from now on a device that none of them uses is free."""

@@ -82,7 +82,7 @@ class AttemptRunners:
 
     def turns(self) -> list[Turns]:
         """Returns what to watch of the attempts that go on."""
-        return [runner.instructions.turns for runner in self._all() if not runner.done]
+        return [turns for runner in self._all() if not runner.done for turns in runner.turns]
 
     def give_up_lost(self, watch: Watch) -> None:
         """Gives up each attempt whose thread has made no turn for minutes, and has its processes ended.
