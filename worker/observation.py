@@ -57,6 +57,7 @@ class Observation:
         self._monitor = monitor
         self._identity = identity
         self._looked = looked
+        self._troubles = troubles
         self._interval = Interval(_EVERY_S, clock)
         self._uses: deque[DeviceUse] = deque()
         """Of attempts that have ended, for the next look."""
@@ -134,6 +135,9 @@ class Observation:
                 self._has_news = True
                 with contextlib.suppress(OSError):
                     os.utime(self._identity)
+        if due:
+            with self._troubles.noted("the look for memory of one rank on the GPU of another"):
+                self._monitor.look_for_stray_memory()
 
     def _tell(self) -> None:
         if self._has_news:

@@ -83,6 +83,10 @@ class AttemptExecutor:
         self._setup.close()
         self._following.close()
 
+    def look_for_stray_memory(self) -> None:
+        """As `Reading.look_for_stray_memory`."""
+        self._following.look_for_stray_memory()
+
     def intents(self) -> Intents:
         return self._intents.intents()
 

@@ -113,6 +113,10 @@ class Following:
     def request_stop(self, stop: WantedStop) -> None:
         self._attempt.worker.engine.request_stop(self._handle, stop.reason, stop.grace)
 
+    def look_for_stray_memory(self) -> None:
+        """As `Reading.look_for_stray_memory`."""
+        self._reading.look_for_stray_memory()
+
     def kill(self, *, silent: bool) -> None:
         """Kills all processes. Tells the owner if some cannot be killed, unless `silent`."""
         unkillable = self._attempt.worker.engine.kill(self._handle)

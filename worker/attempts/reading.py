@@ -19,7 +19,10 @@ _CLOSE_S = 2.0
 
 
 class Reading:
-    """The runner's thread calls every method. What the thread raises, `take_turn` and `take_last_turn` raise."""
+    """The runner's thread calls every method but `look_for_stray_memory`.
+
+    What the thread raises, `take_turn` and `take_last_turn` raise.
+    """
 
     def __init__(self, attempt: AttemptContext) -> None:
         self._attempt = attempt
@@ -85,6 +88,11 @@ class Reading:
         failures = 0 if self._output is None else self._output.failures
         return Undrained(failures, timedelta(seconds=time.monotonic() - self._ended_at))
 
+    def look_for_stray_memory(self) -> None:
+        """Asks the driver what the ranks hold on each other's devices. The thread of the observation calls it."""
+        if self._handle is not None and self._stray is not None and self._ended_at is None:
+            self._stray.look(self._handle)
+
     def close(self) -> None:
         """Has the thread store nothing more, and end. If it hangs, it ends later."""
         self._attempt.records.close()
@@ -114,7 +122,7 @@ class Reading:
         self._has_stored = output.store_some() or self._has_stored
         if self._handle is not None and self._stray is not None:
             self._stacks.take_turn(self._handle, self._stacks_requested_at)
-            self._stray.take_turn(self._handle)
+            self._stray.tell()
 
     def _open(self, facts: AttemptFacts) -> OutputRecorder:
         attempt, worker = self._attempt, self._attempt.worker

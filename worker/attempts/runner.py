@@ -60,6 +60,10 @@ class Runner:
         thread.start()
         self._thread = thread
 
+    def look_for_stray_memory(self) -> None:
+        """As `Reading.look_for_stray_memory`."""
+        self._executor.look_for_stray_memory()
+
     def give_up(self, why: str) -> None:
         """Ends the attempt in this thread, instead of `start`: nothing of it runs yet. It costs no restart."""
         self._main(Failed(ExitReport(reason=EndReason.WORKER_LOST, message=why)))

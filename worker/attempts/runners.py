@@ -120,6 +120,12 @@ class AttemptRunners:
         """Returns which attempt has which devices."""
         return [runner.device_use for runner in self._all()]
 
+    def look_for_stray_memory(self) -> None:
+        """Asks the driver what ranks hold on the devices of others. The thread of the observation calls it."""
+        for runner in self._all():
+            if not runner.done:
+                runner.look_for_stray_memory()
+
     def have_all(self, devices: Sequence[DeviceReport]) -> bool:
         """Returns whether attempts of this worker have all of `devices`."""
         used = {uuid for use in self.device_uses() for uuid in use.devices or ()}

@@ -74,7 +74,7 @@ def test_an_attempt_has_its_own_copy_until_it_ends(simulated: SimulatedRunnerFix
     assert (simulated.run.artifacts / "kept").exists()
 
 
-@pytest.mark.parametrize("code", [CODE | {"large.bin": (bytes(1 << 20), False)}])
+@pytest.mark.parametrize("code", [{**CODE, "large.bin": (bytes(1 << 20), False)}])
 def test_each_part_of_the_copy_is_a_turn_and_a_cancel_ends_it(
     simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
