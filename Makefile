@@ -150,6 +150,7 @@ lock: $(STAMP)  ## Resolve the dependencies again and write the locks, with the 
 	$(COMPILE) --group page --constraint requirements-dev.lock --output-file requirements-page.lock
 	$(COMPILE) $(PROJECTS) --group frameworks --constraint requirements.lock --output-file requirements-frameworks.lock
 	echo 'pydantic<2' | $(COMPILE) --output-file tests/deploy/pydantic1.lock -
+	printf 'transformers<5\ntokenizers<0.23.1\nhuggingface-hub<1\n' | $(COMPILE) --no-deps --output-file tests/torchyard/models/exporting/transformers4.lock -
 	echo 'uv==$(UV_VERSION)' | $(COMPILE) --output-file bootstrap.lock -
 
 # The service with the frameworks of examples/, as an operator installs it. Equal versions: uv links what .venv has.

@@ -46,6 +46,7 @@ def largest_fitting_batch(
     if not even one sample fits.
     """
     model, size = task.model, batch_size
+    _connect(model, config.distributed, world)
     numbers = random_state()
     buffers = [buffer.clone() for buffer in model.buffers()]
     train_mode(model)
@@ -65,6 +66,19 @@ def largest_fitting_batch(
         size //= 2
         accelerator.release_unused_memory()
         logger.info("a micro-batch of %d samples does not fit in memory: trying %d", size * 2, size)
+
+
+def _connect(model: nn.Module, config: DistributedConfig, world: World) -> None:
+    """Has the ranks connect for what a step exchanges: NCCL does so at first use, and keeps hundreds of MB.
+
+    It chooses its connections by the size of a message, so the smallest and the largest are sent.
+    """
+    if world.size == 1:
+        return
+    trained = sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
+    for size in (4, min(trained, config.bucket_cap_mb << 20)):
+        world.sum(torch.zeros(size // 4, device=world.device))
+    accelerator.release_unused_memory()
 
 
 def _take_step(task: Task, size: int, accumulates: bool, *, config: Recipe, precision: Precision, world: World) -> None:

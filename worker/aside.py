@@ -1,6 +1,7 @@
 """A thread that repeats one step, which may hang: nobody waits for it for longer than it chooses."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 import logging
 import threading
 
@@ -17,20 +18,23 @@ logger = logging.getLogger(__name__)
 class Aside:
     """Calls `step` about once a second, and at once when it is asked. `step` gets whether it was asked.
 
-    `after` is called after each step, once its error is noted.
+    `troubles`: notes the errors of the step. None: it raises none. `after` is called after each step, once its error is
+    noted, and `last` when the thread ends.
     """
 
     def __init__(
         self,
-        work: str,
+        turns: Turns,
         step: Callable[[bool], object],
         *,
-        troubles: Troubles,
+        troubles: Troubles | None = None,
         after: Callable[[], object] = lambda: None,
+        last: Callable[[], object] = lambda: None,
     ) -> None:
-        self.turns = Turns(work)
+        self.turns = turns
         self._step = step
         self._after = after
+        self._last = last
         self._troubles = troubles
         self._changed = threading.Condition()
         """Guards the next four attributes. Notified of each change."""
@@ -40,11 +44,12 @@ class Aside:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts the thread, unless it was started before."""
+        """Starts the thread, unless it was started before. Raises RuntimeError if the system has none left."""
         with self._changed:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self.turns.work, daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name=self.turns.work, daemon=True)
+                thread.start()
+                self._thread = thread
 
     def stop(self, timeout: float) -> None:
         """Has the thread end after its step. Waits at most `timeout` seconds."""
@@ -68,7 +73,7 @@ class Aside:
             with self._changed:
                 asked, early = self._asked, self._asked > self._done
             try:
-                with self._troubles.noted(self.turns.work):
+                with nullcontext() if self._troubles is None else self._troubles.noted(self.turns.work):
                     self._step(early)
             except Unavailable as error:
                 logger.warning("%s: %s", self.turns.work, error.message)
@@ -78,3 +83,4 @@ class Aside:
                 self._done = asked
                 self._changed.notify_all()
                 self._changed.wait_for(lambda asked=asked: self._stopping or self._asked > asked, timeout=_PAUSE_S)
+        self._last()

@@ -98,7 +98,7 @@ class Daemon:
             ("the look whether this worker drains", self._drain_interval, self._check_drain),
         )
         cleaning = self._duties_of(("the housekeeping", Interval(_SWEEP_INTERVAL_S, clock), self._housekeeper.sweep))
-        self._cleaner = Aside("the housekeeping", lambda _: cleaning.run_due(), troubles=self._troubles)
+        self._cleaner = Aside(Turns("the housekeeping"), lambda _: cleaning.run_due(), troubles=self._troubles)
         self._turns = Turns("the thread that starts jobs")
         self._keeper = Keeper(
             self._leases,

@@ -46,7 +46,7 @@ class Keeper:
             troubles=troubles,
             database_was_away=leases.database_was_away,
         )
-        self._aside = Aside("the thread of the leases", self._step, troubles=troubles)
+        self._aside = Aside(Turns("the thread of the leases"), self._step, troubles=troubles)
 
     def start(self) -> None:
         """Begins to renew and to report, unless it has begun. The worker must be registered."""

@@ -70,6 +70,10 @@ class DeviceMonitor:
             replace(view, utilization=shares.get(view.uuid)) if view.kind == "cpu" else view for view in self.observe()
         ]
 
+    def look_for_stray_memory(self) -> None:
+        """Has each attempt learn what its ranks hold on each other's devices."""
+        self._runners.look_for_stray_memory()
+
     def share_cpus(self, *, place: int, workers: int) -> None:
         """Offers from now on each CPU slot whose index is `place` modulo `workers`, and those that jobs still hold."""
         if workers != self._sharing[1]:

@@ -17,6 +17,7 @@ from worker.devices.quarantine import DeviceUse
 from worker.duties import Interval
 from worker.monitor import DeviceMonitor
 from worker.troubles import Troubles
+from worker.watch import Turns
 
 _EVERY_S = 5.0
 _WAIT_S = 2.0
@@ -56,6 +57,7 @@ class Observation:
         self._monitor = monitor
         self._identity = identity
         self._looked = looked
+        self._troubles = troubles
         self._interval = Interval(_EVERY_S, clock)
         self._uses: deque[DeviceUse] = deque()
         """Of attempts that have ended, for the next look."""
@@ -66,7 +68,7 @@ class Observation:
         self._failed = self._has_news = False
         self._hung_after: Seen | None = None
         """The newest look when one did not end in time: until there is a newer one, nobody waits again."""
-        self.aside = Aside("the observation of the devices", self._look, troubles=troubles, after=self._tell)
+        self.aside = Aside(Turns("the observation of the devices"), self._look, troubles=troubles, after=self._tell)
 
     def adopted(self) -> None:
         """Notes that the attempts are known: from now on a device that none of them uses is free."""
@@ -133,6 +135,9 @@ class Observation:
                 self._has_news = True
                 with contextlib.suppress(OSError):
                     os.utime(self._identity)
+        if due:
+            with self._troubles.noted("the look for memory of one rank on the GPU of another"):
+                self._monitor.look_for_stray_memory()
 
     def _tell(self) -> None:
         if self._has_news:

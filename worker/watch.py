@@ -19,7 +19,7 @@ class Turns:
         self.count = 0
 
     def note(self) -> None:
-        """Counts a turn, or a part of a long one that shows that it goes on. The thread alone calls it."""
+        """Counts a turn, or a part of a long one that shows that it goes on."""
         self.count += 1
 
 

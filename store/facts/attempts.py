@@ -47,6 +47,14 @@ class Begun:
     def __bool__(self) -> bool:
         return self.launcher is not None or self.running is not None or bool(self.nodes)
 
+    def without(self, stored: "Begun") -> "Begun":
+        """Returns what was not in `stored`, or is something else by now."""
+        return Begun(
+            None if self.launcher == stored.launcher else self.launcher,
+            None if self.running == stored.running else self.running,
+            () if self.nodes == stored.nodes else self.nodes,
+        )
+
 
 NOTHING_BEGUN = Begun()
 

@@ -1,17 +1,25 @@
 """On a machine with a GPU (`make test-gpu`): discovery, a GPU in use by another program, and the main job over NCCL."""
 
 from collections.abc import Generator
+from dataclasses import replace
 import json
 import os
 from pathlib import Path
+import re
 import subprocess
 import sys
 
 import pytest
 
 from tests.e2e.service import Service, running, until
+from tests.processes import kill_attempt
+from tests.worker.attempt import Attempt
 from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.records import Manifest
+from torchyard.host.recordfiles import read_record
 from worker.devices.inventory import discover
+from worker.engines.local.launch_plans import launch_plan
+from worker.engines.local.launchers.torchrun import TorchrunLauncher
 
 GPUS = [device for device in discover(0).devices if device.kind == "cuda"]
 
@@ -37,6 +45,10 @@ while not run.should_stop():
 run.save_checkpoint({"weights": weights.cpu()}, step=1)
 print("saved", flush=True)
 """
+
+
+SHARED_GPU = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+REFUSED = re.compile("Duplicate GPU detected|Multiple Ranks are using the same GPU")
 
 
 @pytest.fixture
@@ -81,6 +93,33 @@ def test_the_main_job_trains_over_nccl(service: Service, tmp_path: Path) -> None
     )
     best = service.client.checkpoint(job.id, "best")
     assert json.loads(evaluated.stdout)["accuracy"] == best.metrics["val/accuracy"]
+
+
+def test_two_ranks_on_one_gpu_train_over_nccl_in_the_sandbox(tmp_path: Path) -> None:
+    """What no run with one rank shows: NCCL connects two processes of a sandbox, and each finds what the other maps."""
+    attempt = Attempt.create(tmp_path)
+    devices = (GPUS[0].uuid,) * 2
+    spec = {"trainer": "image-classification", "config": {"data": {"source": "digits"}}}
+    plan = attempt.plan_of_spec(spec, devices=devices)
+    launch = launch_plan(
+        plan,
+        run=attempt.run,
+        launcher=TorchrunLauncher(),
+        slots=2,
+        devices=devices,
+        confinement=attempt.confinement,
+    )
+    try:
+        attempt.start_plan(replace(launch, env={**launch.env, **SHARED_GPU, "CUDA_VISIBLE_DEVICES": GPUS[0].uuid}))
+        report = attempt.report()
+        said = "".join(attempt.log(f"rank-{rank}", "stderr") for rank in range(2))
+        if REFUSED.search(said + report.message):
+            pytest.skip("this NCCL does not let two ranks share a GPU")
+        assert report.reason is EndReason.COMPLETED, f"{report}: {said}"
+        saved = [read_record(path, Manifest) for path in sorted(attempt.run.checkpoints.glob("*/manifest.json"))]
+        assert max(manifest.metrics.get("val/accuracy", 0.0) for manifest in saved if manifest is not None) >= 0.95
+    finally:
+        assert kill_attempt(attempt.job_id, attempt.number) == []
 
 
 def test_a_job_that_sleeps_on_its_gpu_is_warned_and_then_stopped(service: Service) -> None:

@@ -1,11 +1,13 @@
 """Runs an action beside a process that a failpoint has stopped, until it waits for a lock of that process."""
 
+from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 import sqlite3
 import sys
 import threading
+from types import FrameType
 from typing import Any
 
 from sqlalchemy import text
@@ -15,6 +17,8 @@ from tests.failpoints.armed import DEADLINE_S, until
 
 _BEGINS = "_begin_sqlite"
 """The function of `store.db.engine` in which a writer waits for SQLite's lock."""
+_POLLS = 20
+"""So many polls in a row find a writer in the same call before it is said to wait: it may just have got the lock."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,8 @@ def beside(database: Database, action: Callable[..., object], *arguments: Any) -
     """Runs the action in a thread; the block begins when that waits for a lock or has ended, and ends after it."""
     thread = threading.Thread(target=action, args=arguments)
     thread.start()
-    until(lambda: not thread.is_alive() or _waits(database, thread), "the second one waits or has ended")
+    waits = _waits_for_sqlite(database, thread) if on_sqlite(database) else lambda: _waits_for_postgresql(database)
+    until(lambda: not thread.is_alive() or waits(), "the second one waits or has ended")
     yield Second(thread.is_alive())
     thread.join(DEADLINE_S)
     assert not thread.is_alive(), "the second one does not end"
@@ -39,9 +44,18 @@ def on_sqlite(database: Database) -> bool:
     return database.engine.dialect.name == "sqlite"
 
 
-def _waits(database: Database, thread: threading.Thread) -> bool:
-    if on_sqlite(database):
-        return _is_locked(str(database.engine.url.database)) and _begins(thread)
+def _waits_for_sqlite(database: Database, thread: threading.Thread) -> Callable[[], bool]:
+    file, seen = str(database.engine.url.database), deque[FrameType | None](maxlen=_POLLS)
+
+    def waits() -> bool:
+        begins = _begins(thread)
+        seen.append(begins if begins is not None and _is_locked(file) else None)
+        return len(seen) == _POLLS and begins is not None and all(frame is begins for frame in seen)
+
+    return waits
+
+
+def _waits_for_postgresql(database: Database) -> bool:
     waiting = text(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
@@ -49,13 +63,14 @@ def _waits(database: Database, thread: threading.Thread) -> bool:
         return bool(session.execute(waiting).scalar())
 
 
-def _begins(thread: threading.Thread) -> bool:
+def _begins(thread: threading.Thread) -> FrameType | None:
+    """Returns the call in which the thread begins to write, if it does."""
     frame = sys._current_frames().get(thread.ident or 0)
     while frame is not None:
         if frame.f_code.co_name == _BEGINS:
-            return True
+            return frame
         frame = frame.f_back
-    return False
+    return None
 
 
 def _is_locked(file: str) -> bool:

@@ -25,8 +25,9 @@ ROOT = Path(__file__).parents[2]
 KEY = AttemptKey("job_x", 1)
 SHM = Path("/dev/shm")
 HOLDS_SHARED_MEMORY = """
-import os, pathlib, sys, time
+import ctypes, os, pathlib, sys, time
 run = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
+(run / "dumpable").write_text(str(ctypes.CDLL(None).prctl(3)))
 pathlib.Path(sys.argv[1]).write_text("x")
 held = open(sys.argv[1])
 (run / "ready-0").touch()
@@ -173,6 +174,7 @@ def test_shared_memory_files_that_an_attempt_held_are_removed_and_others_stay(at
         attempt.start_job(HOLDS_SHARED_MEMORY, args=[str(mine)], world_size=1)
         attempt.wait_for_file("ready-0")
         assert mine.exists()
+        assert (attempt.run.job / "dumpable").read_text() == "1"  # else none but root sees what a process holds
         attempt.stop(grace=0)
         attempt.report()
         assert (mine.exists(), others.exists()) == (False, True)

@@ -3,10 +3,11 @@
 from datetime import timedelta
 from pathlib import Path
 import resource
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from tests.approved import Approved
 from tests.trainer.ranks import on_ranks, recipe, results
@@ -14,6 +15,7 @@ from tests.trainer.regression import Regression
 from torchyard.contract.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.batching import make_sampler
+from trainer.memory import largest_fitting_batch
 from trainer.precision import Precision
 from trainer.sampler import Position
 from trainer.train import Training
@@ -59,6 +61,49 @@ def test_the_batch_fits_every_rank_and_the_global_batch_stays() -> None:
     assert plain[:2] == (10, 20)
     assert torch.equal(first[3], plain[3])
     assert first[4]
+
+
+class Wide(nn.Module):
+    """A layer of more than 1 MiB that notes its passes."""
+
+    def __init__(self, seen: list[int]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(5, 1 << 18)
+        self.seen = seen
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.seen.append(0)
+        return self.layer(inputs)[:, :5]
+
+
+def connect() -> list[int]:
+    """Returns in order: 0 for each pass of the model, and the number of elements of each exchange of the ranks."""
+    seen: list[int] = []
+    with joined(timedelta(minutes=1)) as world:
+        exchange = distributed.all_reduce
+
+        def noted(tensor: Tensor, **options: Any) -> Any:
+            if options.get("group") is None:
+                seen.append(tensor.numel())
+            return exchange(tensor, **options)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(distributed, "all_reduce", noted)
+            largest_fitting_batch(
+                Regression(Wide(seen)),
+                batch_size=2,
+                global_batch=4,
+                batch_norm=False,
+                config=recipe(training={"auto_batch": True}, distributed={"bucket_cap_mb": 1}),
+                precision=Precision("fp32", world.device),
+                world=world,
+            )
+    return seen
+
+
+def test_ranks_connect_for_small_and_large_messages_before_memory_is_measured() -> None:
+    for seen in results(on_ranks(2, connect)):
+        assert seen[:3] == [1, 1 << 18, 0]
 
 
 class Library(nn.Module):

@@ -34,6 +34,7 @@ from worker.cleanup import removal
 from worker.daemon import Daemon
 from worker.devices.health import Health
 from worker.devices.inventory import Device, Inventory, discover
+from worker.engines.base import StrayMemory
 from worker.engines.local.engine import LocalEngine
 from worker.settings import Settings
 
@@ -121,7 +122,8 @@ def serving(daemon: Daemon) -> Generator[None]:
     finally:
         daemon.stop_jobs()
         thread.join(90)
-        assert not [left.name for left in threading.enumerate() if left is thread or left.name.startswith("job_")]
+        ours = ("job_", "the reading of ")
+        assert not [left.name for left in threading.enumerate() if left is thread or left.name.startswith(ours)]
 
 
 @pytest.mark.thorough
@@ -270,6 +272,24 @@ def test_a_gpu_is_in_quarantine_until_its_memory_was_released(fixture: DaemonFix
         assert fixture.state(second) == JobState.QUEUED
         nvml.used = 1 << 29
         wait_for(lambda: fixture.state(second) == JobState.FAILED, "the second job's end")
+
+
+def test_the_observation_finds_what_a_rank_holds_on_the_gpu_of_another(
+    fixture: DaemonFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stray_memory(*_: object) -> list[StrayMemory]:
+        return [StrayMemory(1, 0, 512 << 20)]
+
+    monkeypatch.setattr(LocalEngine, "stray_memory", stray_memory)
+    daemon = fixture.daemon()
+    claim, _ = fixture.running(daemon, "cpu-0")
+
+    def told() -> bool:
+        events = fixture.store.events(claim.job_id)
+        return any("rank 1 holds 0.5 GiB" in str(event.data.get("text")) for event in events)
+
+    with serving(daemon):
+        wait_for(told, "the warning")
 
 
 def test_a_draining_worker_records_why_jobs_wait(fixture: DaemonFixture) -> None:

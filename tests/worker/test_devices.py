@@ -38,6 +38,8 @@ class FakeNvml:
     pages: int = 0
     xids: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     """By GPU, the events that were not read yet."""
+    minors: dict[str, int] = field(default_factory=dict[str, int])
+    """By GPU, the number of its device file, if that is not its index."""
     NVMLError: type[Exception] = DriverError
 
     def _answer(self, call: str, value: Any = None) -> Any:
@@ -59,6 +61,9 @@ class FakeNvml:
 
     def nvmlDeviceGetUUID(self, handle: Any) -> str | bytes:
         return handle.encode()
+
+    def nvmlDeviceGetMinorNumber(self, handle: Any) -> int:
+        return self._answer("minor", self.minors.get(handle, list(self.gpus).index(handle)))
 
     def nvmlDeviceGetName(self, handle: Any) -> str | bytes:
         return "NVIDIA H200"

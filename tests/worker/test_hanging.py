@@ -1,6 +1,7 @@
 """A driver or a disk that hangs: no lease is lost for it, and the worker says what hangs."""
 
 from collections.abc import Generator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -8,6 +9,7 @@ from store.facts.attempts import Claim
 from tests.worker.attempt import wait_for
 from tests.worker.test_daemon import Clock, DaemonFixture, fixture, serving
 from tests.worker.test_troubles import advance_until, told
+from torchyard.contract.devices import TroubleReport
 from torchyard.contract.job import JobState
 from torchyard.host import failpoints
 from worker import watch
@@ -63,6 +65,30 @@ def test_a_worker_whose_driver_and_disk_hang_keeps_its_leases_and_tells_it(
         wait_for(lambda: fixture.state(waits) == JobState.FAILED, "what waited is started")
 
 
+@pytest.mark.parametrize("databases", ["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)], indirect=True)
+def test_an_attempt_whose_output_cannot_be_read_keeps_its_lease_is_told_and_can_be_cancelled(
+    fixture: DaemonFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "SILENT_S", 0.5)
+    monkeypatch.setattr(runners, "LOST_S", 5.0)
+    clock = Clock()
+    daemon = fixture.daemon(clock)
+    claim, attempt = fixture.running(daemon, "cpu-0")
+    with serving(daemon):
+        wait_for(lambda: fixture.state(claim.job_id) == JobState.RUNNING, "the adoption")
+        hang("output.read")
+        work = f"the reading of attempt 1 of {claim.job_id}"
+        advance_until(clock, lambda: work in told(fixture, daemon), "the report of the reading")
+        assert told(fixture, daemon)[work].state == "silent"
+        advance_until(clock, lambda: _silent_s(told(fixture, daemon)[work]) > runners.LOST_S + 1, "a long silence")
+        renewed_again(fixture, clock, claim)
+        fixture.store.cancel(claim.job_id)
+        wait_for(lambda: not attempt.running_processes(), "the end of its processes")
+        assert fixture.store.attempt(claim).ended_at is None
+        failpoints.arm({})
+        wait_for(lambda: fixture.state(claim.job_id) == JobState.CANCELLED, "its end")
+
+
 def test_leases_are_renewed_while_old_attempts_are_ended(fixture: DaemonFixture) -> None:
     clock = Clock()
     daemon = fixture.daemon(clock)
@@ -98,3 +124,7 @@ def test_an_attempt_that_makes_no_turn_is_given_up_and_its_processes_end(
         fixture.store.expire(claim)
         advance_until(clock, lambda: fixture.store.attempt(claim).ended_at is not None, "its rescue")
         failpoints.arm({})
+
+
+def _silent_s(told: TroubleReport) -> float:
+    return (datetime.now(UTC) - told.since).total_seconds()

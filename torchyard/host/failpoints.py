@@ -52,6 +52,7 @@ NAMES = frozenset(
         *(f"bundle.{step}" for step in ("unpack", "rename", "renamed")),
         "supervisor.ended",
         "driver.read",
+        "output.read",
         *(f"disk.{use}" for use in ("space", "removal")),
     ]
 )

@@ -1,9 +1,19 @@
 """The tokenizer of a text model."""
 
 from dataclasses import dataclass
+import json
 from typing import Any
 
 from tokenizers import Tokenizer
+
+GENERAL = "PreTrainedTokenizerFast"
+"""The class that is whatever `tokenizer.json` says: its name in transformers 4, which 5 knows, too."""
+
+
+def adds_prefix_space(content: str) -> bool:
+    """Returns whether a text gets a space in front. transformers 4 believes the configuration, not `tokenizer.json`."""
+    splitting = json.loads(content).get("pre_tokenizer") or {}
+    return bool(splitting.get("add_prefix_space", False))
 
 
 @dataclass(frozen=True)
@@ -22,8 +32,17 @@ class TokenizerFiles:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The content of `tokenizer_config.json`. Special tokens in texts are tokenized as plain text."""
-        return {"tokenizer_class": "TokenizersBackend", "split_special_tokens": True, **self.roles}
+        """The content of `tokenizer_config.json`. Special tokens in texts are tokenized as plain text.
+
+        transformers 4 and 5 make the same of it.
+        """
+        return {
+            "tokenizer_class": GENERAL,
+            "add_prefix_space": adds_prefix_space(self.content),
+            "model_input_names": ["input_ids", "attention_mask"],
+            "split_special_tokens": True,
+            **self.roles,
+        }
 
     def encoder(self, *, max_length: int) -> Tokenizer:
         """Returns the tokenizer, which cuts a text at `max_length` tokens, special tokens included, and does not pad.

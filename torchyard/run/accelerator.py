@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 def own_device(local_rank: int) -> "torch.device":
     """Returns the device of the rank `local_rank` of this host: its accelerator if there is one, else the CPU.
 
+    Where fewer are visible than ranks run, as in a test with one GPU, ranks share them: NCCL permits or refuses that.
     Raises RuntimeError if the service gave this job GPUs and torch cannot use them: it says why.
     """
     import torch
@@ -21,7 +22,9 @@ def own_device(local_rank: int) -> "torch.device":
     kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if kind is None and os.environ.get(Env.RUN_DIR) and os.environ.get("CUDA_VISIBLE_DEVICES"):
         raise RuntimeError(f"this job has a GPU that PyTorch cannot use: {_why_without_gpus()}")
-    return torch.device("cpu") if kind is None else torch.device(kind.type, local_rank)
+    if kind is None:
+        return torch.device("cpu")
+    return torch.device(kind.type, local_rank % max(1, torch.accelerator.device_count()))
 
 
 def is_accelerator(device: "torch.device") -> bool:

@@ -30,7 +30,7 @@ def prepare(
     code = trees.pop(_CODE, None)
     if code is not None:
         disk.require_free_space(run.job, rundirs.size(code, unlock=False))
-        copy_tree(code, run.code)
+        copy_tree(code, run.code, check=check)
     if isinstance(spec, ScriptSpec) and spec.config.mounts:
         run.mounts.mkdir(mode=0o700)
         for name, url in spec.config.mounts.items():

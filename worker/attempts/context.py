@@ -77,7 +77,7 @@ class AttemptContext:
             worker.store,
             claim,
             leaving=instructions.leaving,
-            waits=instructions.turns.note,
+            waits=instructions.note_wait,
             limits=worker.limits,
         )
         return cls(

@@ -74,10 +74,18 @@ class AttemptExecutor:
         self._following.launched(found, facts)
         return None
 
+    def start(self) -> None:
+        """Starts the thread that stores what the attempt writes. Raises RuntimeError if the system has none left."""
+        self._following.start()
+
     def close(self) -> None:
-        """Ends what this process does for the attempt. Raises OSError."""
+        """Ends what this process does for the attempt."""
         self._setup.close()
         self._following.close()
+
+    def look_for_stray_memory(self) -> None:
+        """As `Reading.look_for_stray_memory`."""
+        self._following.look_for_stray_memory()
 
     def intents(self) -> Intents:
         return self._intents.intents()

@@ -1,4 +1,4 @@
-"""Follows one attempt that was started: stores what it writes, answers requests for stacks, and stops and ends it."""
+"""Follows one attempt that was started: has its output be stored, and stops and ends it."""
 
 from collections.abc import Callable, Collection, Sequence
 import logging
@@ -9,11 +9,10 @@ from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
 from worker.attempts import code
 from worker.attempts.context import AttemptContext
-from worker.attempts.output import OutputRecorder, output_of
 from worker.attempts.pace import Pace
 from worker.attempts.phases import Drained, Undrained, WantedStop
-from worker.attempts.stacks import READ_EVERY_S, StacksAnswerer
-from worker.attempts.straying import StrayMemoryWatch
+from worker.attempts.reading import Reading
+from worker.attempts.stacks import READ_EVERY_S
 from worker.engines import base
 from worker.engines.base import Handle
 
@@ -33,9 +32,7 @@ class Following:
     def __init__(self, attempt: AttemptContext) -> None:
         self._attempt = attempt
         self._handle = Handle(attempt.key, 0)
-        self._output: OutputRecorder | None = None
-        self._stacks = StacksAnswerer(attempt.worker.engine, attempt.records)
-        self._stray: StrayMemoryWatch | None = None
+        self._reading = Reading(attempt)
         self._is_queued = False
         self._nodes: Sequence[base.NodeDevices] = ()
         """What a cluster has given to the attempt, once it is known."""
@@ -45,6 +42,10 @@ class Following:
         self._write_begun_at: float | None = None
         """When the handle and the state `running` are written, unless something was written since."""
         self._unwatch: Callable[[], object] = _nothing
+
+    def start(self) -> None:
+        """Starts the thread that stores what the attempt writes. Raises RuntimeError if the system has none left."""
+        self._reading.start()
 
     def announced(self, handle: Handle) -> None:
         """Stores the handle of an attempt that is about to be started. Afterwards nobody may know whether it was."""
@@ -63,12 +64,10 @@ class Following:
     def follow(self, handle: Handle, facts: AttemptFacts) -> None:
         """Begins to relay the attempt's output and to watch for its end. The facts may be those of its beginning."""
         self._handle = handle
-        output = self._open_output(facts)
-        self._stray = StrayMemoryWatch(self._attempt.worker.engine, self._attempt.notices, facts.devices)
+        self._reading.follow(handle, facts)
         self._pace = Pace()
         self._unwatch()
         self._unwatch = self._attempt.worker.engine.watch(handle, self._attempt.instructions.wake)
-        output.remove_checkpoint_copies()
 
     def poll(self) -> base.Observation:
         observed = self._attempt.worker.engine.poll(self._handle)
@@ -83,32 +82,27 @@ class Following:
     def pause_s(self) -> float:
         """Returns how long to wait before the next poll."""
         pause_s = _QUEUED_S if self._is_queued else self._pace.pause_s()
-        if self._output is not None and self._output.has_more:
+        if self._reading.has_more:
             pause_s = 0.0
         if self._write_begun_at is not None:
             pause_s = min(pause_s, max(0.0, self._write_begun_at - time.monotonic()))
-        return min(pause_s, READ_EVERY_S) if self._stacks.collecting else pause_s
+        return min(pause_s, READ_EVERY_S) if self._reading.answers_stacks else pause_s
 
     def store_setup_log(self, facts: AttemptFacts) -> None:
         """Stores what the set-up has written by now."""
-        self._open_output(facts).store_some()
+        self._reading.store_setup_log(facts)
 
     def store_some(self, *, stacks_requested_at: int | None) -> None:
-        """Stores what one turn may take, and goes on with the newest request for stacks."""
-        assert self._output is not None
-        assert self._stray is not None
-        if self._output.store_some():
+        """Has what one turn may take be stored, and the newest request for stacks be answered."""
+        if self._reading.take_turn(stacks_requested_at=stacks_requested_at):
             self._pace.output_stored()
         if self._write_begun_at is not None and time.monotonic() >= self._write_begun_at:
             self._attempt.records.write_begun()
             self._write_begun_at = None
-        self._stacks.take_turn(self._handle, stacks_requested_at)
-        self._stray.take_turn(self._handle)
 
     def store_rest(self) -> Drained | Undrained:
-        """Stores the next part of what is left, after all processes have ended."""
-        assert self._output is not None
-        return self._output.store_rest()
+        """Has the next part of what is left be stored, after all processes have ended."""
+        return self._reading.take_last_turn()
 
     def mark_running(self) -> None:
         """Has the next write say that every rank has come up."""
@@ -118,6 +112,10 @@ class Following:
 
     def request_stop(self, stop: WantedStop) -> None:
         self._attempt.worker.engine.request_stop(self._handle, stop.reason, stop.grace)
+
+    def look_for_stray_memory(self) -> None:
+        """As `Reading.look_for_stray_memory`."""
+        self._reading.look_for_stray_memory()
 
     def kill(self, *, silent: bool) -> None:
         """Kills all processes. Tells the owner if some cannot be killed, unless `silent`."""
@@ -133,27 +131,12 @@ class Following:
         logger.info("%s: attempt %d ended: %s; the job is %s", key.job_id, key.number, report.reason, state)
 
     def close(self) -> None:
-        """Ends what this process does for the attempt. Raises OSError."""
+        """Ends what this process does for the attempt."""
         self._unwatch()
-        if self._output is not None:
-            self._output.close()
+        self._reading.close()
 
     def _write_soon(self) -> None:
         self._write_begun_at = self._write_begun_at or time.monotonic() + SETTLE_S
-
-    def _open_output(self, facts: AttemptFacts) -> OutputRecorder:
-        if self._output is None:
-            attempt, worker = self._attempt, self._attempt.worker
-            self._output = output_of(
-                facts,
-                number=attempt.key.number,
-                run=attempt.run,
-                blobs=worker.store.blobs,
-                limits=worker.limits,
-                records=attempt.records,
-                notices=attempt.notices,
-            )
-        return self._output
 
     def _running_message(self) -> str:
         count, nodes = self._handle.world_size, self._nodes

@@ -1,4 +1,4 @@
-"""What the daemon asks of a runner: written by the daemon's threads, read by the runner's. And its sign of life."""
+"""What the daemon asks of a runner: written by the daemon's threads, read by the runner's. And their signs of life."""
 
 import threading
 
@@ -12,6 +12,8 @@ class Instructions:
         """`name`: that of the attempt in a sentence."""
         self.turns = Turns(name)
         """The runner notes each turn, and what it does in a long one."""
+        self.reading_turns = Turns(f"the reading of {name}")
+        """As `turns`, of the thread that stores what the attempt writes."""
         self.preempt = False
         """Save a checkpoint and go back to the queue."""
         self.urgent = False
@@ -46,6 +48,11 @@ class Instructions:
     def wake(self) -> None:
         """Has the runner observe the attempt now, as it may have ended."""
         self.changed.set()
+
+    def note_wait(self) -> None:
+        """Notes that one of the threads waits for the database: meanwhile none of them is silent."""
+        self.turns.note()
+        self.reading_turns.note()
 
     def _leave(self) -> None:
         self.leaving.set()

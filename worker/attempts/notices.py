@@ -3,7 +3,7 @@
 import logging
 import time
 
-from store.facts.output import Batch, NewEvent
+from store.facts.output import NewEvent
 from worker.attempts.records import AttemptRecords
 
 NOTICE_INTERVAL_S = 60.0
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class Notices:
-    """The notices about one attempt. Every method raises what `AttemptRecords.record` raises."""
+    """The notices about one attempt. Every method raises what `AttemptRecords.record_event` raises."""
 
     def __init__(self, records: AttemptRecords) -> None:
         self._records = records
@@ -23,9 +23,7 @@ class Notices:
         self._next_report: dict[str, float] = {}
 
     def send(self, text: str, *, level: str = "warning") -> None:
-        offsets = dict(self._records.read().offsets)
-        event = NewEvent("message", {"level": level, "text": text}, time.time_ns() // 1000)
-        self._records.record(Batch(offsets=offsets, events=[event]))
+        self._records.record_event(NewEvent("message", {"level": level, "text": text}, time.time_ns() // 1000))
 
     def send_once(self, text: str, *, level: str = "warning") -> None:
         if text not in self._sent:

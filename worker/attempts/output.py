@@ -1,7 +1,6 @@
 """Stores what an attempt writes. What cannot be stored now stays in the run directory and is read again."""
 
 from collections.abc import Mapping
-from datetime import timedelta
 import time
 from typing import Any
 
@@ -12,7 +11,6 @@ from torchyard.contract.rundir import RunDir
 from worker.attempts.artifacts import Artifacts
 from worker.attempts.notices import Notices
 from worker.attempts.pace import Share
-from worker.attempts.phases import Drained, Undrained
 from worker.attempts.records import AttemptRecords
 from worker.attempts.relay import Relay
 from worker.attempts.relay_state import RelayState
@@ -45,9 +43,9 @@ class OutputRecorder:
         self._thinning = Thinning()
         self._showing = Showing()
         self._share = Share()
-        self._failures = 0
+        self.failures = 0
+        """Failures in a row to store."""
         self._next_try = 0.0
-        self._draining_since: float | None = None
 
     def store_some(self) -> bool:
         """Stores as much as one turn may take. Returns whether that was anything.
@@ -73,16 +71,15 @@ class OutputRecorder:
             self.has_more = self.has_more and not self._slow
         return stored
 
-    def store_rest(self) -> Undrained | Drained:
-        """Stores the next part of what is left, after all processes have ended."""
-        self._draining_since = self._draining_since or time.monotonic()
+    def store_rest(self) -> bool:
+        """Stores the next part of what is left, after all processes have ended. Returns whether all is stored."""
         try:
             if not self._store(final=True) and not self._store_thinned():
                 self._show(final=True)
-                return Drained()
+                return True
         except OSError as error:
             self._report_failure(error)
-        return Undrained(self._failures, timedelta(seconds=time.monotonic() - self._draining_since))
+        return False
 
     def close(self) -> None:
         """Discards an unfinished copy of a checkpoint. Raises OSError."""
@@ -104,7 +101,7 @@ class OutputRecorder:
         with self._relay.storing(batch):
             self._records.record(self._thinning.take(batch) if "points" in self._records.cut else batch)
         self._thinning.stored()
-        self._failures = 0
+        self.failures = 0
         self._notices.report_recovery(_TOPIC, _RECOVERED)
         if (outage_s := self._records.take_outage_s()) >= REPORTED_OUTAGE_S:
             self._notices.send(f"{_RECOVERED}, after {outage_s:.0f} s without the database", level="info")
@@ -126,7 +123,7 @@ class OutputRecorder:
         return True
 
     def _report_failure(self, error: OSError) -> None:
-        self._failures += 1
+        self.failures += 1
         self._next_try = time.monotonic() + _RETRY_S
         self._notices.report_problem(_TOPIC, f"{_WAITING}: {error}")
 

@@ -1,4 +1,7 @@
-"""Reads and writes one attempt for the worker that owns it. While the database is away, every call waits."""
+"""Reads and writes one attempt for the worker that owns it. While the database is away, every call waits.
+
+Two threads call it: the runner's, and the one that stores what the attempt writes.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -9,10 +12,11 @@ from store.commands import attempts as commands
 from store.facts.attempts import AttemptFacts, AttemptSecrets, Begun, Claim, NodeHeld, Wanted
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.initial_weights import InitialFacts
-from store.facts.output import DEFAULTS, Batch, OutputLimits, Room
+from store.facts.output import DEFAULTS, Batch, NewEvent, OutputLimits, Room
 from store.facts.telemetry import Answer
 from store.queries import attempts as queries
 from store.store import Store
+from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.views.telemetry import LiveLine, RankStacksView
@@ -50,17 +54,22 @@ class AttemptRecords:
         self._values: set[str] = set()
         self.cut: frozenset[str] = frozenset()
         """The outputs that the attempt's row says are cut, such as `log`."""
+        self._order = threading.RLock()
+        """Held until a batch is stored: each one counts those before it. Within it, the database alone is called."""
         self._seq = 0
+        self._closed = False
+        self._begun_lock = threading.Lock()
         self._begun = Begun()
         """What the next write stores of it."""
 
     def read(self) -> AttemptFacts:
         """Returns the attempt and what its worker needs of its job. Raises StaleClaim if the attempt has ended."""
-        found = self._patience.call(lambda: queries.read(self._store, self._claim))
-        self._seq, self.start_step, self.cut = found.relay_seq, found.start_step, found.cut
-        self.secrets = found.secrets
-        self._values.update(found.secrets.values.values())
-        self.mask = Mask(self._values)
+        with self._order:
+            found = self._patience.call(lambda: queries.read(self._store, self._claim))
+            self._seq, self.start_step, self.cut = found.relay_seq, found.start_step, found.cut
+            self.secrets = found.secrets
+            self._values.update(found.secrets.values.values())
+            self.mask = Mask(self._values)
         return found
 
     def checkpoints(self) -> list[CheckpointFacts]:
@@ -115,37 +124,49 @@ class AttemptRecords:
 
         By it a later daemon finds the attempt's processes, and until it is stored by what they wrote themselves.
         """
-        self._begun = replace(self._begun, launcher=handle)
+        with self._begun_lock:
+            self._begun = replace(self._begun, launcher=handle)
 
     def running_with_next_write(self, reason: Reason) -> None:
         """Has the next write, whichever it is, move the job to `running` unless it is there already."""
-        self._begun = replace(self._begun, running=reason)
+        with self._begun_lock:
+            self._begun = replace(self._begun, running=reason)
 
     def nodes_with_next_write(self, nodes: Sequence[NodeHeld]) -> None:
         """Has the next write, whichever it is, store what a cluster has given to the attempt."""
-        self._begun = replace(self._begun, nodes=nodes)
+        with self._begun_lock:
+            self._begun = replace(self._begun, nodes=nodes)
 
     def write_begun(self) -> None:
         """Stores what the next write was to store of the attempt's beginning, if nothing was written since."""
         if begun := self._begun:
             self._patience.call(lambda: commands.mark_begun(self._store, self._claim, begun))
-            self._begun = Begun()
+            self._forget_begun(begun)
 
     def record(self, batch: Batch) -> None:
-        """Stores a batch exactly once, even if the answer to an earlier try was lost. Masks secrets in it."""
-        masked = masked_batch(batch, self.mask)
-        self.cut = self._patience.call(
-            lambda: commands.record(
-                self._store,
-                self._claim,
-                masked,
-                seq=self._seq,
-                limits=self._limits,
-                begun=self._begun,
+        """Stores a batch exactly once, even if the answer to an earlier try was lost. Masks secrets in it.
+
+        Raises Unavailable after `close`.
+        """
+        with self._order:
+            if self._closed:
+                raise Unavailable("this runner has left the attempt")
+            masked, seq, begun = masked_batch(batch, self.mask), self._seq, self._begun
+            self.cut = self._patience.call(
+                lambda: commands.record(self._store, self._claim, masked, seq=seq, limits=self._limits, begun=begun)
             )
-        )
-        self._seq += 1
-        self._begun = Begun()
+            self._seq += 1
+            self._forget_begun(begun)
+
+    def record_event(self, event: NewEvent) -> None:
+        """Stores an event of the worker's own. What is stored of the output stays as it is. Masks secrets in it."""
+        with self._order:
+            self.record(Batch(offsets=dict(self.read().offsets), events=[event]))
+
+    def close(self) -> None:
+        """Has no batch be stored any more. Waits for one that is being stored."""
+        with self._order:
+            self._closed = True
 
     def show(self, texts: Mapping[tuple[int | None, str], str]) -> None:
         """Sends the newest texts of lines without an end, by rank and stream, to who watches. Masks secrets in them."""
@@ -170,16 +191,20 @@ class AttemptRecords:
 
     def end(self, report: ExitReport, *, requested: Collection[EndReason] = ()) -> JobState:
         """Closes the attempt and returns the job's next state. `requested`: the stops that the worker asked for."""
-        masked = self.mask.report(report)
+        masked, begun = self.mask.report(report), self._begun
         state = self._patience.call(
-            lambda: commands.end(self._store, self._claim, masked, requested_stops=requested, begun=self._begun)
+            lambda: commands.end(self._store, self._claim, masked, requested_stops=requested, begun=begun)
         )
-        self._begun = Begun()
+        self._forget_begun(begun)
         return state
 
     def take_outage_s(self) -> float:
         """Returns the longest wait for the database since the last call, in seconds. 0.0 if it always answered."""
         return self._patience.take_outage_s()
+
+    def _forget_begun(self, stored: Begun) -> None:
+        with self._begun_lock:
+            self._begun = self._begun.without(stored)
 
     def _quoted(self, text: str | None) -> str | None:
         return None if text is None else self.mask.quoted(text)

@@ -15,6 +15,7 @@ from store.facts.output import Batch
 from store.facts.telemetry import MetricPoint
 from torchyard.contract.events import Shown
 from torchyard.contract.rundir import RunDir
+from torchyard.host.failpoints import failpoint
 from worker.attempts.artifacts import Artifacts, artifact_of
 from worker.attempts.capturing import Capturing
 from worker.attempts.copying import CHECKPOINT_LIMIT, Copy
@@ -101,6 +102,7 @@ class Relay:
         next call reads the same again.
         """
         self._discard_copied()
+        failpoint("output.read")
         batch, offsets = Batch(offsets={}), dict(self._state.offsets)
         budget = self._read_events(batch, offsets, final=final, media=media)
         batch.reports = offsets.get(EVENTS) != self._state.offsets.get(EVENTS)

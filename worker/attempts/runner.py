@@ -1,6 +1,9 @@
-"""Carries one attempt to its end in a thread of its own: it observes, lets `lifecycle` decide, and acts."""
+"""Carries one attempt to its end in a thread of its own: it observes, lets `lifecycle` decide, and acts.
 
-import contextlib
+A further thread, `reading`, stores what the attempt writes.
+"""
+
+from collections.abc import Sequence
 import logging
 import threading
 
@@ -14,6 +17,7 @@ from worker.attempts.instructions import Instructions
 from worker.attempts.lifecycle import decide
 from worker.attempts.phases import Close, Closed, Failed, Observation, Phase, Preparing, Unprepared
 from worker.devices.quarantine import DeviceUse
+from worker.watch import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -43,12 +47,22 @@ class Runner:
         """The attempt's devices, for the quarantine."""
         return self._executor.device_use
 
+    @property
+    def turns(self) -> Sequence[Turns]:
+        """What to watch of its threads."""
+        return self.instructions.turns, self.instructions.reading_turns
+
     def start(self) -> None:
-        """Starts the thread. Raises RuntimeError if the system has none left; it may be called again then."""
+        """Starts its threads. Raises RuntimeError if the system has none left; it may be called again then."""
+        self._executor.start()
         # Since Python 3.13 a thread that failed to start cannot be started again.
         thread = threading.Thread(target=self._main, name=self._name, daemon=True)
         thread.start()
         self._thread = thread
+
+    def look_for_stray_memory(self) -> None:
+        """As `Reading.look_for_stray_memory`."""
+        self._executor.look_for_stray_memory()
 
     def give_up(self, why: str) -> None:
         """Ends the attempt in this thread, instead of `start`: nothing of it runs yet. It costs no restart."""
@@ -65,8 +79,7 @@ class Runner:
         except Exception:
             logger.exception("%s: the runner failed; the attempt is left until its lease expires", self._name)
         finally:
-            with contextlib.suppress(OSError):  # the remains of a copy are removed after a day
-                self._executor.close()
+            self._executor.close()
             self.done = True
             self._attempt_ended.set()
 

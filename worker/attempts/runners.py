@@ -82,7 +82,7 @@ class AttemptRunners:
 
     def turns(self) -> list[Turns]:
         """Returns what to watch of the attempts that go on."""
-        return [runner.instructions.turns for runner in self._all() if not runner.done]
+        return [turns for runner in self._all() if not runner.done for turns in runner.turns]
 
     def give_up_lost(self, watch: Watch) -> None:
         """Gives up each attempt whose thread has made no turn for minutes, and has its processes ended.
@@ -119,6 +119,12 @@ class AttemptRunners:
     def device_uses(self) -> list[DeviceUse]:
         """Returns which attempt has which devices."""
         return [runner.device_use for runner in self._all()]
+
+    def look_for_stray_memory(self) -> None:
+        """Asks the driver what ranks hold on the devices of others. The thread of the observation calls it."""
+        for runner in self._all():
+            if not runner.done:
+                runner.look_for_stray_memory()
 
     def have_all(self, devices: Sequence[DeviceReport]) -> bool:
         """Returns whether attempts of this worker have all of `devices`."""

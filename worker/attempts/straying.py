@@ -17,15 +17,20 @@ class StrayMemoryWatch:
         self._engine = engine
         self._notices = notices
         self._devices = devices
+        self._found: Sequence[StrayMemory] = ()
         self._told: set[tuple[int, int]] = set()
         self._next_look = 0.0
 
-    def take_turn(self, handle: Handle) -> None:
-        """Looks now and then, and warns once of each rank and device. Raises what `Notices.send` raises."""
+    def look(self, handle: Handle) -> None:
+        """Asks the driver, now and then. Only the thread of the observation calls it: the driver may hang."""
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + LOOK_EVERY_S
-        for found in self._engine.stray_memory(handle, self._devices):
+        self._found = self._engine.stray_memory(handle, self._devices)
+
+    def tell(self) -> None:
+        """Warns once of each rank and device that was found. Raises what `Notices.send` raises."""
+        for found in self._found:
             if (found.rank, found.device_of) not in self._told:
                 self._told.add((found.rank, found.device_of))
                 self._notices.send(_warning(found))

@@ -1,5 +1,6 @@
 """Copies the tree of a bundle for one attempt, which may write its copy."""
 
+from collections.abc import Callable
 import errno
 import fcntl
 import os
@@ -11,40 +12,42 @@ _CHUNK = 1 << 24
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def copy_tree(source: Path, target: Path) -> None:
+def copy_tree(source: Path, target: Path, *, check: Callable[[], object] = lambda: None) -> None:
     """Copies the folder `source`, which has folders and regular files alone, to the new folder `target`.
 
     The copies belong to the attempt alone: they share blocks where the file system can do that until one is written,
-    and are never second names of the same file. Raises OSError.
+    and are never second names of the same file. `check` is called before each file and each 16 MiB of one, and may
+    raise to end the copy. Raises OSError.
     """
     target.mkdir(mode=0o700)
     with os.scandir(source) as found:
         entries = list(found)  # few descriptors are open at any depth
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
-            copy_tree(source / entry.name, target / entry.name)
+            copy_tree(source / entry.name, target / entry.name, check=check)
         else:
-            _copy_file(entry.path, target / entry.name)
+            _copy_file(entry.path, target / entry.name, check)
 
 
-def _copy_file(source: str, target: Path) -> None:
+def _copy_file(source: str, target: Path, check: Callable[[], object]) -> None:
+    check()
     reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         mode = 0o700 if os.fstat(reading).st_mode & 0o100 else 0o600
         writing = os.open(target, _NEW, mode)
         try:
-            _clone(reading, writing)
+            _clone(reading, writing, check)
         finally:
             os.close(writing)
     finally:
         os.close(reading)
 
 
-def _clone(reading: int, writing: int) -> None:
+def _clone(reading: int, writing: int, check: Callable[[], object]) -> None:
     try:
         fcntl.ioctl(writing, _FICLONE, reading)
     except OSError as error:
         if error.errno not in _NO_CLONES:
             raise
         while os.sendfile(writing, reading, None, _CHUNK):  # from where the last call ended
-            pass
+            check()

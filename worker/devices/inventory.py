@@ -35,6 +35,7 @@ class Nvml(Protocol):
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any: ...
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Any: ...
     def nvmlDeviceGetUUID(self, handle: Any) -> str | bytes: ...
+    def nvmlDeviceGetMinorNumber(self, handle: Any) -> int: ...
     def nvmlDeviceGetName(self, handle: Any) -> str | bytes: ...
     def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any: ...
     def nvmlDeviceGetUtilizationRates(self, handle: Any) -> Any: ...
@@ -121,6 +122,19 @@ def discover(
     return Inventory((*gpus, *slots), binding if gpus else None)
 
 
+def of_device_files(numbers: Sequence[int], *, nvml: Nvml | None = None) -> Inventory | None:
+    """Returns the GPUs whose device files, such as `/dev/nvidia3`, have these numbers. None if the driver shows fewer.
+
+    It counts GPUs in the order of the PCI bus, and numbers their files in the order in which it found them.
+    """
+    binding = nvml if nvml is not None else cast(Nvml, pynvml)
+    found = {_minor_number(binding, device): device for device in _gpus(binding, None)}
+    if not found.keys() >= set(numbers):
+        return None
+    devices = sorted((found[number] for number in set(numbers)), key=lambda device: device.index)
+    return Inventory(tuple(devices), binding)
+
+
 def query(nvml: Nvml, call: Callable[[], T], default: T) -> T:
     """Returns what `call` returns, or `default` if the driver does not support or permit it."""
     try:
@@ -197,6 +211,10 @@ def _gpu(nvml: Nvml, index: int) -> Device:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     memory = query(nvml, lambda: int(nvml.nvmlDeviceGetMemoryInfo(handle).total), None)
     return Device(index, _text(nvml.nvmlDeviceGetUUID(handle)), _text(nvml.nvmlDeviceGetName(handle)), "cuda", memory)
+
+
+def _minor_number(nvml: Nvml, device: Device) -> int:
+    return query(nvml, lambda: nvml.nvmlDeviceGetMinorNumber(nvml.nvmlDeviceGetHandleByUUID(device.uuid)), device.index)
 
 
 def _is_visible(device: Device, visible: str | None) -> bool:

@@ -32,6 +32,13 @@ def test_a_rank_without_a_gpu_computes_on_the_cpu(
     assert own_device(0) == torch.device("cpu")
 
 
+def test_ranks_share_the_devices_if_fewer_are_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    assert [own_device(rank).index for rank in range(4)] == [0, 1, 0, 1]
+
+
 def test_a_script_outside_the_service_computes_on_the_cpu_whatever_is_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(Env.RUN_DIR, raising=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")

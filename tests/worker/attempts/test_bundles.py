@@ -21,7 +21,8 @@ from torchyard.contract.bundles import bundle_url
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.rundir import Env
 from torchyard.contract.spec import RecipeSpec, parse_spec
-from worker.attempts import sources
+from worker.attempts import intents, sources
+from worker.bundles import copying
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.host.untrusted import remove_inside
 
@@ -71,6 +72,30 @@ def test_an_attempt_has_its_own_copy_until_it_ends(simulated: SimulatedRunnerFix
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     assert not simulated.run.code.exists()
     assert (simulated.run.artifacts / "kept").exists()
+
+
+@pytest.mark.parametrize("code", [{**CODE, "large.bin": (bytes(1 << 20), False)}])
+def test_each_part_of_the_copy_is_a_turn_and_a_cancel_ends_it(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[int] = []
+    send = copying.os.sendfile
+
+    def send_and_cancel(*arguments: Any) -> int:
+        turns.append(simulated.runner.instructions.turns.count)
+        if len(turns) == 3:
+            simulated.store.cancel(simulated.claim.job_id)
+        return send(*arguments)
+
+    monkeypatch.setattr(copying.os, "sendfile", send_and_cancel)
+    monkeypatch.setattr(copying, "_FICLONE", 0)  # no file system knows it
+    monkeypatch.setattr(copying, "_CHUNK", 1 << 16)
+    monkeypatch.setattr(intents, "READ_EVERY_S", 0.0)
+    simulated.start_runner()
+    assert simulated.wait_for_end().state == JobState.CANCELLED
+    assert turns == sorted(set(turns))
+    assert len(turns) == 3
+    assert simulated.engine.attempts == {}
 
 
 def test_a_copy_that_a_killed_worker_left_is_swept(simulated: SimulatedRunnerFixture) -> None:

@@ -166,8 +166,10 @@ def test_a_rank_that_holds_memory_on_the_gpu_of_another_one_is_named_once(
     monkeypatch.setattr(straying, "LOOK_EVERY_S", 0.0)
     attempt = simulated.start_ranks()
     attempt.stray = [StrayMemory(1, 0, 512 << 20)]
+    simulated.runner.look_for_stray_memory()
     wait_for(simulated.messages, "the warning")
     attempt.stray = [StrayMemory(1, 0, 600 << 20), StrayMemory(2, 0, 0)]
+    simulated.runner.look_for_stray_memory()
     wait_for(lambda: len(simulated.messages()) == 2, "the second warning")
     attempt.end()
     simulated.wait_for_end()

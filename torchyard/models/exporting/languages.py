@@ -20,6 +20,7 @@ from torchyard.models.exporting.tensorfiles import NAMES, write, write_model
 from torchyard.models.generator import Generator
 from torchyard.models.library import configure_transformers
 from torchyard.models.loading import load
+from torchyard.models.tokenizer import GENERAL, adds_prefix_space
 
 FOLDER = frozenset(
     {
@@ -32,6 +33,8 @@ FOLDER = frozenset(
 ADAPTER = frozenset({"adapter_config.json", "adapter_model.safetensors", "README.md"})
 SIZES = ((1, 16), (3, 40))
 """How many sequences the trials have, and how long they are, where the context allows it."""
+_OLDER_TENSORS = {"gpt_neox": {"lm_head.weight": "embed_out.weight"}}
+"""By type: names of tensors, and those by which transformers 4 reads them. 5 reads these, too."""
 SAMPLE = "Two words, ünïcode 😀\n  and a second line.\n"
 SEED = 7
 
@@ -94,14 +97,42 @@ def _write_folder(model: Generator, folder: Path) -> None:
 
     module, prompts = model.module, model.prompts
     state = module.state_dict() if model.language.adapter is None else lora.merged(module)
-    write_model(folder, state.items())
-    config = {**text.config_of(module), "dtype": "float32"}
+    older = _OLDER_TENSORS.get(text.own_config(module).model_type, {})
+    write_model(folder, ((older.get(name, name), tensor) for name, tensor in state.items()))
+    config = _with_older_names({**text.config_of(module), "dtype": "float32"})
     (folder / "config.json").write_text(json.dumps(config, indent=2))
     stops = prompts.stops("a") | (prompts.turn_ends if prompts.has_template else frozenset())
     own = text.own_config(module)
     ends = GenerationConfig(eos_token_id=sorted(stops), pad_token_id=own.pad_token_id, bos_token_id=own.bos_token_id)
     ends.save_pretrained(folder)
     prompts.tokenizer.save_pretrained(folder)
+    _name_tokenizer(folder)
+
+
+def _with_older_names(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns the configuration with rotary positions also as transformers 4 names them: it ignores the new name."""
+    found = config.get("rope_parameters") or {}
+    rotary = found.get("full_attention", found)
+    if "rope_theta" not in rotary:
+        return config
+    scaling = {key: value for key, value in rotary.items() if key not in {"rope_theta", "partial_rotary_factor"}}
+    is_scaled = scaling.get("rope_type", "default") != "default"
+    older = {"rope_theta": rotary["rope_theta"], "rope_scaling": scaling if is_scaled else None}
+    if "partial_rotary_factor" in rotary:
+        older["partial_rotary_factor"] = rotary["partial_rotary_factor"]
+    if "sliding_attention" in found:
+        older["rope_local_base_freq"] = found["sliding_attention"]["rope_theta"]
+    if config["model_type"] == "gpt_neox":
+        older |= {"rotary_emb_base": rotary["rope_theta"], "rotary_pct": rotary.get("partial_rotary_factor", 1.0)}
+    return {**config, **older}
+
+
+def _name_tokenizer(folder: Path) -> None:
+    """Names the tokenizer's class as transformers 4 and 5 both know it."""
+    path = folder / "tokenizer_config.json"
+    adds = adds_prefix_space((folder / "tokenizer.json").read_text())
+    config = {**json.loads(path.read_text()), "tokenizer_class": GENERAL, "add_prefix_space": adds}
+    path.write_text(json.dumps(config, indent=2))
 
 
 def _opened_folder(model: Generator, folder: Path) -> Run:

@@ -11,6 +11,9 @@ from worker.engines.local.launchers import strictness
 from worker.engines.local.supervisor.ranks import running_ranks
 from worker.host import process
 
+_LEAST_CONTEXT = 64 << 20
+"""Bytes. A context of CUDA takes more. A mapping of another rank's memory, as NCCL makes it, takes less."""
+
 
 def stray_memory(
     run: RunDir, supervisor: ProcessIdentity, inventory: Inventory, *, devices: Sequence[str]
@@ -24,12 +27,17 @@ def stray_memory(
 
 
 def found_in(reports: Sequence[DeviceReport], devices: Sequence[str], ranks: Mapping[int, int]) -> list[StrayMemory]:
-    """Returns what processes hold on devices that are not theirs. `ranks`: by pid."""
+    """Returns what processes hold on devices that are not theirs, except what NCCL maps there. `ranks`: by pid."""
     owners = {uuid: rank for rank, uuid in enumerate(devices)}
-    return [
-        StrayMemory(rank=ranks[item.pid], device_of=owners[report.uuid], memory_bytes=item.memory_bytes)
+    held = {
+        (ranks[item.pid], owners[report.uuid]): item.memory_bytes
         for report in reports
         if report.uuid in owners
         for item in report.processes
         if ranks.get(item.pid, owners[report.uuid]) != owners[report.uuid]
+    }
+    return [
+        StrayMemory(rank=rank, device_of=other, memory_bytes=size)
+        for (rank, other), size in held.items()
+        if (size >= _LEAST_CONTEXT if size else (other, rank) not in held)  # of unknown size: peers map each other's
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 import os
 from pathlib import Path
+import re
 import socket
 import time
 
@@ -15,6 +16,7 @@ from torchyard.host.datadir import enter_empty_folder
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 from worker.devices import inventory
+from worker.devices.inventory import Nvml
 from worker.engines.local.confinement import Confinement
 from worker.engines.local.environment import inherited
 from worker.engines.local.launch_plans import launch_plan
@@ -29,6 +31,7 @@ from worker.sandbox import levels
 from worker.sandbox.levels import Isolation
 from worker.sandbox.places import WorkerPlaces
 
+_GPUS, _NUMBERS = "SLURM_STEP_GPUS", re.compile(r"[0-9]{1,4}(,[0-9]{1,4})*")
 _HIDDEN_S = 90.0
 _POLL_S = 0.5
 
@@ -56,7 +59,7 @@ class Preparation:
         may_pass = False
         try:
             isolation = _isolation(Isolation(self._plan.rules.isolation))
-            devices = _devices(self._plan)
+            devices = devices_of(self._plan)
             self._check_disk()
             enter_empty_folder(Path(self._plan.rules.root))
             self._secrets = self._read_secrets()
@@ -169,16 +172,25 @@ def _launcher(is_command: bool) -> Launcher:
     return CommandLauncher() if is_command else TorchrunLauncher()
 
 
-def _devices(plan: ClusterPlan) -> list[DeviceReport]:
-    """Returns the devices that Slurm has given to this node, by local rank."""
+def devices_of(
+    plan: ClusterPlan, *, nvml: Nvml | None = None, environ: Mapping[str, str] = os.environ
+) -> list[DeviceReport]:
+    """Returns the devices that Slurm has given to this node, by local rank.
+
+    Without ConstrainDevices the driver shows all GPUs of the node. Slurm names its own by the numbers of their files.
+    """
     if plan.kind == "cpu":
         mark = f"{host_name()}-{os.environ.get('SLURM_JOB_ID', '0')}"
         return [
             DeviceReport(index=index, uuid=f"cpu-{mark}-{index}", name="CPU slot", kind="cpu")
             for index in range(plan.devices_per_node)
         ]
-    found = inventory.discover(0).observe(own_pids=set())
-    return found[: plan.devices_per_node]
+    numbers = environ.get(_GPUS, "")
+    named = (
+        inventory.of_device_files([*map(int, numbers.split(","))], nvml=nvml) if _NUMBERS.fullmatch(numbers) else None
+    )
+    found = named or inventory.discover(0, nvml=nvml, environ=environ)
+    return found.observe(own_pids=set())[: plan.devices_per_node]
 
 
 def host_name() -> str:

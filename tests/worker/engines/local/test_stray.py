@@ -37,6 +37,20 @@ def test_only_ranks_on_devices_of_other_ranks_are_found() -> None:
     ]
 
 
+@pytest.mark.parametrize("size", [2 * MIB, 0], ids=["small", "unknown"])
+def test_memory_that_peers_map_for_their_exchange_is_not_stray(size: int) -> None:
+    reports = [
+        report("GPU-aaaa", (10, 900 * MIB), (11, size)),
+        report("GPU-bbbb", (10, size), (11, 900 * MIB)),
+    ]
+    assert found_in(reports, GPUS, {10: 0, 11: 1}) == []
+
+
+def test_memory_of_unknown_size_on_the_device_of_a_rank_that_maps_nothing_is_stray() -> None:
+    reports = [report("GPU-aaaa", (10, 0), (11, 0)), report("GPU-bbbb", (11, 0))]
+    assert found_in(reports, GPUS, {10: 0, 11: 1}) == [StrayMemory(rank=1, device_of=0, memory_bytes=0)]
+
+
 @pytest.mark.parametrize("attempt", ["warm"], indirect=True)
 def test_the_ranks_of_an_attempt_are_recognized_by_their_processes(attempt: Attempt) -> None:
     attempt.start(RUNS_FOREVER, world_size=2)

@@ -1,17 +1,19 @@
 """What a node refuses before anything starts there."""
 
+from dataclasses import replace
 from datetime import timedelta
 import os
 from pathlib import Path
 
 import pytest
 
+from tests.worker.test_devices import FakeNvml
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.version import own_version
 from worker.engines.slurm import sealing
 from worker.engines.slurm.gathering import obstacle
-from worker.engines.slurm.preparing import Preparation
+from worker.engines.slurm.preparing import Preparation, devices_of
 from worker.engines.slurm.records import ClusterFiles, ClusterPlan, NodeRules, SealedSecrets
 from worker.sandbox import namespaces
 from worker.sandbox.namespaces import Namespaces
@@ -35,6 +37,33 @@ def test_a_disk_that_a_node_cannot_write_costs_the_job_one_attempt(tmp_path: Pat
     report = obstacle(plan, [Preparation(run, plan, 0, key=KEY).facts("127.0.0.1")])
     assert report is not None
     assert (report.reason, report.may_retry) == (EndReason.WORKER_LOST, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"SLURM_STEP_GPUS": "1,2", "CUDA_VISIBLE_DEVICES": "1,2"}, ["GPU-bbbb", "GPU-dddd"]),
+        ({"SLURM_STEP_GPUS": "0", "CUDA_VISIBLE_DEVICES": "0"}, ["GPU-cccc"]),
+        ({"SLURM_STEP_GPUS": "7", "CUDA_VISIBLE_DEVICES": "0,1"}, ["GPU-aaaa", "GPU-bbbb"]),
+        ({"SLURM_STEP_GPUS": "0:1g.10gb", "CUDA_VISIBLE_DEVICES": "GPU-dddd"}, ["GPU-dddd"]),
+        ({"CUDA_VISIBLE_DEVICES": "2"}, ["GPU-cccc"]),
+    ],
+)
+def test_the_gpus_of_a_node_are_those_whose_files_slurm_names(
+    tmp_path: Path, given: dict[str, str], expected: list[str]
+) -> None:
+    """The driver counts them by the PCI bus, and has numbered their files otherwise."""
+    minors = {"GPU-aaaa": 3, "GPU-bbbb": 2, "GPU-cccc": 0, "GPU-dddd": 1}
+    nvml = FakeNvml({uuid: [] for uuid in minors}, minors=minors)
+    plan = replace(_plan(tmp_path, "auto"), kind="cuda", devices_per_node=2)
+    assert [device.uuid for device in devices_of(plan, nvml=nvml, environ=given)] == expected
+
+
+def test_with_constrained_devices_the_driver_shows_those_alone(tmp_path: Path) -> None:
+    nvml = FakeNvml({"GPU-cccc": [], "GPU-dddd": []}, minors={"GPU-cccc": 5, "GPU-dddd": 4})
+    plan = replace(_plan(tmp_path, "auto"), kind="cuda", devices_per_node=2)
+    given = {"SLURM_STEP_GPUS": "4,5", "CUDA_VISIBLE_DEVICES": "0,1"}
+    assert [device.uuid for device in devices_of(plan, nvml=nvml, environ=given)] == ["GPU-cccc", "GPU-dddd"]
 
 
 def _run(folder: Path) -> RunDir:
