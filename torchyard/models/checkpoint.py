@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import REGISTRY, Recipe
 from torchyard.contract.rundir import ARCHIVE_SUFFIX, INDEX_FILE, STATE_FILE
-from torchyard.run.savedfiles import read_archive, read_folder
+from torchyard.states.savedfiles import read_archive, read_folder
 
 FORMAT = 1
 """The version of the layout of `state.pt`, its key `format`. A state without that key has version 1."""

@@ -77,7 +77,7 @@ def _state_in(folder: Path | None) -> dict[str, Any] | None:
     if not state.exists():
         if not (folder / INDEX_FILE).exists():  # a file that was captured: the script reads it in its own way
             return None
-        from torchyard.run.savedfiles import read_folder
+        from torchyard.states.savedfiles import read_folder
 
         return read_folder(folder)
     import torch

@@ -68,7 +68,7 @@ class Saved:
 
 
 def _write_weights(weights: Mapping[str, Any], file: BinaryIO) -> None:
-    from torchyard.run.tensorfile import write_tensors
+    from torchyard.states.tensorfile import write_tensors
 
     write_tensors(weights, file)
 

@@ -81,7 +81,7 @@ class Joint(Saved):
 
     def pending(self, folder: Path, events: EventLog | None, *, clone: bool) -> PendingCheckpoint:
         """Returns this rank's part of the tensors as they are now. Rank 0 publishes the checkpoint, with its event."""
-        from torchyard.run.stateindex import describe
+        from torchyard.states.stateindex import describe
 
         state, wait = on_host(self.state, clone=clone)
         part = Part(state, describe(state))
@@ -101,8 +101,8 @@ class Joint(Saved):
         _Places(folder, self.name, self.token).remove()
 
     def _write_part(self, places: "_Places", part: Part) -> Written:
-        from torchyard.run.stateindex import Shard
-        from torchyard.run.tensorfile import write_tensors
+        from torchyard.states.stateindex import Shard
+        from torchyard.states.tensorfile import write_tensors
 
         rank, tensors = self.ranks.rank, part.described.tensors
         shards = {name: item for name, item in tensors.items() if isinstance(item, Shard)}
@@ -119,7 +119,7 @@ class Joint(Saved):
 
     def _publish(self, places: "_Places", part: Part, own: Written, events: EventLog) -> None:
         """Publishes the checkpoint once all parts are written, unless one of them is unfit."""
-        from torchyard.run.stateindex import index_of
+        from torchyard.states.stateindex import index_of
 
         parts = [own, *(self._awaited(places, rank) for rank in range(1, self.ranks.size))]
         reason = next((written.unfit for written in parts if written.unfit), None)
@@ -199,7 +199,7 @@ def _rewrite(path: Path, content: Content, *, below: Path | None = None) -> Mani
 
 def _own_values(tree: Any) -> Any:
     """Returns a state with this rank's rows in place of each shard."""
-    from torchyard.run.stateindex import Shard
+    from torchyard.states.stateindex import Shard
 
     if isinstance(tree, Shard):
         return tree.local

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor
 
-from torchyard.run.stateindex import Shard
+from torchyard.states.stateindex import Shard
 from trainer.parallel.filling import own_part
 from trainer.world import World
 

@@ -21,7 +21,7 @@ from tests.torchyard.client.answers import JOB, NOW, job
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer
 from tests.torchyard.contract.specs import SCRIPT
 from tests.torchyard.models.test_loading import digits, films, walls
-from tests.torchyard.run import parts
+from tests.torchyard.states import parts
 import torchyard
 from torchyard.cli import cached
 

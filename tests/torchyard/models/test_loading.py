@@ -15,7 +15,7 @@ import torch
 
 from tests.approved import Approved
 from tests.archives import archive_of
-from tests.torchyard.run import parts
+from tests.torchyard.states import parts
 import torchyard
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import REGISTRY

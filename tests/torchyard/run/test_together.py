@@ -18,9 +18,9 @@ from torchyard.contract.rundir import INDEX_FILE, Env, RunDir
 from torchyard.run import Run, together
 from torchyard.run.eventlog import EventLog
 from torchyard.run.saved import Saved
-from torchyard.run.savedfiles import read_folder
-from torchyard.run.stateindex import Shard
 from torchyard.run.together import Joint, Ranks
+from torchyard.states.savedfiles import read_folder
+from torchyard.states.stateindex import Shard
 
 RANKS = 3
 

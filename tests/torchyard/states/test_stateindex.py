@@ -17,14 +17,14 @@ from torch import Tensor
 
 from tests.approved import Approved
 from tests.archives import archive_of
-from tests.torchyard.run.parts import files_of
+from tests.torchyard.states.parts import files_of
 from torchyard.contract import archives
 from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import INDEX_FILE
-from torchyard.run.dividedtensor import DividedTensor
-from torchyard.run.savedfiles import read_archive, read_folder
-from torchyard.run.stateindex import Shard, describe
-from torchyard.run.tensorfile import write_tensors
+from torchyard.states.dividedtensor import DividedTensor
+from torchyard.states.savedfiles import read_archive, read_folder
+from torchyard.states.stateindex import Shard, describe
+from torchyard.states.tensorfile import write_tensors
 
 WHOLE = torch.arange(35.0).reshape(7, 5)
 HALF = torch.arange(4).to(torch.bfloat16)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from torchyard.contract.records import ManifestFile
 from torchyard.contract.rundir import INDEX_FILE
-from torchyard.run.stateindex import Shard, describe, index_of
-from torchyard.run.tensorfile import write_tensors
+from torchyard.states.stateindex import Shard, describe, index_of
+from torchyard.states.tensorfile import write_tensors
 
 
 def files_of(states: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import ManifestFile
-from torchyard.run.dividedtensor import DividedTensor
-from torchyard.run.tensorfile import DTYPES, NAMES, checked_shape, read_tensors
+from torchyard.states.dividedtensor import DividedTensor
+from torchyard.states.tensorfile import DTYPES, NAMES, checked_shape, read_tensors
 
 FORMAT = 1
 MOST_BYTES = 256 << 20

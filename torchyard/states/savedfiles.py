@@ -11,7 +11,7 @@ from typing import Any
 from torchyard.contract import archives
 from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import INDEX_FILE
-from torchyard.run.stateindex import INSTEAD, MOST_BYTES, read_state
+from torchyard.states.stateindex import INSTEAD, MOST_BYTES, read_state
 
 
 def read_folder(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""States of checkpoints in files: tensors, and the index that joins several files. Needs torch."""
