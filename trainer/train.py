@@ -106,7 +106,6 @@ class Training:
             self.load_state_dict(state)
 
     # --- epochs
-
     def train(self) -> bool:
         """Trains to the end of the run. Returns False if it stops before. Raises NonFiniteLoss and DataError."""
         position, total = self.position, self.position.total_steps
@@ -188,7 +187,6 @@ class Training:
         self.run.progress(**self.position.progress)
 
     # --- one step
-
     def train_step(self, number: int, samples: StepSamples, *, lr: float) -> Step:
         """Takes optimizer step `number` along the gradient of the mean loss over what all ranks' samples count.
 
@@ -248,7 +246,6 @@ class Training:
         return total
 
     # --- evaluate
-
     def _evaluate(self) -> Evaluation:
         """Evaluates the averaged weights if there are any. Returns rank 0's metrics. Raises StopRequested."""
         self._sync_ranks()
@@ -273,7 +270,6 @@ class Training:
             set_random_state(before)
 
     # --- save
-
     def save(self, *, at_stop: bool = False, evaluation: Evaluation | None = None) -> None:
         """Publishes a checkpoint, with the result of an evaluation of these weights. A collective.
 
@@ -355,7 +351,6 @@ class Training:
         return copied
 
     # --- resume
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of as many ranks or of others. The model had its weights before it was sharded."""
         ranks = state["own"] or ()
@@ -388,9 +383,6 @@ def _is_due(number: int, every: int | None) -> bool:
 
 
 def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:
-    """Returns the norm of all gradients, as a plain tensor on the device. Does not wait for the device.
-
-    It is the same on all ranks if their gradients were averaged. A collective with shards.
-    """
+    """Returns the norm of all gradients, on the device; the same on ranks that average them. A collective of shards."""
     norm = get_total_norm([item.grad for item in parameters if item.grad is not None])
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
