@@ -389,9 +389,6 @@ def _is_due(number: int, every: int | None) -> bool:
 
 
 def gradient_norm(parameters: Sequence[Tensor]) -> Tensor:
-    """Returns the norm of all gradients, as a plain tensor on the device. Does not wait for the device.
-
-    It is the same on all ranks if their gradients were averaged. A collective with shards.
-    """
+    """Returns the norm of all gradients, on the device; the same on ranks that average them. A collective of shards."""
     norm = get_total_norm([item.grad for item in parameters if item.grad is not None])
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
