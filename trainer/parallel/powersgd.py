@@ -5,7 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed
-from torch.distributed import GradBucket  # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed import (
+    GradBucket,  # pyright: ignore[reportPrivateImportUsage]
+    ProcessGroup,
+    Work,  # pyright: ignore[reportPrivateImportUsage]
+)
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
@@ -28,7 +32,7 @@ class PowerSgd:
     def __init__(self, world: World) -> None:
         self._world = world
         self._state = PowerSGDState(
-            None,
+            None if is_accelerator(world.device) else _WaitingGroup(),
             matrix_approximation_rank=RANK,
             start_powerSGD_iter=START,
             # Without it, a gradient of zeros becomes NaN.
@@ -74,6 +78,26 @@ class PowerSgd:
         return [_host_copy(part) for part in parts or []]
 
 
+class _WaitingGroup(ProcessGroup):
+    """The group of all ranks on CPUs. It ends each all-reduce before it returns.
+
+    What the hook computes between its three all-reduces then runs in the thread of the backward pass. In a thread of
+    Gloo, products are added up by another number of threads: ranks got different gradients of the same matrices. And
+    ranks start the all-reduces of several buckets in the same order; else Gloo aborts.
+    """
+
+    def __init__(self) -> None:
+        whole = distributed.group.WORLD
+        assert whole is not None
+        super().__init__(whole.rank(), whole.size())  # pyright: ignore[reportCallIssue, reportArgumentType]
+        self._whole = whole
+
+    def allreduce(self, tensors: list[Tensor], options: Any = None) -> Work:  # pyright: ignore[reportIncompatibleMethodOverride]
+        work = self._whole.allreduce(tensors, options)
+        work.wait()
+        return work
+
+
 def _host_copy(tensor: Tensor) -> Tensor:
     return tensor.to("cpu", copy=True, non_blocking=True)
 
@@ -93,12 +117,7 @@ def _compress(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
         devices=[gradients.get_device()] if draws else [], enabled=draws, device_type=gradients.device.type
     ):
         future = powerSGD_hook(state, bucket)
-    future = future.then(lambda done: _forget_overflow(state, index, before, done.value()))
-    if gradients.device.type == "cpu":
-        # Gloo's threads start the second and third all-reduce of a bucket when the first one ends. Unless buckets wait
-        # for each other, ranks start them in different orders, and Gloo aborts.
-        future.wait()
-    return future
+    return future.then(lambda done: _forget_overflow(state, index, before, done.value()))
 
 
 def _forget_overflow(state: PowerSGDState, index: int, before: Tensor | None, gradients: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import io
+import threading
 from typing import Any
 
 import pytest
@@ -74,6 +75,26 @@ def resume(at: list[Tensor], state: dict[str, Any], world: World, **keys: Any) -
     strategy.load_state_dict(state)
     train(strategy, model, world, range(SAVED + 1, END + 1))
     return weights(model)
+
+
+def threads_of_products() -> set[bool]:
+    """Trains with compressed gradients. Returns whether products of matrices were computed in the main thread."""
+    seen: set[bool] = set()
+    multiply = torch.bmm
+
+    def noted(*arguments: Any, **named: Any) -> Tensor:
+        seen.add(threading.current_thread() is threading.main_thread())
+        return multiply(*arguments, **named)
+
+    torch.bmm = noted
+    with joined(MINUTE) as world:
+        model = several_buckets()
+        train(begin(model, world, comm_hook="powersgd", bucket_cap_mb=1), model, world, range(1, START + 3))
+    return seen
+
+
+def test_matrices_are_multiplied_in_the_thread_whose_number_of_threads_is_set() -> None:
+    assert results(on_ranks(2, threads_of_products)) == [{True}, {True}]
 
 
 def resume_alone(at: list[Tensor], state: dict[str, Any]) -> tuple[list[Tensor], int]:
