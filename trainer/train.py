@@ -48,7 +48,11 @@ logger = logging.getLogger(__name__)
 
 
 class Training:
-    """One run of a task, from its beginning or from a checkpoint. Every rank has the same one."""
+    """One run of a task, from its beginning or from a checkpoint. Every rank has the same one.
+
+    It stops where it is asked to from outside, and pauses by itself where its specification says so. With a `local`
+    strategy, weights and optimizer differ between ranks until `_sync_ranks`.
+    """
 
     def __init__(
         self,
@@ -70,7 +74,7 @@ class Training:
         self.contents = Contents(task, source=config.data.source, run=run, world=world)
         self.contents.check(state)
         if state is not None:
-            load_weights(task, state["raw"] or state["model"])
+            load_weights(task, state["raw"] or state["model"])  # whole: the rest follows when the model is sharded
         training, distributed = config.training, config.distributed
         self.precision = precision = Precision(training.precision, world.device)
         self.sampler = make_sampler(task, config=config, precision=precision, world=world, run=run, state=state)
@@ -82,7 +86,7 @@ class Training:
         if training.compile:
             compile_in_place(task.model)
         self.strategy = make_strategy(task.model, distributed, world, compute=precision.dtype, unfilled=task.unfilled)
-        self._meeting = make_meeting(task.model, distributed, world)  # times the exchanges with the other ranks
+        self._rank_wait = make_meeting(task.model, distributed, world)  # times the exchanges with the other ranks
         self._in_sync = False  # whether `_sync_ranks` was called after the last step
         self._parameters = tuple(task.model.parameters())  # a walk through the modules costs a thousand calls a step
         self._statistics = Statistics(task.model)
@@ -136,7 +140,7 @@ class Training:
             report.steps.add(measured, samples=taken.samples, total=taken.total)
             last = number == len(plan)
             if last or position.step % self.config.logging.every_steps == 0:
-                report.log(position.step, lr=lr, rank_wait=self._meeting.take())
+                report.log(position.step, lr=lr, rank_wait=self._rank_wait.take())
             else:
                 report.poll()
             self._report_progress()
@@ -198,8 +202,8 @@ class Training:
         set_lr(self.optimizer, lr)
         self._statistics.keep()
         loss = self._backward(samples)
-        self._meeting.leave()  # the hook on the last gradient has begun it
-        scale = self.precision.scale
+        self._rank_wait.leave()  # this rank's last gradient began it; with a local strategy nothing was exchanged
+        scale = self.precision.scale  # that of this step
         self.precision.unscale(self.optimizer)
         norm = gradient_norm(self._parameters)
         if self.config.optimizer.clip_grad_norm is not None:
@@ -216,34 +220,34 @@ class Training:
         if self.ema:
             self.ema.update(number, skipped=skipped)
         if self.strategy.local:
-            self._meeting.arrive()
+            self._rank_wait.arrive()
         self.strategy.after_step(number)
         if self.strategy.local:
-            self._meeting.leave()
+            self._rank_wait.leave()
         return Step(loss, norm, scale)
 
     def _backward(self, samples: StepSamples) -> Tensor:
-        """Computes the gradients of a step. Returns this rank's part of its loss, detached."""
-        total: Tensor | None = None
+        """Computes the gradients of a step. Returns its loss, detached: the mean of what the ranks return."""
+        loss_sum: Tensor | None = None
         scale = 1.0 if self.precision.scale is None else self.precision.scale
         for batch, weight, last in samples.weighted(self.world.size):
-            counts = nullcontext() if weight else self._statistics.untouched()
-            with self.strategy.micro_batch(last=last), counts:
+            statistics = nullcontext() if weight else self._statistics.untouched()  # 0: a stand-in for no samples
+            with self.strategy.micro_batch(last=last), statistics:
                 with self.precision.autocast():
                     outputs = self.strategy.model(batch.inputs)
                     loss = self.task.loss(outputs, batch.targets)
                     if self.precision.scale is not None:
-                        loss = loss.float()  # the first scale is infinite in fp16
+                        loss = loss.float()  # the first scale, 65,536, is infinite in fp16
                 if self._score is not None and weight:
                     self._score.add(outputs, batch.targets)
                 del outputs  # the loss has kept what it needs of them
                 value = loss.detach()
-                # The gradient is NaN if the loss is not finite: the all-reduce then tells all ranks.
+                # The gradient is NaN if the loss is not finite: ranks that average gradients all see it.
                 loss.backward(value * 0 + scale * weight)
             part = value if weight == 1.0 else value * weight
-            total = part if total is None else total + part
-        assert total is not None, "a step has a micro-batch"
-        return total
+            loss_sum = part if loss_sum is None else loss_sum + part
+        assert loss_sum is not None, "a step has a micro-batch"
+        return loss_sum
 
     def _evaluate(self) -> Evaluation:
         """Evaluates the averaged weights if there are any. Returns rank 0's metrics. Raises StopRequested."""
@@ -257,7 +261,7 @@ class Training:
         return self.report.log_evaluation(evaluation, step=self.position.step)
 
     def _evaluate_at_pause(self) -> Evaluation | None:
-        """Evaluates where the run pauses and no evaluation is due, as it is compared there. Its course is the same."""
+        """Evaluates where the run pauses and none is due: runs are compared there. It goes on as without."""
         if not self._pauses() or self.strategy.local:  # an evaluation would make the ranks' weights equal
             return None
         before = random_state()
@@ -317,9 +321,9 @@ class Training:
         `model` has the weights to evaluate. Of shards each rank returns its own. `at_stop`: what differs between the
         ranks is taken before they are synchronized. The next attempt then continues as if there had been no stop.
         """
-        rank_local = self._rank_local_state() if at_stop else None
+        before = self._rank_local_state() if at_stop else None
         self._sync_ranks()
-        rank_local = rank_local or self._rank_local_state()
+        rank_local = before or self._rank_local_state()
         raw = self.task.model.state_dict()
         return {
             "model": self.ema.tensors if self.ema else raw,
@@ -338,7 +342,7 @@ class Training:
         }
 
     def _sync_ranks(self) -> None:
-        """Gives all ranks the same weights, averages and buffers, once after each step. A collective."""
+        """Gives all ranks the same weights, EMA and buffers, once after each step. A collective."""
         if not self._in_sync:
             self.strategy.sync_ranks(*([self.ema.tensors] if self.ema else []))
             self._in_sync = True
