@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 import ctypes
 from datetime import timedelta
+import gc
 import os
 from pathlib import Path
 import re
@@ -111,7 +112,8 @@ def growth(first: Mapping[str, str], attempt: Mapping[str, str], **keywords: Any
     grown: list[int] = []
 
     def save(self: Training, original: Any = Training.save, **named: Any) -> None:
-        ctypes.CDLL(None).malloc_trim(0)  # what the training has left would be taken first
+        gc.collect()  # what the training has left would be taken first
+        ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         before = kibibytes("VmRSS")
         original(self, **named)

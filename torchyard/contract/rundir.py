@@ -65,7 +65,7 @@ class Env(StrEnum):
     RUN_DIR = "TORCHYARD_RUN_DIR"
     CONFIG = "TORCHYARD_CONFIG"
     CHECKPOINT_DIR = "TORCHYARD_CHECKPOINT_DIR"
-    RESUME_FROM = "TORCHYARD_RESUME_FROM"  # a folder with state.pt and manifest.json; absent on a fresh start
+    RESUME_FROM = "TORCHYARD_RESUME_FROM"  # a folder with the files of a checkpoint; absent on a fresh start
     INIT_FROM = "TORCHYARD_INIT_FROM"  # a folder with the files of the weights to start from; absent without any
     MOUNTS = "TORCHYARD_MOUNTS"  # the folder in which each mount has its name; absent without mounts
     DATA = "TORCHYARD_DATA"  # the resolved `data.source`: `digits`, or an absolute path; absent for a script

@@ -1,15 +1,22 @@
 """Tensors on their way into a checkpoint: copied once, with all that they are."""
 
 from collections import OrderedDict
+from pathlib import Path
+import tracemalloc
 from typing import Any
 
 import pytest
-from safetensors.torch import load
+from safetensors.torch import load, load_file
 import torch
 from torch import Tensor, nn
 
 from tests.trainer.ranks import on_ranks, results
+from torchyard.contract.records import Manifest
+from torchyard.contract.rundir import WEIGHTS_FILE
+from torchyard.run.eventlog import EventLog
+from torchyard.run.saved import Saved
 from torchyard.run.tensors import on_host, safetensors
+from torchyard.states.tensorfile import write_tensors
 
 
 def base() -> Tensor:
@@ -88,6 +95,33 @@ def test_the_weights_file_gives_each_name_a_memory_of_its_own() -> None:
     }
     assert torch.equal(read["turned"], weight.T)
     assert torch.equal(read["row"], weight[1])
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_only_tensors_that_may_change_are_copied_before_they_are_written(tmp_path: Path, owned: bool) -> None:
+    events = EventLog(tmp_path / "events.jsonl", synchronize=lambda: None)
+    weight = base()
+    saved = Saved(Manifest(step=1, files=[]), {"a": weight}, {"a": weight}, {}, None, print, owned)
+    pending = saved.pending(tmp_path, events, clone=True)
+    weight.zero_()
+    pending.write()
+    events.close()
+    expected = torch.zeros(4, 6) if owned else base()
+    for read in (load_file(tmp_path / "step-00000001" / WEIGHTS_FILE), torch.load(tmp_path / "step-00000001/state.pt")):
+        assert torch.equal(read["a"], expected)
+
+
+def test_the_weights_file_is_written_without_being_built_in_memory(tmp_path: Path) -> None:
+    weights = {str(number): torch.ones(1 << 20) for number in range(8)}
+    tracemalloc.start()
+    try:
+        with (tmp_path / "weights").open("wb") as file:
+            write_tensors(weights, file)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+    assert torch.equal(load_file(tmp_path / "weights")["3"], weights["3"])
 
 
 @pytest.mark.gpu
