@@ -61,7 +61,11 @@ def test_a_paused_job_goes_on_from_parts(tmp_path: Path) -> None:
     service = Service(tmp_path, env={"TORCHYARD_SHARD_ABOVE": "0"})
     with running(service):
         job = submit(service, "paused", devices=2, config={"training": {"epochs": 12}})
-        until(lambda: any(service.client.checkpoints(job.id)), what="a checkpoint is listed")
+        until(
+            lambda: any(service.client.checkpoints(job.id)),
+            what="a checkpoint is listed",
+            context=lambda: service.client.get(job.id).view.model_dump_json(),
+        )
         service.client.pause(job.id)
         service.wait(job.id, JobState.PAUSED)
         saved = service.client.checkpoint(job.id, "latest")
