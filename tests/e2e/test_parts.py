@@ -64,7 +64,7 @@ def test_a_paused_job_goes_on_from_parts(tmp_path: Path) -> None:
         until(
             lambda: any(service.client.checkpoints(job.id)),
             what="a checkpoint is listed",
-            context=lambda: service.client.get(job.id).view.model_dump_json(),
+            context=lambda: str(service.client.get(job.id).view.model_dump()),
         )
         service.client.pause(job.id)
         service.wait(job.id, JobState.PAUSED)

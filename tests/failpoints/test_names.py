@@ -140,6 +140,7 @@ def test_every_failpoint_is_tested() -> None:
         *test_processes.RANK,
         *test_processes.RAISING,
         *test_hanging.POINTS,
+        test_hanging.OUTPUT,
     }
     assert tested == failpoints.NAMES - {"store.other.before", "store.other.after"}
 

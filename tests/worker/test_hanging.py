@@ -18,6 +18,7 @@ from worker.attempts import runners
 __all__ = ["fixture"]
 
 POINTS = ("driver.read", "disk.space", "disk.removal")
+OUTPUT = "output.read"
 """What the daemon itself calls that can hang."""
 
 
@@ -76,7 +77,7 @@ def test_an_attempt_whose_output_cannot_be_read_keeps_its_lease_is_told_and_can_
     claim, attempt = fixture.running(daemon, "cpu-0")
     with serving(daemon):
         wait_for(lambda: fixture.state(claim.job_id) == JobState.RUNNING, "the adoption")
-        hang("output.read")
+        hang(OUTPUT)
         work = f"the reading of attempt 1 of {claim.job_id}"
         advance_until(clock, lambda: work in told(fixture, daemon), "the report of the reading")
         assert told(fixture, daemon)[work].state == "silent"
