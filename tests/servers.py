@@ -21,10 +21,11 @@ _PASSWORD = "the-embedded-password"
 
 
 @contextmanager
-def redis_server(tmp: Path) -> Generator[str]:
+def redis_server(tmp: Path, *, writes: bool = False) -> Generator[str]:
     """Runs a real `redis-server` as `torchyard up` does, with its data in `tmp`, and yields its URL.
 
-    `administered` connects as another user, who may use every command.
+    `administered` connects as another user, who may use every command. With `writes` it writes what it has when it
+    ends: while the disk is busy, it lets up to two seconds of commands wait.
     """
     path = embedded.socket_in(tmp)
     redis_password_file(tmp).write_text(_PASSWORD)
@@ -32,7 +33,7 @@ def redis_server(tmp: Path) -> Generator[str]:
     argv = embedded.argv(embedded.find_binary(), folder=tmp, socket_path=path)
     url = redis_url(tmp, socket=path)
     try:
-        with _running(argv, lambda: _answers(url)):
+        with _running(argv, lambda: _answers(url), asked=writes):
             yield url
     finally:
         if path.parent != tmp:
@@ -63,7 +64,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def _running(argv: Sequence[str], answers: Callable[[], bool]) -> Generator[None]:
+def _running(argv: Sequence[str], answers: Callable[[], bool], *, asked: bool = False) -> Generator[None]:
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as server:
         try:
             deadline = time.monotonic() + _START_S
@@ -72,6 +73,9 @@ def _running(argv: Sequence[str], answers: Callable[[], bool]) -> Generator[None
                 assert time.monotonic() < deadline, "redis-server does not answer"
                 time.sleep(0.01)
             yield
+            if asked:
+                server.terminate()
+                server.wait(_START_S)
         finally:
             server.kill()
 

@@ -87,7 +87,7 @@ def lined(database: Database, folder: Path) -> Generator[Lined]:
     service = service_of(database)
     service()
     with (
-        servers.redis_server(folder) as url,
+        servers.redis_server(folder, writes=True) as url,
         servers.administered(url) as redis,
         closing(Queue(url, service=service)) as queue,
     ):
