@@ -144,11 +144,14 @@ class Training:
             else:
                 report.poll()
             self._report_progress()
+            is_due = not last and _is_due(position.step, self.policy.every_steps)
+            if is_due:
+                self._sync_ranks()  # as the save does, which a stop here leaves out
             if not last and self._pauses():
                 return False
             if self.strategy.in_step and self.run.should_stop():
                 return False
-            if not last and _is_due(position.step, self.policy.every_steps):
+            if is_due:
                 self.save()
         return True
 
@@ -363,8 +366,7 @@ class Training:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores a state of as many ranks or of others. The model had its weights before it was sharded."""
-        ranks = state["own"] or ()
-        own = ranks[self.world.rank] if len(ranks) == self.world.size else None
+        own = state["own"][self.world.rank] if len(state["own"] or ()) == self.world.size else None
         if own is not None:
             self.task.model.load_state_dict(own["model"])
         self.optimizer.load_state_dict(shard_optimizer(own["optimizer"] if own else state["optimizer"], self.optimizer))

@@ -1,12 +1,25 @@
 """However a run was stopped, on however many ranks: it ends as one uninterrupted process does."""
 
 from random import Random
+from typing import Any
 
 import pytest
 
-from tests.trainer.stops import differences, draw
+from tests.trainer.stops import Draw, differences, draw
 
 SEED = 53
+LOCAL: dict[str, Any] = {"kind": "local sgd", "epochs": 3, "logs_every": 3, "spoilt": None}
+SAVED_WHERE_STOPPED = (
+    Draw(
+        **LOCAL, size=43, batch=3, accumulate=2, ranks=3, later=3, manner="stop", at=5, saves_every=1,
+        sections={"optimizer": {"name": "adamw", "lr": 0.01}, "ema": {"decay": 0.8}},
+    ),
+    Draw(
+        **LOCAL, size=13, batch=2, accumulate=1, ranks=2, later=2, manner="pause", at=9, saves_every=3,
+        sections={"optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9}},
+    ),
+)  # fmt: skip
+"""A save is due at the step where they stop, and a save makes the ranks' weights equal."""
 TOGETHER = 100
 """Draws that are trained by the same processes, at most."""
 
@@ -17,3 +30,7 @@ def test_a_run_that_was_stopped_ends_as_if_nothing_had_stopped_it(count: int) ->
     draws = [draw(numbers) for _ in range(count)]
     for start in range(0, count, TOGETHER):
         assert differences(draws[start : start + TOGETHER]) == []
+
+
+def test_a_stop_where_a_save_is_due_makes_the_weights_of_ranks_equal_as_the_save_does() -> None:
+    assert differences(SAVED_WHERE_STOPPED) == []
