@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.chaos import job_processes
 from tests.e2e.service import Service, is_running, running, until
 from tests.postgresql import postgresql_server
 from torchyard.contract.errors import Unavailable
@@ -123,15 +124,26 @@ def test_a_job_survives_the_kill_of_the_whole_service(service: Service) -> None:
 def test_a_killed_rank_and_a_killed_supervisor_are_retried_without_leaving_a_process(service: Service) -> None:
     with running(service):
         job = service.submit_script("gated", GATED, resources={"devices_per_node": 2}, max_restarts=1)
-        for attempt, victim, code in ((1, "job/ranks/1.json", "killed"), (2, "ctl/supervisor.json", "worker_lost")):
+        for attempt, victim, code in ((1, "rank", "killed"), (2, "supervisor", "worker_lost")):
             until(
                 lambda attempt=attempt: (
                     (found := service.client.get(job.id).view).attempt == attempt and found.state is JobState.RUNNING
                 ),
                 what=f"attempt {attempt} runs",
             )
-            record = (service.data / "runs" / job.id / str(attempt) / victim).read_text()
-            os.kill(int(record.split('"pid":')[1].split(",")[0]), signal.SIGKILL)
+            # Their own records have the numbers that they see, which are others in a sandbox.
+            pid = until(
+                lambda attempt=attempt, victim=victim: next(
+                    (
+                        process.pid
+                        for process in job_processes.find({job.id})
+                        if (process.attempt, process.role) == (attempt, victim)
+                    ),
+                    None,
+                ),
+                what=f"the {victim} is seen",
+            )
+            os.kill(pid, signal.SIGKILL)
             until(
                 lambda attempt=attempt: service.client.get(job.id).view.attempt > attempt,
                 what="the next attempt starts",
