@@ -55,7 +55,10 @@ class AttemptRecords:
         self.cut: frozenset[str] = frozenset()
         """The outputs that the attempt's row says are cut, such as `log`."""
         self._order = threading.RLock()
-        """Held until a batch is stored: each one counts those before it. Within it, the database alone is called."""
+        """Held until a write is done that counts those before it, or that stores `_begun`, which is stored but once.
+
+        Within it, the database alone is called.
+        """
         self._seq = 0
         self._closed = False
         self._begun_lock = threading.Lock()
@@ -139,9 +142,10 @@ class AttemptRecords:
 
     def write_begun(self) -> None:
         """Stores what the next write was to store of the attempt's beginning, if nothing was written since."""
-        if begun := self._begun:
-            self._patience.call(lambda: commands.mark_begun(self._store, self._claim, begun))
-            self._forget_begun(begun)
+        with self._order:
+            if begun := self._begun:
+                self._patience.call(lambda: commands.mark_begun(self._store, self._claim, begun))
+                self._forget_begun(begun)
 
     def record(self, batch: Batch) -> None:
         """Stores a batch exactly once, even if the answer to an earlier try was lost. Masks secrets in it.
@@ -191,11 +195,12 @@ class AttemptRecords:
 
     def end(self, report: ExitReport, *, requested: Collection[EndReason] = ()) -> JobState:
         """Closes the attempt and returns the job's next state. `requested`: the stops that the worker asked for."""
-        masked, begun = self.mask.report(report), self._begun
-        state = self._patience.call(
-            lambda: commands.end(self._store, self._claim, masked, requested_stops=requested, begun=begun)
-        )
-        self._forget_begun(begun)
+        with self._order:
+            masked, begun = self.mask.report(report), self._begun
+            state = self._patience.call(
+                lambda: commands.end(self._store, self._claim, masked, requested_stops=requested, begun=begun)
+            )
+            self._forget_begun(begun)
         return state
 
     def take_outage_s(self) -> float:
