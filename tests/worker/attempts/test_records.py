@@ -1,6 +1,8 @@
 """The records of an attempt: those of its beginning, and those of one that the worker has lost."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 import threading
 
 import pytest
@@ -9,11 +11,16 @@ from store.db.database import Database
 from store.facts.attempts import Claim
 from store.facts.output import Batch
 from store.rows import deletion
+from tests.databases import quick_on_postgresql
 from tests.store.fixture import StoreFixture, store_on
+from tests.worker.attempt import wait_for
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
+from torchyard.host import failpoints
 from worker.attempts.records import AttemptRecords
+
+COMPLETED = ExitReport(reason=EndReason.COMPLETED)
 
 
 @pytest.fixture
@@ -69,3 +76,25 @@ def test_what_has_begun_is_stored_with_the_next_write_whichever_it_is(store: Sto
     ended = JobState.SUCCEEDED if write == "the end" else JobState.RUNNING
     job = store.job(claim.job_id)
     assert (store.attempt(claim).launcher, job.state, job.version) == ({"pid": 7}, ended, after)
+
+
+@quick_on_postgresql
+@pytest.mark.parametrize("write", ["the end", "nothing"])
+def test_what_has_begun_is_stored_once_by_two_threads(store: StoreFixture, tmp_path: Path, write: str) -> None:
+    claim = store.starting(store.submit(), store.worker())
+    records = AttemptRecords(store_on(store.database), claim, leaving=threading.Event())
+    records.read()
+    records.running_with_next_write(Reason("running", "1 process runs"))
+    log = tmp_path / "reached"
+    failpoints.arm({failpoints.VARIABLE: f"log={log};store.store_batch.before=hang"})
+    with ThreadPoolExecutor(2) as threads:
+        try:
+            batch = threads.submit(records.record, Batch(offsets={}))
+            wait_for(log.exists, "the batch that is being stored")
+            other = threads.submit(records.write_begun if write == "nothing" else lambda: records.end(COMPLETED))
+            with pytest.raises(TimeoutError):  # it waits for the other thread
+                other.result(0.3)
+        finally:
+            failpoints.arm({})
+        batch.result(), other.result()
+    assert store.job(claim.job_id).state == (JobState.SUCCEEDED if write == "the end" else JobState.RUNNING)
