@@ -343,7 +343,7 @@ def test_damaged_blobs_are_found_and_not_restored(
     make(store.url, blobs, store.target)
     blob = max((store.target).glob("blobs/??/*"), key=lambda path: path.stat().st_size)
     blob.unlink()
-    blob.write_bytes(STATE[:-1] + b"?")
+    blob.write_bytes(STATE[:-1] + bytes([STATE[-1] ^ 1]))
     assert check(store.target)[1] == [blob.name]
     with databases.empty() as url:
         with pytest.raises(ConfigError, match=blob.name):
