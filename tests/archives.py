@@ -1,4 +1,4 @@
-"""What a download gives of a checkpoint in parts."""
+"""The archive that a download of a checkpoint in parts sends."""
 
 from collections.abc import Mapping
 

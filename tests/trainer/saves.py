@@ -76,7 +76,7 @@ def training(
 
 
 def train(*attempts: Mapping[str, str], **keywords: Any) -> None:
-    """Trains in each environment, from the checkpoint that it names, if it names one. Saves every second step."""
+    """Trains once in each environment, from its checkpoint if it has one. Saves at every second step."""
     with joined(MINUTES) as world:
         for attempt in attempts:
             run = Run({**os.environ, **attempt})

@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 GENERAL = "PreTrainedTokenizerFast"
-"""The class that is whatever `tokenizer.json` says: its name in transformers 4, which 5 knows, too."""
+"""The class that reads `tokenizer.json` alone. Transformers 4 and 5 both know it by this name."""
 
 
 def adds_prefix_space(content: str) -> bool:

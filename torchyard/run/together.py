@@ -54,7 +54,7 @@ class Written(Record):
 
     file: ManifestFile
     rows: dict[str, Any]
-    """Of each of its shards, by the tensor's name, the first row and the one behind the last."""
+    """The first row and the row after the last of each of its shards, by the tensor's name."""
     unfit: Annotated[str, at_most(10_000)] = ""
     """Why the checkpoint must not be published."""
 

@@ -6,9 +6,9 @@
                  "optimizer/state/0/step": {"dtype": "F32", "shape": [], "file": 0}, …},
      "state":   {"model": {"first.weight": {"$tensor": "model/first.weight"}}, "epoch": 1, …}}
 
-A tensor lies in one file, by its name, or each file has some of its rows: the file's number, the first row and the one
-behind the last. Values that JSON has not are objects with one key: `$tensor`, `$tuple`, `$float` (`nan`, `inf`, `-inf`)
-and `$items` (a dict whose keys are not all texts, or texts with `$` in front). Nothing in an index is run.
+A tensor lies in one file, by its name, or each file has some of its rows: the file's number, the first row and the row
+after the last. Values that JSON does not have are objects with one key: `$tensor`, `$tuple`, `$float` (`nan`, `inf`,
+`-inf`) and `$items` (a dict whose keys are not all texts, or texts with `$` in front). Nothing in an index is run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +69,7 @@ def describe(state: Mapping[str, Any]) -> Described:
 def index_of(
     described: Described, *, files: Sequence[ManifestFile], rows: Sequence[Mapping[str, Sequence[int]]]
 ) -> bytes:
-    """Returns the index. `rows`: for each of the files, the first row and the one behind the last of each shard in it.
+    """Returns the index. `rows`: for each file and each shard in it, the first row and the row after the last.
 
     What is no shard lies in the first file. Raises DataError if rows of a shard are in no file.
     """

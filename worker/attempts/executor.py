@@ -84,7 +84,7 @@ class AttemptExecutor:
         self._following.close()
 
     def look_for_stray_memory(self) -> None:
-        """As `Reading.look_for_stray_memory`."""
+        """Asks the driver what ranks hold on each other's devices. The thread of the observation calls it."""
         self._following.look_for_stray_memory()
 
     def intents(self) -> Intents:

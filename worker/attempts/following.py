@@ -114,7 +114,7 @@ class Following:
         self._attempt.worker.engine.request_stop(self._handle, stop.reason, stop.grace)
 
     def look_for_stray_memory(self) -> None:
-        """As `Reading.look_for_stray_memory`."""
+        """Asks the driver what ranks hold on each other's devices. The thread of the observation calls it."""
         self._reading.look_for_stray_memory()
 
     def kill(self, *, silent: bool) -> None:

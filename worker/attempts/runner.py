@@ -61,7 +61,7 @@ class Runner:
         self._thread = thread
 
     def look_for_stray_memory(self) -> None:
-        """As `Reading.look_for_stray_memory`."""
+        """Asks the driver what ranks hold on each other's devices. The thread of the observation calls it."""
         self._executor.look_for_stray_memory()
 
     def give_up(self, why: str) -> None:

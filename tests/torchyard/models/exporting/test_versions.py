@@ -55,7 +55,7 @@ LANGUAGES: dict[str, tuple[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Written:
-    """The questions about folders that were written, and their answers by this library."""
+    """Asks of exported folders, and what this library answers to the same inputs."""
 
     questions: Path
     texts: dict[str, tuple[list[list[int]], list[list[float]]]]
