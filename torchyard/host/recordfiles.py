@@ -1,5 +1,6 @@
 """Writes and reads record files. A record file is whole, or it is not there."""
 
+from collections.abc import Callable
 import contextlib
 import os
 from pathlib import Path
@@ -20,28 +21,12 @@ def write_record(path: Path, record: Record) -> None:
 
     Follows no link, neither the folder nor a name in it. Leaves nothing behind if it fails. Raises OSError.
     """
-    kind = path.parent.name if path.stem.isdecimal() else path.stem
-    folder = os.open(path.parent, _FOLDER | os.O_NOFOLLOW)
-    try:
-        _replace(folder, path.name, record.to_json().encode(), kind)
-        failpoint(f"record.{kind}.renamed")
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    _publish(path, record, _rename)
 
 
 def create_record(path: Path, record: Record) -> None:
     """Publishes `record` as `write_record` does, unless there is a file at `path`, on whatever host. Raises OSError."""
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    write_record(aside, record)
-    try:
-        os.link(aside, path, follow_symlinks=False)
-    except FileExistsError:
-        pass
-    except OSError:  # a file system without links, which no two hosts share
-        aside.rename(path)
-    aside.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    _publish(path, record, _link)
 
 
 def sync_folder(path: Path) -> None:
@@ -65,17 +50,35 @@ def read_record(path: Path, kind: type[T]) -> T | None:
     return kind.from_json(raw)
 
 
-def _replace(folder: int, name: str, content: bytes, kind: str) -> None:
-    temporary = f".{name}.{secrets.token_hex(8)}"  # a name that nobody can have guessed
+def _publish(path: Path, record: Record, put: Callable[[int, str, str], None]) -> None:
+    """Writes `record` under a name of its own, and lets `put(folder, that name, name)` give it its name."""
+    kind = path.parent.name if path.stem.isdecimal() else path.stem
+    temporary = f".{path.name}.{secrets.token_hex(8)}"  # a name that nobody can have guessed
+    folder = os.open(path.parent, _FOLDER | os.O_NOFOLLOW)
     try:
         with os.fdopen(os.open(temporary, _NEW, 0o600, dir_fd=folder), "wb") as file:
-            file.write(content)
+            file.write(record.to_json().encode())
             file.flush()
             failpoint(f"record.{kind}.fsync")
             os.fsync(file.fileno())
         failpoint(f"record.{kind}.rename")
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with contextlib.suppress(OSError):
+        put(folder, temporary, path.name)
+        failpoint(f"record.{kind}.renamed")
+        os.fsync(folder)
+    finally:
+        with contextlib.suppress(OSError):  # after a rename there is none
             os.unlink(temporary, dir_fd=folder)
-        raise
+        os.close(folder)
+
+
+def _rename(folder: int, temporary: str, name: str) -> None:
+    os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _link(folder: int, temporary: str, name: str) -> None:
+    try:
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links, which no two hosts share
+        _rename(folder, temporary, name)
