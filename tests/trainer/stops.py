@@ -255,7 +255,8 @@ def differences(draws: Sequence[Draw]) -> list[str]:
     for at, reference, within in zip(
         [*same, *one], references, [0.0] * len(same) + [TOLERANCE] * len(one), strict=True
     ):
-        resumed = ended[at][0], begun[at][1] | ended[at][1]
+        # Nothing is saved anew where the last step was saved before the stop.
+        resumed = ended[at][0] or begun[at][0], begun[at][1] | ended[at][1]
         found += [f"{what}: {draws[at]}" for what in islice(_differing(resumed, reference, within=within), 2)]
     return found
 
