@@ -20,6 +20,11 @@ SAVED_WHERE_STOPPED = (
     ),
 )  # fmt: skip
 """A save is due at the step where they stop, and a save makes the ranks' weights equal."""
+STOPPED_AFTER_THE_LAST_STEP = Draw(
+    **LOCAL | {"epochs": 1, "logs_every": 1}, size=28, batch=2, accumulate=1, ranks=4, later=4, manner="stop", at=3,
+    saves_every=2, sections={"optimizer": {"name": "adamw", "lr": 0.01}, "lr_scheduler": {"name": "cosine"}},
+)  # fmt: skip
+"""Only an evaluation is left, and what is published then has the learning rate of the last step."""
 TOGETHER = 100
 """Draws that are trained by the same processes, at most."""
 
@@ -35,3 +40,7 @@ def test_a_run_that_was_stopped_ends_as_if_nothing_had_stopped_it(count: int) ->
 
 def test_a_stop_where_a_save_is_due_makes_the_weights_of_ranks_equal_as_the_save_does() -> None:
     assert differences(SAVED_WHERE_STOPPED) == []
+
+
+def test_a_run_that_stops_before_its_last_evaluation_ends_with_the_learning_rate_of_its_last_step() -> None:
+    assert differences([STOPPED_AFTER_THE_LAST_STEP]) == []

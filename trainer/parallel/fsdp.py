@@ -99,6 +99,7 @@ def shard_optimizer(saved: Mapping[str, Any], optimizer: Optimizer) -> dict[str,
     """Returns the part of an optimizer's whole state that this rank's `optimizer` loads. Not a collective.
 
     The groups are the optimizer's own: another device has other kernels (`fused`), and they need what is not saved.
+    Their learning rate is that of the last step.
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
@@ -111,7 +112,10 @@ def shard_optimizer(saved: Mapping[str, Any], optimizer: Optimizer) -> dict[str,
         for index, entries in saved["state"].items()
     }
     own = optimizer.state_dict()
-    return {"state": {**own["state"], **state}, "param_groups": own["param_groups"]}
+    groups = [
+        {**group, "lr": kept["lr"]} for group, kept in zip(own["param_groups"], saved["param_groups"], strict=True)
+    ]
+    return {"state": {**own["state"], **state}, "param_groups": groups}
 
 
 def _shard(model: nn.Module, world: World, compute: torch.dtype | None) -> FSDPModule:
