@@ -25,7 +25,7 @@ LABEL = "chaos"
 _PLANS: tuple[Plan, ...] = ("run", "run", "run", "pause", "cancel", "retry")
 _PRIORITIES = (0, 0, 0, 5)
 """Jobs of a higher priority may preempt others."""
-_LAUNCHERS = ("auto", "auto", "torchrun")
+LAUNCHERS = ("auto", "auto", "torchrun")
 _AT_ONCE = 5
 _PAUSE_S = 0.25
 _LATEST_S = 8.0
@@ -105,12 +105,22 @@ class JobSubmitter(threading.Thread):
     could not cope with.
     """
 
-    def __init__(self, client: Client, *, code: Path, count: int, seed: int, kinds: Sequence[Kind]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        code: Path,
+        count: int,
+        seed: int,
+        kinds: Sequence[Kind],
+        launchers: Sequence[str],
+    ) -> None:
         super().__init__(name="jobs", daemon=True)
         self.chaos_jobs: list[ChaosJob] = []
         self.unexpected_errors: set[str] = set()
         self.failure: BaseException | None = None
         self._client, self._code, self._left, self._kinds = client, code, count, kinds
+        self._launchers = launchers
         self._random = Random(f"jobs {seed}")
         self._closing = threading.Event()
         self._given_up = threading.Event()
@@ -147,7 +157,7 @@ class JobSubmitter(threading.Thread):
             key = f"{len(self.chaos_jobs):04d}"
             kind, plan = self._random.choice(self._kinds), self._random.choice(_PLANS)
             priority = {"priority": self._random.choice(_PRIORITIES), "preemptible": True}
-            launcher = {"launcher": self._random.choice(_LAUNCHERS)}
+            launcher = {"launcher": self._random.choice(self._launchers)}
             body = spec(kind, code=self._code, label=key) | priority | launcher
             job = self._retry_while_unavailable(lambda: self._client.submit(body, idempotency_key=key))
             self.chaos_jobs.append(ChaosJob(key, kind, plan, job.id))

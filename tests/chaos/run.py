@@ -13,7 +13,7 @@ from tests.chaos.evidence import Evidence
 from tests.chaos.experiments import Experiments
 from tests.chaos.faults import FaultInjector
 from tests.chaos.job_history import JobHistory
-from tests.chaos.jobs import JobSubmitter, Kind, spec
+from tests.chaos.jobs import LAUNCHERS, JobSubmitter, Kind, spec
 from tests.chaos.monitor import Monitor
 from tests.chaos.report import Report
 from torchyard.client import Client
@@ -34,7 +34,7 @@ class Options:
     kinds: Sequence[Kind]
     trials: int
     forks: bool = False
-    """Whether programs are forks of a process that has imported them."""
+    """Whether programs are forks of a process that has imported them, and ranks those of a warm process."""
 
 
 def run(folder: Path, options: Options) -> Report:
@@ -49,7 +49,14 @@ def run(folder: Path, options: Options) -> Report:
         references = _references(made, client, options.kinds)
         experiments = Experiments(client, code=made.code, trials=options.trials)
         experiments.begin()
-        stream = JobSubmitter(made.client(), code=made.code, count=options.jobs, seed=options.seed, kinds=options.kinds)
+        stream = JobSubmitter(
+            made.client(),
+            code=made.code,
+            count=options.jobs,
+            seed=options.seed,
+            kinds=options.kinds,
+            launchers=("auto",) if options.forks else LAUNCHERS,
+        )
         monitor = Monitor(made.client(patience=0), lambda: [chaos_job.job_id for chaos_job in list(stream.chaos_jobs)])
         planned = faults.plan(seed=options.seed, kills=options.kills, seconds=60 * options.minutes)
         injector = FaultInjector(made, stream, planned, seed=options.seed, on_kill=monitor.on_kill, say=say)

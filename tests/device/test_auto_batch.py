@@ -28,10 +28,8 @@ def config(held: str, *, auto_batch: bool) -> dict[str, Any]:
     return {"training": sizes, **HELD[held]}
 
 
-@pytest.mark.parametrize(
-    "held",
-    ["ema", *(pytest.param(name, marks=pytest.mark.thorough) for name in HELD if name != "ema")],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("held", HELD)
 def test_a_batch_is_approved_if_its_run_fits(tmp_path: Path, library: Path, held: str) -> None:
     _, free = train(tmp_path / "free", library, config(held, auto_batch=False))
     needed = max(outcome.peaks[outcome.device] for outcome in free)

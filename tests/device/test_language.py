@@ -59,7 +59,7 @@ def sections(method: str, strategy: str, precision: str, **training: Any) -> dic
 
 
 ALL = [*product(("lora", "full"), ("ddp", "fsdp"), ("bf16", "fp32"))]
-FEW = {("lora", "fsdp", "bf16"), ("full", "ddp", "bf16")}
+FEW = {("full", "ddp", "bf16")}
 CASES = [pytest.param(case, marks=[] if case in FEW else pytest.mark.thorough, id="-".join(case)) for case in ALL]
 Case = tuple[str, str, str]
 

@@ -37,8 +37,8 @@ ADMITTED = [
     for strategy, precision in product(STRATEGIES, FORMATS)
     if precision != "fp16" or strategy in {"ddp", "powersgd"}
 ]
-QUICK = {("ddp", "fp16"), ("fsdp", "bf16"), ("local_sgd", "fp32"), ("powersgd", "bf16")}
-"""Each strategy and each format; the others are slow, and repeat them."""
+QUICK = {("ddp", "fp16")}
+"""The others are slow."""
 POWERSGD_STARTS = 11
 """The step in which PowerSGD draws its first matrices, on the host."""
 
@@ -106,12 +106,13 @@ def test_ranks_on_a_device_learn_the_same_weights_and_never_wait(
 AVERAGED: dict[str, Any] = {"optimizer": {"lookahead": {"every_steps": 4}, "clip_grad_norm": 1.0}}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("precision", "place"),
     [
         ("fp16", "cpu"),
-        pytest.param("bf16", "model", marks=pytest.mark.thorough),  # test_syncs has it on the CPU
-        pytest.param("fp32", "cpu", marks=pytest.mark.thorough),
+        ("bf16", "model"),
+        ("fp32", "cpu"),
     ],
 )
 def test_averages_on_a_device_and_in_host_memory_never_wait(
@@ -149,7 +150,7 @@ def test_a_resumed_run_on_a_device_ends_bit_equal(
     assert outcomes[0].weights == outcomes[1].weights
 
 
-@pytest.mark.thorough  # the next one is quick, with another model
+@pytest.mark.thorough
 def test_segmentation_trains_on_a_device(tmp_path: Path, library: Path) -> None:
     wanted = {
         "data": {"source": "file:///x", "image_size": 32, "workers": 0},
@@ -162,6 +163,7 @@ def test_segmentation_trains_on_a_device(tmp_path: Path, library: Path) -> None:
     assert outcomes[0].weights == outcomes[1].weights
 
 
+@pytest.mark.thorough
 def test_several_classes_train_on_a_device(tmp_path: Path, library: Path) -> None:
     wanted = {
         "data": {"source": "file:///x", "image_size": 32, "workers": 0, "classes": CLASSES},
@@ -174,7 +176,8 @@ def test_several_classes_train_on_a_device(tmp_path: Path, library: Path) -> Non
     assert outcomes[0].weights == outcomes[1].weights
 
 
-@pytest.mark.parametrize("strategy", ["ddp", pytest.param("fsdp", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_texts_train_on_a_device(tmp_path: Path, library: Path, strategy: str) -> None:
     wanted = {
         "data": {"source": "file:///x", "vocabulary": 300, "max_length": 16},

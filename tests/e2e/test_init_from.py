@@ -32,6 +32,7 @@ def said(service: Service, job: JobView) -> str:
     return "\n".join(event.data["text"] for event in service.client.events(job.id) if event.type == "message")
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_is_measured_and_started_from_although_its_job_is_gone(tmp_path: Path, service: Service) -> None:
     source = submit(service, name="source", resources={"devices_per_node": 2})
     trained = service.wait(source.id, JobState.SUCCEEDED)

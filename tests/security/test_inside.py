@@ -130,6 +130,7 @@ def way(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "compiled", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["eager", "torch.compile"]
 )

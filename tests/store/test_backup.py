@@ -196,6 +196,7 @@ def test_only_its_owner_can_read_a_backup(database_url: str, db: StoreFixture, b
     assert blob.stat().st_nlink == 2, "on one file system it costs no space"
 
 
+@pytest.mark.thorough
 @quick_on_postgresql
 def test_a_backup_beside_writes_and_deletions_has_every_listed_blob(
     database_url: str, db: StoreFixture, blobs: Blobs, databases: Databases, tmp_path: Path

@@ -54,15 +54,16 @@ def small(**training: Any) -> dict[str, Any]:
     return {**EVERYTHING, "training": {**EVERYTHING["training"], "epochs": 3, **training}}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("strategy", "pauses", "every_epochs"),
     [
         ("ddp", ["steps:4", "epochs:2"], None),
-        pytest.param("ddp", ["epochs:1", "steps:13"], 1, marks=pytest.mark.thorough),
-        pytest.param("ddp", ["epochs:1"], 1, marks=pytest.mark.thorough),
-        pytest.param("fsdp", ["steps:7"], 1, marks=pytest.mark.thorough),
-        pytest.param("local_sgd", ["steps:9"], 1, marks=pytest.mark.thorough),
-        pytest.param("local_sgd", ["epochs:2"], None, marks=pytest.mark.thorough),
+        ("ddp", ["epochs:1", "steps:13"], 1),
+        ("ddp", ["epochs:1"], 1),
+        ("fsdp", ["steps:7"], 1),
+        ("local_sgd", ["steps:9"], 1),
+        ("local_sgd", ["epochs:2"], None),
     ],
 )
 def test_a_run_that_has_paused_goes_on_bit_equal_to_an_unbroken_one(
@@ -89,9 +90,8 @@ def test_a_run_that_has_paused_goes_on_bit_equal_to_an_unbroken_one(
         assert unbroken.points(key).items() <= paused.points(key).items()
 
 
-@pytest.mark.parametrize(
-    ("pause_at", "every_epochs"), [pytest.param("steps:2", 1, marks=pytest.mark.thorough), ("epochs:1", None)]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("pause_at", "every_epochs"), [("steps:2", 1), ("epochs:1", None)])
 def test_it_is_evaluated_where_it_pauses(tmp_path: Path, pause_at: str, every_epochs: int | None) -> None:
     data = small_pictures(tmp_path, train=130, val=20)
     trial = Trial(tmp_path / "trial", {**small(), "evaluation": {"every_epochs": 3}}, data, every_epochs=every_epochs)

@@ -55,14 +55,12 @@ def train() -> bool:
     return True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("recipe", "strategy", "make", "data"),
     [
         ("segmentation", "ddp", pairs, {"image_size": 32, "workers": 0}),
-        pytest.param(
-            *("text-classification", "fsdp", texts, {"vocabulary": 300, "val_fraction": 0.2}),
-            marks=pytest.mark.thorough,
-        ),
+        ("text-classification", "fsdp", texts, {"vocabulary": 300, "val_fraction": 0.2}),
     ],
 )
 def test_a_recipe_trains_with_every_technique(

@@ -21,9 +21,8 @@ def start(folder: Path, name: str, *, warm: WarmProcess, number: int, resume: Pa
     return attempt
 
 
-@pytest.mark.parametrize(
-    "name", ["ddp.py", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("pipeline.py", "fsdp2.py"))]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["ddp.py", "pipeline.py", "fsdp2.py"])
 def test_an_example_that_is_paused_and_resumed_has_the_curve_of_one_that_is_not(
     name: str, tmp_path: Path, warm_process: WarmProcess
 ) -> None:

@@ -90,23 +90,19 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("method", "strategy", "ranks"),
     [
         ("lora", "ddp", 2),
-        *(
-            pytest.param(*case, marks=pytest.mark.thorough)
-            for case in (
-                ("lora", "ddp", 1),
-                ("lora", "ddp", 3),
-                ("lora", "fsdp", 2),
-                ("lora", "fsdp", 3),
-                ("full", "ddp", 2),
-                ("full", "fsdp", 2),
-                ("full", "fsdp", 3),
-                ("lora", "local_sgd", 2),
-            )
-        ),
+        ("lora", "ddp", 1),
+        ("lora", "ddp", 3),
+        ("lora", "fsdp", 2),
+        ("lora", "fsdp", 3),
+        ("full", "ddp", 2),
+        ("full", "fsdp", 2),
+        ("full", "fsdp", 3),
+        ("lora", "local_sgd", 2),
     ],
 )
 def test_a_killed_run_ends_bit_equal_to_an_uninterrupted_one(

@@ -209,6 +209,7 @@ def settings(**sections: dict[str, Any]) -> dict[str, Any]:
     return wanted | {name: wanted[name] | section for name, section in sections.items()}
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_ends_bit_equal_and_its_checkpoint_measures_the_same(tmp_path: Path) -> None:
     source = str(shapes(tmp_path / "data", ignored=True))
     runs = [job(tmp_path / name, settings(training={"epochs": 2}), trainer="segmentation") for name in ("one", "two")]
@@ -224,6 +225,7 @@ def test_a_resumed_run_ends_bit_equal_and_its_checkpoint_measures_the_same(tmp_p
     assert (after / "confusion.json").exists()
 
 
+@pytest.mark.thorough
 def test_two_ranks_train_as_one(tmp_path: Path) -> None:
     source, found = str(shapes(tmp_path / "data", ignored=True)), list[dict[str, Any]]()
     for ranks, batch in ((1, 4), (2, 2)):

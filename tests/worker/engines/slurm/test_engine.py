@@ -70,6 +70,7 @@ def test_a_job_that_others_cancel_while_it_waits_goes_back_to_the_queue(found: S
     assert report_of(found, handle).reason is EndReason.PREEMPTED
 
 
+@pytest.mark.thorough
 def test_a_job_that_others_cancel_while_it_runs_goes_back_to_the_queue(found: SlurmEngineFixture) -> None:
     handle = found.engine.start(found.plan("waits"))
     found.wait_for_ranks(handle)
@@ -90,6 +91,7 @@ def test_a_submission_whose_answer_was_lost_is_found_by_its_name(found: SlurmEng
     assert found.engine.kill(handle) is None
 
 
+@pytest.mark.thorough
 def test_a_submission_that_never_arrived_is_absent_and_can_be_made_again(found: SlurmEngineFixture) -> None:
     found.slurm.fault("sbatch", "fails Socket timed out on send/recv operation")
     plan = found.plan("completes")
@@ -99,6 +101,7 @@ def test_a_submission_that_never_arrived_is_absent_and_can_be_made_again(found: 
     assert report_of(found, found.engine.start(plan)).reason is EndReason.COMPLETED
 
 
+@pytest.mark.thorough
 def test_two_jobs_of_one_attempt_start_it_once(found: SlurmEngineFixture) -> None:
     """A submission is believed lost and made again, and both have arrived."""
     found.slurm.hold()
@@ -133,6 +136,7 @@ def test_what_slurm_refuses_is_an_error_of_the_job_in_slurms_words(found: SlurmE
         found.engine.start(found.plan("waits"))
 
 
+@pytest.mark.thorough
 def test_an_attempt_that_slurm_has_forgotten_runs_as_long_as_its_heart_beats(found: SlurmEngineFixture) -> None:
     handle = found.engine.start(found.plan("waits"))
     found.wait_for_ranks(handle)
@@ -164,6 +168,7 @@ def test_slurm_that_answers_nothing_leaves_open_what_runs(found: SlurmEngineFixt
     assert later.runs(handle.key)
 
 
+@pytest.mark.thorough
 def test_a_job_that_slurm_requeues_starts_nothing_again(found: SlurmEngineFixture, approved: Approved) -> None:
     handle = found.engine.start(found.plan("waits"))
     found.wait_for_ranks(handle)
@@ -250,6 +255,7 @@ def test_an_attempt_without_nodes_or_with_a_warm_start_is_refused(found: SlurmEn
         found.engine.start(replace(found.plan("waits"), launcher="warm"))
 
 
+@pytest.mark.thorough
 def test_a_coordinator_that_is_gone_takes_its_ranks_along(found: SlurmEngineFixture) -> None:
     handle = found.engine.start(found.plan("ignores SIGTERM"))
     found.wait_for_ranks(handle)

@@ -70,6 +70,7 @@ def test_the_ranks_of_all_nodes_run_and_complete_and_the_nodes_tell_what_they_ha
     assert found.has_ended(handle)
 
 
+@pytest.mark.thorough
 def test_a_rank_that_fails_ends_all_and_its_node_is_named(found: SlurmEngineFixture, approved: Approved) -> None:
     handle = started(
         found, READY + RUN + ALL + "if rank == 3: raise ValueError('no luck')\nwhile True: time.sleep(0.05)\n"
@@ -81,6 +82,7 @@ def test_a_rank_that_fails_ends_all_and_its_node_is_named(found: SlurmEngineFixt
     assert found.has_ended(handle)
 
 
+@pytest.mark.thorough
 def test_a_stop_reaches_all_nodes(found: SlurmEngineFixture) -> None:
     handle = started(found, "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n" + WAITS)
     found.engine.request_stop(handle, EndReason.PAUSED, timedelta(seconds=20))
@@ -110,6 +112,7 @@ def test_a_cancelled_job_is_killed_on_all_nodes_after_its_grace(found: SlurmEngi
     assert found.has_ended(handle)
 
 
+@pytest.mark.thorough
 def test_a_node_whose_process_was_killed_is_lost_and_ends_its_ranks(found: SlurmEngineFixture) -> None:
     handle = started(found, WAITS)
     os.kill(node_process(found, handle, 1), signal.SIGKILL)
