@@ -11,6 +11,7 @@ from torch.optim import AdamW
 
 from bench.turns import CLASSES, SIDE, TrainingSettings
 from torchyard.models import vision
+from trainer.randomness import derived_seed
 from trainer.sampler import TrainSampler
 
 
@@ -59,7 +60,7 @@ def make_model(settings: TrainingSettings, device: torch.device) -> nn.Module:
     """Returns a model with the same weights on every rank. Later random numbers differ between ranks."""
     torch.manual_seed(settings.seed)
     model = vision.build(settings.model, channels=1, height=SIDE, width=SIDE, classes=CLASSES)
-    torch.manual_seed(settings.seed + 1 + int(os.environ["RANK"]))
+    torch.manual_seed(derived_seed(settings.seed, int(os.environ["RANK"])))
     return model.to(device=device, memory_format=_memory_format(device))  # pyright: ignore[reportCallIssue] no overload
 
 
