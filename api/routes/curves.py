@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Query
+from pydantic import Field
 
 from api.access.auth import JobReader
 from api.curves.columns import Shape, curves
@@ -21,6 +22,7 @@ from torchyard.contract.schema import MetricKey
 from torchyard.contract.views.curves import CurvesView, CurveView, JobKeys, KeyView
 
 router = guarded("telemetry", Unavailable)
+JobIdOrName = Annotated[str, Field(max_length=100)]
 
 
 @router.get("/metrics", response_model=CurvesView, responses=problems(NotFound))
@@ -29,7 +31,9 @@ def get_curves(
     *,
     services: ServicesDep,
     caller: JobReader,
-    job: Annotated[list[str], Query(min_length=1, max_length=50, description="these jobs")],
+    job: Annotated[
+        list[Annotated[str, Field(max_length=100)]], Query(min_length=1, max_length=50, description="these jobs")
+    ],
     key: Annotated[list[MetricKey] | None, Query(max_length=200, description="these series of each job")] = None,
     smooth: Annotated[float, Query(ge=0, lt=1, description="weight of the past in the moving average; 0: none")] = 0,
     smooth_points: Annotated[

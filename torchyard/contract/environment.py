@@ -11,7 +11,8 @@ from torchyard.contract.wording import allowing
 VARIABLE_NAME = allowing(
     r"^[A-Za-z_][A-Za-z0-9_]{0,99}$", "1 to 100 letters, digits and `_`, of which the first is no digit"
 )
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+_KEY = allowing(r"^[A-Za-z_][A-Za-z0-9_]{0,199}$", "1 to 200 letters, digits and `_`, of which the first is no digit")
+_VARIABLE = re.compile(_KEY)
 _RESERVED = re.compile(
     r"TORCHYARD_.*|TORCHELASTIC_.*|LD_.*|MASTER_.*|GROUP_.*|ROLE_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER"
     r"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONSAFEPATH"
@@ -35,6 +36,10 @@ def _are_the_users(env: dict[str, Any]) -> dict[str, Any]:
 
 Env = Annotated[
     dict[str, Annotated[str, Field(max_length=32_768)] | SecretRef],
-    Field(max_length=256, description="variables of the ranks; a value is a text, or `{secret: NAME}`"),
+    Field(
+        max_length=256,
+        description="variables of the ranks; a value is a text, or `{secret: NAME}`",
+        json_schema_extra={"propertyNames": {"pattern": _KEY}},
+    ),
     AfterValidator(_are_the_users),
 ]

@@ -11,7 +11,7 @@ from torchyard.contract.filters import NO_CONTROLS, JobFilter
 from torchyard.contract.findings import field_errors
 from torchyard.contract.labels import LabelChanges
 from torchyard.contract.models import MODEL_NAME
-from torchyard.contract.schema import UNSET, Duration, Schema
+from torchyard.contract.schema import BOUND_IN_BYTES, UNSET, Duration, Schema
 from torchyard.contract.team import Resource, Role, Scope, Visibility
 from torchyard.contract.text import unstorable
 from torchyard.contract.wording import allowing
@@ -31,6 +31,8 @@ MOST_ATOMIC_JOBS = 500
 """The most jobs of a batch of which all are stored, or none."""
 MOST_BATCH_BYTES = 16 << 20
 MOST_PREFERENCES_BYTES = 32_768
+MOST_SCOPES = 100
+"""The most scopes that are named for a token, equal ones included."""
 """The most bytes of a user's preferences, as JSON."""
 _MOST_BATCH_KEYS = 10
 _MOST_VALUES = 2500
@@ -76,7 +78,7 @@ class NewToken(Schema):
     name: TokenName = "token"
     user: UserName | None = Field(default=None, description="whose token; only an administrator may name another user")
     scopes: Annotated[list[Scope], BeforeValidator(_scopes)] | None = Field(
-        default=None, description="what it may be used for; null: all that its user may do"
+        default=None, max_length=MOST_SCOPES, description="what it may be used for; null: all that its user may do"
     )
     lifetime: Duration | None = Field(default=timedelta(days=90), description="null: it does not expire")
 
@@ -137,7 +139,9 @@ def _is_exact(value: JsonValue) -> bool:
 class Preferences(Schema):
     """How a user wants the page to be. Only the page knows what they mean."""
 
-    preferences: Annotated[dict[str, JsonValue], AfterValidator(_small)]
+    preferences: Annotated[
+        dict[str, JsonValue], AfterValidator(_small), Field(json_schema_extra={BOUND_IN_BYTES: MOST_PREFERENCES_BYTES})
+    ]
 
 
 class FileLink(Schema):

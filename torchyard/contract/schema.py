@@ -23,8 +23,8 @@ LONGEST_URL = 4008
 """Characters of a `file:///…`, at most. A pattern that counts them would take 8 MiB, and 20 ms at each start."""
 BUNDLE_PATTERN = "bundle:sha256:[0-9a-f]{64}"
 """The URL of a bundle, as a pattern's part."""
-
-
+BOUND_IN_BYTES = "x-maxBytes"
+"""The key of a JSON schema that bounds the bytes of a value whose keys are free."""
 UNSET: Any = Field(default_factory=lambda: None, validate_default=False)
 """The default of a key that may be left out, but not be null."""
 

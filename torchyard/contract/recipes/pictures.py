@@ -56,6 +56,8 @@ _WEIGHTS = allowing(
 )
 Weights = Annotated[str, Field(pattern=_WEIGHTS, max_length=LONGEST_URL)]
 Channels = Annotated[list[float], Field(min_length=1, max_length=4)]
+MOST_AUGMENTATIONS = 32
+"""The most random changes of a picture."""
 Augmentation = Literal["hflip", "vflip", "rotate90", "crop", "color"]
 Workers = Annotated[int, Field(ge=0, le=64)] | Literal["auto"]
 Resize = Literal["crop", "squash"]
@@ -148,6 +150,7 @@ class ImageDataConfig(DataConfig):
     )
     augment: list[Augmentation] = Field(
         default=[],
+        max_length=MOST_AUGMENTATIONS,
         description="random changes of training pictures, in this order: flips, quarter turns, a random part that is "
         "resized to the picture's size, and changes of brightness, contrast and saturation",
     )

@@ -33,7 +33,9 @@ class Git(Schema):
     commit: Annotated[str, Field(pattern=_COMMIT, description="its id")]
     branch: Annotated[str, Field(max_length=500)] | None = Field(default=None, description="null: none is checked out")
     dirty: bool = Field(default=False, description="the code has changes that are not committed")
-    diff: str = Field(default="", description=f"those changes, up to {MOST_DIFF_BYTES} bytes")
+    diff: str = Field(
+        default="", max_length=MOST_DIFF_BYTES, description=f"those changes, up to {MOST_DIFF_BYTES} bytes"
+    )
 
     @field_validator("diff")
     @classmethod

@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from torchyard.contract.recipes.entry import RecipeEntry
 from torchyard.contract.recipes.pictures import (
+    MOST_AUGMENTATIONS,
     Augmentation,
     Cache,
     ClassWeights,
@@ -72,7 +73,9 @@ class SegmentationDataConfig(DataConfig):
         description="`imagenet`: mean and deviation of ImageNet; `auto`: those of the training images",
     )
     augment: list[Augmentation] = Field(
-        default=["hflip", "vflip"], description="random changes of pictures and masks together, in this order"
+        default=["hflip", "vflip"],
+        max_length=MOST_AUGMENTATIONS,
+        description="random changes of pictures and masks together, in this order",
     )
     workers: Workers = Field(default="auto", description="loader processes per rank")
     cache: Cache = "auto"
