@@ -5,6 +5,7 @@ Outside the service (without `TORCHYARD_RUN_DIR`) it writes nothing, `resume` re
 
 import atexit
 from collections.abc import Mapping
+from itertools import islice
 import json
 import os
 from pathlib import Path
@@ -33,7 +34,7 @@ from torchyard.run.showing import Showing
 from torchyard.run.shownlog import ShownLog
 from torchyard.run.tensors import has_safetensors
 from torchyard.run.together import Joint, Ranks
-from torchyard.run.values import LARGEST_EPOCH, check_names, number, whole, whole_or_none
+from torchyard.run.values import LARGEST_EPOCH, MOST_METRICS, check_names, number, whole, whole_or_none
 
 _MESSAGE_LIMIT = 10_000
 FULL_DISK_S = 600.0
@@ -55,6 +56,7 @@ class Run(Given, Showing):
         self._checkpoints = CheckpointWriter(self._warn)
         self._joint: Joint | None = None
         self._warned: set[str] = set()
+        self._forked = False
         self._afterwards: Afterwards | None = None
         self._profiling: Profiling | None = None
         self._pause = pause_of(environ)
@@ -150,14 +152,18 @@ class Run(Given, Showing):
         collective: each rank writes what it has of `state`, and there are no `weights`.
         """
         self._pause.note(step=step, epoch=epoch, whole=end_of_epoch)
+        if self._forked:
+            self._warn_once(
+                "run.save_checkpoint saves nothing in a forked process: call it in its parent"
+            )
         if self._dir is None or (self._events is None and ranks is None):
             return
-        check_names(metrics or {})
+        metrics = self._few(metrics or {})
         manifest = Manifest(
             step=whole("step", step),
             epoch=whole_or_none("epoch", epoch, most=LARGEST_EPOCH),
             end_of_epoch=end_of_epoch,
-            metrics={key: number(key, value) for key, value in (metrics or {}).items()},
+            metrics={key: number(key, value) for key, value in metrics.items()},
             files=[],
             card=None if card is None else _plain(card),
         )
@@ -250,7 +256,7 @@ class Run(Given, Showing):
             profiling.finish()
 
     def attach(self) -> None:
-        """Handles SIGTERM, and flushes when the process exits. A forked child is not a rank: it writes nothing."""
+        """Handles SIGTERM, and flushes when the process exits. A forked child is not a rank: it only logs."""
         if self._agreement is None:
             return
         self.hear_sigterm()
@@ -272,6 +278,13 @@ class Run(Given, Showing):
             self._checkpoints.wait()
             before.discard(folder)
         return self._joint
+
+    def _few(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns as many metrics as a checkpoint has. Raises TypeError and ValueError for a wrong name."""
+        check_names(metrics)
+        if len(metrics) > MOST_METRICS:
+            self._warn_once(f"a checkpoint has {MOST_METRICS} metrics; further ones are not kept in it")
+        return dict(islice(metrics.items(), MOST_METRICS))
 
     def _note(self, step: int, epoch: int | None = None) -> None:
         self._newest_step = step
@@ -317,7 +330,11 @@ class Run(Given, Showing):
             self._afterwards.stop()
 
     def _detach(self) -> None:
-        self._events = self._agreement = self._dir = self._profiling = self._shown = None
+        """Leaves to a fork what it can do as well: it logs, at once, as no thread runs in it and nothing at its end."""
+        folder, self._forked = self._dir, True
+        self._agreement = self._dir = self._profiling = self._shown = None
+        if self._events is not None and folder is not None:
+            self._events = EventLog(folder.events, synchronize=accelerator.synchronize, at_once=True)
         self._checkpoints = CheckpointWriter(self._warn)
         if self.hears_sigterm:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -23,7 +23,7 @@ from torchyard.contract.events import (
 from torchyard.host.disk import FULL
 from torchyard.host.failpoints import failpoint
 from torchyard.run.installed import installed
-from torchyard.run.values import LARGEST_EPOCH, check_names, number, whole, whole_or_none
+from torchyard.run.values import LARGEST_EPOCH, MOST_METRICS, check_names, number, whole, whole_or_none
 
 FLUSH_S = 0.5
 FLUSH_LINES = 500
@@ -48,11 +48,15 @@ class EventLog:
     it has space.
 
     `synchronize` waits for this rank's device. `describes`: what is installed goes behind the first step that is
-    written. Every method raises the OSError that the thread met, if any.
+    written. `at_once`: each line is written when it is added, without a thread. Every method raises the OSError that
+    the thread met, if any.
     """
 
-    def __init__(self, path: Path, *, synchronize: Callable[[], None], describes: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, synchronize: Callable[[], None], describes: bool = False, at_once: bool = False
+    ) -> None:
         self._path = path
+        self._at_once = at_once
         self._synchronize = synchronize
         self._describes = describes
         self._file: int | None = None
@@ -72,9 +76,9 @@ class EventLog:
         """
         check_names(values)
         step = whole("step", step)
-        taken = {key: _snapshot(key, value) for key, value in values.items()}
-        if taken:
-            self._add(_Values(_now(), step, taken))
+        taken = [(key, _snapshot(key, value)) for key, value in values.items()]
+        for begin in range(0, len(taken), MOST_METRICS):
+            self._add(_Values(_now(), step, dict(taken[begin : begin + MOST_METRICS])))
 
     def progress(
         self, *, step: int, total_steps: int | None = None, epoch: int | None = None, epochs: int | None = None
@@ -94,6 +98,8 @@ class EventLog:
         with self._lock:
             self._progress = latest
         self._check()
+        if self._at_once:
+            self._write(patient=True)
 
     def message(self, line: Message) -> None:
         self._add(line)
@@ -144,13 +150,13 @@ class EventLog:
         with self._lock:
             self._pending.append(line)
             full = len(self._pending) >= FLUSH_LINES
-        if full:
+        if full or self._at_once:
             self._write(patient=True)
 
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
-        if self._thread is None and not self._closing.is_set():
+        if self._thread is None and not self._at_once and not self._closing.is_set():
             self._thread = threading.Thread(target=self._run, name="torchyard events", daemon=True)
             self._thread.start()
 

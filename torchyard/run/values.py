@@ -9,16 +9,14 @@ from torchyard.contract.text import METRIC_KEY_LENGTH
 
 LARGEST_STEP, LARGEST_EPOCH = 2**63 - 1, 2**31 - 1
 MOST_METRICS = 1000
-"""Metrics of one step or checkpoint."""
+"""Metrics of one line or checkpoint."""
 _ODD = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 """What METRIC_KEY excludes, and lone surrogates, which no file holds."""
 _SHOWN = 100  # characters of a wrong value
 
 
 def check_names(values: Mapping[Any, Any]) -> None:
-    """Raises TypeError and ValueError for names that metrics cannot have, and for more than MOST_METRICS of them."""
-    if len(values) > MOST_METRICS:
-        raise ValueError(f"there are {len(values)} metrics: {MOST_METRICS} can be recorded at once")
+    """Raises TypeError and ValueError for names that metrics cannot have."""
     for name in values:
         if not isinstance(name, str):
             raise TypeError(f"a metric's key is a text, and no {type(name).__name__}: {_shown(name)}")
@@ -29,9 +27,9 @@ def check_names(values: Mapping[Any, Any]) -> None:
 
 
 def number(name: str, value: Any) -> float:
-    """Returns a number or one-element tensor as a float. Raises TypeError and ValueError, which name it."""
+    """Returns a number, or the one of an array or a tensor. Raises TypeError and ValueError, which name it."""
     try:
-        return float(value)
+        return float(value.item() if getattr(value, "size", 0) == 1 and hasattr(value, "item") else value)
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         shown = f" {_shown(value)}" if isinstance(value, str) else ""

@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 from torchyard.contract.errors import DataError
 from torchyard.contract.text import storable
 from torchyard.host.untrusted import open_inside
-from worker.host.overwriting import BLANK, newest_part
+from worker.host.overwriting import BLANK, goes_up, newest_part
 
 CHUNK = 1 << 18
 """Bytes of one file that one call reads."""
@@ -115,9 +115,21 @@ class LineReader:
         if len(data) < CHUNK:
             self._waiting[name] = (result.offset, start + len(data))
             result.unfinished = _line(data[end:], result.offset, keep=keep, overwrites=overwrites)
-        for line in data[:end].removesuffix(b"\n").split(b"\n") if end else ():
-            result.lines.append(_line(line, start, keep=keep, overwrites=overwrites))
+        lines = data[:end].removesuffix(b"\n").split(b"\n") if end else []
+        for number, line in enumerate(lines):
+            if not (overwrites and goes_up(line) and (number + 1 < len(lines) and goes_up(lines[number + 1]))):
+                result.lines.append(_line(line, start, keep=keep, overwrites=overwrites))
             start += len(line) + 1
+        if overwrites and not final and len(data) < CHUNK and lines and goes_up(lines[-1]):
+            self._hold_back(name, result, data[end - len(lines[-1]) - 1 :], keep=keep)
+
+    def _hold_back(self, name: str, result: ReadResult, drawn: bytes, *, keep: int) -> None:
+        """Leaves the last line, over which the next may be drawn, unfinished. `drawn`: it, and what is behind it."""
+        result.lines.pop()
+        end = self._waiting[name][1]
+        result.offset = end - len(drawn)
+        self._waiting[name] = (result.offset, end)
+        result.unfinished = _line(drawn.replace(b"\n", b"\r"), result.offset, keep=keep, overwrites=True)
 
     def _read_long_line(
         self, file: BinaryIO, name: str, result: ReadResult, data: bytes, *, keep: int, final: bool, overwrites: bool

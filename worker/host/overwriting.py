@@ -5,6 +5,12 @@ import re
 _STYLE = re.compile(rb"\x1b\[[0-9;?]{0,20}[@-~]")
 """A sequence that colours or erases: it is no text."""
 BLANK = b"\r \t"
+_UP = re.compile(rb"\x1b\[[0-9]{0,4}A")
+
+
+def goes_up(line: bytes) -> bool:
+    """Whether the cursor moves up in the line. The next line then is drawn over what is there, as by nested bars."""
+    return _UP.search(line) is not None
 
 
 def newest_part(line: bytes) -> tuple[int, int]:

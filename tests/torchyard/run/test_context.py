@@ -165,11 +165,41 @@ def test_whole_numbers_of_other_types_are_steps(folder: RunDir) -> None:
     run = context(folder)
     run.log({"loss": 1.0}, step=torch.tensor(3))  # pyright: ignore[reportArgumentType]
     run.log(dict.fromkeys(map(str, range(1000)), 1.0), step=np.int64(4))  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="there are 1001 metrics"):
-        run.log(dict.fromkeys(map(str, range(1001)), 1.0), step=5)
     run.message("a file's name: \udc80")
     run.close()
     assert [line.step for line in lines(folder) if isinstance(line, Metric)] == [3, 4]
+
+
+def test_a_call_of_many_metrics_records_them_all(folder: RunDir) -> None:
+    run, many = context(folder), {f"m{number}": float(number) for number in range(2500)}
+    run.log(many, step=5)
+    run.close()
+    found = [line for line in lines(folder) if isinstance(line, Metric)]
+    assert [(line.step, len(line.values)) for line in found] == [(5, 1000), (5, 1000), (5, 500)]
+    assert {key: value for line in found for key, value in line.values.items()} == many
+
+
+def test_a_checkpoint_keeps_as_many_metrics_as_it_may_and_says_once_that_there_were_more(folder: RunDir) -> None:
+    run, many = context(folder), {f"m{number}": 1.0 for number in range(1001)}
+    for step in (1, 2):
+        run.save_checkpoint({}, step=step, metrics=many)
+    run.close()
+    for name in ("step-00000001", "step-00000002"):
+        manifest = Manifest.from_json((folder.checkpoints / name / "manifest.json").read_bytes())
+        assert list(manifest.metrics) == list(many)[:1000]
+    (said,) = [line.text for line in lines(folder) if isinstance(line, Message)]
+    assert said == "a checkpoint has 1000 metrics; further ones are not kept in it"
+
+
+@pytest.mark.parametrize("value", [np.ones(1), np.ones((1, 1), np.float32), np.array(1), torch.ones(1, 1)])
+def test_the_one_number_of_an_array_is_a_number(folder: RunDir, value: Any) -> None:
+    run = context(folder)
+    run.log({"loss": value}, step=1)
+    with pytest.raises((TypeError, ValueError), match="loss: a"):
+        run.log({"loss": np.ones(2)}, step=1)
+    run.close()
+    (line,) = lines(folder)
+    assert line.values == {"loss": 1.0}
 
 
 @pytest.mark.parametrize("path", ["a b", "../x", "-x", "x\ny", "a/b/c/d/e/f"])
@@ -473,7 +503,7 @@ def test_a_lone_rank_stops_at_once_for_the_file(folder: RunDir) -> None:
     assert context(folder).should_stop()
 
 
-def test_sigterm_asks_to_stop_and_a_forked_child_is_no_rank(folder: RunDir) -> None:
+def test_sigterm_asks_to_stop_and_a_forked_child_logs_but_is_no_rank(folder: RunDir) -> None:
     code = """
 import os, signal, torchyard
 run = torchyard.init()
@@ -483,6 +513,8 @@ child = os.fork()
 if child == 0:
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     run.log({"loss": 2.0}, step=2)
+    run.save_checkpoint({}, step=2)
+    os._exit(0)
 else:
     assert os.waitpid(child, 0)[1] == 0
     assert not run.should_stop()
@@ -491,5 +523,8 @@ else:
 """
     env = {**os.environ, Env.RUN_DIR: str(folder.job)}
     subprocess.run([sys.executable, "-P", "-c", code], check=True, env=env)
-    (line,) = lines(folder)
-    assert line.values == {"loss": 1.0}
+    metrics = [line.values for line in lines(folder) if isinstance(line, Metric)]
+    assert sorted(metrics, key=str) == [{"loss": 1.0}, {"loss": 2.0}]
+    (said,) = [line.text for line in lines(folder) if isinstance(line, Message)]
+    assert said == "run.save_checkpoint saves nothing in a forked process: call it in its parent"
+    assert [*folder.checkpoints.iterdir()] == []
