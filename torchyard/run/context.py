@@ -29,6 +29,7 @@ from torchyard.run.pausing import pause_of
 from torchyard.run.profiling import Profiling, profiling_of
 from torchyard.run.publishing import Content
 from torchyard.run.reactions import Reactions
+from torchyard.run.readable import readable
 from torchyard.run.saved import Saved, Unfit
 from torchyard.run.showing import Showing
 from torchyard.run.shownlog import ShownLog
@@ -131,8 +132,9 @@ class Run(Given, Showing):
         further `files` (bytes, or a function that writes into the open file that it gets). `card` goes into the
         manifest, as the method `card` takes it.
 
-        `state` must load with `weights_only=True`, or `resume` cannot read it. Its tensors are saved on the CPU. This
-        is not a collective: every rank may call it, or rank 0 alone. The checkpoint is named after `epoch`, or after
+        `resume` gives back `state` with its tensors on the CPU, NumPy's arrays as tensors and its numbers as Python's,
+        paths as texts. What it could not give back, as objects of classes, raises TypeError with the path of its key.
+        This is no collective: every rank may call it, or rank 0 alone. The checkpoint is named after `epoch`, or after
         `step` if `epoch` is None or has not ended. An existing checkpoint of that name is kept as it is. Raises OSError
         and keeps earlier checkpoints whole if it fails, and TypeError and ValueError for a name, a metric or a step
         that cannot be recorded.
@@ -153,9 +155,7 @@ class Run(Given, Showing):
         """
         self._pause.note(step=step, epoch=epoch, whole=end_of_epoch)
         if self._forked:
-            self._warn_once(
-                "run.save_checkpoint saves nothing in a forked process: call it in its parent"
-            )
+            self._warn_once("run.save_checkpoint saves nothing in a forked process: call it in its parent")
         if self._dir is None or (self._events is None and ranks is None):
             return
         metrics = self._few(metrics or {})
@@ -172,7 +172,7 @@ class Run(Given, Showing):
             weights = None
         saved = Saved(
             manifest,
-            dict(state),
+            readable(state) if ranks is None else dict(state),
             None if weights is None else dict(weights),
             dict(files or {}),
             unfit,
