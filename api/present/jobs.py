@@ -29,6 +29,7 @@ from torchyard.contract.columns import Column, Scalar
 from torchyard.contract.job import EndReason
 from torchyard.contract.resources import Resources
 from torchyard.contract.spec import SPEC
+from torchyard.contract.text import MOST_SHOWN_TEXT, shown_text
 from torchyard.contract.views.attempts import AttemptDevice, AttemptView, StoppedForView
 from torchyard.contract.views.jobs import (
     AfterView,
@@ -117,7 +118,7 @@ def encoded_summaries(
 
 def encoded_summary(facts: ListedJob, *, starred: bool) -> bytes:
     """Returns the JSON of a job's row in a list. `starred`: by who sees it."""
-    return _encoded(_summary(facts, starred=starred))
+    return _encoded(_short(_summary(facts, starred=starred)))
 
 
 def encoded_withheld(facts: ListedJob) -> bytes:
@@ -173,6 +174,16 @@ def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
         estimate=estimate_or_none(facts.estimate),
         created_at=time(facts.created_at),
     )
+
+
+def _short(summary: dict[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a summary for a list: a row has few bytes, whatever its job has said."""
+    error, reason = summary["error"], summary["status_reason"]
+    if len(reason["message"]) > MOST_SHOWN_TEXT:
+        summary["status_reason"] = {**reason, "message": shown_text(reason["message"])}
+    if error is not None and len(error.message) > MOST_SHOWN_TEXT:
+        summary["error"] = error.model_copy(update={"message": shown_text(error.message)})
+    return summary
 
 
 def _withheld(facts: ListedJob) -> dict[str, Any]:
@@ -258,7 +269,8 @@ def _initial(facts: InitialFacts) -> InitialView:
 
 
 def _sweep(facts: JobSweepFacts) -> JobSweep:
-    return JobSweep(id=facts.id, name=facts.name, trial=facts.trial, point={**facts.point})
+    point, omitted = facts.point or {}, facts.point is None
+    return JobSweep(id=facts.id, name=facts.name, trial=facts.trial, point={**point}, point_omitted=omitted)
 
 
 def _after(facts: DependencyFacts) -> AfterView:

@@ -24,6 +24,7 @@ from torchyard.contract.job import AT_RUNG, JobState, Reason
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.points import spec_of
 from torchyard.contract.sweeps import Point, SweepState
+from torchyard.contract.text import shown_text
 
 MOST = 50
 """The most trials that one transaction makes or asks: others can write after them."""
@@ -212,7 +213,7 @@ def _row(number: int, point: Point, made: Submitted | Exception) -> dict[str, ob
 
 def _told(error: Exception) -> str:
     errors = error.errors if isinstance(error, TorchyardError) else ()
-    return "; ".join([str(error), *(f"{each.field}: {each.message}" for each in errors[:5])])
+    return shown_text("; ".join([str(error), *(f"{each.field}: {each.message}" for each in errors[:5])]))
 
 
 def _waits(error: Submitted | Exception) -> Reason:

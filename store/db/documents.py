@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pydantic_core import from_json
-from sqlalchemy import ColumnElement, Text, cast, func
+from sqlalchemy import ColumnElement, Integer, Text, cast, func
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.ext.compiler import compiles
@@ -55,6 +55,23 @@ def _policy_on_sqlite(element: checkpoint_policy, compiler: SQLCompiler, **optio
 @compiles(checkpoint_policy, "postgresql")
 def _policy_on_postgresql(element: checkpoint_policy, compiler: SQLCompiler, **options: Any) -> str:
     return f"CAST({compiler.process(element.clauses, **options)} -> 'checkpoint' AS TEXT)"
+
+
+class bytes_of(FunctionElement[int]):
+    """How many bytes the JSON of a document has."""
+
+    inherit_cache = True
+    type = Integer()
+
+
+@compiles(bytes_of, "sqlite")
+def _bytes_on_sqlite(element: bytes_of, compiler: SQLCompiler, **options: Any) -> str:
+    return f"length({compiler.process(element.clauses, **options)})"  # it is stored in ASCII
+
+
+@compiles(bytes_of, "postgresql")
+def _bytes_on_postgresql(element: bytes_of, compiler: SQLCompiler, **options: Any) -> str:
+    return f"octet_length(CAST({compiler.process(element.clauses, **options)} AS TEXT))"
 
 
 def values_at(document: ColumnElement[Any], paths: Sequence[Sequence[str]], *, dialect: str) -> ColumnElement[Any]:

@@ -48,7 +48,8 @@ class JobSweepFacts:
     id: str
     name: str
     trial: int
-    point: Mapping[str, Any]
+    point: Mapping[str, Any] | None
+    """None in a list, if it is long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

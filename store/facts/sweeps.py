@@ -22,17 +22,30 @@ class RungFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialFacts:
-    """A trial whose row is there. The numbers of a sweep's trials have no gaps."""
+class Standing:
+    """What ranks a trial among those of its sweep, of which the numbers have no gaps."""
 
     number: int
-    point: Point
     job_id: str | None
     """None if the job was deleted, or was refused when it was to be made."""
-    state: JobState
-    """`failed` if the job was refused; of a deleted job, how it ended."""
     value: float | None
     """The best value of the sweep's metric so far; None if there is none, NaN if it measured nothing else."""
+
+    @property
+    def has_value(self) -> bool:
+        """Whether it can be ranked."""
+        return self.value is not None and not math.isnan(self.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialFacts(Standing):
+    """A trial whose row is there."""
+
+    point: Point
+    point_omitted: bool = False
+    """Whether it is long and was asked for a list: then none of it is there."""
+    state: JobState
+    """`failed` if the job was refused; of a deleted job, how it ended."""
     step: int = 0
     epoch: int | None = None
     rungs: Sequence[RungFacts] = ()
@@ -45,11 +58,6 @@ class TrialFacts:
     def is_active(self) -> bool:
         """Whether it waits or runs: it counts for `max_parallel`."""
         return self.state in ACTIVE
-
-    @property
-    def has_value(self) -> bool:
-        """Whether it can be ranked."""
-        return self.value is not None and not math.isnan(self.value)
 
 
 ACTIVE = frozenset({JobState.QUEUED, JobState.STARTING, JobState.RUNNING})

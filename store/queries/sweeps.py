@@ -36,11 +36,12 @@ def trials_of(
     """Returns the trials of a sweep in an order, without the first `after` of them."""
     with store.read() as session:
         sweep = sweeps.get(session, sweep_id, caller)
-        found = trials.of_sweep(session, sweep)
-    ranked = trials.ranked(found, mode=sweep.mode)
-    ranks = {trial.number: rank for rank, trial in enumerate(ranked, start=1) if trial.has_value}
-    some = (ranked if sort == "value" else found)[after : after + limit]
-    return RankedTrials([(trial, ranks.get(trial.number)) for trial in some], len(found) > after + limit)
+        found = trials.standings(session, sweep)
+        ranked = trials.ranked(found, mode=sweep.mode)
+        ranks = {trial.number: rank for rank, trial in enumerate(ranked, start=1) if trial.has_value}
+        some = [trial.number for trial in (ranked if sort == "value" else found)[after : after + limit]]
+        told = {trial.number: trial for trial in trials.of_sweep(session, sweep, numbers=some, shown=True)}
+    return RankedTrials([(told[number], ranks.get(number)) for number in some], len(found) > after + limit)
 
 
 def trial(store: Snapshots, sweep_id: str, number: int, *, caller: Caller) -> tuple[TrialFacts, int | None]:

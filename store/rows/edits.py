@@ -14,7 +14,7 @@ from store.rows import access, dependencies, forecasts, jobs, quotas
 from store.rows.shapes import shape_of
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
-from torchyard.contract.labels import MOST_LABELS
+from torchyard.contract.labels import wrong_labels
 from torchyard.contract.patches import JobPatch
 from torchyard.contract.team import Role
 
@@ -49,8 +49,8 @@ def label(session: Session, job_id: str, changes: Mapping[str, str | None], call
     """
     job = access.lock(session, job_id, caller)
     labels = {key: value for key, value in {**job.labels, **changes}.items() if value is not None}
-    if len(labels) > MOST_LABELS:
-        raise Conflict(f"job {job_id} would have {len(labels)} labels: a job has at most {MOST_LABELS}")
+    if (wrong := wrong_labels(labels)) is not None:
+        raise Conflict(f"job {job_id} {wrong.replace('has', 'would have', 1)}")
     return _set(session, job, {"labels": labels})
 
 

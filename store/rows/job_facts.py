@@ -122,7 +122,7 @@ def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     best = checkpoints.best_of_jobs(session, {job_id: policies[job_id].mode for job_id in begun})
     places = queue_positions.queue_positions(session, rows)
     expected = estimates.of_jobs(session, rows, places)
-    sweeps = trials.of_jobs(session, rows)
+    sweeps = trials.of_jobs(session, rows, shown=True)
     return [
         ListedJob(
             **_told(row),

@@ -6,7 +6,7 @@ import json
 from typing import Any, cast
 
 from sqlalchemy import ColumnElement, delete, func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, load_only
 
 from store.announcement import announcement_of
 from store.db.database import now_us
@@ -24,6 +24,13 @@ from torchyard.contract.team import Visibility
 
 MOST_OPEN = 100
 """Sweeps of one owner that have not ended: a controller looks at each of them in each pass."""
+_LISTED = (
+    *(Sweep.id, Sweep.owner, Sweep.name, Sweep.visibility, Sweep.method, Sweep.monitor, Sweep.mode, Sweep.state),
+    *(Sweep.version, Sweep.reason_code, Sweep.reason_message, Sweep.reason_since, Sweep.total, Sweep.created_at),
+    Sweep.finished_at,
+)
+"""What lists read of a sweep: its spec may take a megabyte."""
+_MOST_AT_ONCE = Sweep.spec["max_parallel"].as_integer()
 STARTED = Reason("running", "makes its trials as there is room for them")
 _FROM: dict[SweepState, frozenset[SweepState]] = {
     SweepState.RUNNING: frozenset({SweepState.PAUSED, SweepState.FINISHED}),
@@ -170,19 +177,20 @@ def listed(
     session: Session, where: SweepFilter, caller: Caller, *, limit: int, behind: str | None = None
 ) -> list[SweepFacts]:
     """Returns sweeps that the caller may read, newest first; with `behind` (an id), only older ones."""
-    query = select(Sweep).where(access.readable(caller, Sweep)).order_by(Sweep.id.desc()).limit(limit)
+    query = select(Sweep, _MOST_AT_ONCE).options(load_only(*_LISTED)).where(access.readable(caller, Sweep))
+    query = query.order_by(Sweep.id.desc()).limit(limit)
     equal = {Sweep.name: where.name, Sweep.owner: where.owner}
     query = query.where(*(column == value for column, value in equal.items() if value is not None))
     if where.states:
         query = query.where(Sweep.state.in_(where.states))
-    found = session.scalars(query if behind is None else query.where(Sweep.id < behind)).all()
-    counted = trials.counts(session, [sweep.id for sweep in found])
-    return [_facts(sweep, counted[sweep.id]) for sweep in found]
+    found = session.execute(query if behind is None else query.where(Sweep.id < behind)).all()
+    counted = trials.counts(session, [sweep.id for sweep, _ in found])
+    return [_facts(sweep, counted[sweep.id], most_at_once) for sweep, most_at_once in found]
 
 
 def whole(session: Session, sweep: Sweep) -> WholeSweep:
     """Returns a sweep with its best trial."""
-    facts = _facts(sweep, trials.counts(session, [sweep.id])[sweep.id])
+    facts = _facts(sweep, trials.counts(session, [sweep.id])[sweep.id], sweep.spec.get("max_parallel"))
     return WholeSweep(facts, spec_of(sweep), trials.best(session, sweep))
 
 
@@ -239,7 +247,7 @@ def _reason(reason: Reason) -> dict[str, Any]:
     return {"reason_code": reason.code, "reason_message": reason.message, "reason_since": now_us()}
 
 
-def _facts(sweep: Sweep, counted: dict[JobState, int]) -> SweepFacts:
+def _facts(sweep: Sweep, counted: dict[JobState, int], most_at_once: int | None) -> SweepFacts:
     return SweepFacts(
         id=sweep.id,
         owner=sweep.owner,
@@ -248,7 +256,7 @@ def _facts(sweep: Sweep, counted: dict[JobState, int]) -> SweepFacts:
         method=sweep.method,
         monitor=sweep.monitor,
         mode=sweep.mode,
-        max_parallel=sweep.spec.get("max_parallel"),
+        max_parallel=most_at_once,
         state=SweepState(sweep.state),
         version=sweep.version,
         reason_code=sweep.reason_code,

@@ -2,25 +2,32 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 import math
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Row, func, insert, select, update
+from sqlalchemy import Row, case, cast, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from store.db.documents import Parsed, bytes_of, without_traceback
 from store.db.tables import Job, Sweep, SweepTrial
 from store.facts.jobs import JobSweepFacts
-from store.facts.sweeps import BestFacts, RungFacts, TrialFacts
+from store.facts.sweeps import BestFacts, RungFacts, Standing, TrialFacts
 from store.rows import checkpoints, metrics
 from torchyard.contract.codec import json_number
 from torchyard.contract.job import AT_RUNG, JobState
 from torchyard.contract.pausing import PausePoint
+from torchyard.contract.sweeps import MOST_SHOWN_POINT_BYTES
+from torchyard.contract.text import shown_text
+
+S = TypeVar("S", bound=Standing)
 
 _ENDED = [state for state in JobState if state.terminal]
+_RANKED = (SweepTrial.number, SweepTrial.job_id, SweepTrial.outcome, SweepTrial.value, Job.attempt)
 _TOLD = (
-    *(SweepTrial.number, SweepTrial.point, SweepTrial.job_id, SweepTrial.outcome, SweepTrial.value),
-    *(SweepTrial.error, SweepTrial.rungs, Job.state, Job.reason_code, Job.progress, Job.attempt),
-    Job.error.label("job_error"),
+    *(*_RANKED, SweepTrial.error, SweepTrial.rungs, Job.state, Job.reason_code, Job.progress),
+    cast(without_traceback(Job.error), Parsed).label("job_error"),
 )
+_SHORT = case((bytes_of(SweepTrial.point) <= MOST_SHOWN_POINT_BYTES, SweepTrial.point)).label("point")
+"""The point as lists have it: null if it is long. All those of a sweep together may take a hundred megabytes."""
 
 
 def add(session: Session, sweep_id: str, new: Sequence[Mapping[str, Any]]) -> None:
@@ -75,17 +82,23 @@ def measured(session: Session, job_ids: Collection[str], *, monitor: str, mode: 
     return found
 
 
-def of_sweep(session: Session, sweep: Sweep, *, numbers: Collection[int] | None = None) -> list[TrialFacts]:
-    """Returns the trials of a sweep that are made, by number; with `numbers`, only these."""
-    query = select(*_TOLD).join(Job, Job.id == SweepTrial.job_id, isouter=True)
-    query = query.where(SweepTrial.sweep_id == sweep.id).order_by(SweepTrial.number)
-    rows = session.execute(query if numbers is None else query.where(SweepTrial.number.in_(numbers))).all()
-    begun = [row.job_id for row in rows if row.outcome is None and row.attempt]
-    values = measured(session, begun, monitor=sweep.monitor, mode=sweep.mode) if begun else {}
+def of_sweep(
+    session: Session, sweep: Sweep, *, numbers: Collection[int] | None = None, shown: bool = False
+) -> list[TrialFacts]:
+    """Returns the trials of a sweep that are made, by number; with `numbers`, only these. `shown`: as lists have them,
+    without long points.
+    """
+    rows, values = _read(session, sweep, (*_TOLD, _SHORT if shown else SweepTrial.point), numbers)
     return [_facts(row, values) for row in rows]
 
 
-def ranked(trials: Iterable[TrialFacts], *, mode: str) -> list[TrialFacts]:
+def standings(session: Session, sweep: Sweep) -> list[Standing]:
+    """Returns what ranks the trials of a sweep that are made, by number: little of each, as there may be thousands."""
+    rows, values = _read(session, sweep, _RANKED, None)
+    return [Standing(number=row.number, job_id=row.job_id, value=_value(row, values)) for row in rows]
+
+
+def ranked(trials: Iterable[S], *, mode: str) -> list[S]:
     """Returns the trials with the best value first; those without a value last, and equal ones by number."""
     sign = 1 if mode == "min" else -1
     return sorted(trials, key=lambda trial: (not trial.has_value, sign * _finite(trial), trial.number))
@@ -93,16 +106,17 @@ def ranked(trials: Iterable[TrialFacts], *, mode: str) -> list[TrialFacts]:
 
 def best(session: Session, sweep: Sweep) -> BestFacts | None:
     """Returns the best trial of a sweep; None if none has a value."""
-    first = next(iter(ranked(of_sweep(session, sweep), mode=sweep.mode)), None)
+    first = next(iter(ranked(standings(session, sweep), mode=sweep.mode)), None)
     if first is None or not first.has_value:
         return None
     saved = {} if first.job_id is None else checkpoints.best_of_jobs(session, {first.job_id: sweep.mode})
-    return BestFacts(first, saved[first.job_id].id if first.job_id in saved else None)
+    found = of_sweep(session, sweep, numbers=[first.number])[0]
+    return BestFacts(found, saved[first.job_id].id if first.job_id in saved else None)
 
 
 def best_job(session: Session, sweep: Sweep) -> str | None:
     """Returns the job of the best trial whose job is there and has saved a checkpoint with a value; None without."""
-    trials = [trial for trial in of_sweep(session, sweep) if trial.job_id is not None]
+    trials = [trial for trial in standings(session, sweep) if trial.job_id is not None]
     saved = checkpoints.best_of_jobs(session, {str(trial.job_id): sweep.mode for trial in trials})
     return next((trial.job_id for trial in ranked(trials, mode=sweep.mode) if trial.job_id in saved), None)
 
@@ -123,15 +137,29 @@ def counts(session: Session, sweep_ids: Collection[str]) -> dict[str, dict[JobSt
     return found
 
 
-def of_jobs(session: Session, rows: Sequence[Any]) -> dict[str, JobSweepFacts]:
-    """Returns what is told of the sweeps of jobs, by the jobs' ids, with one statement if any has one."""
+def of_jobs(session: Session, rows: Sequence[Any], *, shown: bool = False) -> dict[str, JobSweepFacts]:
+    """Returns what is told of the sweeps of jobs, by the jobs' ids, with one statement if any has one. `shown`: as
+    lists have it, without long points.
+    """
     jobs = {row.id: (row.sweep_id, row.trial) for row in rows if row.sweep_id is not None}
     if not jobs:
         return {}
-    query = select(Job.id, Sweep.id, Sweep.name, SweepTrial.number, SweepTrial.point)
+    point = _SHORT if shown else SweepTrial.point
+    query = select(Job.id, Sweep.id, Sweep.name, SweepTrial.number, point)
     query = query.join(Sweep, Sweep.id == Job.sweep_id)
     query = query.join(SweepTrial, (SweepTrial.sweep_id == Job.sweep_id) & (SweepTrial.number == Job.trial))
     return {row[0]: JobSweepFacts(*row[1:]) for row in session.execute(query.where(Job.id.in_(jobs)))}
+
+
+def _read(
+    session: Session, sweep: Sweep, columns: Sequence[Any], numbers: Collection[int] | None
+) -> tuple[Sequence[Row[*tuple[Any, ...]]], dict[str, float]]:
+    """Returns columns of the trials that are made, and what the jobs that have not ended have measured."""
+    query = select(*columns).join(Job, Job.id == SweepTrial.job_id, isouter=True)
+    query = query.where(SweepTrial.sweep_id == sweep.id).order_by(SweepTrial.number)
+    rows = session.execute(query if numbers is None else query.where(SweepTrial.number.in_(numbers))).all()
+    begun = [row.job_id for row in rows if row.outcome is None and row.attempt]
+    return rows, measured(session, begun, monitor=sweep.monitor, mode=sweep.mode) if begun else {}
 
 
 def _of(job: Job) -> Any:
@@ -149,21 +177,30 @@ def _facts(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> TrialFact
     waits = row.outcome is None and row.state == JobState.PAUSED and row.reason_code == AT_RUNG
     return TrialFacts(
         number=row.number,
-        point=row.point,
+        point=row.point or {},
+        point_omitted=row.point is None,
         job_id=row.job_id,
         state=JobState(row.outcome or row.state),
-        value=_number(row.value) if row.outcome is not None else values.get(row.job_id),
+        value=_value(row, values),
         step=progress.get("step") or 0,
         epoch=progress.get("epoch"),
         rungs=[RungFacts(rung["at"], _number(rung["value"])) for rung in row.rungs],
         at_rung=waits,
-        error=row.error or (row.job_error or {}).get("message"),
+        error=_shown(row.error or (row.job_error or {}).get("message")),
     )
+
+
+def _value(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> float | None:
+    return _number(row.value) if row.outcome is not None else values.get(row.job_id)
+
+
+def _shown(error: str | None) -> str | None:
+    return None if error is None else shown_text(error)
 
 
 def _number(stored: float | str | None) -> float | None:
     return None if stored is None else float(stored)
 
 
-def _finite(trial: TrialFacts) -> float:
+def _finite(trial: Standing) -> float:
     return trial.value if trial.value is not None and trial.has_value else 0.0

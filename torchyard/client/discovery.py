@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from torchyard.client.logins import Login, login_file, parse, read_logins
+from torchyard.client.localserver import read_server
+from torchyard.client.logins import Login, login_file, read_logins
 from torchyard.contract.errors import ConfigError, NotAuthorized, ServerUnreachable
 from torchyard.host.datadir import SERVER_FILE
 
@@ -22,8 +23,8 @@ class Server:
 
 def discover(url: str | None = None, token: str | None = None, *, data_dir: Path = Path(".torchyard")) -> Server:
     """Returns the server that the arguments name, else TORCHYARD_URL and TORCHYARD_TOKEN, else the user's login (the
-    one that TORCHYARD_SERVER names, or the default), else the `server.json` in `data_dir`. A token is only sent to the
-    server that it was given with.
+    one that TORCHYARD_SERVER names, or the default), else the service that runs on `data_dir`. A token is only sent to
+    the server that it was given with.
 
     Raises ServerUnreachable if none of them names a server, NotAuthorized if no token is known, and ConfigError if the
     address, the name or a file is not valid.
@@ -65,14 +66,15 @@ def _checked(server: Server) -> Server:
 def _from_files(url: str, data_dir: Path) -> Iterator[Server]:
     advice = f"is the server of your login ({login_file()}) down?"
     yield from (Server(login.url, login.token, advice) for login in _logins(url))
-    path = data_dir / SERVER_FILE
     try:
-        local = parse(Login, path.read_bytes(), path=path)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
-    yield Server(local.url, local.token, f"it is the address in {path}; start it again with `torchyard up`")
+        local = read_server(data_dir)
+    except (ConfigError, ServerUnreachable):
+        if url:  # a file that does not count has no token for it
+            return
+        raise
+    if local is not None:
+        advice = f"it is the address in {data_dir / SERVER_FILE}; start it again with `torchyard up`"
+        yield Server(local.url, local.token, advice)
 
 
 def _logins(url: str) -> list[Login]:

@@ -21,6 +21,8 @@ from torchyard.contract.wording import allowing
 
 MOST_POINTS = 10_000
 """The most trials of a sweep."""
+MOST_SHOWN_POINT_BYTES = 2048
+"""Of a trial's point as JSON, in a list: a longer one is left out there."""
 MOST_SWEEP_BYTES = 1 << 20
 """The most bytes of a sweep's spec that is submitted."""
 _MOST_VALUES = 200_000

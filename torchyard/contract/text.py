@@ -10,6 +10,8 @@ METRIC_KEY = r"^[^\x00-\x1f\x7f]+$"
 METRIC_KEY_LENGTH = 200
 """Characters of a metric's name, at most."""
 
+MOST_SHOWN_TEXT = 1000
+"""Characters of a message in a row of a list."""
 _TRACEBACK = "Traceback (most recent call last):"
 _DEEPEST = 32
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -24,6 +26,11 @@ def storable(text: str) -> str:
 def printable(text: str) -> str:
     """Returns `text` with U+FFFD for what is no plain character: controls, changes of direction, lone surrogates."""
     return _UNPRINTABLE.sub("\ufffd", text)
+
+
+def shown_text(message: str) -> str:
+    """Returns a message as a row of a list has it."""
+    return message if len(message) <= MOST_SHOWN_TEXT else f"{message[: MOST_SHOWN_TEXT - 1]}…"
 
 
 def headline(message: str) -> str:

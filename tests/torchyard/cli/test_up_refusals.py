@@ -9,6 +9,7 @@ import pytest
 from tests import forks
 from tests.approved import Approved
 from tests.forked import run
+from torchyard.host.privatefile import write_private
 
 forks.preload("torchyard.cli", "torchyard.cli.up.service")
 
@@ -28,13 +29,34 @@ def test_beyond_loopback_a_short_token_is_refused_before_anything_is_changed(
 ) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    (data / "token").write_text("easy-to-guess")
+    write_private(data / "token", "easy-to-guess")
     (data / "server.json").write_text("{}")
     done = _up(data, "--host", "0.0.0.0")
     assert done.returncode == 1
     assert done.stderr == approved("errors", data=data / "token")
     assert "easy-to-guess" not in done.stderr and "Traceback" not in done.stderr
     assert (data / "server.json").exists() and not (data / "lock").exists()
+
+
+def test_a_token_that_others_can_read_is_not_used(tmp_path: Path, approved: Approved) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "token").write_text("known to others, and long enough to be one")
+    (data / "token").chmod(0o644)
+    done = _up(data)
+    assert (done.returncode, done.stderr) == (1, approved("errors", data=data))
+    assert not (data / "lock").exists()
+
+
+def test_a_data_directory_that_came_with_a_repository_is_not_used(tmp_path: Path, approved: Approved) -> None:
+    data = tmp_path / ".torchyard"
+    data.mkdir()
+    write_private(data / "token", "known to who made the repository, and long enough")
+    for arguments in (("init", "--quiet"), ("add", "--force", ".torchyard/token")):
+        subprocess.run(("git", *arguments), cwd=tmp_path, check=True)
+    done = _up(data)
+    assert (done.returncode, done.stderr) == (1, approved("errors", data=data))
+    assert [path.name for path in data.iterdir()] == ["token"]
 
 
 def _up(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

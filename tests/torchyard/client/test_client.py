@@ -29,6 +29,7 @@ from torchyard.contract.errors import (
     Unavailable,
 )
 from torchyard.contract.job import JobState
+from torchyard.host.privatefile import write_held
 
 next_pause = Backoff.next_pause
 
@@ -213,8 +214,12 @@ def refusal(code: str, status: int, seconds: int) -> Answer:
 def test_an_unreachable_server_raises_an_error_with_its_address_and_advice(connect: Connect, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
-    (tmp_path / "server.json").write_text(json.dumps({"url": url, "token": TOKEN}))
-    with connect(data_dir=tmp_path) as client, pytest.raises(ServerUnreachable) as caught:
+    text = json.dumps({"url": url, "token": TOKEN})
+    with (
+        write_held(tmp_path / "server.json", text),
+        connect(data_dir=tmp_path) as client,
+        pytest.raises(ServerUnreachable) as caught,
+    ):
         client.get("job_1")
     assert url in caught.value.message and "torchyard up" in caught.value.message
 

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -10,6 +10,7 @@ from tests.approved import Approved
 from tests.torchyard.client.drivers import Connect
 from tests.torchyard.client.fake_server import TOKEN
 from torchyard.contract.errors import ConfigError, NotAuthorized, ServerUnreachable, TorchyardError
+from torchyard.host.privatefile import write_held
 
 
 def test_the_server_is_searched_in_the_documented_order(
@@ -17,9 +18,10 @@ def test_the_server_is_searched_in_the_documented_order(
 ) -> None:
     with pytest.raises(ServerUnreachable, match="torchyard up"):
         connect()
-    _write_server(tmp_path / "work" / ".torchyard" / "server.json", "local")
-    assert _found(connect) == ("http://local", "token-local")
-    _write_logins(tmp_path, default="rack")
+    with _serving(tmp_path / "work" / ".torchyard"):
+        assert _found(connect) == ("http://local", "token-local")
+        _write_logins(tmp_path, default="rack")
+        assert _found(connect) == ("http://rack", "token-rack")
     assert _found(connect) == ("http://rack", "token-rack")
     monkeypatch.setenv("TORCHYARD_URL", "http://env/")
     with pytest.raises(NotAuthorized, match="http://env"):
@@ -43,8 +45,32 @@ def test_an_invalid_token_is_not_sent(token: str, connect: Connect, approved: Ap
 
 
 def test_an_unreadable_server_file_is_named_in_the_error(tmp_path: Path, connect: Connect) -> None:
-    (tmp_path / "server.json").write_text("{")
-    with pytest.raises(TorchyardError, match=r"server\.json"):
+    with write_held(tmp_path / "server.json", "{"), pytest.raises(TorchyardError, match=r"server\.json"):
+        connect(data_dir=tmp_path)
+
+
+@pytest.mark.parametrize("made", ["as git does", "private", "a link"])
+def test_a_server_file_that_came_with_a_folder_is_refused(
+    tmp_path: Path, connect: Connect, made: str, approved: Approved
+) -> None:
+    """Somebody else chose the address in it: neither code nor a token is sent there."""
+    path, other = tmp_path / "clone" / "server.json", tmp_path / "other"
+    _write(path, {"url": "http://evil.example", "token": "theirs"})
+    with write_held(other, path.read_text()):
+        if made == "as git does":
+            path.chmod(0o644)
+        elif made == "a link":
+            path.unlink()
+            path.symlink_to(other)
+        with pytest.raises(TorchyardError) as raised:
+            connect(data_dir=path.parent)
+    assert str(raised.value) == approved.of_row("message", tmp_path=tmp_path)
+
+
+def test_the_file_of_a_service_that_was_killed_is_not_used(tmp_path: Path, connect: Connect) -> None:
+    with _serving(tmp_path):
+        pass
+    with pytest.raises(ServerUnreachable, match="torchyard up"):
         connect(data_dir=tmp_path)
 
 
@@ -110,8 +136,10 @@ def _found(connect: Connect, *given: str) -> tuple[str, str]:
         return client.server.url, client.server.token
 
 
-def _write_server(path: Path, name: str) -> None:
-    _write(path, {"url": f"http://{name}", "token": f"token-{name}"})
+def _serving(data_dir: Path) -> IO[str]:
+    """Writes what a running `torchyard up` does. It runs until the file is closed."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    return write_held(data_dir / "server.json", json.dumps({"url": "http://local", "token": "token-local"}))
 
 
 def _write_logins(folder: Path, *, default: str | None) -> Path:

@@ -227,6 +227,7 @@ ANYWHERE: list[tuple[str, Any]] = [
     ("labels", {"a": 1}),
     ("labels", {"a": "b" * 201}),
     ("labels", {f"k{number}": "" for number in range(33)}),
+    ("labels", {f"k{number}": "b" * 200 for number in range(21)}),
     ("env", {"": "a"}),
     ("env", {"1A": "a"}),
     ("env", {"A=B": "a"}),

@@ -93,7 +93,7 @@ def ranking(trials: Sequence[TrialView], *, keys: Sequence[str]) -> list[str]:
         (
             *("" if trial.rank is None else str(trial.rank), str(trial.number), trial.state),
             "" if trial.value is None else f"{trial.value:.6g}",
-            *(value_text(trial.point[key]) if key in trial.point else "" for key in keys),
+            *(_cell(trial, key) for key in keys),
             *(("" if trial.rung is None else str(trial.rung),) if rungs else ()),
             *(str(trial.step) if trial.step else "", trial.job_id or "deleted"),
             *((headline(trial.error or ""),) if failed else ()),
@@ -102,6 +102,13 @@ def ranking(trials: Sequence[TrialView], *, keys: Sequence[str]) -> list[str]:
     ]
     heading, *lines = output.table(headers, rows, spare="JOB")
     return [heading, *(output.paint_state(line, trial.state) for line, trial in zip(lines, trials, strict=True))]
+
+
+def _cell(trial: TrialView, key: str) -> str:
+    """Formats a value of a trial's point, of which a long one is not told."""
+    if trial.point_omitted:
+        return "…"
+    return value_text(trial.point[key]) if key in trial.point else ""
 
 
 def trial_keys(sweep: SweepView, trials: Sequence[TrialView]) -> list[str]:

@@ -3,18 +3,22 @@
 from collections.abc import Generator, Mapping
 import contextlib
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 import fcntl
 import json
 import os
 from pathlib import Path
 import secrets
+import subprocess
 import time
+from typing import IO
 
-from torchyard.contract.errors import Conflict
+from torchyard.contract.errors import ConfigError, Conflict
 from torchyard.host.datadir import SERVER_FILE, redis_password_file
-from torchyard.host.privatefile import write_private
+from torchyard.host.privatefile import open_own, write_held, write_private
 
+_KEPT = 2
+_MOST_SECRET_BYTES = 4096
 _CHILDREN_END_S = 60.0
 """How long the processes of an `up` that was killed may take to end."""
 
@@ -24,6 +28,8 @@ class DataDir:
     """The paths of one data directory."""
 
     root: Path
+    _held: list[IO[str]] = field(default_factory=list["IO[str]"], init=False, compare=False)
+    """The newest two of `server.json`, which stay locked: who opened the one before may still look at its lock."""
 
     @property
     def server_file(self) -> Path:
@@ -41,6 +47,16 @@ class DataDir:
     def redis(self) -> Path:
         return self.root / "redis"
 
+    def check_own(self) -> None:
+        """Raises ConfigError for a data directory that came with a repository: its jobs would run, and its token be
+        known.
+        """
+        if _is_tracked(self.root):
+            raise ConfigError(
+                f"git tracks files of the data directory {self.root}: they came with the repository. Name another"
+                " folder with --data-dir, or remove them from git (`git rm -r --cached`) if they are yours"
+            )
+
     def create(self) -> None:
         """Creates the folders, readable by their owner alone. Raises OSError."""
         for folder in (self.root, self.logs, self.redis):
@@ -56,9 +72,11 @@ class DataDir:
         return _secret(redis_password_file(self.redis))
 
     def publish(self, *, url: str, token: str, processes: Mapping[str, int]) -> None:
-        """Replaces `server.json`: a reader sees the old one or the new one."""
+        """Replaces `server.json`: a reader sees the old one or the new one. It is locked while this process lives."""
         content = {"url": url, "token": token, "pid": os.getpid(), "processes": dict(processes)}
-        write_private(self.server_file, json.dumps(content))
+        self._held.append(write_held(self.server_file, json.dumps(content)))
+        if len(self._held) > _KEPT:
+            self._held.pop(0).close()
 
     def check_free(self) -> None:
         """Raises Conflict if another `up` uses the directory, which need not exist."""
@@ -103,7 +121,25 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _secret(path: Path) -> str:
-    """Returns the secret in the file `path`. Creates it at the first call: 256 random bits."""
+    """Returns the secret in the file `path`. Creates it at the first call: 256 random bits. Raises ConfigError."""
     if not path.exists():
         write_private(path, secrets.token_urlsafe(32))
-    return path.read_text(encoding="utf-8").strip()
+    try:
+        with open_own(path) as file:
+            return file.read(_MOST_SECRET_BYTES).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"{path} has a secret, and is not used: {said}. `chmod 600` it if it is yours") from None
+
+
+def _is_tracked(path: Path) -> bool:
+    """Whether a file below this path is in the index of the git repository around it. False without git."""
+    command = ("git", "-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit", "ls-files", "--", path.name)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        answer = subprocess.run(
+            command, cwd=path.parent, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False
+        )
+    except OSError:
+        return False
+    return answer.returncode == 0 and bool(answer.stdout)

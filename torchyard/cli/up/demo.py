@@ -17,12 +17,12 @@ from torchyard.cli.up import programs
 from torchyard.cli.up.datadir import DataDir
 from torchyard.cli.up.spawning import spawn
 from torchyard.client import Client
+from torchyard.client.localserver import read_server
 from torchyard.contract.errors import ServerUnreachable, Unavailable
 from torchyard.contract.job import JobState
 from torchyard.contract.views.checkpoints import CheckpointView
 from torchyard.contract.views.jobs import JobView
 from torchyard.host import terminal
-from torchyard.host.datadir import SERVER_FILE
 
 _START_S = 120.0
 _STOP_S = 75.0
@@ -167,10 +167,11 @@ def _server(data_dir: Path) -> Generator[tuple[Client, bool]]:
 
 def _running(data_dir: Path) -> Client | None:
     try:
-        server = json.loads((data_dir / SERVER_FILE).read_bytes())
-        client = Client(server["url"], server["token"])
+        if (server := read_server(data_dir)) is None:
+            return None
+        client = Client(server.url, server.token)
         client.ready()
-    except (FileNotFoundError, ServerUnreachable):
+    except ServerUnreachable:
         return None  # the file of one that was killed, perhaps
     return client
 

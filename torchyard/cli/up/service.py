@@ -90,6 +90,7 @@ class Service:
 
     def _check_options(self) -> None:
         check_allowed_paths(self.data.root, self._options.allow_paths)
+        self.data.check_own()
         if self.data.token_file.exists():  # a new token is long enough
             check_token(self.data.token(), host=self._options.host, source=str(self.data.token_file))
 

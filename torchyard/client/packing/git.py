@@ -1,6 +1,6 @@
 """Asks git which files of a folder are its user's own, and which commit they are from."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 import os
 from pathlib import Path
 import re
@@ -13,6 +13,11 @@ from torchyard.contract.text import storable
 _OTHER_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 """Variables that a hook has. They name the repository of the hook, and not that of the folder."""
 _DIFF = ("diff", "HEAD", "--relative", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv")
+_SAFE = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
+"""A repository among the files of another one, which a clone may bring with a configuration of its own, is not used."""
+_FILTERS = r"^filter\..*\.(clean|process)$"
+_ITS_OWN = frozenset({"local", "worktree"})
+"""The scopes of a configuration that came with the folder, perhaps. Others are the user's and the machine's."""
 _MOST_NAMES = 1000
 """The most files of a diff: their names are arguments of git."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -58,24 +63,25 @@ def origin(folder: Path, packed: Collection[str]) -> Git | None:
     try:
         commit = _git(folder, "rev-parse", "--verify", "HEAD")
         branch = _git(folder, "symbolic-ref", "--quiet", "--short", "HEAD")
-        changes = _git(folder, "status", "--porcelain", "-z", "--", ".")
+        safe = _without_filters(folder)
+        changes = _git(folder, *safe, "status", "--porcelain", "-z", "--", ".")
     except FileNotFoundError:
         return None
     if commit.returncode or changes.returncode:
         return None
     dirty = bool(changes.stdout)
-    diff = _diff(folder, packed) if dirty else ""
+    diff = _diff(folder, packed, safe) if dirty else ""
     return Git(commit=_text(commit), branch=_text(branch)[:500] or None, dirty=dirty, diff=diff)
 
 
-def _diff(folder: Path, packed: Collection[str]) -> str:
+def _diff(folder: Path, packed: Collection[str], safe: Sequence[str]) -> str:
     """Returns the changes of files that are packed, and of deleted ones their names. Cut off if they are long."""
-    changed = _git(folder, *_DIFF, "--name-only", "-z", "--", ".").stdout.split(b"\0")
+    changed = _git(folder, *safe, *_DIFF, "--name-only", "-z", "--", ".").stdout.split(b"\0")
     files = [os.fsdecode(name) for name in changed if name]
     names = [name for name in files if name in packed or not os.path.lexists(folder / name)][:_MOST_NAMES]
     if not names:
         return ""
-    arguments = ("--literal-pathspecs", *_DIFF, "--irreversible-delete", "--", *names)
+    arguments = (*safe, "--literal-pathspecs", *_DIFF, "--irreversible-delete", "--", *names)
     with _started(folder, *arguments, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         found = process.stdout.read(MOST_DIFF_BYTES + 1)
@@ -105,10 +111,21 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
+def _without_filters(folder: Path) -> list[str]:
+    """Returns options with which git runs none of the programs that the folder's own configuration has as filters."""
+    answer = _git(folder, "config", "--includes", "--null", "--show-scope", "--name-only", "--get-regexp", _FILTERS)
+    said = [os.fsdecode(part) for part in answer.stdout.split(b"\0")]
+    names = {name.rpartition(".")[0] for scope, name in zip(said[::2], said[1::2], strict=False) if scope in _ITS_OWN}
+    if any("=" in name for name in names):
+        raise ConfigError(f"git's configuration of {folder} names a filter with `=` in its name: rename it")
+    options = (f"{name}.{key}" for name in sorted(names) for key in ("clean=", "process=", "required=false"))
+    return [part for option in options for part in ("-c", option)]
+
+
 def _started(folder: Path, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if name not in _OTHER_REPOSITORY}
     return subprocess.Popen(
-        ["git", "-c", "core.fsmonitor=false", *arguments],  # noqa: S607 - the user's own git
+        ["git", *_SAFE, *arguments],  # noqa: S607 - the user's own git
         cwd=folder,
         env={**environment, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
         stdin=subprocess.DEVNULL,

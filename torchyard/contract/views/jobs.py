@@ -74,7 +74,7 @@ class JobSummary(View):
     """A job as lists show it.
 
     `metrics` has the newest value of `train/loss`, `val/loss` and the metric that `checkpoint.monitor` names; `error`
-    has no traceback. The job itself has everything.
+    has no traceback; messages of more than 1,000 characters are cut. The job itself has everything.
     """
 
     id: str

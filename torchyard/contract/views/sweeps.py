@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from torchyard.contract.job import JobState
 from torchyard.contract.sweeps import Method, SweepSpec, SweepState
@@ -87,6 +87,8 @@ class TrialView(View):
     state: JobState
     """`failed` if the job was refused; of a deleted job, how it ended."""
     point: dict[str, JsonValue]
+    point_omitted: bool = Field(default=False, exclude_if=lambda value: not value)
+    """In lists: its point takes more than 2,048 bytes, and is left out. The spec of its job has the values."""
     value: Number | None
     """The best value of the sweep's metric over its run. NaN if it measured nothing else."""
     step: int = 0
@@ -105,3 +107,5 @@ class JobSweep(View):
     name: str
     trial: int
     point: dict[str, JsonValue]
+    point_omitted: bool = Field(default=False, exclude_if=lambda value: not value)
+    """In lists: its point takes more than 2,048 bytes, and is left out. The job itself has it."""

@@ -135,6 +135,12 @@ def test_a_sweep_is_shown_with_its_trials_ranked(server: FakeServer) -> None:
     assert "2 more trials: " in short.stderr and "sweep show lr --all" in short.stderr
 
 
+def test_a_long_point_is_not_shown_in_the_ranking(server: FakeServer) -> None:
+    server.on(f"{OF_ONE}/trials", page([trial(1, point={}, point_omitted=True)]))
+    [row] = [line.split() for line in run(server, "sweep", "show", ID).stdout.splitlines() if " job_1" in line]
+    assert "…" in row
+
+
 def test_a_sweep_without_trials_and_one_without_keys_are_shown(server: FakeServer) -> None:
     empty = sweep(
         trials={"total": 3, "waiting": 3}, method="array", spec={"method": "array", "trials": 3, "job": RECIPE}

@@ -216,6 +216,64 @@ def _git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.parametrize("key", ["clean", "process"])
+def test_a_filter_that_the_folder_configures_is_not_run(repository: Path, key: str, tmp_path: Path) -> None:
+    ran = _configure_filter(repository, tmp_path, f"filter.x.{key}")
+    found = git.origin(repository, {"train.py"})
+    assert found is not None and found.dirty and "changed" in found.diff
+    assert not ran.exists()
+
+
+def test_a_filter_of_the_user_is_run(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = _configure_filter(repository, tmp_path, "filter.other.clean")
+    settings = tmp_path / "gitconfig"
+    settings.write_text(f'[filter "x"]\n\tclean = touch {ran}; cat\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    git.origin(repository, {"train.py"})
+    assert ran.exists()
+
+
+def test_a_filter_whose_name_git_cannot_be_told_is_refused(repository: Path, tmp_path: Path) -> None:
+    ran = _configure_filter(repository, tmp_path, "filter.x=y.clean", name="x=y")
+    with pytest.raises(ConfigError, match="rename it"):
+        git.origin(repository, {"train.py"})
+    assert not ran.exists()
+
+
+def test_a_repository_among_the_files_of_a_clone_is_not_used(repository: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    inside = repository / "lib"
+    _git(inside, "init", "--quiet", "--bare", "own.git")
+    for path in (inside / "own.git").iterdir():
+        path.rename(inside / path.name)
+    _git(inside, "config", "--file", "config", "core.bare", "false")
+    _git(inside, "config", "--file", "config", "core.worktree", str(inside))
+    _git(inside, "add", "a.py")
+    _git(inside, "commit", "--quiet", "--message", "theirs")
+    _configure_filter(inside, tmp_path, "filter.x.clean", config=("--file", "config"), changed="a.py")
+    with pytest.raises(ConfigError, match="bare repository"):
+        pack(inside)
+    assert git.origin(inside, {"a.py"}) is None
+    assert not ran.exists()
+
+
 def _packed(folder: Path) -> tuple[str, ...]:
     with pack(folder) as packed:
         return (*packed.files,)
+
+
+def _configure_filter(
+    folder: Path,
+    tmp_path: Path,
+    key: str,
+    *,
+    name: str = "x",
+    config: tuple[str, ...] = ("--local",),
+    changed: str = "train.py",
+) -> Path:
+    """Has git run a program to look at a file that changed. Returns the file that the program makes."""
+    ran = tmp_path / "ran"
+    _git(folder, "config", *config, key, f"touch {ran}; cat")
+    (folder / ".gitattributes").write_text(f"* filter={name}\n")
+    (folder / changed).write_text("changed\n")
+    return ran

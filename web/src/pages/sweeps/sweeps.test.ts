@@ -263,6 +263,13 @@ test("only what is a number in all trials is set as numbers are", () => {
   expect(textsOf(host, "th.number")).toEqual(["Rank", "val/loss", "lr", "Step"]);
 });
 
+test("a point that lists leave out is said to be long", () => {
+  const trials = [trial(1), trial(2, { point: {}, point_omitted: true })];
+  const host = show(Trials, { sweep: sweep(), trials, onchange: () => undefined });
+  const left = [...host.querySelectorAll<HTMLElement>("td[title*='long']")];
+  expect(left.map((cell) => cell.textContent)).toEqual(["…", "…"]);
+});
+
 test("keys and values are short, and keys differ", () => {
   const keys = ["config.model.name", "config.optimizer.name", "args.lr", "env.SEED"];
   expect([...shortKeys(keys).values()]).toEqual(["model.name", "optimizer.name", "lr", "SEED"]);
