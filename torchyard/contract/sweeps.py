@@ -240,7 +240,7 @@ class SweepSpec(Schema):
     @property
     def parallel(self) -> int:
         """The largest number of trials that are queued, starting or running at once."""
-        return self.max_parallel or (PARALLEL if self.method in ADAPTIVE else MOST_POINTS)
+        return parallel_of(self.method, self.max_parallel)
 
 
 class SweepExtension(Schema):
@@ -273,6 +273,11 @@ def parse_sweep(raw: object) -> SweepSpec:
         return SweepSpec.model_validate(raw)
     except ValidationError as error:
         raise InvalidSpec("the sweep is not valid", errors=field_errors(error, SweepSpec)) from None
+
+
+def parallel_of(method: Method, max_parallel: int | None) -> int:
+    """Returns how many trials wait or run at once; `max_parallel`: what the spec says."""
+    return max_parallel or (PARALLEL if method in ADAPTIVE else MOST_POINTS)
 
 
 def grid_point(parameters: Mapping[str, Sequence[JsonValue] | Range], number: int) -> Point:

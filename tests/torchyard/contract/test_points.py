@@ -133,6 +133,12 @@ def test_values_that_are_checked_count_as_job_specs() -> None:
     assert field == "" and message.startswith("there are 5000 job specs of up to ")
 
 
+def test_all_points_together_are_bounded() -> None:
+    """Whoever ranks the trials reads all their points."""
+    spec = sweep(SCRIPT, method="random", trials=2000, parameters={"args.x": ["x" * 9000, "y"]})
+    assert refusal(spec) == ("", "there are 2000 points of up to 9002 bytes, and all together have at most 16777216")
+
+
 @pytest.mark.parametrize(
     "spec",
     [
