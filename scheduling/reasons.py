@@ -4,7 +4,7 @@ They hold no times, so they change rarely.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from scheduling import pools
 from scheduling.cluster import Cluster, Keep
@@ -28,10 +28,12 @@ def explain(
     line: Line,
     displacements: Mapping[str, Sequence[Displacement]],
     held_back: Mapping[str, Reason],
+    crowded: Set[str] = frozenset(),
 ) -> Reasons:
     """Returns why the jobs of the line wait, when all steps of a plan are carried out.
 
-    `held_back`: why those of a shape wait that a quota or their pool holds back.
+    `held_back`: why those of a shape wait that a quota or their pool holds back. `crowded`: the owners of whose
+    requests not all were looked at.
     """
     explainer = Explainer(cluster)
     firsts = [job for job in line.firsts() if job.shape not in held_back]
@@ -48,8 +50,15 @@ def explain(
         elif keep is not None:
             by_job[job.id] = explainer.of_holder(job, keep)
         elif job.shape not in by_shape:
-            by_shape[job.shape] = explainer.explain(job, _ahead(first, job))
+            reason = explainer.explain(job, _ahead(first, job))
+            by_shape[job.shape] = _in_turn(reason) if job.owner in crowded else reason
     return Reasons(by_shape, by_job)
+
+
+def _in_turn(reason: Reason) -> Reason:
+    return Reason(
+        reason.code, f"{reason.message}; its owner waits with so many different requests that they take turns"
+    )
 
 
 def over_quota(refusal: str) -> Reason:

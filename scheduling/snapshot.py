@@ -218,6 +218,8 @@ class Snapshot:
     recorded: RecordedReasons = RecordedReasons()
     waits_count_until: int | None = None
     """Until when the `waited_us` of the line count; None: until `now`."""
+    crowded: frozenset[str] = frozenset()
+    """The owners of whose groups not all are in the line: they take turns."""
     refused: frozenset[Request] = frozenset()
     """Requests for which `here` could not carry out a step of an earlier plan: they wait for the next snapshot."""
 

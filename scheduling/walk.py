@@ -71,7 +71,8 @@ class Walk:
 
     def plan(self) -> Plan:
         steps, kept = self.decided()
-        explained = reasons.explain(self._cluster, self._line, self._displacements, self._held_back)
+        crowded = self._snapshot.crowded
+        explained = reasons.explain(self._cluster, self._line, self._displacements, self._held_back, crowded)
         used_up = frozenset({job.group for job in self._snapshot.line} - self._line.waiting_groups())
         return Plan(steps, kept, explained, used_up, self.again_at())
 

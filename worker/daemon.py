@@ -295,7 +295,10 @@ class Daemon:
         return attempt_ended
 
     def _claim(self) -> float | None:
-        """Passes over the line. Returns how many seconds that took; None if jobs were claimed, or it was cut short."""
+        """Passes over the line. Returns how many seconds that took; None if another one should follow soon.
+
+        So it is if jobs were claimed, if it was cut short, and if it has left out jobs that might start.
+        """
         began = self._clock()
         claimed = full = False
         postponed = self._placer.postponed
@@ -326,7 +329,7 @@ class Daemon:
         took = self._clock() - began
         # Each submission wakes the worker, and a pass over many different requests takes long.
         self._runners.ended.wait(min((_FULL_FACTOR if full else _IDLE_FACTOR) * took, _WAKEUP_WAIT_S))
-        return took
+        return None if self._placer.has_more and not full else took
 
     def _may_claim(self) -> bool:
         if self._stopping or self._leaving or not self._leases.fresh or self._seen.obstacle is not None:

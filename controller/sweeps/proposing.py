@@ -1,29 +1,33 @@
 """Which points a sweep tries next. Pure: the rows say what was tried and how it went."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 import math
 import random
 
 from pydantic import JsonValue
 
 from store.facts.sweeps import TrialFacts
-from torchyard.contract.sweeps import ADAPTIVE, Point, Range, SweepSpec, Values, grid_point
+from torchyard.contract.sweeps import Point, Range, SweepSpec, Values, grid_point
 
 
-def propose(spec: SweepSpec, trials: Sequence[TrialFacts], *, count: int) -> list[Point]:
-    """Returns the points of the next trials, `count` at most. `trials`: all so far, by number; they are never changed.
+def by_results(spec: SweepSpec, trials: Sequence[TrialFacts], *, count: int) -> Callable[[], Iterator[Point]]:
+    """Returns what finds the points of the next trials, `count` at most, by how those so far have gone.
 
-    The same for the same arguments. Fewer than `count` are left of a sweep that ends soon.
+    `trials`: all so far, by number; they are never changed. The same for the same arguments. Fewer than `count` are
+    left of a sweep that ends soon. It may take seconds.
     """
-    if spec.method in ADAPTIVE:
-        from controller.sweeps.sampling import sample  # Optuna takes half a second, which few sweeps need
+    from controller.sweeps.sampling import sample  # Optuna takes half a second, which few sweeps need
 
-        return sample(spec, trials, count=min(count, spec.size - len(trials)))
-    return points(spec, first=len(trials), count=count)
+    return lambda: sample(spec, trials, count=min(count, spec.size - len(trials)))
+
+
+def by_chance(spec: SweepSpec, number: int) -> list[Point]:
+    """Returns the point of a trial, which follows from the seed and its number alone."""
+    return [_random(spec, number)]
 
 
 def points(spec: SweepSpec, *, first: int, count: int) -> list[Point]:
-    """Does what `propose` does for a method whose points depend on their numbers alone, from the number `first` on."""
+    """Returns the points, from the number `first` on, of a method whose points depend on their numbers alone."""
     return [_point(spec, number) for number in range(first, min(first + count, spec.size))]
 
 
@@ -31,9 +35,13 @@ def _point(spec: SweepSpec, number: int) -> Point:
     if spec.method == "list":
         return dict(spec.points[number])
     if spec.method == "random":
-        chance = random.Random(f"{spec.seed}:{number}")  # noqa: S311 - not a secret
-        return {key: _any_of(values, chance) for key, values in spec.parameters.items()}
+        return _random(spec, number)
     return {} if spec.method == "array" else grid_point(spec.parameters, number)
+
+
+def _random(spec: SweepSpec, number: int) -> Point:
+    chance = random.Random(f"{spec.seed}:{number}")  # noqa: S311 - not a secret
+    return {key: _any_of(values, chance) for key, values in spec.parameters.items()}
 
 
 def _any_of(values: Values, chance: random.Random) -> JsonValue:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from store.facts.submission import KeyedRequest, Submission
-from store.rows import batches, idempotency
+from store.rows import batches, cycles, idempotency
 from store.rows.idempotency import KeyTaken
 from store.store import Store
 
@@ -26,6 +26,8 @@ def submit(
 
     `atomic`: all of them, or none. Raises Refused then, and IdempotencyMismatch and Unavailable.
     """
+    if atomic and (errors := cycles.find(wanted)):  # before a transaction, in which others would wait for it
+        raise Refused(errors)
     while True:
         try:
             with store.write("submit") as session:

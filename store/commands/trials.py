@@ -4,6 +4,7 @@ All of them raise Unavailable, and do nothing for a sweep that is gone or has ch
 """
 
 from collections.abc import Mapping, Sequence
+import time
 
 from sqlalchemy.orm import Session
 
@@ -28,6 +29,8 @@ from torchyard.contract.text import shown_text
 
 MOST = 50
 """The most trials that one transaction makes or asks: others can write after them."""
+_PARSE_S = 0.2
+"""How long one transaction parses job specs: large ones are made in smaller portions."""
 
 _TOO_MANY_FAILED = "too_many_failed"
 
@@ -169,14 +172,13 @@ def _make(session: Session, sweep: Sweep, points: Sequence[Point]) -> bool:
     if caller is None:
         return False
     first = sweep.next_number
-    numbered = dict(enumerate(points[: sweep.total - first], start=first))
-    found = _submitted(session, sweep, numbered, caller)
+    found = _submitted(session, sweep, dict(enumerate(points[: sweep.total - first], start=first)), caller)
     full = next((number for number, each in found.items() if isinstance(each, QuotaExceeded)), None)
     if full is not None and any(number > full and isinstance(each, Submitted) for number, each in found.items()):
         raise _OnlyFirst(full - first)
     made = {number: each for number, each in found.items() if full is None or number < full}
     if made:
-        trials.add(session, sweep.id, [_row(number, numbered[number], each) for number, each in made.items()])
+        trials.add(session, sweep.id, [_row(number, points[number - first], each) for number, each in made.items()])
         sweeps.change(session, sweep, next_number=first + len(made))
     sweeps.say(session, sweep, sweeps.STARTED if full is None else _waits(found[full]))
     return bool(made)
@@ -185,10 +187,16 @@ def _make(session: Session, sweep: Sweep, points: Sequence[Point]) -> bool:
 def _submitted(
     session: Session, sweep: Sweep, points: dict[int, Point], caller: Caller
 ) -> dict[int, Submitted | Exception]:
-    """Stores the jobs of trials. Returns each, or why it was refused, in order. Raises what is no refusal."""
+    """Stores the jobs of the first trials for which there is time. Raises what is no refusal.
+
+    Returns each, or why it was refused, in order.
+    """
     spec, found = sweeps.spec_of(sweep), dict[int, Submitted | Exception]()
     wanted: dict[int, Submission] = {}
+    ends = time.monotonic() + _PARSE_S
     for number, point in points.items():
+        if (wanted or found) and time.monotonic() > ends:
+            break
         try:
             job, trial = spec_of(spec, number, point), TrialOf(sweep.id, number)
             wanted[number] = Submission(job, caller, sweeps.visibility_of(sweep), trial=trial)

@@ -7,7 +7,7 @@ import math
 from store.facts.callers import Caller
 from store.facts.submission import KeyedRequest
 from torchyard.contract.job import JobState
-from torchyard.contract.sweeps import Point, SweepSpec, SweepState
+from torchyard.contract.sweeps import Halving, Method, Point, SweepSpec, SweepState
 from torchyard.contract.team import Visibility
 
 
@@ -133,12 +133,26 @@ class RankedTrials:
 
 
 @dataclass(frozen=True)
+class SweepTerms:
+    """What of its spec says when a sweep goes on."""
+
+    parallel: int
+    """The largest number of trials that are queued, starting or running at once."""
+    max_failed: int | None
+    halving: Halving | None
+
+
+@dataclass(frozen=True)
 class DueSweep:
-    """A sweep that has not ended, as a controller looks at it."""
+    """A sweep that has not ended, as a controller looks at it. Its spec, which may be large, is not read."""
 
     id: str
-    spec: SweepSpec
+    owner: str
+    method: Method
+    mode: str
     state: SweepState
+    version: int
+    """Rises with each change."""
     asked: str | None
     """What its jobs are being asked for, one after another."""
     total: int

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import timedelta
 
 from sqlalchemy.orm import Session
@@ -18,20 +19,27 @@ Read = Callable[[], AbstractContextManager[Session]]
 
 
 def read_snapshot(
-    read: Read, *, here: str, devices: Sequence[DeviceReport], max_stop_grace: timedelta = LONGEST_STOP_GRACE
+    read: Read,
+    *,
+    here: str,
+    devices: Sequence[DeviceReport],
+    max_stop_grace: timedelta = LONGEST_STOP_GRACE,
+    turn: int = 0,
 ) -> tuple[Snapshot, Plan] | None:
     """Returns the cluster as the worker `here` reads it, and its plan; None if no job waits. Raises Unavailable.
 
     Jobs are found in the line, and what is said of them is in their rows.
 
-    `devices`: the worker's own, as they are now. `max_stop_grace`: what cuts the jobs' `stop_grace`.
+    `devices`: the worker's own, as they are now. `max_stop_grace`: what cuts the jobs' `stop_grace`. `turn`: rises
+    from pass to pass, so that all requests of an owner with very many are looked at.
     """
     with read() as session:
-        groups = Groups(session)
+        groups = Groups(session, turn=turn)
         heads = groups.heads()
         if not heads:
             return None
         snapshot = planning.snapshot(session, heads, {here: devices}, here=here, max_stop_grace=max_stop_grace)
+        snapshot = replace(snapshot, crowded=groups.crowded)
         return planning.with_successors(snapshot, groups, at_once=max(1, len(devices)))
 
 

@@ -9,9 +9,10 @@ from store.db.database import Snapshots
 from store.facts import pages
 from store.facts.callers import SERVICE, Caller
 from store.facts.pages import FactPage
-from store.facts.sweeps import DueSweep, RankedTrials, SweepFacts, SweepFilter, TrialFacts, WholeSweep
+from store.facts.sweeps import DueSweep, RankedTrials, SweepFacts, SweepFilter, SweepTerms, TrialFacts, WholeSweep
 from store.rows import due_sweeps, sweeps, trials
 from torchyard.contract.errors import NotFound
+from torchyard.contract.sweeps import SweepSpec
 
 TrialSort = Literal["value", "number"]
 
@@ -56,6 +57,18 @@ def due(store: Snapshots) -> list[DueSweep]:
     """Returns the sweeps with which there may be something to do, oldest first, for a controller."""
     with store.read() as session:
         return due_sweeps.due(session)
+
+
+def terms(store: Snapshots, sweep_id: str) -> SweepTerms:
+    """Returns what of its spec says when a sweep goes on, for a controller."""
+    with store.read() as session:
+        return due_sweeps.terms(session, sweep_id)
+
+
+def spec(store: Snapshots, sweep_id: str) -> SweepSpec:
+    """Returns the spec of a sweep, for a controller."""
+    with store.read() as session:
+        return sweeps.spec_of(sweeps.get(session, sweep_id, SERVICE))
 
 
 def all_trials(store: Snapshots, sweep_id: str) -> list[TrialFacts]:

@@ -40,7 +40,7 @@ def resolved_together(
 ) -> tuple[dict[int, Submission], dict[int, InvalidSpec]]:
     """Does what `resolved` does for submissions of one caller. Returns those that have no error, and the errors.
 
-    `atomic`: all of them are stored, or none, so they may name each other.
+    `atomic`: all of them are stored, or none, so they may name each other; `store.rows.cycles` finds none in them.
     """
     asked = {place: each for place, each in wanted.items() if each.spec.after and each.after is None}
     if not asked:
@@ -50,7 +50,7 @@ def resolved_together(
     named, errors = dict[int, list[str]](), dict[int, InvalidSpec]()
     for place, each in asked.items():
         try:
-            named[place] = found.ids(place, each.spec.after)
+            named[place] = found.ids(each.spec.after)
         except InvalidSpec as error:
             errors[place] = error
     stored = set[str]().union(*named.values()) - beside.ids
@@ -71,7 +71,7 @@ def checked(session: Session, wanted: Submission) -> Submission:
     if not wanted.spec.after:
         return wanted
     found = _Found(session, wanted.caller, Beside({}))
-    named = found.ids(0, wanted.spec.after)
+    named = found.ids(wanted.spec.after)
     return _checked(wanted, named, found.jobs(named))
 
 
@@ -84,11 +84,11 @@ class _Found:
         self._beside = beside
         self._named: dict[str, str | None] = {}
 
-    def ids(self, place: int, after: Sequence[After]) -> list[str]:
+    def ids(self, after: Sequence[After]) -> list[str]:
         """Returns the ids of the named jobs. Raises InvalidSpec for a name that no job has, and for one job twice."""
         found: list[str] = []
         for number, each in enumerate(after):
-            job_id = self._beside.id_of(place, number, each.job) or self._id(each.job)
+            job_id = self._beside.id_of(number, each.job) or self._id(each.job)
             if job_id is None:
                 raise wrong(number, f"there is no job {each.job}")
             if job_id in found:

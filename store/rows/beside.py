@@ -25,12 +25,11 @@ class Beside:
     """The jobs of a batch, by the names that its specs have for them."""
 
     def __init__(self, wanted: Mapping[int, Submission], *, atomic: bool = True) -> None:
-        """`atomic`: all of them are stored, or none: only then they may wait for each other."""
+        """`atomic`: all of them are stored, or none: only then they may wait for each other, and none for itself."""
         self._atomic = atomic
         self._wanted = {place: replace(each, job_id=new_id("job")) for place, each in wanted.items()}
         self._names = Counter(each.spec.name for each in self._wanted.values())
         self._places = {each.spec.name: place for place, each in self._wanted.items()}
-        self._cycles = self._find_cycles()
 
     @property
     def ids(self) -> set[str]:
@@ -41,10 +40,10 @@ class Beside:
         """Returns the submission with its id, if it is one of these."""
         return self._wanted.get(place, wanted)
 
-    def id_of(self, place: int, number: int, named: str) -> str | None:
+    def id_of(self, number: int, named: str) -> str | None:
         """Returns the id of the job that an item of the `after` of another one names; None if it is none of these.
 
-        Raises InvalidSpec for a name that several have, and for a job that would wait for itself.
+        Raises InvalidSpec for a name that several have.
         """
         if named not in self._places:
             return None
@@ -52,8 +51,6 @@ class Beside:
             raise wrong(number, f"{named} is a job of the same batch: send the batch with `atomic`")
         if self._names[named] > 1:
             raise wrong(number, f"{self._names[named]} jobs of the batch have the name {named}")
-        if (cycle := self._cycles.get((place, self._places[named]))) is not None:
-            raise wrong(number, f"the job would wait for itself: {cycle}")
         return self._wanted[self._places[named]].job_id
 
     def known(self) -> dict[str, Known]:
@@ -64,29 +61,6 @@ class Beside:
             visibility = spec.visibility or each.visibility
             found[job_id] = Known(job_id, spec.name, JobState.QUEUED, spec.trainer, visibility)
         return found
-
-    def _find_cycles(self) -> dict[tuple[int, int], str]:
-        """Returns each cycle as it is written, by the step that closes it: who waits for whom."""
-        found: dict[tuple[int, int], str] = {}
-        done: set[int] = set()
-        for start in self._wanted:
-            path, steps = [start], [iter(self._awaited(start))]
-            while path:
-                following = next(steps[-1], None)
-                if following is None:
-                    done.add(path.pop())
-                    steps.pop()
-                elif following in path:
-                    cycle = [*path[path.index(following) :], following]
-                    found[path[-1], following] = " -> ".join(self._wanted[place].spec.name for place in cycle)
-                elif following not in done:
-                    path.append(following)
-                    steps.append(iter(self._awaited(following)))
-        return found
-
-    def _awaited(self, place: int) -> list[int]:
-        after = self._wanted[place].spec.after
-        return [self._places[each.job] for each in after if self._names[each.job] == 1]
 
 
 def wrong(number: int, message: str) -> InvalidSpec:

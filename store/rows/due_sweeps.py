@@ -1,23 +1,44 @@
 """What a controller reads of sweeps: which have something to do, and which of their trials."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import Row, func, or_, select
 from sqlalchemy.orm import Session
 
+from store.db.documents import values_at
 from store.db.tables import Job, Sweep, SweepTrial
-from store.facts.sweeps import ACTIVE, DueSweep
+from store.facts.sweeps import ACTIVE, DueSweep, SweepTerms
 from store.rows import sweeps, trials
+from torchyard.contract.errors import NotFound
 from torchyard.contract.job import AT_RUNG, JobState
-from torchyard.contract.sweeps import SweepState
+from torchyard.contract.sweeps import Halving, SweepState, parallel_of
+
+_READ = (
+    *(Sweep.id, Sweep.owner, Sweep.method, Sweep.mode, Sweep.state, Sweep.version, Sweep.asked),
+    *(Sweep.total, Sweep.next_number),
+)
+"""What each pass reads of each sweep: not its spec."""
 
 
 def due(session: Session) -> list[DueSweep]:
     """Returns the sweeps with which there may be something to do, oldest first."""
     is_due = or_(Sweep.state != SweepState.PAUSED, Sweep.asked.is_not(None))
-    found = session.scalars(select(Sweep).where(sweeps.is_open(), is_due).order_by(Sweep.id)).all()
+    found = session.execute(select(*_READ).where(sweeps.is_open(), is_due).order_by(Sweep.id)).all()
     counted = trials.counts(session, [sweep.id for sweep in found]) if found else {}
     return [_due(sweep, counted[sweep.id]) for sweep in found]
+
+
+def terms(session: Session, sweep_id: str) -> SweepTerms:
+    """Returns what of its spec says when a sweep goes on. Raises NotFound."""
+    paths = [("max_parallel",), ("max_failed",), ("halving",)]
+    read = values_at(Sweep.spec, paths, dialect=session.get_bind().dialect.name)
+    row = session.execute(select(Sweep.method, read).where(Sweep.id == sweep_id)).first()
+    if row is None:
+        raise NotFound(f"there is no sweep {sweep_id}")
+    max_parallel, max_failed, halving, _ = row[1]
+    parsed = None if halving is None else Halving.model_validate(halving)
+    return SweepTerms(parallel_of(row.method, max_parallel), max_failed, parsed)
 
 
 def to_ask(session: Session, sweep: Sweep, *, limit: int) -> Sequence[tuple[int, str]]:
@@ -47,14 +68,17 @@ def failed_trials(session: Session, sweep_id: str) -> int:
     return session.execute(query).scalar_one()
 
 
-def _due(sweep: Sweep, counted: dict[JobState, int]) -> DueSweep:
+def _due(row: Row[Any], counted: dict[JobState, int]) -> DueSweep:
     return DueSweep(
-        id=sweep.id,
-        spec=sweeps.spec_of(sweep),
-        state=SweepState(sweep.state),
-        asked=sweep.asked,
-        total=sweep.total,
-        made=sweep.next_number,
+        id=row.id,
+        owner=row.owner,
+        method=row.method,
+        mode=row.mode,
+        state=SweepState(row.state),
+        version=row.version,
+        asked=row.asked,
+        total=row.total,
+        made=row.next_number,
         active=sum(counted.get(state, 0) for state in ACTIVE),
         open=sum(count for state, count in counted.items() if not state.terminal),
         failed=counted.get(JobState.FAILED, 0),

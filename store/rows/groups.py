@@ -8,6 +8,8 @@ from scheduling.snapshot import Group, Waiting
 from store.facts.line import Member
 from store.line.line import line_of
 from store.rows import waiting
+from store.rows.head_turns import in_turn
+from store.rows.shapes import owner_of
 
 _MOST_READ = 10_000
 """Of jobs of one group that wait no more: Redis is far from the rows then, and a sweep comes soon."""
@@ -16,21 +18,30 @@ _MOST_READ = 10_000
 class Groups:
     """Of one transaction. Jobs of which the line and the rows say different things are left out, and compared later."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, turn: int = 0) -> None:
+        """`turn` says which groups of an owner with very many are found, as `store.rows.head_turns` has it."""
         self._session = session
         self._line = line_of(session)
+        self._turn = turn
+        self.crowded: frozenset[str] = frozenset()
+        """The owners of whose groups some were not looked at."""
         self._newest: dict[Group, Member] = {}
         """The last job that was read of each group that goes on."""
 
-    def heads(self) -> list[Waiting]:
-        """Returns the first job of each group, in no order.
+    def heads(self, *, also: Group | None = None) -> list[Waiting]:
+        """Returns the first job of each group, in no order, but of an owner with very many groups of some of them.
 
-        Leaves out a group whose request only a newer program reads.
+        Leaves out a group whose request only a newer program reads. `also`: a group that is found if there is any.
         """
-        self._newest = dict(self._line.heads())
+        firsts = self._line.heads()
+        self._newest = in_turn(firsts, self._turn)
+        if also is not None and also in firsts:
+            self._newest[also] = firsts[also]
         found, strange = self._verified({member.id: group for group, member in self._newest.items()})
         for group in strange:
             found += self.more(group, limit=1)
+        left_out = {owner_of(shape) for shape, priority in firsts if (shape, priority) not in self._newest}
+        self.crowded = frozenset(job.owner for job in found if owner_of(job.shape) in left_out)
         return found
 
     def going_on(self, groups: Collection[Group]) -> list[Group]:

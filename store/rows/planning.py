@@ -89,8 +89,9 @@ def outlook_of(session: Session, job: Waiting, *, max_stop_grace: timedelta) -> 
     workers have reported, beside those of the jobs that could start now.
     """
     groups = Groups(session)
-    heads = groups.heads()
+    heads = groups.heads(also=job.group)
     seen = snapshot(session, heads, {}, here="", max_stop_grace=max_stop_grace, newcomer=job)
+    seen = replace(seen, crowded=groups.crowded)
     seen, planned = with_successors(seen, groups, at_once=_READ_AT_ONCE)
     if all(one.id != job.id for one in seen.line):
         others = any(one.group == job.group for one in seen.line)

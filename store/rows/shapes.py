@@ -12,8 +12,9 @@ from scheduling.shapes import limit_class, looked
 from store.db.database import in_us
 from store.db.stored_spec import StoredSpec
 
-VERSION = 1
+VERSION = 2
 """Rises when a shape says more or less of a job: those of an older version are in groups of their own."""
+_OWNER_DIGITS = 12
 
 
 def shape_of(owner: str, spec: Mapping[str, Any], *, ran_us: int = 0) -> str:
@@ -23,7 +24,7 @@ def shape_of(owner: str, spec: Mapping[str, Any], *, ran_us: int = 0) -> str:
 
 
 def shape(owner: str, resources: Mapping[str, Any], *, preemptible: bool, limit: timedelta, ran_us: int = 0) -> str:
-    """Returns the shape of jobs.
+    """Returns the shape of jobs, which begins with what is equal for all of an owner.
 
     It has the owner, the resources, whether others may displace the jobs, the class of what is left of their time
     limit, and whether they had their first look.
@@ -31,7 +32,13 @@ def shape(owner: str, resources: Mapping[str, Any], *, preemptible: bool, limit:
     left = max(0, in_us(limit) - ran_us)
     parts = [VERSION, owner, resources, preemptible, limit_class(left), looked(ran_us)]
     written = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-    return hashlib.blake2b(written.encode(), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(written.encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(owner.encode(), digest_size=16).hexdigest()[:_OWNER_DIGITS] + digest[_OWNER_DIGITS:]
+
+
+def owner_of(shape: str) -> str:
+    """Returns the part of a shape that is equal for all shapes of its owner, and for no other owner's."""
+    return shape[:_OWNER_DIGITS]
 
 
 def _terms(spec: Mapping[str, Any]) -> tuple[bool, timedelta]:

@@ -238,7 +238,7 @@ def open_trials(session: Session, sweep_id: str) -> int:
     return session.execute(query).scalar_one()
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)  # a spec of a mebibyte takes ten of memory
 def _parsed(written: str) -> SweepSpec:
     return SweepSpec.model_validate_json(written)
 

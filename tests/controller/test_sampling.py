@@ -1,12 +1,13 @@
 """The points that `tpe` proposes: by what was measured, the same each time, and of the values that were given."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import math
 from typing import Any
 
+import optuna
 import pytest
 
-from controller.sweeps.sampling import sample
+from controller.sweeps import sampling
 from store.facts.sweeps import RungFacts, TrialFacts
 from torchyard.contract.job import JobState
 from torchyard.contract.sweeps import Point, SweepSpec, parse_sweep
@@ -22,6 +23,10 @@ def spec(*, seed: int = 0, mode: str = "min", trials: int = 200, **parameters: A
 
 def done(number: int, point: Point, value: float | None, state: JobState = JobState.SUCCEEDED) -> TrialFacts:
     return TrialFacts(number=number, point=point, job_id="job", state=state, value=value, step=10)
+
+
+def sample(asked: SweepSpec, trials: Sequence[TrialFacts], *, count: int) -> list[Point]:
+    return [*sampling.sample(asked, trials, count=count)]
 
 
 def history(asked: SweepSpec, measure: Callable[[Point], float | None], *, count: int) -> list[TrialFacts]:
@@ -132,3 +137,25 @@ def test_a_trial_at_a_rung_counts_by_how_far_it_came() -> None:
     high = [waiting(15 + number, 0.8 + number / 100, 0.1, 0.09) for number in range(5)]
     points = sample(asked, [*low, *high], count=10)
     assert sum(float(str(point["x"])) > 0.5 for point in points) >= 6
+
+
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_of_very_many_trials_the_best_and_the_newest_count(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a point costs rises with the trials times the values: 400 of 60,000 values took two minutes and a half."""
+    parameters = {f"k{number}": [*range(1000)] for number in range(10)}
+    asked = spec(mode=mode, trials=10_000, **parameters)
+    known = [done(number, dict.fromkeys(parameters, number), float((number - 3) ** 2)) for number in range(300)]
+    if mode == "max":
+        known = [done(trial.number, trial.point, -(trial.value or 0)) for trial in known]
+    told: list[int] = []
+    add = optuna.Study.add_trial
+
+    def count(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+        told.append(trial.params["k0"])
+        add(study, trial)
+
+    monkeypatch.setattr(optuna.Study, "add_trial", count)
+    (point,) = sample(asked, known, count=1)
+    assert len(told) * 10_000 < 1_100_000
+    assert told[:7] == [*range(7)] and told[-2] == 299, "and last the new one"
+    assert point.keys() == parameters.keys()

@@ -57,6 +57,8 @@ class SchedulerFixture:
     taken: list[str] = field(default_factory=list[str])
     claims: dict[str, Claim] = field(default_factory=dict[str, Claim])
     """The claims of this scheduler, by job."""
+    turn: int = 0
+    """The passes so far."""
 
     def __post_init__(self) -> None:
         self.id = self.store.worker(self.name)
@@ -70,7 +72,8 @@ class SchedulerFixture:
 
     def run_pass(self, *, may_postpone: bool = False) -> None:
         store = store_on(self.store.database, queue=self.queue)
-        placer = Placer(store, worker_id=self.id)
+        placer = Placer(store, worker_id=self.id, turn=self.turn)
+        self.turn += 1
         if placer.anything_waits():
             for claim in placer.claims(self.devices, may_claim=self._may_claim, may_postpone=may_postpone):
                 self.taken.append(claim.job_id)

@@ -1,10 +1,17 @@
 """A pass over a long queue: its cost depends on the number of different requests, and every job is considered."""
 
+from datetime import timedelta
+
 from sqlalchemy import Update, select, update
 
 from store.db.tables import Job
 from store.facts.jobs import DisplayedReason
+from store.facts.line import Member
+from store.queries.placement import read_snapshot
 from store.rows import reasons
+from store.rows.groups import Groups
+from store.rows.head_turns import MOST_OF_OWNER, in_turn
+from store.rows.shapes import shape
 from tests.approved import Approved
 from tests.databases import on_both
 from tests.store.fixture import recorded_statements
@@ -239,3 +246,56 @@ def test_a_lost_race_for_a_device_ends_no_pass_and_is_tried_once_for_each_group(
     assert twin.taken == []
     scheduler.run_pass()
     assert len(scheduler.taken) == 1
+
+
+def submit_different(schedulers: SchedulersFixture, count: int) -> list[str]:
+    """Submits jobs of ada whose requests differ by a hair, and which no worker here can start."""
+    resources = ({**LARGE, "min_memory_gb": 1 + place / 1000} for place in range(count))
+    return [schedulers.store.submit(resources=each, priority=1) for each in resources]
+
+
+@on_both
+def test_a_pass_looks_at_few_requests_of_one_owner_and_in_turn_at_all(
+    schedulers: SchedulersFixture, approved: Approved
+) -> None:
+    """Thousands of requests of one owner took the others' workers seconds for each pass."""
+    scheduler = schedulers.scheduler("box", slot(0), slot(1))
+    different = submit_different(schedulers, 150)
+    fits = schedulers.submit()
+    other = schedulers.submit(owner="bob")
+    seen: set[str] = set()
+    for turn in range(4):
+        found = read_snapshot(schedulers.store.database.read, here=scheduler.id, devices=scheduler.devices, turn=turn)
+        assert found is not None
+        line = {job.id for job in found[0].line}
+        assert other in line
+        assert len(line) <= MOST_OF_OWNER + 1
+        seen |= line
+    assert seen == {*different, fits, other}
+    for _ in range(4):
+        scheduler.run_pass()
+    assert set(scheduler.taken) == {fits, other}
+    ((_, message),) = shown(schedulers, different[:1])
+    assert message == approved("message")
+
+
+def test_of_very_many_requests_the_first_are_always_looked_at_and_the_others_in_turn() -> None:
+    ada, bob = (
+        [(shape(name, {"memory_gb": place}, preemptible=False, limit=timedelta()), 0) for place in range(count)]
+        for name, count in (("ada", 100), ("bob", MOST_OF_OWNER))
+    )
+    heads = {group: Member(f"job_{place}", place) for place, group in enumerate([*ada, *bob])}
+    looks = [in_turn(heads, turn) for turn in range(3)]
+    assert all(set(bob) <= look.keys() for look in looks), "they are not too many"
+    assert all(len(look.keys() & set(ada)) == MOST_OF_OWNER for look in looks)
+    assert set.intersection(*(look.keys() & set(ada) for look in looks)) == {*ada[: MOST_OF_OWNER // 2]}
+    assert set(ada) <= {group for look in looks for group in look}
+
+
+def test_a_request_that_is_asked_for_is_looked_at_in_any_turn(schedulers: SchedulersFixture) -> None:
+    last = schedulers.store.job(submit_different(schedulers, MOST_OF_OWNER + 36)[-1])
+    with schedulers.store.database.read() as session:
+        groups = Groups(session)
+        assert last.id not in {job.id for job in groups.heads()}
+        assert last.id in {job.id for job in groups.heads(also=(last.shape, last.priority))}
+        assert groups.crowded == {"ada"}

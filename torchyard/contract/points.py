@@ -11,7 +11,7 @@ from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.maximums import Maximums, within
 from torchyard.contract.recipes import Recipe
-from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec
+from torchyard.contract.spec import MOST_SPEC_BYTES, MOST_SPEC_VALUES, Spec, parse_spec
 from torchyard.contract.sweeps import (
     ADAPTIVE,
     MOST_SWEEP_BYTES,
@@ -23,6 +23,7 @@ from torchyard.contract.sweeps import (
     parse_sweep,
 )
 from torchyard.contract.team import Visibility
+from torchyard.contract.text import unstorable
 
 _ARGS = "args."
 _THE_SAME = {
@@ -34,6 +35,8 @@ _THE_SAME = {
 """Keys that no point may have, and why."""
 _MOST_SPECS_BYTES = 256 << 20
 """The most bytes of the job specs of all trials together."""
+_MOST_POINTS_BYTES = 16 << 20
+"""The most bytes of the points of all trials together: whoever ranks them, or chooses the next one, reads all."""
 _MOST_NAME = 94
 """Characters of the sweep's name in those of its jobs."""
 
@@ -144,10 +147,18 @@ def _check_size(sweep: SweepSpec) -> None:
     size = len(to_json(sweep.job))
     if size > MOST_SPEC_BYTES:
         raise _wrong(FieldError("job", f"has {size} bytes, and a job spec at most {MOST_SPEC_BYTES}"))
-    largest = size + max((len(to_json(point)) for point in sweep.points), default=0)
-    largest += sum(_largest(values) for values in sweep.parameters.values())
-    if largest * sweep.size > _MOST_SPECS_BYTES:
-        whole = f"{sweep.size} job specs of up to {largest} bytes"
+    if (wrong := unstorable(sweep.job, most_values=MOST_SPEC_VALUES)) is not None:
+        path, said = wrong
+        raise _wrong(FieldError(f"job.{path}" if path else "job", said))
+    varied = max((len(to_json(point)) for point in sweep.points), default=0)
+    varied += sum(_largest(values) for values in sweep.parameters.values())
+    if varied * sweep.size > _MOST_POINTS_BYTES:
+        whole = f"{sweep.size} points of up to {varied} bytes"
+        raise _wrong(FieldError("", f"there are {whole}, and all together have at most {_MOST_POINTS_BYTES}"))
+    largest = size + varied
+    count = max(sweep.size, sweep.listed)  # so many are made, or checked
+    if largest * count > _MOST_SPECS_BYTES:
+        whole = f"{count} job specs of up to {largest} bytes"
         raise _wrong(FieldError("", f"there are {whole}, and all together have at most {_MOST_SPECS_BYTES}"))
 
 

@@ -46,7 +46,7 @@ Priority = Annotated[int, Field(ge=-100, le=100, description="higher starts firs
 
 MOST_SPEC_BYTES = 262_144
 """The most bytes of a job spec that is submitted."""
-_MOST_VALUES = 10_000
+MOST_SPEC_VALUES = 10_000
 """The most keys and values in a spec: each may cost an error message."""
 
 
@@ -270,7 +270,7 @@ CONFIGS: dict[str, type[Schema]] = {
 
 def parse_spec(raw: object) -> Spec:
     """The spec in `raw` (parsed JSON or YAML), every default filled in. Raises InvalidSpec, naming each field."""
-    wrong = unstorable(raw, most_values=_MOST_VALUES)
+    wrong = unstorable(raw, most_values=MOST_SPEC_VALUES)
     if wrong is not None:
         raise InvalidSpec("the job spec is not valid", errors=(FieldError(*wrong),))
     try:

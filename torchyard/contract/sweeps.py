@@ -25,6 +25,8 @@ MOST_SHOWN_POINT_BYTES = 2048
 """Of a trial's point as JSON, in a list: a longer one is left out there."""
 MOST_SWEEP_BYTES = 1 << 20
 """The most bytes of a sweep's spec that is submitted."""
+MOST_KEYS = 50
+"""The most keys that vary."""
 _MOST_VALUES = 200_000
 """The most keys and values in a sweep's spec."""
 _SPAN = re.compile(r"(-?[0-9]{1,15})\.\.(-?[0-9]{1,15})")
@@ -116,6 +118,19 @@ Values = Annotated[
 """What one key takes: one of a list, or a number of a range, which may be written `1..5`."""
 
 
+def _few_keys(value: Any) -> Any:
+    """Raises ValueError before anything is said of each of very many keys."""
+    if isinstance(value, dict) and len(value) > MOST_KEYS:
+        raise ValueError(f"has {len(value)} keys, and at most {MOST_KEYS} may vary")
+    return value
+
+
+_Parameters = Annotated[dict[Key, Values], BeforeValidator(_few_keys), Field(max_length=MOST_KEYS)]
+_Point = Annotated[dict[Key, JsonValue], BeforeValidator(_few_keys), Field(max_length=MOST_KEYS)]
+_Points = Annotated[list[_Point], Field(max_length=MOST_POINTS, fail_fast=True)]
+"""The values of each trial. What is wrong is said of the first wrong point alone: a list may have very many."""
+
+
 class Halving(Schema):
     """When trials of `asha` stop: at `min`, `min · factor`, …; the best of each go on, to `max` at most."""
 
@@ -151,10 +166,10 @@ class SweepSpec(Schema):
         " went well before; `asha`: stops early what is not among the best; `list`: `points`; `array`: one job"
         " `trials` times",
     )
-    parameters: Annotated[dict[Key, Values], Field(max_length=50)] = Field(
+    parameters: _Parameters = Field(
         default={}, description="what varies: by its path in the job spec, or `args.NAME`, an option of a script"
     )
-    points: Annotated[list[dict[Key, JsonValue]], Field(max_length=MOST_POINTS)] = Field(
+    points: _Points = Field(
         default=[], exclude_if=lambda points: not points, description="of `list`: the values of each trial"
     )
     trials: Count | None = Field(default=None, description="how many: of `random`, `tpe`, `asha` and `array`")
@@ -206,6 +221,8 @@ class SweepSpec(Schema):
     def _not_too_many(self) -> Self:
         if (count := self.size) > MOST_POINTS:
             raise ValueError(f"there are {count} points, and at most {MOST_POINTS} are possible")
+        if self.method != "grid" and (listed := self.listed) > MOST_POINTS:
+            raise ValueError(f"the lists of values have {listed} items, and all together at most {MOST_POINTS}")
         return self
 
     @property
@@ -218,18 +235,21 @@ class SweepSpec(Schema):
         return math.prod(_size(values) for values in self.parameters.values())
 
     @property
+    def listed(self) -> int:
+        """How many values all lists together have: each is checked in the job spec of a point."""
+        return sum(len(values) for values in self.parameters.values() if not isinstance(values, Range))
+
+    @property
     def parallel(self) -> int:
         """The largest number of trials that are queued, starting or running at once."""
-        return self.max_parallel or (PARALLEL if self.method in ADAPTIVE else MOST_POINTS)
+        return parallel_of(self.method, self.max_parallel)
 
 
 class SweepExtension(Schema):
     """What can be added to a sweep; one that has finished begins again."""
 
     trials: Count | None = Field(default=None, description="so many more, of `random`, `tpe`, `asha` and `array`")
-    points: Annotated[list[dict[Key, JsonValue]], Field(min_length=1, max_length=MOST_POINTS)] | None = Field(
-        default=None, description="these too, of `list`"
-    )
+    points: Annotated[_Points, Field(min_length=1)] | None = Field(default=None, description="these too, of `list`")
     max_parallel: Count = UNSET
 
     @model_validator(mode="after")
@@ -255,6 +275,11 @@ def parse_sweep(raw: object) -> SweepSpec:
         return SweepSpec.model_validate(raw)
     except ValidationError as error:
         raise InvalidSpec("the sweep is not valid", errors=field_errors(error, SweepSpec)) from None
+
+
+def parallel_of(method: Method, max_parallel: int | None) -> int:
+    """Returns how many trials wait or run at once; `max_parallel`: what the spec says."""
+    return max_parallel or (PARALLEL if method in ADAPTIVE else MOST_POINTS)
 
 
 def grid_point(parameters: Mapping[str, Sequence[JsonValue] | Range], number: int) -> Point:

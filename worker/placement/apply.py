@@ -39,12 +39,16 @@ class Placer:
         worker_id: str,
         max_stop_grace: timedelta = LONGEST_STOP_GRACE,
         holder: str | None = None,
+        turn: int = 0,
     ) -> None:
-        """`holder`: the daemon of a pool, as `store.commands.placement.claim` has it."""
+        """`holder`: the daemon of a pool, as `store.commands.placement.claim` has it. `turn`: the passes so far."""
         self._holder = holder
         self._store = store
         self._id = worker_id
         self._max_stop_grace = max_stop_grace
+        self._turn = turn
+        self.has_more = False
+        """Whether the last pass has left out requests of an owner with very many: the next one looks at others."""
         self.postponed = Postponed()
         """What passes have postponed. The caller asks it before a pass, and notes what the pass did."""
 
@@ -61,10 +65,17 @@ class Placer:
         are asked to stop. `may_postpone`: whether a pass that claims leaves it to a later one to say why the others
         wait, and to keep further places for them. Raises Unavailable.
         """
+        self._turn += 1
+        self.has_more = False
         for _ in range(_MOST_READS):
             found = queries.read_snapshot(
-                self._store.read, here=self._id, devices=devices, max_stop_grace=self._max_stop_grace
+                self._store.read,
+                here=self._id,
+                devices=devices,
+                max_stop_grace=self._max_stop_grace,
+                turn=self._turn,
             )
+            self.has_more = found is not None and bool(found[0].crowded)
             if found is None or (yield from self._carry_out(*found, may_claim, may_postpone=may_postpone)):
                 return
 

@@ -94,6 +94,8 @@ def test_a_range_of_a_grid_has_its_numbers(values: Any, numbers: list[float]) ->
         {"method": "random", "parameters": {"a": [1]}, "trials": 1_000_000},
         {"method": "list", "points": [{"a": 1}, {"b": 1}]},
         {"method": "list"},
+        {"method": "list", "points": [{f"labels.k{n}": "a" for n in range(51)}]},
+        {"method": "random", "trials": 1, "parameters": {"a": [*range(6000)], "b": [*range(6000)]}},
         {"method": "array", "trials": 2, "parameters": {"a": [1]}},
         {"parameters": {"a": [1]}, "trials": 2},
         {},
@@ -103,6 +105,38 @@ def test_what_is_no_sweep_is_refused_before_points_are_made(spec: dict[str, Any]
     with pytest.raises(InvalidSpec) as raised:
         sweep(**spec)
     assert raised.value.errors[0].message == approved.of_row("message")
+
+
+def test_of_many_wrong_points_little_is_said() -> None:
+    """A message for each wrong key of each point would take half a second of all that others ask for."""
+    wrong = [{f"{place}{key}": 1 for key in range(20)} for place in range(1000)]
+    with pytest.raises(InvalidSpec) as raised:
+        sweep(method="list", points=wrong)
+    assert {error.field.split(".")[1] for error in raised.value.errors} == {"0"}
+    with pytest.raises(InvalidSpec) as raised:
+        sweep(method="list", points=[{f"{key}": 1 for key in range(20_000)}])
+    assert [error.field for error in raised.value.errors] == ["points.0"]
+
+
+def test_a_job_spec_of_too_many_values_is_not_copied_for_each_key() -> None:
+    args = ["a"] * 20_000
+    job = {"trainer": "script", "config": {"code": "file:///code", "args": args}}
+    found = refusal(sweep(job, method="list", points=[{f"args.x{n}": 1 for n in range(50)}]))
+    assert found == ("job.config.args", "there are more than 10000 keys and values")
+
+
+def test_values_that_are_checked_count_as_job_specs() -> None:
+    """Of random points each value is checked in a job spec, however few trials there are."""
+    job = {**SCRIPT, "env": {f"X{n}": "x" * 30_000 for n in range(8)}}
+    spec = sweep(job, method="random", trials=1, parameters={"args.x": [*range(5000)]})
+    field, message = refusal(spec)
+    assert field == "" and message.startswith("there are 5000 job specs of up to ")
+
+
+def test_all_points_together_are_bounded() -> None:
+    """Whoever ranks the trials reads all their points."""
+    spec = sweep(SCRIPT, method="random", trials=2000, parameters={"args.x": ["x" * 9000, "y"]})
+    assert refusal(spec) == ("", "there are 2000 points of up to 9002 bytes, and all together have at most 16777216")
 
 
 @pytest.mark.parametrize(
@@ -244,8 +278,8 @@ def test_the_job_specs_of_all_trials_have_a_size() -> None:
     assert (
         refusal(sweep(SCRIPT | {"env": dict.fromkeys("ABCDEFGHI", "a" * 30_000)}, method="array", trials=1))[0] == "job"
     )
-    values = ["a" * 30_000, *range(MOST_POINTS - 1)]
-    assert "job specs" in refusal(sweep(SCRIPT, parameters={"args.x": values}))[1]
+    values = ["a" * 1500, *range(MOST_POINTS - 1)]
+    assert "job specs" in refusal(sweep(SCRIPT | {"env": {"A": "a" * 29_000}}, parameters={"args.x": values}))[1]
 
 
 def test_only_what_a_method_has_can_be_added() -> None:
