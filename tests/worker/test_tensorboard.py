@@ -1,6 +1,7 @@
 """The scalars of TensorBoard's event files become points, once each, whatever else the files hold."""
 
 import base64
+import hashlib
 import math
 import os
 from pathlib import Path
@@ -13,7 +14,7 @@ from store.facts.telemetry import MetricPoint
 from tests.approved import Approved
 from tests.worker.eventfiles import NAME, event, nested, record, scalars, simple, tensor, varint, write
 from worker.tensorboard import budget, curves
-from worker.tensorboard.brought import Brought
+from worker.tensorboard.brought import MOST_ALIKE, Brought
 from worker.tensorboard.curves import EventFiles, Found
 
 REAL = base64.b64decode(
@@ -187,7 +188,7 @@ def test_a_file_that_became_a_pipe_or_a_link_is_given_up(tmp_path: Path, approve
 def test_a_shorter_file_is_read_from_its_start_and_a_new_one_beside_the_old(tmp_path: Path) -> None:
     path = write(tmp_path / NAME, scalars("loss", {1: 1.0, 2: 1.0}))
     files, offsets = EventFiles(tmp_path), dict[str, int]()
-    rest(files, offsets)
+    rest(files, offsets, final=False)
     path.write_bytes(scalars("loss", {3: 1.0}))
     write(tmp_path / f"{NAME}.v2", scalars("loss", {4: 1.0}))
     assert rest(files, offsets) == [("loss", 3, 1.0), ("loss", 4, 1.0)]
@@ -200,7 +201,7 @@ def test_of_files_that_were_there_before_only_what_is_appended_is_read(tmp_path:
     write(tmp_path / "copied" / NAME, old)
     os.utime(path)
     files, offsets = EventFiles(tmp_path, brought=brought), dict[str, int]()
-    assert files.read(offsets, final=True) == Found()
+    assert files.read(offsets, final=False) == Found()
     path.write_bytes(old + scalars("loss", {7: 0.5}))
     path.rename(tmp_path / "runs" / f"{NAME}.renamed")
     assert rest(files, offsets) == [("loss", 7, 0.5)]
@@ -228,6 +229,72 @@ def test_files_from_before_take_no_place_of_new_ones_and_name_no_folder(tmp_path
     found = files.read({}, final=True)
     assert [(point.key, point.step) for point in found.points] == [("loss", 2)]
     assert found.warnings == []
+
+
+def alike(folder: Path, count: int) -> None:
+    """Writes files that begin with the same event, and are all different."""
+    for number in range(count):
+        values = dict.fromkeys(range(number + 1), float(number))
+        write(folder / f"{number:04}" / NAME, first_event(1.25) + scalars("loss", values))
+
+
+def test_each_file_is_compared_with_a_few_from_before_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alike(tmp_path, 60)
+    brought = Brought.found_in(tmp_path)
+    alike(tmp_path / "own", 60)
+    digests, digest = list[int](), hashlib.sha256
+    monkeypatch.setattr(hashlib, "sha256", lambda data: digests.append(len(data)) or digest(data))  # pyright: ignore[reportUnknownLambdaType]
+    monkeypatch.setattr(curves, "_LOOK_SHARE", 0)
+    files = EventFiles(tmp_path, brought=brought, look_s=0)
+    files.read({}, final=False)
+    assert 120 < len(digests) <= 120 * (MOST_ALIKE + 1)  # one is of the file's name
+    digests.clear()
+    files.read({}, final=False)
+    assert len(digests) <= 3 * 120  # the names of the files
+
+
+def test_files_that_are_alike_are_remembered_up_to_a_number(tmp_path: Path) -> None:
+    alike(tmp_path, MOST_ALIKE + 20)
+    (endings,) = Brought.found_in(tmp_path).endings.values()
+    assert len(endings) == MOST_ALIKE
+
+
+def test_a_stop_ends_the_look_at_files_from_before(tmp_path: Path) -> None:
+    alike(tmp_path, 3)
+
+    class Wanted(Exception):
+        pass
+
+    def stop() -> None:
+        raise Wanted
+
+    with pytest.raises(Wanted):
+        Brought.found_in(tmp_path, check=stop)
+
+
+def test_files_beyond_those_of_one_look_wait_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curves, "MOST_COMPARED", 10)
+    for number in range(25):
+        write(tmp_path / f"{number:02}" / NAME, first_event(number) + scalars("loss", {1: 1.0}))
+    brought = Brought.found_in(tmp_path)
+    write(tmp_path / "z" / "z" / NAME, first_event(99) + scalars("loss", {2: 1.0}))
+    files = EventFiles(tmp_path, brought=brought)
+    assert files.read({}, final=False) == Found()
+    assert not files.unfinished
+    assert files.read({}, final=True) == Found()
+    assert files.unfinished
+    found = files.read({}, final=True)
+    assert [(point.key, point.step) for point in found.points] == [("loss", 2)]
+    assert not files.unfinished
+
+
+def test_after_the_end_files_are_searched_once(tmp_path: Path) -> None:
+    files = EventFiles(tmp_path)
+    assert files.read({}, final=False) == files.read({}, final=True) == Found()
+    write(tmp_path / NAME, scalars("loss", {1: 1.0}))
+    assert files.read({}, final=True) == Found()
 
 
 def test_more_than_a_hundred_files_are_not_read(tmp_path: Path, approved: Approved) -> None:

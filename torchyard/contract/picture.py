@@ -6,9 +6,13 @@ from torchyard.contract.media import PICTURE_BYTES, PICTURE_PIXELS
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
-_SIZES_OF_JPEG = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-"""The markers of JPEG behind which the size stands."""
-_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
+_SIZES_OF_JPEG = frozenset({0xC0, 0xC1, 0xC2})
+"""The markers of JPEG behind which the size stands, of the kinds that a browser shows."""
+_BEFORE_SIZE = frozenset({0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE})
+"""The other markers that may stand before the size. A decoder skips some that it does not know: another size is there."""
+_VP8X_BYTES = 10
+_LENGTH_ITSELF = 2
+"""The bytes of a length in JPEG, which it counts."""
 
 
 class TooLarge(ValueError):
@@ -58,18 +62,17 @@ def _png(content: bytes) -> Picture | None:
 
 def _jpeg(content: bytes) -> Picture | None:
     at = 2
-    while at + 9 <= len(content):
-        if content[at] != 0xFF:
-            return None
+    while at + 9 <= len(content) and content[at] == 0xFF:
         marker = content[at + 1]
+        length = _big(content, at + 2, 2)
         if marker == 0xFF:  # a byte that fills
             at += 1
         elif marker in _SIZES_OF_JPEG:
             return Picture("image/jpeg", _big(content, at + 7, 2), _big(content, at + 5, 2))
-        elif marker in _WITHOUT_LENGTH:
-            at += 2
+        elif marker in _BEFORE_SIZE and length >= _LENGTH_ITSELF:
+            at += 2 + length
         else:
-            at += 2 + max(2, _big(content, at + 2, 2))
+            return None
     return None
 
 
@@ -77,7 +80,7 @@ def _webp(content: bytes) -> Picture | None:
     if len(content) < 30:
         return None
     kind = content[12:16]
-    if kind == b"VP8X":
+    if kind == b"VP8X" and _little(content, 16, 4) == _VP8X_BYTES:
         return Picture("image/webp", _little(content, 24, 3) + 1, _little(content, 27, 3) + 1)
     if kind == b"VP8L" and content[20] == 0x2F:
         bits = _little(content, 21, 4)

@@ -104,7 +104,7 @@ class Preparation:
             allowed=self.allowed,
             check=self.check_wanted,
         )
-        brought.remember(self.run)
+        brought.remember(self.run, check=self.check_wanted)
         plan = plan_of(
             spec,
             key=self.key,

@@ -83,8 +83,9 @@ class Relay:
 
     @property
     def copying(self) -> bool:
-        """Whether a copy is unfinished: then `read` has more to do, even if it returned None."""
-        return self._copying_checkpoints or (self._artifacts is not None and self._artifacts.unfinished)
+        """Whether a copy or the last look for files is unfinished: then `read` has more to do, even if it returned None."""
+        unread = self._event_files.unfinished or (self._artifacts is not None and self._artifacts.unfinished)
+        return self._copying_checkpoints or unread
 
     @property
     def _copying_checkpoints(self) -> bool:

@@ -4,6 +4,7 @@ They are recognized by their content: one that was copied, renamed or touched is
 replaced or written anew is not.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 import hashlib
 import os
@@ -22,6 +23,8 @@ _HEAD = 32
 """Bytes at the start of a file that name it: they have the time of its first event, of the microsecond."""
 _TAIL = 4096
 """Bytes at its end that are compared besides."""
+MOST_ALIKE = 8
+"""Endings that are remembered of files with the same first bytes: with each of them a file is compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,18 +42,19 @@ class Brought(Record):
     endings: dict[str, list[Ending]] = field(default_factory=dict[str, list[Ending]])
 
     @classmethod
-    def found_in(cls, job: Path) -> Self:
-        """Returns those that are there now. Raises OSError."""
+    def found_in(cls, job: Path, *, check: Callable[[], object] = lambda: None) -> Self:
+        """Returns those that are there now. Calls `check` before it reads each. Raises OSError, and what `check` raises."""
         endings: dict[str, list[Ending]] = {}
         for parts in finding.find(job):
+            check()
             file = _opened(job, parts)
             if file is None:
                 continue
             with file:
                 size = os.fstat(file.fileno()).st_size
-                if size:
-                    ending = Ending(size=size, digest=_digest(file, size))
-                    endings.setdefault(_head(file), []).append(ending)
+                alike = endings.setdefault(_head(file), []) if size else []
+                if size and len(alike) < MOST_ALIKE and (ending := _ending(file, size)) not in alike:
+                    alike.append(ending)
         return cls(endings=endings)
 
     @classmethod
@@ -66,9 +70,9 @@ class Brought(Record):
         return max(sizes, default=0)
 
 
-def remember(run: RunDir) -> None:
-    """Writes which event files are there before the attempt starts. Raises OSError."""
-    write_record(run.brought, Brought.found_in(run.job))
+def remember(run: RunDir, *, check: Callable[[], object] = lambda: None) -> None:
+    """Writes which event files are there before the attempt starts. `check`, and what is raised: as of `found_in`."""
+    write_record(run.brought, Brought.found_in(run.job, check=check))
 
 
 def _opened(job: Path, parts: Parts) -> BinaryIO | None:
@@ -80,6 +84,10 @@ def _opened(job: Path, parts: Parts) -> BinaryIO | None:
 
 def _head(file: BinaryIO) -> str:
     return os.pread(file.fileno(), _HEAD, 0).hex()
+
+
+def _ending(file: BinaryIO, size: int) -> Ending:
+    return Ending(size=size, digest=_digest(file, size))
 
 
 def _digest(file: BinaryIO, size: int) -> str:

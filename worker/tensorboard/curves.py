@@ -32,6 +32,8 @@ _CALL = 1 << 20
 """Bytes that one call reads of all files together, at most."""
 _MOST_RECORD = _CHUNK - 64
 """Bytes of the largest record that is read."""
+MOST_COMPARED = 1000
+"""Files that one look compares with those from before the attempt. The next look goes on with the others."""
 _LOOK_S = 3.0
 """Seconds between two searches for new files."""
 _LOOK_SHARE = 50
@@ -76,6 +78,15 @@ class EventFiles:
         """The names of files that cannot be read any further."""
         self._warned: set[str] = set()
         self._budget = Budget()
+        self._comparisons = 0
+        """How many more files this look may compare."""
+        self._has_waiting = self._has_ended = False
+        """Whether files wait for the next look to be compared, and whether all processes have ended."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether files wait to be compared after all processes have ended: then `read` has more to do."""
+        return self._has_ended and self._has_waiting
 
     def read(self, offsets: Mapping[str, int], *, final: bool) -> Found:
         """Reads at most 256 KiB of each file behind its offset, 1 MiB of all, and 512 KiB of all in a second.
@@ -84,8 +95,10 @@ class EventFiles:
         for. Raises OSError.
         """
         found = Found()
-        if final or time.monotonic() >= self._next_look:
+        goes_on = final and (self._has_waiting or not self._has_ended)
+        if goes_on or time.monotonic() >= self._next_look:
             self._look(offsets, found)
+        self._has_ended = final
         self._budget.refill(final=final)
         end = self._budget.left - _CALL
         for name, parts in self._files.items():
@@ -103,6 +116,7 @@ class EventFiles:
 
     def _look(self, offsets: Mapping[str, int], found: Found) -> None:
         began = time.monotonic()
+        self._comparisons, self._has_waiting = MOST_COMPARED, False
         known = {name for name in offsets if name.startswith(_PREFIX)} | self._files.keys()
         paths = {_name_of(parts): parts for parts in finding.find(self._job)}
         paths = {name: parts for name, parts in paths.items() if name in known or self._has_new(name, parts)}
@@ -118,14 +132,23 @@ class EventFiles:
         self._next_look = began + max(self._look_s, _LOOK_SHARE * took)
 
     def _has_new(self, name: str, parts: Parts) -> bool:
-        """Returns whether a file, which was not read yet, has anything that was not there before the attempt."""
+        """Returns whether a file, which was not read yet, has anything that was not there before the attempt.
+
+        Returns False for one that waits to be compared, and for those that are too many to be read.
+        """
         if not self._brought.endings:
             return True
+        if "files" in self._warned:
+            return False
         try:
             status = self._job.joinpath(*parts).lstat()
             found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
             if self._idle.get(name) == found:
                 return False
+            if self._comparisons <= 0:
+                self._has_waiting = True
+                return False
+            self._comparisons -= 1
             file = open_inside(self._job, *parts)
         except (DataError, OSError):
             return True  # whoever reads it says why it cannot be read

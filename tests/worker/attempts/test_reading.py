@@ -2,12 +2,15 @@
 
 from collections.abc import Generator
 from datetime import timedelta
+import os
+from pathlib import Path
 import threading
 
 import pytest
 
 from store.facts.jobs import AT_ONCE
 from tests.approved import Approved
+from tests.worker import eventfiles
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState
@@ -128,3 +131,34 @@ def test_a_reader_that_fails_ends_its_attempt(
     assert (simulated.row.end_reason, simulated.row.detail) == (EndReason.WORKER_LOST, approved("detail"))
     assert attempt.report is not None
     assert readers(simulated) == []
+
+
+def test_until_the_end_is_stored_no_other_thread_than_the_reader_opens_what_a_job_writes(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated.start_ranks()
+    threads = opening_below(simulated.run.job, simulated, monkeypatch)
+    simulated.write_log("a line\n")
+    eventfiles.write(simulated.run.job / eventfiles.NAME, eventfiles.scalars("loss", {1: 1.0}))
+    simulated.save_checkpoint(3)
+    wait_for(simulated.lines, "the line")
+    simulated.request_stop("cancel")
+    assert simulated.wait_for_end().state == JobState.CANCELLED
+    assert simulated.row.checkpoints == 1
+    reader = f"the reading of attempt {simulated.claim.number} of {simulated.claim.job_id}"
+    assert threads - {threading.current_thread().name} == {reader}
+
+
+def opening_below(folder: Path, simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Returns the names of the threads that open anything below a folder from now on, until the end is stored."""
+    threads, opened = set[str](), os.open
+
+    def noted(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        found = opened(path, flags, mode, dir_fd=dir_fd)
+        below = Path(f"/proc/self/fd/{found}").readlink().is_relative_to(folder)
+        if below and not simulated.runner.ending:
+            threads.add(threading.current_thread().name)
+        return found
+
+    monkeypatch.setattr(os, "open", noted)
+    return threads
