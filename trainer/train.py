@@ -224,7 +224,7 @@ class Training:
             self.ema.update(number, skipped=skipped)
         if self.strategy.local:
             self._rank_wait.arrive()
-        self.strategy.after_step(number)
+        self.strategy.after_step(number, skipped=skipped)
         if self.strategy.local:
             self._rank_wait.leave()
         return Step(loss, norm, scale)
