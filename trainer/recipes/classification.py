@@ -13,6 +13,7 @@ from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import HF, ImageClassification, ImageDataConfig, Normalization
 from torchyard.models import vision
 from torchyard.models.normalization import Normalizer
+from torchyard.models.pictures import check_size
 from torchyard.models.placement import memory_format
 from torchyard.run import Run
 from trainer.data.arrays import load_digits, load_npz
@@ -139,6 +140,7 @@ def make_task(
     vision.check_name(config.model.name)
     cropped = _crop_fraction(config, weights, metadata)
     data = _load(source, config, metadata, crop_fraction=cropped, scan=scan)
+    check_size(data.height, data.width)
     batches = -(-len(data.train) // config.training.per_device_batch_size)
     workers = 0 if data.in_memory else loader_count(config.data.workers, local_size=local_size, batches=batches)
     model = _model(config, data, weights=None if metadata else weights, scan=scan)
