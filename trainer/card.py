@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 import importlib.metadata
+import json
 import platform
 import resource
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.cuda import nccl
 from torch.utils import _pytree as pytree
 
+from torchyard.contract.events import CARD_BYTES
 from torchyard.run import accelerator
 from trainer.forward import flops, flops_without_weights, inference_seconds
 from trainer.sampler import TrainSampler
@@ -80,6 +82,19 @@ def describe(task: Task, *, sampler: TrainSampler, world: World, precision: str,
     )
 
 
+def of_checkpoint(card: Mapping[str, Any], *, trainer: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the card of a run as a checkpoint has it: with the run's configuration, as far as a card has room.
+
+    The largest sections are left out where they are too large: `state.pt` has them all.
+    """
+    kept, left_out = dict(config), list[str]()
+    while _size(whole := {**card, "trainer": trainer, "config": kept} | _lacking(left_out)) > CARD_BYTES and kept:
+        largest = max(kept, key=lambda section: _size(kept[section]))
+        left_out.append(largest)
+        del kept[largest]
+    return whole
+
+
 def peak_memory(device: torch.device) -> int:
     """Returns the peak bytes of tensors on the GPU, or of this process on a CPU."""
     if accelerator.is_accelerator(device):
@@ -98,6 +113,14 @@ def versions() -> dict[str, str | None]:
         "nccl": ".".join(map(str, nccl.version())) if has_nccl else None,
         "torchyard": _installed("torchyard"),
     }
+
+
+def _size(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False).encode())
+
+
+def _lacking(sections: Sequence[str]) -> dict[str, str]:
+    return {"config_left_out": f"{', '.join(sections)}: too large for a card, see state.pt"} if sections else {}
 
 
 def _adapter(metadata: Mapping[str, Any]) -> dict[str, Any] | None:

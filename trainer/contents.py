@@ -36,6 +36,7 @@ class Contents:
         self._identity, self._split_hash = task.identity, task.split_hash
         self._run, self._world = run, world
         self._hashing: _Hashing | None = None
+        self._has_failed = False
         self._records: bytes | None = None
         """Those of all files. None: some are not hashed yet."""
         self._packed: Tensor | None = None
@@ -83,13 +84,19 @@ class Contents:
             self._run.message(f"the data is not hashed, so no resume can see that it changed: {error}", "warning")
 
     def collect(self) -> None:
-        """Takes what is hashed so far."""
+        """Takes what is hashed so far. Tells the job if no more of it will be."""
         if self._records is not None or self._hashing is None:
             return
+        failure = self._hashing.failure  # before what it has written is read: all of it
         found = self._hashing.read()
         self._packed = _packed(found)
         if found.count(b"\0") == len(self._identity.files):
             self._records, self.data_hash = found, hashlib.sha256(found).hexdigest()
+        elif failure is not None and not self._has_failed:
+            self._has_failed = True
+            self._run.message(
+                f"not all of the data is hashed, so a resume may not see that it changed: {failure}", "warning"
+            )
 
     def finish(self) -> None:
         """Waits until all files are hashed, for FINISH_S seconds at most."""
@@ -99,6 +106,7 @@ class Contents:
     def close(self) -> None:
         """Ends the process that hashes, and takes what is hashed."""
         if self._hashing is not None:
+            self.collect()
             self._hashing.end()
             self.collect()
             self._hashing.close()
@@ -156,6 +164,7 @@ class _Hashing:
             names.seek(0)
             self._records: BinaryIO = stack.enter_context(tempfile.TemporaryFile())
             self._process = subprocess.Popen(command, stdin=names, stdout=self._records)
+            self._is_ended = False
             stack.pop_all()
 
     def read(self) -> bytes:
@@ -172,7 +181,14 @@ class _Hashing:
             return False
         return True
 
+    @property
+    def failure(self) -> str | None:
+        """Why the process has ended before it had hashed all, or None. What `end` does is no failure."""
+        code = None if self._is_ended else self._process.poll()
+        return f"the process that hashes it ended with {code}" if code else None
+
     def end(self) -> None:
+        self._is_ended = True
         self._process.kill()
         self._process.wait()
 

@@ -22,7 +22,7 @@ from torchyard.run.tensors import on_host
 from torchyard.run.together import Ranks
 from trainer.averaging import ExponentialAverage, Lookahead
 from trainer.batching import make_sampler
-from trainer.card import describe
+from trainer.card import describe, of_checkpoint
 from trainer.compilation import compile_in_place
 from trainer.contents import Contents
 from trainer.finiteness import names_to_check, nonfinite_weights
@@ -224,7 +224,7 @@ class Training:
             self.ema.update(number, skipped=skipped)
         if self.strategy.local:
             self._rank_wait.arrive()
-        self.strategy.after_step(number)
+        self.strategy.after_step(number, skipped=skipped)
         if self.strategy.local:
             self._rank_wait.leave()
         return Step(loss, norm, scale)
@@ -306,7 +306,7 @@ class Training:
             metrics=metrics,
             weights=None if in_parts else saved["model"],
             files={**self.task.files, **evaluation.files},
-            card={**card, "trainer": self._trainer, "config": config},
+            card=of_checkpoint(card, trainer=self._trainer, config=config),
             background=not at_stop,
             unfit=partial(nonfinite_weights, names=self._checked),
             owned=saved is not state and not in_parts,

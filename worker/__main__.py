@@ -74,7 +74,7 @@ def _daemon(settings: Settings, *, umask: int) -> Generator[Daemon]:
         gpus = [device.uuid for device in inventory.devices if device.kind == "cuda"]
         with _warm_process(settings) as warm:
             engine = LocalEngine(settings.runs, inventory, warm=warm, umask=umask, confinement=confinement)
-            yield Daemon(settings, engine, health=Health(inventory.nvml, gpus))
+            yield Daemon(settings, engine, health=Health(inventory.nvml, gpus), lacking=inventory.lacking)
 
 
 def _confinement(settings: Settings) -> Confinement:

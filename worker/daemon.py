@@ -69,9 +69,13 @@ class Daemon:
         health: Health | None = None,
         pool: Pool | None = None,
         store: Store | None = None,
+        lacking: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`pool`: what it serves instead of its host's devices. `store`: its own by default, and closed by `serve`."""
+        """`pool`: what it serves instead of its host's devices. `store`: its own by default, and closed by `serve`.
+
+        `lacking`: which GPUs of the host it cannot offer, and why.
+        """
         identity = settings.home.resolve() / "worker.json"
         self.id = worker_id(identity)
         self._clock = clock
@@ -80,6 +84,9 @@ class Daemon:
         self._runners = AttemptRunners(_context(settings, engine, store=self._store, health=health, pool=pool))
         capacity = settings.capacity if pool is None else None
         self._troubles = Troubles()
+        if lacking is not None:
+            logger.error("%s", lacking)
+            self._troubles.note_failure("the look for GPUs at the start", ConfigError(lacking))
         self._devices = DeviceMonitor(
             engine, self._runners, name=socket.gethostname(), runs=settings.runs, capacity=capacity, clock=clock
         )

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainer.ranks import recipe
+from torchyard.contract.records import Manifest
 from trainer import forward
-from trainer.card import Card, describe, peak_memory, versions
+from trainer.card import Card, describe, of_checkpoint, peak_memory, versions
 from trainer.forward import MOST_PASSES, flops, inference_seconds
 from trainer.recipes.classification import Classifier, make_task
 from trainer.sampler import TrainSampler
@@ -65,6 +66,18 @@ def card(*, rank: int = 0, **model: Any) -> tuple[Classifier, Card]:
     world = World(rank=rank, size=2, local_size=2, device=CPU)
     sampler = TrainSampler(classifier.samples, global_batch=96, batch_size=16, world_size=2, rank=rank)
     return classifier, describe(classifier, sampler=sampler, world=world, precision="fp32", data_hash="0123")
+
+
+@pytest.mark.parametrize("classes", [10, 10_000])
+def test_a_checkpoint_has_a_card_though_the_configuration_has_no_room_in_it(classes: int) -> None:
+    _, found = card()
+    config = recipe(loss={"class_weights": [0.123456789012345] * classes}).model_dump(mode="json")
+    made = of_checkpoint(found.as_dict(), trainer="image-classification", config=config)
+    assert Manifest(step=1, files=[], card=made).card is not None
+    assert made["trainer"] == "image-classification"
+    left_out = made.get("config_left_out")
+    assert left_out == (None if classes == 10 else "loss: too large for a card, see state.pt")
+    assert made["config"] == {name: values for name, values in config.items() if left_out is None or name != "loss"}
 
 
 def test_a_card_describes_the_run() -> None:

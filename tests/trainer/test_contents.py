@@ -3,12 +3,14 @@
 from collections.abc import Callable
 import os
 from pathlib import Path
+import sys
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 from PIL import Image
 import pytest
+import torch
 
 from tests.trainer.ranks import environment, job, on_ranks, recipe, results
 from tests.trainer.runs import load, small_pictures
@@ -17,6 +19,7 @@ import torchyard
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig, SegmentationDataConfig, TextDataConfig
 from torchyard.contract.rundir import RunDir
+from torchyard.run import Run
 from trainer import __main__ as program
 from trainer.contents import Contents
 from trainer.data.arrays import load_npz
@@ -25,6 +28,8 @@ from trainer.data.pairs import load_pairs
 from trainer.data.texts import load_texts
 from trainer.task import Task
 from trainer.world import World, joined
+
+ALONE = World(rank=0, size=1, local_size=1, device=torch.device("cpu"))
 
 SEGMENTATION: dict[str, Any] = {
     "data": {"image_size": 32, "workers": 0},
@@ -188,3 +193,33 @@ def test_a_run_does_not_resume_when_a_mask_was_inverted(tmp_path: Path) -> None:
     change(mask, b"")
     with pytest.raises(DataError, match=f"^{mask} has changed since the checkpoint was saved"):
         attempt(tmp_path / "third", data, resume_from=whole)
+
+
+def test_the_job_is_told_once_that_its_data_is_not_all_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class_folders(tmp_path)
+    run, told = Run({}), list[tuple[str, str]]()
+    monkeypatch.setattr(run, "message", lambda text, level="info": told.append((level, text)))
+    monkeypatch.setattr(sys, "executable", "/bin/false")  # as where the host kills it
+    contents = Contents(identified(tmp_path, "class folders"), source=str(tmp_path), run=run, world=ALONE)
+    with contents:
+        contents.finish()
+        assert contents.state_dict()["data_hash"] is None
+        assert contents.state_dict()["data_files"] is None
+    assert told == [
+        (
+            "warning",
+            "not all of the data is hashed, so a resume may not see that it changed: the process that hashes it ended "
+            "with 1",
+        )
+    ]
+
+
+def test_a_run_that_ends_before_its_data_is_hashed_tells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class_folders(tmp_path)
+    run, told = Run({}), list[str]()
+    monkeypatch.setattr(run, "message", lambda text, level="info": told.append(text))
+    with Contents(identified(tmp_path, "class folders"), source=str(tmp_path), run=run, world=ALONE):
+        pass
+    assert told == []

@@ -77,7 +77,7 @@ class DaemonFixture:
         found = inventory or Inventory(slots)
         gpus = [device.uuid for device in found.devices if device.kind == "cuda"]
         engine, health = LocalEngine(settings.runs, found), Health(found.nvml, gpus)
-        return Daemon(settings, engine, health=health, clock=clock or Clock())
+        return Daemon(settings, engine, health=health, lacking=found.lacking, clock=clock or Clock())
 
     def submit(self) -> str:
         """Submits a job that fails as soon as it is started, as its code does not exist."""

@@ -14,6 +14,7 @@ import pytest
 
 from tests.approved import Approved
 from torchyard.contract.errors import ConfigError
+from worker.devices.bus import count_nvidia_gpus
 from worker.devices.inventory import Device, discover, lock_devices
 from worker.host import process
 
@@ -54,7 +55,7 @@ class FakeNvml:
         return len(self.gpus)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:
-        return list(self.gpus)[index]
+        return self._answer(f"index {index}", list(self.gpus)[index])
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Any:
         return self._answer("handle", uuid)
@@ -132,6 +133,43 @@ def test_without_a_gpu_or_a_driver_there_are_cpu_slots(binding: FakeNvml) -> Non
     assert [device.kind for device in inventory.devices] == ["cpu"] * max(2, os.cpu_count() or 1)
     assert [view.blocked for view in inventory.observe(set())] == [None] * len(inventory.devices)
     assert [device.uuid for device in discover(3, nvml=binding, environ={}).devices] == ["cpu-0", "cpu-1", "cpu-2"]
+
+
+def test_gpus_of_the_bus_that_the_driver_does_not_show_are_named() -> None:
+    away = FakeNvml({"GPU-aaaa": []}, failing={"init"})
+    assert discover(nvml=away, environ={}, bus=lambda: 2).lacking == (
+        "2 NVIDIA GPUs are here and are not offered: their driver does not respond (init: GPU is lost)"
+    )
+    assert discover(nvml=away, environ={}, bus=lambda: 0).lacking is None
+    lost = FakeNvml({"GPU-aaaa": [], "GPU-bbbb": []}, failing={"index 1"})
+    found = discover(nvml=lost, environ={})
+    assert [device.uuid for device in found.devices] == ["GPU-aaaa"]
+    assert found.lacking == "GPU 1 of 2 does not respond, and is not offered"
+    assert discover(nvml=_two_gpus(), environ={"CUDA_VISIBLE_DEVICES": "1"}).lacking is None
+
+
+def test_a_host_without_a_driver_of_nvidia_lacks_nothing() -> None:
+    class NotInstalled(DriverError):
+        value = 12
+
+    class Binding(FakeNvml):
+        def nvmlInit(self) -> Any:
+            raise NotInstalled("NVML Shared Library Not Found")
+
+    assert discover(nvml=Binding({}), environ={}, bus=lambda: 1).lacking is None
+
+
+def test_gpus_are_counted_on_the_bus(tmp_path: Path) -> None:
+    for name, vendor, kind in (
+        ("gpu", "0x10de", "0x030200"),
+        ("sound", "0x10de", "0x040300"),
+        ("other", "0x1002", "0x03"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    (tmp_path / "gone").mkdir()
+    assert count_nvidia_gpus(tmp_path) == 1
 
 
 @pytest.mark.parametrize(

@@ -199,3 +199,12 @@ def test_a_daemon_whose_turns_fail_rests_for_longer_each_time(
     thread.join(60)
     gaps = [later - earlier for earlier, later in pairwise(turns)]
     assert all(gap >= least for gap, least in zip(gaps, (1.0, 2.0, 4.0, 8.0), strict=False)), gaps
+
+
+def test_gpus_for_which_the_driver_does_not_answer_are_told_from_the_start(fixture: DaemonFixture) -> None:
+    away = FakeNvml({"GPU-aaaa": []}, failing={"init"})
+    daemon = fixture.daemon(inventory=discover(2, nvml=away, environ={}, bus=lambda: 4))
+    with serving(daemon):
+        found = told(fixture, daemon)["the look for GPUs at the start"]
+    assert found.state == "failed"
+    assert "4 NVIDIA GPUs are here and are not offered: their driver does not respond" in found.problem

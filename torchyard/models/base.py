@@ -77,12 +77,13 @@ def open_base(folder: Path, *, field: str = "model.weights") -> Base:
         config = read_config(contents[CONFIG], tensors=len(files.views))
         tokenizer = read_tokenizer(contents, names=names, folder=folder)
         check_vocabulary(tokenizer, config)
+        tokenizer.chat_template = template_of(tokenizer)  # of several, the one that is used and that a checkpoint keeps
         return Base(
             folder=folder,
             field=field,
             config=config,
             tokenizer=tokenizer,
-            chat_template=template_of(tokenizer),
+            chat_template=tokenizer.chat_template,
             files=files,
             read={name: hashlib.sha256(content).hexdigest() for name, content in contents.items()},
         )

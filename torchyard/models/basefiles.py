@@ -85,7 +85,7 @@ def read_tokenizer(contents: Mapping[str, bytes], *, names: set[str], folder: Pa
 
 
 def template_of(tokenizer: "TokenizersBackend") -> str | None:
-    """Returns the chat template, if there is one. Raises DataError if it is too long."""
+    """Returns the chat template, of several the default one, if there is one. Raises DataError if it is too long."""
     found: Any = tokenizer.chat_template
     if isinstance(found, dict):
         found = found.get("default")

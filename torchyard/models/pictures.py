@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, model_validator
 import torch
 from torch import Tensor, nn
 
-from torchyard.contract.errors import DataError
+from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import ImageClassification, Normalization, Segmentation
 from torchyard.models.checkpoint import Classes
 from torchyard.models.inputs import Form, Picture, listed, read, stacked
@@ -19,8 +19,18 @@ P = TypeVar("P")
 
 MOST_PIXELS = 1 << 24
 """Of an input: a file that asks for more would take all memory."""
+MOST_SIDE = 1 << 14
 
-Side = Annotated[int, Field(ge=1, le=1 << 14)]
+Side = Annotated[int, Field(ge=1, le=MOST_SIDE)]
+
+
+def check_size(height: int, width: int) -> None:
+    """Raises ConfigError for pictures that are too large: no checkpoint of a model of them could be loaded."""
+    if max(height, width) > MOST_SIDE or height * width > MOST_PIXELS:
+        raise ConfigError(
+            f"the pictures have {width}×{height} pixels, and a model takes at most {MOST_SIDE:,} a side and "
+            f"{MOST_PIXELS:,} in all: set data.image_size"
+        )
 
 
 class _Input(BaseModel, frozen=True, strict=True):

@@ -42,8 +42,11 @@ class Strategy(Protocol):
         """
         ...
 
-    def after_step(self, step: int) -> None:
-        """Acts after optimizer step `step`, which counts from 1 over the whole run. May be a collective."""
+    def after_step(self, step: int, *, skipped: Tensor) -> None:
+        """Acts after optimizer step `step`, which counts from 1 over the whole run. May be a collective.
+
+        `skipped`: 1 if the step changed nothing, else 0.
+        """
         ...
 
     def sync_ranks(self, *more: Mapping[str, Tensor]) -> None:

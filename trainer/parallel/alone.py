@@ -19,7 +19,7 @@ class Alone:
     def micro_batch(self, *, last: bool) -> AbstractContextManager[object]:
         return nullcontext()
 
-    def after_step(self, step: int) -> None:
+    def after_step(self, step: int, *, skipped: Tensor) -> None:
         pass
 
     def sync_ranks(self, *more: Mapping[str, Tensor]) -> None:

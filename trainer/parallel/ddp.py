@@ -43,8 +43,9 @@ class Ddp:
     def micro_batch(self, *, last: bool) -> AbstractContextManager[object]:
         return nullcontext() if last else self.model.no_sync()
 
-    def after_step(self, step: int) -> None:
-        pass
+    def after_step(self, step: int, *, skipped: Tensor) -> None:
+        if self._power_sgd is not None:
+            self._power_sgd.end_step(skipped=skipped)
 
     def sync_ranks(self, *more: Mapping[str, Tensor]) -> None:
         share_buffers(self.module, more)

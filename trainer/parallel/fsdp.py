@@ -56,7 +56,7 @@ class Fsdp:
             self._syncs = last
         return nullcontext()
 
-    def after_step(self, step: int) -> None:
+    def after_step(self, step: int, *, skipped: Tensor) -> None:
         pass
 
     def sync_ranks(self, *more: Mapping[str, Tensor]) -> None:

@@ -44,7 +44,7 @@ class LocalSgd:
             return nullcontext()
         return self._wrapped.no_sync()
 
-    def after_step(self, step: int) -> None:
+    def after_step(self, step: int, *, skipped: Tensor) -> None:
         self._step = step
         alone = step - self._config.warmup_steps
         self._diverged = alone > 0

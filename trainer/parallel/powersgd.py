@@ -1,7 +1,7 @@
 """PowerSGD (Vogels et al., arXiv 1905.13727): gradients as products of two thin matrices, with error feedback."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, distributed
@@ -23,6 +23,14 @@ START = 10
 """All-reduces of whole gradients before the first compressed one."""
 
 
+class _Bucket(NamedTuple):
+    """What is kept of a bucket from step to step: the two thin matrices, and this rank's error."""
+
+    p: Tensor
+    q: Tensor
+    errors: Tensor
+
+
 class PowerSgd:
     """torch's PowerSGD hook, with a state that is saved and restored.
 
@@ -38,10 +46,23 @@ class PowerSgd:
             # Without it, a gradient of zeros becomes NaN.
             orthogonalization_epsilon=1e-8,  # pyright: ignore[reportArgumentType] any number
         )
+        self._before: dict[int, _Bucket | None] = {}
+        """What each bucket that this step has compressed had before it. None: nothing was compressed before."""
 
     def register(self, model: DistributedDataParallel) -> None:
         """Registers the hook with DDP."""
-        model.register_comm_hook(self._state, _compress)
+        model.register_comm_hook(self._state, self._compress)
+
+    def end_step(self, *, skipped: Tensor) -> None:
+        """Ends a step. If it was skipped (1), matrices and errors become what they were before it; 0: they stay.
+
+        Does not wait for the device.
+        """
+        before, self._before = self._before, {}
+        for index, kept in before.items():
+            now = self._bucket(index)
+            for own, earlier in zip(now, _first(index, now) if kept is None else kept, strict=True):
+                torch.where(skipped > 0, earlier, own, out=own)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the two thin matrices of each bucket, and on rank 0 the errors of all ranks. A collective.
@@ -70,6 +91,28 @@ class PowerSgd:
             state.p_memory_dict[index] = bucket["p"].to(world.device, copy=True)
             state.q_memory_dict[index] = bucket["q"].to(world.device, copy=True)
             state.error_dict[index] = bucket["errors"][world.rank].to(world.device, copy=True)
+
+    def _compress(self, state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
+        index, gradients = bucket.index(), bucket.buffer()
+        if state.iter < state.start_powerSGD_iter:
+            return powerSGD_hook(state, bucket)
+        if index in state.error_dict and state.error_dict[index].shape != gradients.shape:
+            for memory in (state.error_dict, state.p_memory_dict, state.q_memory_dict):
+                del memory[index]  # of a run with other buckets
+        known = self._bucket(index) if index in state.q_memory_dict else None
+        # The hook writes new matrices over the old ones, and makes a new tensor of errors.
+        self._before[index] = known and _Bucket(known.p.clone(), known.q.clone(), known.errors)
+        # To draw its first matrices, the hook seeds the generators of all devices and restores only that of the CPU:
+        # all ranks would continue with the same dropout.
+        draws = known is None and is_accelerator(gradients.device)
+        with torch.random.fork_rng(
+            devices=[gradients.get_device()] if draws else [], enabled=draws, device_type=gradients.device.type
+        ):
+            return powerSGD_hook(state, bucket)
+
+    def _bucket(self, index: int) -> _Bucket:
+        state = self._state
+        return _Bucket(state.p_memory_dict[index], state.q_memory_dict[index], state.error_dict[index])
 
     def _gather(self, tensor: Tensor) -> list[Tensor]:
         """Enqueues the copies of every rank's tensor to host memory on rank 0. Returns an empty list on other ranks."""
@@ -102,34 +145,8 @@ def _host_copy(tensor: Tensor) -> Tensor:
     return tensor.to("cpu", copy=True, non_blocking=True)
 
 
-def _compress(state: PowerSGDState, bucket: GradBucket) -> Future[Tensor]:
-    index, gradients = bucket.index(), bucket.buffer()
-    if state.iter < state.start_powerSGD_iter:
-        return powerSGD_hook(state, bucket)
-    if index in state.error_dict and state.error_dict[index].shape != gradients.shape:
-        for memory in (state.error_dict, state.p_memory_dict, state.q_memory_dict):
-            del memory[index]  # of a run with other buckets
-    before = state.q_memory_dict[index].clone() if index in state.q_memory_dict else None
-    # To draw its first matrices, the hook seeds the generators of all devices and restores only that of the CPU: all
-    # ranks would continue with the same dropout.
-    draws = before is None and is_accelerator(gradients.device)
-    with torch.random.fork_rng(
-        devices=[gradients.get_device()] if draws else [], enabled=draws, device_type=gradients.device.type
-    ):
-        future = powerSGD_hook(state, bucket)
-    return future.then(lambda done: _forget_overflow(state, index, before, done.value()))
-
-
-def _forget_overflow(state: PowerSGDState, index: int, before: Tensor | None, gradients: Tensor) -> Tensor:
-    """Restores the bucket's earlier matrix and clears its error if `gradients` are not finite: the step is skipped.
-
-    Does not wait for the device. The result is the same on every rank, as the gradients are.
-    """
-    q = state.q_memory_dict[index]
-    if before is None:
-        before = torch.randn(q.shape, generator=torch.Generator().manual_seed(index), dtype=q.dtype).to(q.device)
-    finite = gradients.isfinite().all()
-    state.p_memory_dict[index] = torch.where(finite, state.p_memory_dict[index], 0.0)  # not read again, but saved
-    state.q_memory_dict[index] = torch.where(finite, q, before)
-    state.error_dict[index] = torch.where(finite, state.error_dict[index], 0.0)
-    return gradients
+def _first(index: int, like: _Bucket) -> _Bucket:
+    """Returns what a bucket begins with after a first compressed step that was skipped; the same on every rank."""
+    random = torch.Generator().manual_seed(index)
+    q = torch.randn(like.q.shape, generator=random, dtype=like.q.dtype).to(like.q.device)
+    return _Bucket(torch.zeros_like(like.p), q, torch.zeros_like(like.errors))

@@ -13,6 +13,7 @@ from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import HF, ImageClassification, ImageDataConfig, Normalization
 from torchyard.models import vision
 from torchyard.models.normalization import Normalizer
+from torchyard.models.pictures import check_size
 from torchyard.models.placement import memory_format
 from torchyard.run import Run
 from trainer.data.arrays import load_digits, load_npz
@@ -36,6 +37,7 @@ from trainer.weights.files import crop_fraction, file_state, fill, torchvision_s
 from trainer.weights.home import placed
 from trainer.weights.initial import freeze, initialize
 from trainer.weights.pretrained import picture_state
+from trainer.weights.telling import head, note_new
 from trainer.world import World
 
 logger = logging.getLogger(__name__)
@@ -138,9 +140,10 @@ def make_task(
     vision.check_name(config.model.name)
     cropped = _crop_fraction(config, weights, metadata)
     data = _load(source, config, metadata, crop_fraction=cropped, scan=scan)
+    check_size(data.height, data.width)
     batches = -(-len(data.train) // config.training.per_device_batch_size)
     workers = 0 if data.in_memory else loader_count(config.data.workers, local_size=local_size, batches=batches)
-    model = _model(config, data, weights=None if metadata else weights)
+    model = _model(config, data, weights=None if metadata else weights, scan=scan)
     channels = vision.channels_for(config.model.name, data.channels)
     if not metadata:
         shape = (channels, data.height, data.width)
@@ -203,7 +206,7 @@ def _read(source: str, config: ImageDataConfig, *, channels: int | None, crop_fr
     return load_npz(path, config, crop_fraction=crop_fraction)
 
 
-def _model(config: ImageClassification, data: ImageData, *, weights: str | None) -> nn.Module:
+def _model(config: ImageClassification, data: ImageData, *, weights: str | None, scan: Scan) -> nn.Module:
     """Returns the model with its initial weights. None: any weights, as the caller loads those of a checkpoint."""
     model = vision.build(
         config.model.name,
@@ -218,6 +221,7 @@ def _model(config: ImageClassification, data: ImageData, *, weights: str | None)
         new = frozenset(name for name, _ in model.named_parameters())
         if weights != "none":
             new = _fill(model, config.model.name, weights)
+            note_new(scan, model, new, what=weights, expected=head(model, classes=len(data.classes)))
         initialize(model, new, config.model.init)
     freeze(model, config.model.freeze)
     return model

@@ -32,6 +32,7 @@ from trainer.task import Evaluation
 from trainer.weights.files import file_state, fill, torchvision_state
 from trainer.weights.home import placed
 from trainer.weights.initial import freeze, initialize
+from trainer.weights.telling import head, note_new
 from trainer.world import World
 
 logger = logging.getLogger(__name__)
@@ -186,7 +187,7 @@ def make_task(
         scan.note([f"{source}: no training mask has a second class: see data.mask_threshold, or data.classes"])
     model = unet.build(config.model.name, outputs=outputs(config))
     if metadata is None:
-        initialize(model, _fill(model, config.model.name, weights), config.model.init)
+        initialize(model, _fill(model, config.model.name, weights, scan), config.model.init)
         side = config.data.image_size
         expect_more_than_one(model, (CHANNELS, side, side), config, samples=len(data.train), scan=scan)
     freeze(model, config.model.freeze)
@@ -204,7 +205,7 @@ def make_task(
     )
 
 
-def _fill(model: unet.UNet | unet.UNet16, name: str, weights: str) -> frozenset[str]:
+def _fill(model: unet.UNet | unet.UNet16, name: str, weights: str, scan: Scan) -> frozenset[str]:
     """Fills the model, or its encoder alone, with `weights`. Returns the names of the other parameters."""
     names = frozenset(parameter for parameter, _ in model.named_parameters())
     if weights == "none":
@@ -214,8 +215,11 @@ def _fill(model: unet.UNet | unet.UNet16, name: str, weights: str) -> frozenset[
     )
     if any(key.startswith(ENCODER) for key in tensors):
         new = fill(model, tensors, what=weights)
+        expected = head(model, classes=model.head.out_channels)
     else:
         filled = frozenset(dict(model.encoder.named_parameters())) - fill(model.encoder, tensors, what=weights)
         new = names - {f"{ENCODER}{parameter}" for parameter in filled}
+        expected = {parameter for parameter in names if not parameter.startswith(ENCODER)}
+    note_new(scan, model, new, what=weights, expected=expected)
     logger.info("model.weights: %s; new: %s", weights, ", ".join(sorted(new)) or "nothing")
     return new

@@ -31,6 +31,7 @@ from trainer.task import Evaluation
 from trainer.weights.home import home
 from trainer.weights.initial import freeze, initialize
 from trainer.weights.pretrained import load
+from trainer.weights.telling import note_new
 from trainer.world import World
 
 METRICS = ("val/loss", "val/accuracy")
@@ -140,7 +141,9 @@ def make_task(
     data = load_texts(local_path(source), config.data)
     scan.note(data.notes)
     with paused():  # this imports transformers
-        model, tokenizer = _rebuilt(metadata, data, source) if metadata is not None else _new(config, data, weights)
+        model, tokenizer = (
+            _rebuilt(metadata, data, source) if metadata is not None else _new(config, data, weights, scan)
+        )
     freeze(model, config.model.freeze)
     train, val = (
         tokenize(
@@ -170,9 +173,9 @@ def _rebuilt(metadata: Mapping[str, Any], data: TextData, source: str) -> tuple[
     return text.rebuild(metadata["model_config"]), TokenizerFiles(**metadata["tokenizer"])
 
 
-def _new(config: TextClassification, data: TextData, weights: str) -> tuple[nn.Module, TokenizerFiles]:
+def _new(config: TextClassification, data: TextData, weights: str, scan: Scan) -> tuple[nn.Module, TokenizerFiles]:
     if weights != "none":
-        return _loaded(config, data, local_path(weights))
+        return _loaded(config, data, local_path(weights), scan)
     tokenizer = train_tokenizer(data.train.texts, vocabulary=config.data.vocabulary)
     model = text.build(
         config.model.name,
@@ -185,11 +188,12 @@ def _new(config: TextClassification, data: TextData, weights: str) -> tuple[nn.M
     return model, tokenizer
 
 
-def _loaded(config: TextClassification, data: TextData, folder: Path) -> tuple[nn.Module, TokenizerFiles]:
+def _loaded(config: TextClassification, data: TextData, folder: Path, scan: Scan) -> tuple[nn.Module, TokenizerFiles]:
     loaded = load(folder, classes=data.classes, dropout=config.model.dropout)
     if config.data.max_length > loaded.longest:
         raise ConfigError(
             f"data.max_length is {config.data.max_length}; the model in {folder} takes {loaded.longest} tokens at most"
         )
+    note_new(scan, loaded.model, loaded.new, what=str(folder), expected=loaded.new)
     initialize(loaded.model, loaded.new, config.model.init)
     return loaded.model, loaded.tokenizer

@@ -43,8 +43,7 @@ def load(folder: Path, *, classes: Sequence[str], dropout: float) -> Pretrained:
         with checked_snapshot(folder) as checked:
             model, new = _load_model(checked, classes=classes, dropout=dropout)
             tokenizer = _load_tokenizer(checked)
-        if len(tokenizer) > model.config.vocab_size:
-            raise ValueError(f"its tokenizer has {len(tokenizer)} tokens, its model {model.config.vocab_size}")
+        _check_tokens(model, tokenizer)
         return Pretrained(
             model=one_argument(model),
             new=frozenset(new),
@@ -120,6 +119,18 @@ def _load_tokenizer(folder: Path) -> "TokenizersBackend":
     if not isinstance(tokenizer, TokenizersBackend):
         raise ValueError(f"its tokenizer is a {type(tokenizer).__name__}, which has no tokenizer.json")
     return tokenizer
+
+
+def _check_tokens(model: "PreTrainedModel", tokenizer: "TokenizersBackend") -> None:
+    """Raises ValueError if the model does not take all tokens: no checkpoint of it could be loaded."""
+    size, padding = model.config.vocab_size, model.config.pad_token_id
+    highest = max(tokenizer.get_vocab().values(), default=0)
+    if highest >= size:
+        raise ValueError(f"its tokenizer has tokens up to {highest}, its model {size}, from 0")
+    if type(padding) is not int or not 0 <= padding < size:
+        raise ValueError(
+            f"the pad_token_id of its config.json is {padding}: name the token that pads texts, below {size}"
+        )
 
 
 def _missing_names(report: Mapping[str, Any]) -> set[str]:

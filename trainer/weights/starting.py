@@ -1,6 +1,6 @@
 """Starts a run from the weights of another run's checkpoint, and says what of them does not fit."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,11 +13,10 @@ from torchyard.run import Run
 from trainer.task import Task
 from trainer.weights.files import copy_fitting
 from trainer.weights.language import check_start
+from trainer.weights.telling import head, listed
 
 R = TypeVar("R", bound=Recipe)
 
-_SHOWN = 5
-"""Names that are listed, at most."""
 _TOKENIZER = "tokenizer.json"
 
 
@@ -66,9 +65,9 @@ def fill_from(task: Task, state: Mapping[str, Any], *, run: Run) -> None:
     if "encoder.pos_embedding" in tensors:
         tensors = vision.fit_position_embeddings(model, tensors)
     now, before = task.metadata.get("classes", []), state.get("classes", [])
-    head = set[str]() if now == before else _head(model, classes=len(now))
+    other = set[str]() if now == before else head(model, classes=len(now))
     said = check_start(task.metadata, state) if "form" in task.metadata else None
-    filled = copy_fitting(model, {name: tensor for name, tensor in tensors.items() if name not in head})
+    filled = copy_fitting(model, {name: tensor for name, tensor in tensors.items() if name not in other})
     if task.unfilled is not None:
         task.unfilled.weights.update({name: tensors[name] for name in filled & task.unfilled.weights.keys()})
     kept = model.state_dict()
@@ -78,10 +77,10 @@ def fill_from(task: Task, state: Mapping[str, Any], *, run: Run) -> None:
         raise ConfigError(_nothing_fits(model, tensors, state))
     left = [name for name in tensors if name not in filled]
     parts = [f"{len(names) - len(new)} of {len(names)} parameters start from the checkpoint"]
-    parts += [f"new: {_listed(new)}"] if new else []
-    parts += [f"left out: {_listed(left)}"] if left else []
+    parts += [f"new: {listed(new)}"] if new else []
+    parts += [f"left out: {listed(left)}"] if left else []
     if now != before:
-        others = "in another order" if sorted(now) == sorted(before) else f"others, {_listed(before)}"
+        others = "in another order" if sorted(now) == sorted(before) else f"others, {listed(before)}"
         parts.append(f"its classes are {others}: the head is new")
     parts += [said] if said else []
     run.message("; ".join(parts), "warning" if new and now == before else "info")
@@ -93,26 +92,11 @@ def load_weights(task: Task, weights: Mapping[str, Tensor]) -> None:
         task.model.load_state_dict(weights)
 
 
-def _head(model: nn.Module, *, classes: int) -> set[str]:
-    """Returns the names of the parameters of the last layer with an output for each class."""
-    found = None
-    for path, module in model.named_modules():
-        weight = getattr(module, "weight", None)
-        if isinstance(weight, nn.Parameter) and weight.dim() > 1 and len(weight) == classes:
-            found = path, module
-    return set() if found is None else {f"{found[0]}.{name}" for name, _ in found[1].named_parameters(recurse=False)}
-
-
 def _nothing_fits(model: nn.Module, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> str:
     saved = checkpoint.config_of("init_from", state).model
     name = getattr(saved, "name", None)
     instead = "name a base like its own as config.model.weights" if name is None else "set config.model.name to its own"
     return (
         f"init_from: no weight of the checkpoint fits the model. The checkpoint has a {name or 'model'} with "
-        f"{_listed(list(tensors))}; the model has {_listed([name for name, _ in model.named_parameters()])}: {instead}"
+        f"{listed(list(tensors))}; the model has {listed([name for name, _ in model.named_parameters()])}: {instead}"
     )
-
-
-def _listed(names: Collection[str]) -> str:
-    some = ", ".join([*names][:_SHOWN])
-    return f"{some}, … ({len(names)} in all)" if len(names) > _SHOWN else some

@@ -16,12 +16,15 @@ from torchyard.contract.codec import parse_object
 from torchyard.contract.devices import DeviceProcess, DeviceReport
 from torchyard.contract.errors import ConfigError
 from torchyard.host.failpoints import failpoint
+from worker.devices.bus import count_nvidia_gpus
 
 T = TypeVar("T")
 
 LOCK_FOLDER = Path("/tmp")  # noqa: S108 the same for every worker of the host, whoever runs it
 
 _GIB = 1 << 30
+_NO_LIBRARY = 12
+"""NVML's code of a host on which no driver of NVIDIA is installed."""
 _MOST_HOLDER_BYTES = 10_000
 
 
@@ -67,6 +70,8 @@ class Inventory:
 
     devices: tuple[Device, ...]
     nvml: Nvml | None = None
+    lacking: str | None = None
+    """Which GPUs of this host are not offered, as their driver does not answer for them. None: all are."""
 
     def observe(self, own_pids: set[int]) -> list[DeviceReport]:
         """Returns each device as it is now.
@@ -108,18 +113,23 @@ class Inventory:
 
 
 def discover(
-    cpu_slots: int | None = None, *, nvml: Nvml | None = None, environ: Mapping[str, str] = os.environ
+    cpu_slots: int | None = None,
+    *,
+    nvml: Nvml | None = None,
+    environ: Mapping[str, str] = os.environ,
+    bus: Callable[[], int] = count_nvidia_gpus,
 ) -> Inventory:
     """Returns the GPUs that the driver shows and `cpu_slots` CPU slots. None: slots only if there is no GPU.
 
-    CUDA_VISIBLE_DEVICES (indices in PCI order, or UUIDs) selects the GPUs that this worker may offer.
+    CUDA_VISIBLE_DEVICES (indices in PCI order, or UUIDs) selects the GPUs that this worker may offer. `bus` counts the
+    NVIDIA GPUs of the host, where the driver does not answer.
     """
     binding = nvml if nvml is not None else cast(Nvml, pynvml)
-    gpus = _gpus(binding, environ.get("CUDA_VISIBLE_DEVICES"))
+    gpus, lacking = _gpus(binding, environ.get("CUDA_VISIBLE_DEVICES"), bus=bus)
     if cpu_slots is None:
         cpu_slots = 0 if gpus else max(2, os.cpu_count() or 1)
     slots = [Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(cpu_slots)]
-    return Inventory((*gpus, *slots), binding if gpus else None)
+    return Inventory((*gpus, *slots), binding if gpus else None, lacking)
 
 
 def of_device_files(numbers: Sequence[int], *, nvml: Nvml | None = None) -> Inventory | None:
@@ -128,7 +138,7 @@ def of_device_files(numbers: Sequence[int], *, nvml: Nvml | None = None) -> Inve
     It counts GPUs in the order of the PCI bus, and numbers their files in the order in which it found them.
     """
     binding = nvml if nvml is not None else cast(Nvml, pynvml)
-    found = {_minor_number(binding, device): device for device in _gpus(binding, None)}
+    found = {_minor_number(binding, device): device for device in _gpus(binding, None)[0]}
     if not found.keys() >= set(numbers):
         return None
     devices = sorted((found[number] for number in set(numbers)), key=lambda device: device.index)
@@ -197,14 +207,23 @@ def holder_in(descriptor: int) -> dict[str, Any]:
     return parse_object(os.pread(descriptor, _MOST_HOLDER_BYTES, 0))
 
 
-def _gpus(nvml: Nvml, visible: str | None) -> list[Device]:
+def _gpus(nvml: Nvml, visible: str | None, *, bus: Callable[[], int] = lambda: 0) -> tuple[list[Device], str | None]:
+    """Returns the GPUs, and what is to be said of those that the driver does not show."""
     try:
         nvml.nvmlInit()
         count = nvml.nvmlDeviceGetCount()
-    except nvml.NVMLError:
-        return []  # no driver that works: a host without GPUs
+    except nvml.NVMLError as error:
+        return [], _without_driver(error, bus)
     found = [query(nvml, lambda index=index: _gpu(nvml, index), None) for index in range(count)]
-    return [device for device in found if device is not None and _is_visible(device, visible)]
+    silent = [index for index, device in enumerate(found) if device is None]
+    lacking = f"GPU {', '.join(map(str, silent))} of {count} does not respond, and is not offered" if silent else None
+    return [device for device in found if device is not None and _is_visible(device, visible)], lacking
+
+
+def _without_driver(error: Exception, bus: Callable[[], int]) -> str | None:
+    if getattr(error, "value", None) == _NO_LIBRARY or not (count := bus()):
+        return None
+    return f"{count} NVIDIA GPUs are here and are not offered: their driver does not respond ({error})"
 
 
 def _gpu(nvml: Nvml, index: int) -> Device:

@@ -10,12 +10,11 @@ import pynvml
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.errors import ConfigError
 from torchyard.host import terminal
+from worker.devices.bus import count_nvidia_gpus
 from worker.devices.inventory import LOCK_FOLDER, Nvml, discover, holder_in
 from worker.doctor.findings import Finding, failed, ok, warning
 from worker.settings import Settings
 
-_NVIDIA = "0x10de"
-_DISPLAY = "0x03"
 _OUR_TITLE = "torchyard:job_"
 """How the titles of our ranks start."""
 _NO_DRIVER = (
@@ -45,21 +44,9 @@ def check_devices(settings: Settings, *, driver: Driver | None = None) -> Iterat
 
 def _check_without_driver(settings: Settings, why: str) -> Finding:
     slots = len(discover(settings.cpu_slots).devices)
-    if found := _count_nvidia_gpus():
+    if found := count_nvidia_gpus():
         return failed("devices", f"{found} NVIDIA GPUs are here, but their driver does not respond: {why}", _NO_DRIVER)
     return ok("devices", f"no GPU; {slots} CPU slots")
-
-
-def _count_nvidia_gpus() -> int:
-    """Returns the number of NVIDIA GPUs on the PCI bus, whether or not a driver knows them."""
-    found = 0
-    for device in Path("/sys/bus/pci/devices").glob("*"):
-        try:
-            vendor, kind = (device / "vendor").read_text(), (device / "class").read_text()
-        except OSError:
-            continue
-        found += vendor.strip() == _NVIDIA and kind.startswith(_DISPLAY)
-    return found
 
 
 def _check_driver(nvml: Driver, count: int, offered: int) -> Finding:

@@ -174,6 +174,18 @@ def test_messages_need_a_chat_template(tmp_path: Path, approved: Approved) -> No
     assert str(raised.value) == approved("message")
 
 
+def test_of_several_chat_templates_a_checkpoint_keeps_the_default_one(base: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(base, tmp_path / "base"))
+    template = (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.jinja").unlink()
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    named = [{"name": "rag", "template": "{{ 1 }}"}, {"name": "default", "template": template}]
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": named}))
+    state = whole(folder, form="messages")
+    assert state["tokenizer"]["chat_template"] == template
+    assert loaded(tmp_path / "best.pt", state).generate(CONVERSATION, max_new_tokens=2) is not None
+
+
 def test_numbers_that_are_not_finite_are_refused(base: Path, tmp_path: Path, approved: Approved) -> None:
     state = whole(base)
     state["model"]["model.norm.weight"].fill_(3e38)

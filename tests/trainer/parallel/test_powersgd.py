@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import io
+import math
 import threading
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from tests.trainer.parallel.test_buckets import WIDTH, several_buckets
 from tests.trainer.parallel.toy import MINUTE, begin, equal, weights
 from tests.trainer.ranks import on_ranks, results
+from tests.trainer.runs import same
 from trainer.parallel import Strategy
 from trainer.parallel.powersgd import RANK, START
 from trainer.world import World, joined
@@ -30,6 +32,7 @@ def train(strategy: Strategy, model: nn.Module, world: World, steps: Sequence[in
                 assert parameter.grad is not None
                 parameter.sub_(parameter.grad)
                 parameter.grad = None
+        strategy.after_step(step, skipped=torch.zeros(()))
 
 
 def loaded(state: dict[str, Any]) -> dict[str, Any]:
@@ -120,39 +123,58 @@ def test_a_resumed_run_ends_bit_equal() -> None:
 
 
 def overflow() -> dict[str, Any]:
-    """Takes two steps that overflow on one rank and are skipped, one of them the first compressed one; then another."""
+    """Takes steps that overflow on one rank and are skipped, the first compressed one, too; then others.
+
+    The last one overflows in one of its buckets alone.
+    """
     with joined(MINUTE) as world:
         model = several_buckets()
         strategy = begin(model, world, comm_hook="powersgd", bucket_cap_mb=1)
         train(strategy, model, world, range(START))
         skipped: list[bool] = []
+        unchanged: list[bool] = []
         finite = True
-        for step in (START, START + 2):
+        for step in (START, START + 2, START + 4):
+            earlier = saved_by_rank_0(strategy, world)["powersgd"]["buckets"]
             with strategy.micro_batch(last=True):
-                factor = float("inf") if world.rank == 1 else 1.0
-                (strategy.model(torch.ones(1, WIDTH)).sum() * factor).backward()
+                _overflow(strategy, model, world, all_buckets=step < START + 4)
             skipped.append(
                 any(not bool(item.grad.isfinite().all()) for item in model.parameters() if item.grad is not None)
             )
             model.zero_grad()
-            saved = strategy.state_dict()["powersgd"]
-            matrices = [bucket[name] for bucket in saved["buckets"] for name in ("p", "q")]
+            strategy.after_step(step + 1, skipped=torch.ones(()))
+            saved = saved_by_rank_0(strategy, world)["powersgd"]["buckets"]
+            unchanged.append(same(saved, earlier))
+            matrices = [bucket[name] for bucket in saved for name in ("p", "q")]
             finite &= all(bool(matrix.isfinite().all()) for matrix in matrices)
-            train(strategy, model, world, [step + 1])
+            train(strategy, model, world, [step + 2])
         before = weights(model)
-        train(strategy, model, world, [START + 4])
+        train(strategy, model, world, [START + 7])
         moved = [new - old for new, old in zip(weights(model), before, strict=True)]
         return {
             "skipped": skipped,
+            "unchanged": unchanged,
             "finite": finite,
             "weights": weights(model),
             "ranks": [rank_of(move) for move in moved if move.ndim == 2],
         }
 
 
+def _overflow(strategy: Strategy, model: nn.Module, world: World, *, all_buckets: bool) -> None:
+    """Makes gradients of which those of rank 1 are infinite: all, or those of the parameter in the last bucket."""
+    first = next(model.parameters())
+    spoilt = world.rank == 1
+    handle = None if all_buckets else first.register_hook(lambda grad: grad * (math.inf if spoilt else 1.0))
+    factor = math.inf if spoilt and all_buckets else 1.0
+    (strategy.model(torch.ones(1, WIDTH)).sum() * factor).backward()
+    if handle is not None:
+        handle.remove()
+
+
 def test_an_overflowed_step_does_not_affect_later_steps() -> None:
     one, other = results(on_ranks(2, overflow))
-    assert one["skipped"] == other["skipped"] == [True, True]
+    assert one["skipped"] == other["skipped"] == [True, True, True]
+    assert one["unchanged"] == other["unchanged"] == [False, True, True]  # before the first one there is nothing
     assert one["finite"] and other["finite"]
     assert set(one["ranks"]) == {RANK}
     assert equal(one["weights"], other["weights"])

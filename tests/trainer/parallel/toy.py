@@ -70,7 +70,7 @@ def descend(
             nn.utils.clip_grads_with_norm_(parameters, max_norm, gradient_norm(parameters))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        strategy.after_step(step)
+        strategy.after_step(step, skipped=torch.zeros(()))
 
 
 def alone(

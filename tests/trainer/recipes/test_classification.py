@@ -1,5 +1,6 @@
 """The task of image classification: batches, loss, metrics and initial weights."""
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import ValidationError
 import pytest
 import torch
 from torch import Tensor
@@ -19,7 +21,9 @@ from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.runs import same, small_pictures
 from tests.trainer.shown import pixels, shown
 from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.recipes import Normalization
 from torchyard.contract.rundir import RunDir
+from torchyard.models.pictures import PictureMetadata
 from trainer.data.batch import Batch
 from trainer.data.images import InMemory
 from trainer.randomness import random_state, set_random_state
@@ -242,3 +246,24 @@ def test_published_weights_bring_their_protocol_and_a_checkpoint_keeps_it(
     again = task(metadata=first.metadata, **sections)
     assert again.metadata["crop_fraction"] == 0.875
     assert torch.equal(pictures(first), pictures(again))
+
+
+@pytest.mark.parametrize("size", [(8, (1 << 14) + 8), (4096, 4104)])
+def test_pictures_of_which_no_checkpoint_could_be_loaded_are_refused(tmp_path: Path, size: tuple[int, int]) -> None:
+    for split, label in itertools.product(("train", "val"), ("a", "b")):
+        (tmp_path / split / label).mkdir(parents=True)
+        Image.new("1", size[::-1]).save(tmp_path / split / label / "1.png")
+    with pytest.raises(ConfigError) as raised:
+        task(source=str(tmp_path))
+    assert str(raised.value) == (
+        f"the pictures have {size[1]}×{size[0]} pixels, and a model takes at most 16,384 a side and 16,777,216 in all: "
+        "set data.image_size"
+    )
+    with pytest.raises(ValidationError):
+        PictureMetadata.model_validate(
+            {
+                "classes": ["a", "b"],
+                "normalization": Normalization(mean=[0.0], std=[1.0]),
+                "input": {"channels": 1, "height": size[0], "width": size[1]},
+            }
+        )

@@ -208,6 +208,19 @@ def _large_tokenizer(root: Path) -> None:
     tokenizer.save(str(root / "tokenizer.json"))
 
 
+def _far_token(root: Path) -> None:
+    path = root / "tokenizer.json"
+    content = json.loads(path.read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary[max(vocabulary, key=vocabulary.__getitem__)] = 1000
+    path.write_text(json.dumps(content))
+
+
+def _no_padding(root: Path) -> None:
+    config = json.loads((root / "config.json").read_text())
+    (root / "config.json").write_text(json.dumps({**config, "pad_token_id": None}))
+
+
 class _Harm:
     def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
         return exec, ("raise SystemExit('this must not run')",)
@@ -228,6 +241,8 @@ class _Harm:
         _no_tokenizer,
         _torn_tokenizer,
         _large_tokenizer,
+        _far_token,
+        _no_padding,
     ],
 )
 def test_a_broken_directory_is_named(tmp_path: Path, harm: Callable[[Path], None], approved: Approved) -> None:
