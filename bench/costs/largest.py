@@ -79,9 +79,9 @@ class Document:
             share = max(0, room - _size(made)) if name not in schema.get("required", ()) else room
             if share > 100:
                 made[name] = self.largest(inner, room=share, deep=deep + 1)
-        others = schema.get("additionalProperties", not properties)
+        names, others = _free_keys(schema)
         if others:
-            named = longest_text(schema.get("propertyNames", {"maxLength": 100}), room=200)
+            named = longest_text(names or {"maxLength": 100}, room=200)
             for number in range(schema.get("maxProperties", _LONGEST)):
                 if _size(made) > room or len(made) > 20_000:
                     break
@@ -121,10 +121,10 @@ class Document:
         properties = schema.get("properties", {})
         for name, inner in properties.items():
             yield from self._unbounded(inner, f"{path}.{name}" if path else name, seen)
-        others = schema.get("additionalProperties", not properties)
+        names, others = _free_keys(schema)
         if others is False:
             return
-        if "maxProperties" not in schema or not _is_bounded(schema.get("propertyNames", {})):
+        if "maxProperties" not in schema or not _is_bounded(names):
             yield Unbounded(path, "keys")
         if others is True or not others:
             yield Unbounded(path, "values")
@@ -169,6 +169,13 @@ def _merged(one: Schema, other: Schema) -> Schema:
     if "properties" in one and "properties" in other:
         return {**one, **other, "properties": {**one["properties"], **other["properties"]}}
     return {**one, **other}
+
+
+def _free_keys(schema: Schema) -> tuple[Schema, Schema | bool]:
+    """Returns the schemas of the names and of the values of keys that are not named. False: there are none."""
+    for pattern, values in schema.get("patternProperties", {}).items():
+        return {"pattern": pattern}, values
+    return schema.get("propertyNames", {}), schema.get("additionalProperties", not schema.get("properties"))
 
 
 def _size(value: Any) -> int:

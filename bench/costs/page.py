@@ -29,6 +29,7 @@ SHOWN_BY = {
     "models": "list_model_versions",
     "notes": "change_job",
     "notifications": "list_targets",
+    "picture": "a picture of 8 MiB of empty segments",
     "points": "validate_sweep",
     "recipes/pictures": "validate_spec",
     "recipes/script": "validate_spec",

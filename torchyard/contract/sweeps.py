@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_v
 
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.findings import field_errors
-from torchyard.contract.schema import UNSET, Count, MetricKey, Schema
+from torchyard.contract.schema import BOUND_IN_BYTES, UNSET, Count, MetricKey, Schema
 from torchyard.contract.spec import JobName, Labels
 from torchyard.contract.team import Visibility
 from torchyard.contract.text import unstorable
@@ -111,10 +111,9 @@ def _span(value: Any) -> Any:
     return {"min": float(found[1]), "max": float(found[2]), "integer": True}
 
 
-Values = Annotated[
-    Annotated[list[JsonValue], Field(max_length=MOST_POINTS)] | Range,
-    BeforeValidator(_span, json_schema_input_type=list[JsonValue] | Range | str),
-]
+_Listed = Annotated[list[JsonValue], Field(max_length=MOST_POINTS)]
+_Written = Annotated[str, Field(max_length=100)]
+Values = Annotated[_Listed | Range, BeforeValidator(_span, json_schema_input_type=_Listed | Range | _Written)]
 """What one key takes: one of a list, or a number of a range, which may be written `1..5`."""
 
 
@@ -125,8 +124,9 @@ def _few_keys(value: Any) -> Any:
     return value
 
 
-_Parameters = Annotated[dict[Key, Values], BeforeValidator(_few_keys), Field(max_length=MOST_KEYS)]
-_Point = Annotated[dict[Key, JsonValue], BeforeValidator(_few_keys), Field(max_length=MOST_KEYS)]
+_BYTES = Field(json_schema_extra={BOUND_IN_BYTES: MOST_SWEEP_BYTES})
+_Parameters = Annotated[dict[Key, Values], Field(max_length=MOST_KEYS), BeforeValidator(_few_keys), _BYTES]
+_Point = Annotated[dict[Key, JsonValue], Field(max_length=MOST_KEYS), BeforeValidator(_few_keys), _BYTES]
 _Points = Annotated[list[_Point], Field(max_length=MOST_POINTS, fail_fast=True)]
 """The values of each trial. What is wrong is said of the first wrong point alone: a list may have very many."""
 
@@ -185,7 +185,7 @@ class SweepSpec(Schema):
     max_failed: Count | None = Field(default=10, description="after so many failed trials the sweep stops; null: never")
     visibility: Visibility | None = Field(default=None, description="of the sweep and its jobs; null: the server's")
     labels: Labels = Field(default={}, description="of all its jobs, beside those of the job spec")
-    job: dict[str, JsonValue] = Field(description="the job spec, without what varies if you like")
+    job: Annotated[dict[str, JsonValue], _BYTES] = Field(description="the job spec, without what varies if you like")
 
     @model_validator(mode="after")
     def _has_what_its_method_needs(self) -> Self:

@@ -14,7 +14,6 @@ from tests.approved import Approved
 from torchyard.contract.media import PICTURE_BYTES
 from torchyard.contract.picture import Picture, TooLarge, picture_of
 
-
 pytestmark = pytest.mark.filterwarnings("ignore:The image decoding and encoding capabilities:DeprecationWarning")
 """torchvision's decoder is libjpeg, as a browser's. Pillow reads the size of a JPEG by itself."""
 
@@ -75,7 +74,7 @@ def test_a_picture_of_too_many_bytes_is_refused(approved: Approved) -> None:
 
 
 def hidden(marker: int, *, length: int | None = None) -> bytes:
-    """Returns a JPEG of 96 x 64 that lies in a segment of a JPEG of 8 x 8, as a reader sees it that skips the segment."""
+    """Returns a JPEG of 96 x 64 in a segment of one of 8 x 8, as a reader sees it that skips the segment."""
     inner = encoded("JPEG", (96, 64))[2:]
     size = b"\xff\xc0\x00\x11\x08\x00\x08\x00\x08\x03\x01\x22\x00\x02\x11\x01\x03\x11\x01"
     begin = bytes([0xFF, marker]) + (len(inner) + 2 if length is None else length).to_bytes(2, "big")
@@ -86,6 +85,15 @@ def hidden(marker: int, *, length: int | None = None) -> bytes:
 def test_a_picture_behind_a_marker_that_a_decoder_skips_is_refused(marker: int) -> None:
     with pytest.raises(ValueError, match="it is no PNG, JPEG or WebP"):
         picture_of(hidden(marker))
+
+
+@pytest.mark.parametrize("part", [b"\xff\xe1\x00\x02", b"\xff"], ids=["segments", "fill"])
+def test_a_picture_of_very_many_parts_before_its_size_is_refused(part: bytes) -> None:
+    size = b"\xff\xc0\x00\x11\x08\x00\x08\x00\x08\x03\x01\x22\x00\x02\x11\x01\x03\x11\x01"
+    begin = b"\xff\xd8\xff\xe1\x00\x02"
+    assert picture_of(begin + part * 9_000 + size).width == 8
+    with pytest.raises(ValueError, match="it is no PNG, JPEG or WebP"):
+        picture_of(begin + part * 11_000 + size)
 
 
 def size_by_libjpeg(content: bytes) -> tuple[int, int] | None:

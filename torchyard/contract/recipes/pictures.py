@@ -38,7 +38,7 @@ ModelOptions = Annotated[
         Annotated[str, Field(pattern=_OPTION)],
         _Positive | Annotated[list[_Positive], Field(min_length=1, max_length=16)],
     ],
-    Field(json_schema_extra={"additionalProperties": False}),
+    Field(max_length=len(_OPTIONS), json_schema_extra={"additionalProperties": False}),
 ]
 OPTIONS: Any = Field(
     default={},
