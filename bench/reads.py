@@ -1,12 +1,14 @@
 """A storm of 40 heavy requests by one user, while another asks who they are: `python -m bench.reads`.
 
 The storm searches a log by expressions that RE2 matches slowly and by text, downloads it, reads a long series, and
-validates specs of unknown keys. The peer is the same service at rest, in turns.
+validates specs of unknown keys, sweeps of as many keys and points as may be and of more, and batches whose jobs wait
+for each other in a circle. The peer is the same service at rest, in turns.
 """
 
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 import json
 import socket
 import subprocess
@@ -79,10 +81,19 @@ def _requests(service: Service) -> list[bytes]:
         "/v1/jobs?q=digits&sort=name&counts=true",
     ]
     specs = [{"trainer": "script", **{f"k{number}": 0 for number in range(count)}} for count in (80, 1400)]
+    sweeps = [{"method": "list", "points": points, "job": SPEC} for points in (_points(50, 400), _points(35_000, 1))]
+    names = [f"j{number}" for number in range(5000)]
+    cycle = [{**SPEC, "name": name, "after": [{"job": after}]} for name, after in pairwise([*names, names[0]])]
     return [
         *(load.get(path, token=service.token) for path in paths),
         *(load.post("/v1/jobs/validate", spec, token=service.token) for spec in specs),
+        *(load.post("/v1/sweeps/validate", sweep, token=service.token) for sweep in sweeps),
+        load.post("/v1/jobs/batch", {"jobs": cycle}, token=service.token),
     ]
+
+
+def _points(keys: int, count: int) -> list[dict[str, str]]:
+    return [{f"labels.key{number}": "x" for number in range(keys)} for _ in range(count)]
 
 
 @contextmanager
