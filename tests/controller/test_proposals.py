@@ -5,6 +5,7 @@ from pathlib import Path
 import signal
 import time
 
+from pydantic import JsonValue
 import pytest
 
 from controller.sweeps import proposals, sampling
@@ -44,7 +45,7 @@ def hoarding() -> Iterator[Point]:
     yield {"x": len(kept)}
 
 
-def standing() -> Iterator[Point]:
+def standing(*_: object, **__: object) -> Iterator[Point]:
     signal.pause()
     yield {"x": 1}
 
@@ -59,7 +60,7 @@ def waiting_for(path: Path) -> Callable[..., Iterator[Point]]:
 
 
 def test_values_come_back_as_they_were() -> None:
-    values = [1, 1.0, True, None, "ä", [1, {"a": 1e-300}]]
+    values: list[JsonValue] = [1, 1.0, True, None, "ä", [1, {"a": 1e-300}]]
     points = found(lambda: [{"x": value} for value in values])
     assert repr(points) == repr([{"x": value} for value in values])
 
@@ -100,7 +101,7 @@ def test_a_sweep_whose_points_take_long_holds_up_no_other(
 
 
 def test_points_that_take_too_much_are_drawn_by_chance(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "sample", lambda *_, **__: standing())
+    monkeypatch.setattr(sampling, "sample", standing)
     monkeypatch.setattr(proposals, "WALL_S", 0.0)
     sweep = yard.sweep(method="tpe", trials=3, parameters=VARIED)
     while len(yard.ids(sweep)) < 3:
@@ -110,7 +111,7 @@ def test_points_that_take_too_much_are_drawn_by_chance(yard: Yard, monkeypatch: 
 
 
 def test_what_nobody_wants_any_more_is_given_up(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "sample", lambda *_, **__: standing())
+    monkeypatch.setattr(sampling, "sample", standing)
     sweep = yard.sweep(method="tpe", trials=3, parameters=VARIED)
     assert yard.duty.run()
     commands.ask(yard.store, "pause", sweep, caller=ADA)
