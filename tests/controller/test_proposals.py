@@ -14,7 +14,7 @@ from store.commands import sweeps as commands
 from store.store import Store
 from tests.controller.test_sweeps import ADA, BOB, Yard
 from tests.store.fixture import StoreFixture
-from torchyard.contract.sweeps import Point
+from torchyard.contract.sweeps import Point, SweepSpec
 
 VARIED = {"args.x": {"min": 0.0, "max": 1.0}}
 
@@ -98,6 +98,23 @@ def test_a_sweep_whose_points_take_long_holds_up_no_other(
     while not yard.ids(slow):
         assert yard.duty.run()
     assert yard.trials(slow)[0].point == {"args.x": 0.5}
+
+
+def test_owners_take_turns_at_proposals(yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One user with a hundred sweeps does not keep another one waiting for a hundred proposals."""
+    log = tmp_path / "log"
+
+    def sample(spec: SweepSpec, *_: object, **__: object) -> Iterator[Point]:
+        with log.open("a") as file:
+            file.write(f"{spec.name}\n")
+        yield {"args.x": 0.5}
+
+    monkeypatch.setattr(sampling, "sample", sample)
+    mine = [yard.sweep(name="ada", method="tpe", trials=1, parameters=VARIED) for _ in range(4)]
+    other = yard.sweep(name="bob", caller=BOB, method="tpe", trials=1, parameters=VARIED)
+    while not all(yard.ids(sweep) for sweep in (*mine, other)):
+        assert yard.duty.run()
+    assert "bob" in log.read_text().split()[:2]
 
 
 def test_points_that_take_too_much_are_drawn_by_chance(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
