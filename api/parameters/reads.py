@@ -83,6 +83,8 @@ async def _writer(request: Request, services: ServicesDep) -> Reader:
 
 ReaderDep = Annotated[Reader, Depends(_reader)]
 """A route's parameter: what runs the parts of its read."""
+WriterDep = Annotated[Reader, Depends(_writer)]
+"""A route's parameter: what runs the parts of its write, in threads of their own."""
 
 
 def in_turns(route: Callable[..., Any], *, of: Any = ReaderDep) -> Callable[..., Coroutine[Any, Any, Response]]:
@@ -105,8 +107,8 @@ def in_turns(route: Callable[..., Any], *, of: Any = ReaderDep) -> Callable[...,
     return answer
 
 
-writes_in_turns = partial(in_turns, of=Annotated[Reader, Depends(_writer)])
-"""The same for a route that changes much, in threads of their own."""
+writes_in_turns = partial(in_turns, of=WriterDep)
+"""The same for a route that changes much."""
 
 
 def answer_of(found: Any, request: Request) -> Response:

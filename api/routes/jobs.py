@@ -147,9 +147,9 @@ def list_columns(services: ServicesDep, caller: JobReader, where: Annotated[JobQ
     return present.known_columns((yield from job_table.columns(services.store, where, caller=caller)))
 
 
-@router.post("/jobs/actions")
+@router.post("/jobs/actions", response_model=ActionsView)
 @writes_in_turns
-def act_on_jobs(services: ServicesDep, caller: JobWriter, wanted: ActionsBody) -> ActionsView:
+def act_on_jobs(services: ServicesDep, caller: JobWriter, wanted: ActionsBody) -> Parts[ActionsView]:
     """Cancels, pauses, resumes, deletes, archives, labels or stars many jobs: those with `ids`, or those that a filter
     matches.
 
@@ -158,7 +158,7 @@ def act_on_jobs(services: ServicesDep, caller: JobWriter, wanted: ActionsBody) -
     answer says `more`.
     """
     chosen = wanted.ids if "ids" in wanted.model_fields_set else wanted.filter
-    result = actions.act(
+    result = yield from actions.act(
         services.store,
         wanted.action,
         chosen,

@@ -4,19 +4,20 @@ import re
 from typing import Annotated
 
 from fastapi import Query
+from starlette.concurrency import run_in_threadpool
 
 from api.access.auth import Auditor, Principal, TokenOwner, UserManager
 from api.openapi.completion import problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
-from api.parameters.reads import in_turns
+from api.parameters.reads import Parts, WriterDep, in_turns
 from api.present import team as present
 from api.present.times import microseconds
 from api.services import Services, ServicesDep
 from store.commands import team
 from store.commands.team import UserChange
-from store.facts.callers import BOOTSTRAP
+from store.facts.callers import BOOTSTRAP, Caller
 from store.facts.team import AuditFilter, digest_of
 from store.ids import is_id
 from store.queries import team as queries
@@ -54,13 +55,19 @@ def add_user(services: ServicesDep, caller: UserManager, new: NewUserBody) -> Us
 
 
 @router.patch("/users/{name}", responses=problems(Conflict))
-def change_user(services: ServicesDep, caller: UserManager, name: str, patch: UserPatchBody) -> UserView:
+async def change_user(
+    services: ServicesDep, writer: WriterDep, caller: UserManager, name: str, patch: UserPatchBody
+) -> UserView:
     """Changes the role of a user, or disables or enables them.
 
-    A disabled user's tokens and open streams end at once; their jobs are kept, or cancelled with `jobs: cancel`.
+    A disabled user's tokens and open streams end at once; their jobs are kept, or cancelled with `jobs: cancel`, one
+    after another: repeat it if the connection ends before the answer.
     """
-    change = UserChange(role=patch.role, disabled=patch.disabled, cancel_jobs=patch.jobs == "cancel")
-    return present.user(team.change_user(services.store, name, change, caller=caller))
+    change = UserChange(role=patch.role, disabled=patch.disabled)
+    changed = await run_in_threadpool(team.change_user, services.store, name, change, caller=caller)
+    if patch.disabled and patch.jobs == "cancel":
+        await writer.run(_cancelling(services, name, caller), caller)
+    return present.user(changed)
 
 
 @router.get("/tokens")
@@ -165,3 +172,8 @@ def _owner(caller: Principal, user: str | None) -> str:
     if user == BOOTSTRAP:
         raise Forbidden(f"only {BOOTSTRAP} may see or make the tokens of {BOOTSTRAP}")
     return user
+
+
+def _cancelling(services: Services, owner: str, caller: Caller) -> Parts[None]:
+    for _ in team.cancel_jobs(services.store, owner, caller=caller):
+        yield

@@ -1,6 +1,7 @@
 """Which trials of `asha` go on: asynchronous successive halving, where trials pause at their rungs and wait."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
 import math
 
@@ -15,32 +16,58 @@ def promotions(halving: Halving, trials: Sequence[TrialFacts], *, mode: str | No
     Of those that have come to a rung, the best `1 / factor` may leave it, rounded down. Once nothing else can happen,
     the best of each rung may in any case, so that one trial comes to the end. `total`: how many trials there will be.
     """
-    found = _promotable(halving, trials, mode=mode, least=0)
+    values, waiting = _values_at(halving, trials), _waiting_at(trials)
+    found = _promotable(halving, values, waiting, mode=mode, least=0)
     if found or len(trials) < total or any(trial.is_active for trial in trials):
         return found
-    return _promotable(halving, trials, mode=mode, least=1)
+    return _promotable(halving, values, waiting, mode=mode, least=1)
 
 
-def _promotable(halving: Halving, trials: Sequence[TrialFacts], *, mode: str | None, least: int) -> dict[int, int]:
+def _promotable(
+    halving: Halving,
+    values: Mapping[int, Mapping[int, float]],
+    waiting: Mapping[int, Set[int]],
+    *,
+    mode: str | None,
+    least: int,
+) -> dict[int, int]:
     found: dict[int, int] = {}
     for rung, following in reversed([*pairwise(halving.rungs)]):
-        values = {trial.number: _value_at(trial, rung) for trial in trials if _has_come_to(trial, rung)}
-        ranked = sorted(values, key=lambda number: (_badness(values[number], mode), number))
+        its = values[rung]
+        if not waiting[rung]:
+            continue
+        ranked = sorted(its, key=lambda number: (_badness(its[number], mode), number))
         best = ranked[: max(least, len(ranked) // halving.factor)]
-        waiting = {trial.number for trial in trials if trial.at_rung and trial.rungs[-1].at == rung}
-        found |= {number: following for number in best if number in waiting and not math.isnan(values[number])}
+        found |= {number: following for number in best if number in waiting[rung] and not math.isnan(its[number])}
     return found
 
 
-def _has_come_to(trial: TrialFacts, rung: int) -> bool:
-    """Whether a trial counts at a rung: it has paused there, or has done all its work before."""
-    return trial.state is JobState.SUCCEEDED or any(each.at == rung for each in trial.rungs)
+def _values_at(halving: Halving, trials: Sequence[TrialFacts]) -> Mapping[int, Mapping[int, float]]:
+    """Returns for each rung what the trials that count there had measured; NaN for nothing.
+
+    A trial counts at a rung if it has paused there, or has done all its work before.
+    """
+    found: dict[int, dict[int, float]] = defaultdict(dict)
+    for trial in trials:
+        for each in trial.rungs:
+            found[each.at].setdefault(trial.number, _number(each.value))
+        if trial.state is JobState.SUCCEEDED:
+            for rung in halving.rungs:
+                found[rung].setdefault(trial.number, _number(trial.value))
+    return found
 
 
-def _value_at(trial: TrialFacts, rung: int) -> float:
-    """Returns what it had measured there; NaN for nothing."""
-    found = next((each.value for each in trial.rungs if each.at == rung), trial.value)
-    return math.nan if found is None else found
+def _waiting_at(trials: Sequence[TrialFacts]) -> Mapping[int, Set[int]]:
+    """Returns for each rung the trials that wait there."""
+    found: dict[int, set[int]] = defaultdict(set)
+    for trial in trials:
+        if trial.at_rung:
+            found[trial.rungs[-1].at].add(trial.number)
+    return found
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _badness(value: float, mode: str | None) -> float:

@@ -1,8 +1,9 @@
 """One action on many jobs: each job in its own transaction, by the command for one job."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+import time
 
 from sqlalchemy import ColumnElement, func, or_
 
@@ -11,7 +12,6 @@ from store.db.tables import Job
 from store.facts.callers import Caller
 from store.facts.jobs import AT_ONCE
 from store.facts.prices import StopPrice
-from store.ids import is_id
 from store.rows import access, edits, listing, prices, stars
 from store.store import Store
 from torchyard.contract.errors import Conflict, Forbidden, NotFound, QuotaExceeded, TorchyardError
@@ -19,6 +19,8 @@ from torchyard.contract.filters import JobFilter
 from torchyard.contract.job import JobState
 from torchyard.contract.requests import MOST_ACTIONS, JobAction
 
+_PART_S = 0.02
+"""After so long of changing jobs, others have a turn."""
 _ENDED = [state for state in JobState if state.terminal]
 _STARS = frozenset({"star", "unstar"})
 """Actions that need no more than to read a job."""
@@ -57,14 +59,14 @@ def act(
     now: bool = False,
     labels: Mapping[str, str | None] | None = None,
     dry_run: bool = False,
-) -> Result:
+) -> Generator[None, None, Result]:
     """Does the action on the jobs with these ids, or on the first `MOST_ACTIONS` that the filter matches.
 
     A filter matches only jobs on which the action would do something, so that a repeated call goes on with the rest.
     With `now`, a cancel is forced. `labels`: those to set, or with None to remove. With `dry_run`, only finds the jobs
     and what their stop would cost: those that the caller may not change are refused, states are not looked at.
 
-    Raises Unavailable. What was done before stays done.
+    It yields when others should have a turn. Raises Unavailable. What was done before stays done.
     """
     more, forced = False, action == "cancel" and now
     if isinstance(chosen, JobFilter):
@@ -79,7 +81,13 @@ def act(
     if dry_run:
         return Result(matched, 0, refused, more, prices=_prices(store, action, ids, forced=forced))
     command = _command(store, action, caller, forced=forced, labels=labels)
-    failed = [refusal for job_id in ids if (refusal := _refusal(command, job_id)) is not None]
+    failed, began = list[Refusal](), time.monotonic()
+    for job_id in ids:
+        if (refusal := _refusal(command, job_id)) is not None:
+            failed.append(refusal)
+        if time.monotonic() - began > _PART_S:
+            yield
+            began = time.monotonic()
     return Result(matched, done=matched - len(failed), refused=refused + failed, more=more)
 
 
@@ -99,21 +107,11 @@ def _known(
     store: Store, sent: Sequence[str], caller: Caller, action: JobAction, *, ending: bool
 ) -> tuple[list[str], list[Refusal]]:
     """Returns the ids of jobs on which the caller may do the action, each once, and the refusals of the others."""
-    known: list[str] = []
-    refused: list[Refusal] = []
+    asked = [*dict.fromkeys(sent)]
     with store.read() as session:
-        for job_id in dict.fromkeys(sent):
-            try:
-                if not is_id(job_id, "job"):
-                    raise NotFound(f"there is no job {job_id!r}")
-                if action in _STARS:
-                    access.readable_job(session, job_id, caller)
-                else:
-                    access.check_own(session, job_id, caller, ending=ending)
-                known.append(job_id)
-            except (NotFound, Forbidden) as error:
-                refused.append(Refusal(job_id, error))
-    return known, refused
+        errors = access.refusals(session, asked, caller, reads=action in _STARS, ending=ending)
+    refused = [Refusal(job_id, errors[job_id]) for job_id in asked if job_id in errors]
+    return [job_id for job_id in asked if job_id not in errors], refused
 
 
 def _command(

@@ -2,13 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+import logging
+
+from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
+from store.db.database import translated
 from store.facts.submission import Retry, Submission, Submitted
 from store.rows import idempotency, submissions
 from store.rows.idempotency import KeyTaken
 from store.rows.submissions import Outcome
 from store.store import Store
+from torchyard.contract.errors import Unavailable
+
+logger = logging.getLogger(__name__)
 
 
 def submit(store: Store, wanted: Submission | Retry) -> Submitted:
@@ -33,19 +40,39 @@ def submit_together(store: Store, wanted: Sequence[Submission | Retry]) -> list[
     """Stores jobs in one transaction. Returns for each the stored job, or the error that `submit` would raise.
 
     None for one that is to be submitted alone: another transaction holds it up, such as a slow one of its user, for
-    which nothing waits here, or it is a retry of a job that cannot be retried. Raises Unavailable if the transaction is
-    refused: then none of them is stored. The error of one alone is raised.
+    which nothing waits here, or it is a retry of a job that cannot be retried, or it or another one has an error that
+    nobody expects. Raises Unavailable if the transaction is refused: then none of them is stored. The error of one
+    alone is raised.
     """
     while True:
         try:
             with store.write("submit") as session:
-                found = submissions.store_together(session, wanted)
+                found = _stored(session, wanted)
                 if any(each.keyed is not None for each in wanted):
                     idempotency.delete_old(session)
         except KeyTaken:
             continue
+        except _Unexpected:
+            logger.exception("%d submissions are stored one by one", len(wanted))
+            return [None] * len(wanted)
         places = store.places(announcement_of(session))
         return [_placed(made, places) if isinstance(made, Submitted) else made for made in found]
+
+
+class _Unexpected(Exception):
+    """One of several has an error that nobody expects. Before the commit: nothing is stored."""
+
+
+def _stored(session: Session, wanted: Sequence[Submission | Retry]) -> list[Outcome]:
+    try:
+        with translated():
+            return submissions.store_together(session, wanted)
+    except (KeyTaken, Unavailable):
+        raise
+    except Exception as error:
+        if len(wanted) == 1:
+            raise
+        raise _Unexpected from error
 
 
 def _placed(made: Submitted, places: Mapping[str, int]) -> Submitted:

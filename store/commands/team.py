@@ -3,7 +3,7 @@
 All of them raise Unavailable.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -32,8 +32,6 @@ class UserChange:
 
     role: Role | None = None
     disabled: bool | None = None
-    cancel_jobs: bool = False
-    """Whether the jobs of a user who is disabled are cancelled."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,7 @@ def add_user(store: Store, name: str, role: Role, *, caller: Caller) -> UserFact
 def change_user(store: Store, name: str, change: UserChange, *, caller: Caller) -> UserFacts:
     """Changes the role of a user, or disables or enables them. Raises NotFound and Conflict.
 
-    The jobs of a disabled user are cancelled afterwards, each in its own transaction, and have `GRACE_OF_DISABLED` at
-    most to stop; repeat it if it fails meanwhile.
+    Call `cancel_jobs` afterwards if the jobs of a user who is disabled are to end.
     """
     with store.write("team") as session:
         changed = users.change(session, name, role=change.role, disabled=change.disabled)
@@ -68,9 +65,20 @@ def change_user(store: Store, name: str, change: UserChange, *, caller: Caller) 
             audit.add(session, caller, "user.role", f"{name} as {change.role}")
         if change.disabled is not None:
             audit.add(session, caller, "user.disable" if change.disabled else "user.enable", name)
-    if change.disabled and change.cancel_jobs:
-        _cancel_jobs(store, name, caller)
     return changed
+
+
+def cancel_jobs(store: Store, owner: str, *, caller: Caller) -> Iterator[str]:
+    """Cancels all jobs of a user, each in its own transaction, and yields the id of each.
+
+    They have `GRACE_OF_DISABLED` at most to stop. Repeat it if it ends early.
+    """
+    with store.read() as session:
+        live = session.scalars(select(Job.id).where(Job.owner == owner, Job.state.in_(_LIVE)).order_by(Job.id)).all()
+    for job_id in live:
+        with suppress(NotFound, Conflict):  # deleted or ended meanwhile
+            requests.act(store, "cancel", job_id, caller=caller, grace=GRACE_OF_DISABLED)
+        yield job_id
 
 
 def make_token(store: Store, new: NewToken, *, caller: Caller) -> tuple[TokenFacts, str]:
@@ -166,11 +174,3 @@ def mark_session_used(store: Store, digest: str, *, address: str) -> None:
     """Stores that the browser session is used now, and from where."""
     with store.write("team") as session:
         tokens.mark_session_used(session, digest, address=address)
-
-
-def _cancel_jobs(store: Store, owner: str, caller: Caller) -> None:
-    with store.read() as session:
-        live = session.scalars(select(Job.id).where(Job.owner == owner, Job.state.in_(_LIVE)).order_by(Job.id)).all()
-    for job_id in live:
-        with suppress(NotFound, Conflict):  # deleted or ended meanwhile
-            requests.act(store, "cancel", job_id, caller=caller, grace=GRACE_OF_DISABLED)

@@ -1,6 +1,6 @@
 """Which jobs, models, sweeps and schedules a caller may list, read and change. Each rule is a condition of a query."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -96,6 +96,25 @@ def check_own(session: Session, job_id: str, caller: Caller, *, ending: bool = F
         raise _refusal(session, job_id, caller)
 
 
+def refusals(
+    session: Session, job_ids: Sequence[str], caller: Caller, *, reads: bool = False, ending: bool = False
+) -> dict[str, NotFound | Forbidden]:
+    """Returns what `readable_job`, with `reads`, or else `check_own` raises for some of the jobs, by id.
+
+    A few statements find it, however many jobs there are.
+    """
+    allowed = readable(caller) if reads else changeable(caller, ending=ending)
+    owners, may = dict[str, str](), set[str]()
+    valid = [job_id for job_id in job_ids if is_id(job_id, "job")]
+    for first in range(0, len(valid), _IDS_PER_QUERY):
+        some = Job.id.in_(valid[first : first + _IDS_PER_QUERY])
+        rows = session.execute(select(Job.id, Job.owner).where(some, readable(caller)))
+        owners |= {row.id: row.owner for row in rows}
+        may.update(session.scalars(select(Job.id).where(some, allowed)))
+    refused = [job_id for job_id in job_ids if job_id not in may]
+    return {job_id: _forbidden(job_id, owners[job_id]) if job_id in owners else _missing(job_id) for job_id in refused}
+
+
 def lock(session: Session, job_id: str, caller: Caller, *, ending: bool = False) -> Job:
     """Returns a job for which `changeable` holds, locked until the transaction ends.
 
@@ -135,9 +154,16 @@ def _readable_columns(columns: tuple[Any, ...], source: FromClause, role: Role) 
 
 def _check_id(job_id: str) -> None:
     if not is_id(job_id, "job"):
-        raise NotFound(f"there is no job {job_id[:100]!r}")
+        raise _missing(job_id)
 
 
 def _refusal(session: Session, job_id: str, caller: Caller) -> Forbidden:
-    owner = get(session, job_id, caller).owner
+    return _forbidden(job_id, get(session, job_id, caller).owner)
+
+
+def _forbidden(job_id: str, owner: str) -> Forbidden:
     return Forbidden(f"job {job_id} belongs to {owner}: only its owner and administrators may do this")
+
+
+def _missing(job_id: str) -> NotFound:
+    return NotFound(f"there is no job {job_id}" if is_id(job_id, "job") else f"there is no job {job_id[:100]!r}")

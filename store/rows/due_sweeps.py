@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Row, func, or_, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
 from store.db.documents import values_at
-from store.db.tables import Job, Sweep, SweepTrial
+from store.db.tables import Base, Job, Sweep, SweepTrial
 from store.facts.sweeps import ACTIVE, DueSweep, SweepTerms
 from store.rows import sweeps, trials
 from torchyard.contract.errors import NotFound
@@ -19,6 +19,7 @@ _READ = (
     *(Sweep.total, Sweep.next_number),
 )
 """What each pass reads of each sweep: not its spec."""
+_SPEC = Base.metadata.tables["sweeps"].c.spec
 
 
 def due(session: Session) -> list[DueSweep]:
@@ -32,7 +33,7 @@ def due(session: Session) -> list[DueSweep]:
 def terms(session: Session, sweep_id: str) -> SweepTerms:
     """Returns what of its spec says when a sweep goes on. Raises NotFound."""
     paths = [("max_parallel",), ("max_failed",), ("halving",)]
-    read = values_at(Sweep.spec, paths, dialect=session.get_bind().dialect.name)
+    read = values_at(_SPEC, paths, dialect=session.get_bind().dialect.name)
     row = session.execute(select(Sweep.method, read).where(Sweep.id == sweep_id)).first()
     if row is None:
         raise NotFound(f"there is no sweep {sweep_id}")
@@ -68,7 +69,7 @@ def failed_trials(session: Session, sweep_id: str) -> int:
     return session.execute(query).scalar_one()
 
 
-def _due(row: Row[Any], counted: dict[JobState, int]) -> DueSweep:
+def _due(row: Any, counted: dict[JobState, int]) -> DueSweep:
     return DueSweep(
         id=row.id,
         owner=row.owner,

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from store.commands import actions
+from store.commands import actions, team
+from store.facts.callers import SERVICE
 from store.rows import listing
 from tests.api.service import ApiFixture, both_databases
+from tests.store.fixture import recorded_statements
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role
 
@@ -193,3 +195,44 @@ def test_a_request_that_is_not_valid_names_the_field(service: ApiFixture, body: 
     answer = service.client.post("/v1/jobs/actions", json=body)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request"), answer.text
     assert [error["field"] for error in answer.json()["errors"]] == [field]
+
+
+def test_of_many_ids_a_few_statements_say_which_may_be_changed(service: ApiFixture) -> None:
+    ids = [service.submit(name=f"j{number}")["id"] for number in range(6)]
+    service.act_as("bob")
+    mine = service.submit(visibility="team")["id"]
+    service.act_as("eve")
+    own = service.submit()["id"]
+    asked = [*ids, "job_0", mine, own, own]
+    with recorded_statements(service.database) as found:
+        answer = act(service, "archive", ids=asked, dry_run=True)
+    assert len([each for each in found if "FROM jobs" in each]) <= 3
+    codes = {item["job_id"]: item["code"] for item in answer["refused"]}
+    assert codes == {**dict.fromkeys([*ids, "job_0"], "not_found"), mine: "forbidden"}
+    assert answer["matched"] == 1
+
+
+def test_others_have_their_turn_while_many_jobs_are_changed(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "_PART_S", 0.0)
+    ids = [service.submit(name=f"job-{number}")["id"] for number in range(3)]
+    store = service.app.state.services.store
+    parts = actions.act(store, "cancel", ids, caller=SERVICE)
+    next(parts)
+    assert sorted(states(service).values()) == ["cancelled", "queued", "queued"], "the first part changed one"
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            next(parts)
+    assert ended.value.value.done == 3
+
+
+def test_the_jobs_of_a_disabled_user_are_cancelled_one_after_another(service: ApiFixture) -> None:
+    for _ in range(3):
+        service.submit()
+    cancelling = team.cancel_jobs(service.app.state.services.store, "admin", caller=SERVICE)
+    next(cancelling)
+    states_now = [job["state"] for job in service.get("/v1/jobs")["data"]]
+    assert sorted(states_now) == ["cancelled", "queued", "queued"]
+    assert len([*cancelling]) == 2
+    assert {job["state"] for job in service.get("/v1/jobs")["data"]} == {"cancelled"}

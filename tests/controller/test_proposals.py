@@ -5,6 +5,7 @@ from pathlib import Path
 import signal
 import time
 
+from pydantic import JsonValue
 import pytest
 
 from controller.sweeps import proposals, sampling
@@ -13,7 +14,7 @@ from store.commands import sweeps as commands
 from store.store import Store
 from tests.controller.test_sweeps import ADA, BOB, Yard
 from tests.store.fixture import StoreFixture
-from torchyard.contract.sweeps import Point
+from torchyard.contract.sweeps import Point, SweepSpec
 
 VARIED = {"args.x": {"min": 0.0, "max": 1.0}}
 
@@ -44,7 +45,7 @@ def hoarding() -> Iterator[Point]:
     yield {"x": len(kept)}
 
 
-def standing() -> Iterator[Point]:
+def standing(*_: object, **__: object) -> Iterator[Point]:
     signal.pause()
     yield {"x": 1}
 
@@ -59,7 +60,7 @@ def waiting_for(path: Path) -> Callable[..., Iterator[Point]]:
 
 
 def test_values_come_back_as_they_were() -> None:
-    values = [1, 1.0, True, None, "ä", [1, {"a": 1e-300}]]
+    values: list[JsonValue] = [1, 1.0, True, None, "ä", [1, {"a": 1e-300}]]
     points = found(lambda: [{"x": value} for value in values])
     assert repr(points) == repr([{"x": value} for value in values])
 
@@ -99,8 +100,25 @@ def test_a_sweep_whose_points_take_long_holds_up_no_other(
     assert yard.trials(slow)[0].point == {"args.x": 0.5}
 
 
+def test_owners_take_turns_at_proposals(yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One user with a hundred sweeps does not keep another one waiting for a hundred proposals."""
+    log = tmp_path / "log"
+
+    def sample(spec: SweepSpec, *_: object, **__: object) -> Iterator[Point]:
+        with log.open("a") as file:
+            file.write(f"{spec.name}\n")
+        yield {"args.x": 0.5}
+
+    monkeypatch.setattr(sampling, "sample", sample)
+    mine = [yard.sweep(name="ada", method="tpe", trials=1, parameters=VARIED) for _ in range(4)]
+    other = yard.sweep(name="bob", caller=BOB, method="tpe", trials=1, parameters=VARIED)
+    while not all(yard.ids(sweep) for sweep in (*mine, other)):
+        assert yard.duty.run()
+    assert "bob" in log.read_text().split()[:2]
+
+
 def test_points_that_take_too_much_are_drawn_by_chance(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "sample", lambda *_, **__: standing())
+    monkeypatch.setattr(sampling, "sample", standing)
     monkeypatch.setattr(proposals, "WALL_S", 0.0)
     sweep = yard.sweep(method="tpe", trials=3, parameters=VARIED)
     while len(yard.ids(sweep)) < 3:
@@ -110,7 +128,7 @@ def test_points_that_take_too_much_are_drawn_by_chance(yard: Yard, monkeypatch: 
 
 
 def test_what_nobody_wants_any_more_is_given_up(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "sample", lambda *_, **__: standing())
+    monkeypatch.setattr(sampling, "sample", standing)
     sweep = yard.sweep(method="tpe", trials=3, parameters=VARIED)
     assert yard.duty.run()
     commands.ask(yard.store, "pause", sweep, caller=ADA)

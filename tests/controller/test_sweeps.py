@@ -25,7 +25,7 @@ from store.secret_keys import SecretKeys
 from store.store import Store
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
-from tests.store.fixture import StoreFixture, checkpoint, run_together
+from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.notifications import EventKind
@@ -207,6 +207,24 @@ def test_a_paused_sweep_costs_a_controller_nothing(yard: Yard) -> None:
     assert queries.due(yard.store) == []
     commands.ask(yard.store, "resume", sweep, caller=ADA)
     assert [each.id for each in queries.due(yard.store)] == [sweep]
+
+
+def test_a_pass_reads_no_spec_of_a_sweep_that_waits(yard: Yard) -> None:
+    """90 open sweeps of 0.9 MB were parsed anew in each pass."""
+    yard.sweep(max_parallel=1)
+    yard.run()
+    with recorded_statements(yard.db.database) as found:
+        assert not yard.duty.run()
+    assert found
+    assert not any("spec" in statement for statement in found)
+
+
+def test_a_pass_sees_that_more_may_run_at_once(yard: Yard) -> None:
+    sweep = yard.sweep(max_parallel=1)
+    yard.run()
+    commands.extend(yard.store, sweep, SweepExtension(max_parallel=3), caller=ADA)
+    yard.run()
+    assert len(yard.ids(sweep)) == 3
 
 
 @quick_on_sqlite

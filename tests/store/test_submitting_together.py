@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -142,6 +143,19 @@ def test_an_error_is_the_answer_to_its_own_submission_alone(db: StoreFixture) ->
     assert isinstance(no_bundle, InvalidSpec)
     assert sorted(stored(db).values()) == sorted(["known", "good", "last", *({"one", "two"} & {*stored(db).values()})])
     assert len(stored(db)) == len(audited(db)) == 4
+
+
+def test_an_error_that_nobody_expects_is_that_of_its_own_submission(db: StoreFixture) -> None:
+    """All that shared its transaction answered 500."""
+    broken = wanted("broken")
+    broken = replace(broken, spec=broken.spec.model_copy(update={"resources": None}))
+    some = [wanted("one"), broken, wanted("two")]
+    assert together(db, *some) == [None, None, None]
+    assert stored(db) == {}
+    with pytest.raises(AttributeError):
+        together(db, broken)
+    store = store_on(db.database)
+    assert [submission.submit(store, each).job.name for each in (some[0], some[2])] == ["one", "two"]
 
 
 def test_one_key_in_one_commit_makes_one_job(db: StoreFixture) -> None:

@@ -59,6 +59,8 @@ class SchedulerFixture:
     """The claims of this scheduler, by job."""
     turn: int = 0
     """The passes so far."""
+    has_more: bool = False
+    """Whether the last pass has left out requests of an owner with very many."""
 
     def __post_init__(self) -> None:
         self.id = self.store.worker(self.name)
@@ -78,6 +80,7 @@ class SchedulerFixture:
             for claim in placer.claims(self.devices, may_claim=self._may_claim, may_postpone=may_postpone):
                 self.taken.append(claim.job_id)
                 self.claims[claim.job_id] = claim
+        self.has_more = placer.has_more
 
     def start_job(self, *devices: str, **spec: Any) -> Claim:
         """Submits a job that runs on these devices of the worker, also if its place is kept for another."""

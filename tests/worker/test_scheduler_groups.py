@@ -42,6 +42,7 @@ def test_a_job_that_fits_starts_behind_thousands_that_do_not(schedulers: Schedul
     fits = schedulers.submit(2)
     scheduler.run_pass()
     assert scheduler.taken == [fits]
+    assert not scheduler.has_more
     assert shown(schedulers, [large[0], large[-1]]) == {("too_big", "needs 8 devices; the largest worker, box, has 2")}
 
 
@@ -275,6 +276,7 @@ def test_a_pass_looks_at_few_requests_of_one_owner_and_in_turn_at_all(
     for _ in range(4):
         scheduler.run_pass()
     assert set(scheduler.taken) == {fits, other}
+    assert scheduler.has_more, "the next pass comes soon, and looks at others"
     ((_, message),) = shown(schedulers, different[:1])
     assert message == approved("message")
 
