@@ -127,7 +127,8 @@ class Contents:
         self.start()
         told = False
         while not self._world.from_rank_0(self._hashing is None or self._hashing.wait(_POLL_S)):
-            self._run.progress(step=step)
+            if self._hashing is None or self._hashing.goes_on():  # a disk that hangs is a run that is stuck
+                self._run.progress(step=step)
             if not told:
                 self._run.message("reading the data to compare it with the checkpoint's")
             told = True
@@ -165,6 +166,7 @@ class _Hashing:
             self._records: BinaryIO = stack.enter_context(tempfile.TemporaryFile())
             self._process = subprocess.Popen(command, stdin=names, stdout=self._records)
             self._is_ended = False
+            self._computed = ""
             stack.pop_all()
 
     def read(self) -> bytes:
@@ -180,6 +182,15 @@ class _Hashing:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+    def goes_on(self) -> bool:
+        """Returns whether the process has computed anything since the last call."""
+        try:
+            computed = Path(f"/proc/{self._process.pid}/schedstat").read_text().split()[0]
+        except (OSError, IndexError):  # a kernel that does not tell it
+            return True
+        before, self._computed = self._computed, computed
+        return computed != before
 
     @property
     def failure(self) -> str | None:

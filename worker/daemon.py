@@ -95,7 +95,12 @@ class Daemon:
         )
         self._leases = Leases(self._store, self._runners, worker_id=self.id, holder=holder, clock=clock)
         self._housekeeper = Housekeeper(
-            settings.home, self._store, retention=settings.retention, in_use=self._runners.in_use, clock=clock
+            settings.home,
+            self._store,
+            retention=settings.retention,
+            in_use=self._runners.in_use,
+            troubles=self._troubles,
+            clock=clock,
         )
         self._registration = self._registration_of(settings, pool)
         self._draining = False
@@ -112,7 +117,7 @@ class Daemon:
             self._registration,
             self._runners,
             troubles=self._troubles,
-            threads=(self._turns, self._seen.aside.turns, self._cleaner.turns),
+            threads=(self._turns, self._seen.aside.turns, self._cleaner.turns, self._housekeeper.turns),
             clock=clock,
         )
         self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=settings.max_stop_grace, holder=holder)

@@ -6,6 +6,7 @@ from pathlib import Path
 import sys
 from types import SimpleNamespace
 from typing import Any, cast
+import zlib
 
 import numpy as np
 from PIL import Image
@@ -21,6 +22,7 @@ from torchyard.contract.recipes import ImageDataConfig, SegmentationDataConfig, 
 from torchyard.contract.rundir import RunDir
 from torchyard.run import Run
 from trainer import __main__ as program
+from trainer import contents as module
 from trainer.contents import Contents
 from trainer.data.arrays import load_npz
 from trainer.data.folders import load_folders
@@ -223,3 +225,34 @@ def test_a_run_that_ends_before_its_data_is_hashed_tells_nothing(
     with Contents(identified(tmp_path, "class folders"), source=str(tmp_path), run=run, world=ALONE):
         pass
     assert told == []
+
+
+class Impatient(World):
+    """One process, which leaves when it was asked for the tenth time whether all is hashed."""
+
+    asked = 0
+
+    def from_rank_0(self, value: Any) -> Any:
+        if value is False:
+            Impatient.asked += 1
+            if Impatient.asked == 10:
+                raise TimeoutError
+        return value
+
+
+def test_a_disk_that_hangs_does_not_pass_for_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped = tmp_path / "stopped"
+    stopped.write_text("#!/bin/sh\nkill -STOP $$\n")
+    stopped.chmod(0o700)
+    class_folders(tmp_path / "data")
+    run, steps = Run({}), list[int]()
+    monkeypatch.setattr(run, "progress", lambda *, step: steps.append(step))
+    monkeypatch.setattr(module, "_POLL_S", 0.2)
+    monkeypatch.setattr(sys, "executable", str(stopped))
+    world = Impatient(rank=0, size=1, local_size=1, device=torch.device("cpu"))
+    contents = Contents(identified(tmp_path / "data", "class folders"), source="file:///x", run=run, world=world)
+    packed = torch.frombuffer(bytearray(zlib.compress(b"0 a\0")), dtype=torch.uint8)
+    with pytest.raises(TimeoutError):
+        contents.check({"data_files": packed, "step": 7})
+    contents.close()
+    assert len(steps) < 5  # while the program began

@@ -1,13 +1,16 @@
 """The housekeeper removes what the settings keep no longer, while jobs run."""
 
 from collections.abc import Callable, Iterator
+import errno
 from functools import partial
+import os
 from pathlib import Path
 import threading
 import time
 
 import pytest
 
+from store.commands import cleanup
 from store.db.database import Database
 from store.facts.output import NewLines
 from store.rows import logs
@@ -22,6 +25,7 @@ from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory
 from worker.engines.local.engine import LocalEngine
 from worker.settings import Settings
+from worker.troubles import Troubles
 
 AT_ONCE = {"keep_logs": "0s", "keep_events": "0s", "keep_runs": "0s"}
 
@@ -67,10 +71,20 @@ def test_a_pass_removes_what_the_settings_keep_no_longer(
 ) -> None:
     job_id, clock = ended(store, tmp_path / "runs"), Clock()
     keeps_all = Housekeeper(
-        tmp_path, store_on(store.database), retention=settings().retention, in_use=lambda _: False, clock=clock
+        tmp_path,
+        store_on(store.database),
+        retention=settings().retention,
+        in_use=lambda _: False,
+        troubles=Troubles(),
+        clock=clock,
     )
     keeps_nothing = Housekeeper(
-        tmp_path, store_on(store.database), retention=settings(**AT_ONCE).retention, in_use=lambda _: False, clock=clock
+        tmp_path,
+        store_on(store.database),
+        retention=settings(**AT_ONCE).retention,
+        in_use=lambda _: False,
+        troubles=Troubles(),
+        clock=clock,
     )
     keeps_all.start_pass_if_due()
     keeps_all.stop(60)
@@ -93,7 +107,12 @@ def test_a_pass_during_an_outage_of_the_database_is_repeated(
 ) -> None:
     job_id, clock = ended(store, tmp_path / "runs"), Clock()
     housekeeper = Housekeeper(
-        tmp_path, store_on(store.database), retention=settings(**AT_ONCE).retention, in_use=lambda _: False, clock=clock
+        tmp_path,
+        store_on(store.database),
+        retention=settings(**AT_ONCE).retention,
+        in_use=lambda _: False,
+        troubles=Troubles(),
+        clock=clock,
     )
     with unavailable(store.database):
         housekeeper.start_pass_if_due()
@@ -101,6 +120,67 @@ def test_a_pass_during_an_outage_of_the_database_is_repeated(
     assert "housekeeping failed" not in caplog.text
     clock.ahead += 61
     wait_for(lambda: housekeeper.start_pass_if_due() or not (tmp_path / "runs" / job_id).exists(), "the next pass")
+    housekeeper.stop(60)
+
+
+def test_a_pass_that_fails_is_told_until_one_succeeds(
+    store: StoreFixture, settings: Callable[..., Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, troubles = Clock(), Troubles()
+    housekeeper = Housekeeper(
+        tmp_path,
+        store_on(store.database),
+        retention=settings().retention,
+        in_use=lambda _: False,
+        troubles=troubles,
+        clock=clock,
+    )
+
+    def fail(_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cleanup, "delete_old_samples", fail)
+        for _ in range(3):
+            housekeeper.start_pass_if_due()
+            wait_for(lambda: not _thread_runs(), "the end of the pass")
+            clock.ahead += 61
+    (told,) = troubles.told()
+    assert (told.work, told.state) == ("the pass of the housekeeping", "failing")
+    assert told.problem == "OSError: [Errno 5] Input/output error"
+    housekeeper.start_pass_if_due()
+    wait_for(lambda: not _thread_runs(), "the end of the pass")
+    assert [one.state for one in troubles.told()] == ["failed"]
+
+
+def test_a_pass_that_hangs_makes_no_turn(
+    store: StoreFixture, settings: Callable[..., Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, hangs, goes_on = Clock(), threading.Event(), threading.Event()
+    housekeeper = Housekeeper(
+        tmp_path,
+        store_on(store.database),
+        retention=settings().retention,
+        in_use=lambda _: False,
+        troubles=Troubles(),
+        clock=clock,
+    )
+
+    def hang(_: object) -> None:
+        hangs.set()
+        goes_on.wait(60)
+
+    monkeypatch.setattr(cleanup, "delete_old_samples", hang)
+    housekeeper.start_pass_if_due()
+    assert hangs.wait(60)
+    before = housekeeper.turns.count
+    clock.ahead += 61
+    housekeeper.start_pass_if_due()
+    assert housekeeper.turns.count == before
+    goes_on.set()
+    wait_for(lambda: not _thread_runs(), "the end of the pass")
+    housekeeper.start_pass_if_due()
+    assert housekeeper.turns.count > before
     housekeeper.stop(60)
 
 

@@ -154,8 +154,12 @@ class _Trace:
             if plain.stat().st_size > MOST_BYTES:
                 return False
             path.parent.mkdir(parents=True, exist_ok=True)
-            with plain.open("rb") as found, gzip.open(path, "wb", compresslevel=1) as packed:
-                shutil.copyfileobj(found, packed, 1 << 20)
+            try:
+                with plain.open("rb") as found, gzip.open(path, "wb", compresslevel=1) as packed:
+                    shutil.copyfileobj(found, packed, 1 << 20)
+            except OSError:
+                path.unlink(missing_ok=True)  # half of a trace is no artifact
+                raise
         return True
 
     def costs(self) -> str:

@@ -1,6 +1,7 @@
 """Writes what a run shows into its run directory: pictures as files, and a line for each item."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
 import itertools
 from pathlib import Path
 import secrets
@@ -61,24 +62,39 @@ class ShownLog:
         }
         if classes is not None and len(classes) > MOST_CLASSES:
             raise ValueError(f"{key}: there are {len(classes)} classes: a picture may have {MOST_CLASSES}")
+        names: dict[MediaPart, str] = {}
         try:
-            names = {part: self._write(part, content) for part, content in (files or {}).items()}
+            for part, content in (files or {}).items():
+                names[part] = self._write(part, content)
         except TooLarge as error:
+            self._remove(names.values())
             self._warn(f"{kind} {key!r} is left out where it is too large: {error}")
         except ValueError as error:
+            self._remove(names.values())
             raise ValueError(f"{kind} {key!r}: {error}") from None
         except OSError as error:  # training goes on without a picture
+            self._remove(names.values())
             self._warn(f"{kind} {key!r} is left out where it cannot be written: {error.strerror}")
         else:
             self._events.shown(Shown.from_dict({**values, "files": names}))
 
     def _write(self, part: MediaPart, content: bytes) -> str:
-        """Writes a picture, and returns the name of its file. Raises ValueError and OSError."""
+        """Writes a picture, and returns the name of its file. Leaves nothing if it raises ValueError or OSError."""
         name = f"{self._own}-{next(self._numbers)}-{part}.{picture_of(content).suffix}"
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        with (self._folder / name).open("xb") as file:
-            file.write(content)
+        try:
+            with (self._folder / name).open("xb") as file:
+                file.write(content)
+        except OSError:
+            self._remove([name])
+            raise
         return name
+
+    def _remove(self, names: Iterable[str]) -> None:
+        """Removes files of an item that is not shown: on a full disk they would take what is left."""
+        for name in names:
+            with contextlib.suppress(OSError):
+                (self._folder / name).unlink(missing_ok=True)
 
 
 def _cut(text: str, most: int) -> str:

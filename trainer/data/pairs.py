@@ -144,7 +144,7 @@ def _look_through(root: Path, config: SegmentationDataConfig, scan: Scan) -> dic
     if is_sharded(root):
         return _look_through_shards(root, config, scan)
     train = None
-    folders = sorted(path.name for path in root.iterdir() if (path / "images").is_dir())
+    folders = _folders(root)
     splits = split_names(folders, root)
     if splits:
         pairs = _pairs(root / splits[0], prefix="train/")
@@ -185,13 +185,22 @@ def _pairs(root: Path, *, prefix: str = "") -> list[Pair]:
     return [Pair(prefix + stem, pictures[stem], masks[stem], 0) for stem in sorted(pictures)]
 
 
-def _by_stem(folder: Path) -> dict[str, Path]:
+def _folders(root: Path) -> list[str]:
+    """Returns the names of the folders that may be parts of a split."""
+    return [path.name for path in _listed(root) if (path / "images").is_dir()]
+
+
+def _listed(folder: Path) -> list[Path]:
     try:
-        files = sorted(path for path in folder.iterdir() if not is_hidden(path.name))
+        return sorted(path for path in folder.iterdir() if not is_hidden(path.name))
     except OSError as error:
         raise DataError(
             f"{folder} cannot be read: {error.strerror}; a source has images/ and masks/, or train/ and val/ with both"
         ) from error
+
+
+def _by_stem(folder: Path) -> dict[str, Path]:
+    files = _listed(folder)
     if not files:
         raise DataError(f"{folder} is empty")
     found: dict[str, Path] = {}

@@ -74,7 +74,10 @@ def load_texts(path: Path, config: TextDataConfig) -> TextData:
 
 def _splits(path: Path, tell: Tell) -> tuple[Path, Path] | None:
     """Returns the folders for training and for validation; None: there are none. Raises DataError for one of them."""
-    folders = sorted(folder.name for folder in path.iterdir() if folder.is_dir()) if path.is_dir() else []
+    try:
+        folders = sorted(folder.name for folder in path.iterdir() if folder.is_dir()) if path.is_dir() else []
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
     splits = split_names(folders, path)
     if splits is not None:
         for note in left_out(folders, path):

@@ -17,9 +17,12 @@ from worker.cleanup.sweeper import RunDirSweeper
 from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.sandbox.places import WorkerPlaces
+from worker.troubles import Troubles
+from worker.watch import Turns
 
 _PASS_INTERVAL_S = 60.0
 _SWEEP_LIMIT_S = 1.0
+_REST_S = 10.0
 _IDLE_FACTOR = 3
 """Idle time after a transaction or the removal of a directory, as a multiple of its duration."""
 
@@ -39,6 +42,7 @@ class Housekeeper:
         *,
         retention: Retention,
         in_use: Callable[[AttemptKey], bool],
+        troubles: Troubles,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -49,6 +53,9 @@ class Housekeeper:
         )
         folder = root.absolute()
         self._caches = Caches(WorkerPlaces(root).homes, folder / UNPACKED, folder / ENVIRONMENTS, store)
+        self._troubles = troubles
+        self.turns = Turns("the pass of the housekeeping")
+        """Those of the thread that makes a pass; while there is none, it counts as one that makes turns."""
         self._clock = clock
         self._next_pass = 0.0
         self._stopping = threading.Event()
@@ -68,7 +75,10 @@ class Housekeeper:
 
     def start_pass_if_due(self) -> None:
         """Starts a pass if one is due and none runs. Does not wait for its end."""
-        if self._clock() < self._next_pass or (self._thread is not None and self._thread.is_alive()):
+        if self._thread is not None and self._thread.is_alive():
+            return
+        self.turns.note()
+        if self._clock() < self._next_pass:
             return
         self._next_pass = self._clock() + _PASS_INTERVAL_S
         thread = threading.Thread(target=self._pass, name="housekeeping", daemon=True)
@@ -87,15 +97,26 @@ class Housekeeper:
 
     def _pass(self) -> None:
         try:
-            began = time.monotonic()
-            for _ in self._steps():
-                if self._stopping.wait(_IDLE_FACTOR * (time.monotonic() - began)):
-                    return
-                began = time.monotonic()
+            with self._troubles.noted(self.turns.work):
+                self._take_steps()
         except Unavailable as error:
             logger.warning("%s; housekeeping continues later", error.message)
-        except Exception:
-            logger.exception("housekeeping failed")
+
+    def _take_steps(self) -> None:
+        began = time.monotonic()
+        for _ in self._steps():
+            if self._rests(_IDLE_FACTOR * (time.monotonic() - began)):
+                return
+            began = time.monotonic()
+
+    def _rests(self, seconds: float) -> bool:
+        """Waits for so long, which is no silence. Returns whether the pass is to stop."""
+        end = time.monotonic() + seconds
+        while not self._stopping.wait(min(_REST_S, max(0.0, end - time.monotonic()))):
+            self.turns.note()
+            if time.monotonic() >= end:
+                return False
+        return True
 
     def _steps(self) -> Generator[None]:
         yield from cleanup.trim_finished_jobs(self._store, self._retention.finished_jobs)

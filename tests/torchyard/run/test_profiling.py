@@ -1,8 +1,11 @@
 """The profile of some steps of a program: which ones it has, and what is told where there is none."""
 
+import errno
 import gzip
 import json
+import os
 from pathlib import Path
+import shutil
 from typing import Any
 
 import pytest
@@ -145,3 +148,16 @@ def test_what_the_profiler_raises_is_told_and_the_program_goes_on(
     run.close()
     (text,) = told(run_dir)
     assert text == approved("text", tmp_path=tmp_path)
+
+
+def test_no_half_of_a_trace_becomes_an_artifact(run_dir: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill_the_disk(_: Any, packed: Any, __: int) -> None:
+        packed.write(b"{")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfileobj", fill_the_disk)
+    run = start(run_dir)
+    steps(run, *range(8))
+    run.close()
+    assert told(run_dir) == ["nothing was profiled: the profiler failed: [Errno 28] No space left on device"]
+    assert [*(run_dir.artifacts / "profile").iterdir()] == []

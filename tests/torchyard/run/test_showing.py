@@ -1,10 +1,12 @@
 """What a script shows: pictures, histograms, tables, texts and confusion matrices."""
 
+from collections.abc import Generator
 from io import BytesIO
 import json
 import math
 import os
 from pathlib import Path
+import resource
 from typing import Any
 
 import numpy as np
@@ -177,6 +179,25 @@ def test_a_folder_that_cannot_be_written_does_not_end_the_training(
     run.log_image("a", CHECKER, step=1)
     assert lines(folder, run) == []
     assert warnings(folder, run)[0] == approved("warnings")
+
+
+@pytest.fixture
+def small_files() -> Generator[int]:
+    """No file of this process gets larger: a stand-in for a full disk."""
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE), 4096
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    yield most
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_nothing_is_left_of_an_item_that_finds_no_room(folder: RunDir, run: Run, small_files: int) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (small_files, 1), dtype="uint8")
+    run.log_image("walls", CHECKER, truth=CHECKER // 255, predicted=noise, step=1)
+    assert lines(folder, run) == []
+    assert [text.rpartition(": ")[0] for text in warnings(folder, run)] == [
+        "overlay 'walls' is left out where it cannot be written"
+    ]
+    assert [*folder.media.iterdir()] == []
 
 
 def test_the_newest_step_is_meant_if_none_is_given(folder: RunDir, run: Run) -> None:

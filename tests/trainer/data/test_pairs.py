@@ -259,9 +259,22 @@ def _other_size(root: Path) -> Path:
     return root / "images" / "wall-3.png"
 
 
+def _no_source(root: Path) -> Path:
+    shutil.rmtree(root)
+    return root
+
+
+def _no_folder_at_all(root: Path) -> Path:
+    shutil.rmtree(root)
+    root.write_text("no folder")
+    return root
+
+
 @pytest.mark.parametrize(
     "harm",
     [
+        _no_source,
+        _no_folder_at_all,
         _missing_mask,
         _surplus_mask,
         _same_stem,

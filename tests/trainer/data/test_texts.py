@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.approved import Approved
+from tests.leftovers import as_nobody
 from tests.trainer.data.test_textfiles import file
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import TextDataConfig
@@ -77,6 +78,14 @@ def test_a_class_without_training_texts_and_a_missing_split_are_named(tmp_path: 
     with pytest.raises(DataError) as raised:
         load_texts(tmp_path, config())
     assert str(raised.value) == approved("message", tmp_path=tmp_path)
+
+
+def test_a_folder_that_may_not_be_read_is_named() -> None:
+    with as_nobody() as source:
+        source.chmod(0o300)
+        with pytest.raises(DataError, match=f"{source} cannot be read: Permission denied"):
+            load_texts(source, config())
+        source.chmod(0o700)
 
 
 def test_classes_that_are_numbers_are_in_the_order_of_numbers(tmp_path: Path) -> None:

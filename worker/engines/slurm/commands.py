@@ -15,6 +15,8 @@ _SHOWN = 500
 _SUBMIT_S = 150.0
 """Slurm's own clients wait and try again for up to 100 s."""
 _ASK_S = 30.0
+_KILL_S = 5.0
+"""How long a command that is killed may take to end."""
 _CANCEL_S = 60.0
 
 KEY = "SLURM_TORCHYARD_KEY"
@@ -148,7 +150,7 @@ class Commands:
             if command.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(command.pid, signal.SIGKILL)
-                command.communicate()
+                _reap(command)
         if len(output) > _MOST_OUTPUT:
             raise NoAnswer(f"{argv[0]} has said more than {_MOST_OUTPUT >> 20} MiB")
         return command.wait(), output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
@@ -168,6 +170,17 @@ def _in_memory(variables: Mapping[str, str]) -> Generator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _reap(command: "subprocess.Popen[bytes]") -> None:
+    """Waits a moment for the end of a command that was killed: it may wait for a disk, or its output has heirs."""
+    try:
+        command.communicate(timeout=_KILL_S)
+    except subprocess.TimeoutExpired:
+        command.poll()
+        for pipe in (command.stdin, command.stdout, command.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 def _shown(text: str) -> str:
