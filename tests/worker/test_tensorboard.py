@@ -238,9 +238,7 @@ def alike(folder: Path, count: int) -> None:
         write(folder / f"{number:04}" / NAME, first_event(1.25) + scalars("loss", values))
 
 
-def test_each_file_is_compared_with_a_few_from_before_and_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_file_is_compared_with_a_few_from_before_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alike(tmp_path, 60)
     brought = Brought.found_in(tmp_path)
     alike(tmp_path / "own", 60)
