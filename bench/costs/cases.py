@@ -10,6 +10,7 @@ from tempfile import TemporaryFile
 import time
 from typing import Any
 
+from bench.costs import sweeps
 from torchyard.contract.bundles import MAX_BUNDLE_FILES
 from torchyard.contract.errors import TorchyardError
 from torchyard.contract.events import Metric
@@ -22,6 +23,8 @@ from torchyard.contract.tar import header, verify
 
 API = "a request's thread of the API"
 UPLOAD = "the thread of an upload, in parts"
+PROPOSALS = "a process of its own, which the controller starts, with limits of time and memory"
+PLAN = "a worker's pass over the queue"
 READER = "the job whose data it is"
 RELAY = "the worker's thread that reads what jobs wrote"
 
@@ -108,6 +111,13 @@ def _index() -> Callable[[], object]:
 
 
 CASES = (
+    Case("80,000 wrong keys of a sweep's point", API, sweeps.too_many_keys),
+    Case("9,000 points of 10 wrong keys", API, sweeps.wrong_points),
+    Case("10,000 points of 7 keys", API, sweeps.most_points),
+    Case("one point of 50 options, as a sweep is checked", API, sweeps.one_point),
+    Case("the next point by 10,000 trials of 10 keys of 1,000 values", PROPOSALS, sweeps.proposal),
+    Case("500 jobs of a batch that wait for each other in circles", API, sweeps.circles),
+    Case("10,000 queued jobs of one owner with different requests", PLAN, sweeps.distinct_requests),
     Case("a job spec of 256 KiB", API, _spec),
     Case("a picture of 8 MiB of empty segments", RELAY, _picture),
     Case("a table of 64 KiB", RELAY, _media),

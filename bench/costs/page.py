@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "operating" / "costs.md"
 BOUNDED = ("torchyard/contract",)
 """Folders whose limits all stand on the page."""
 SHOWN_BY = {
-    "after": "submit_batch",
+    "after": "500 jobs of a batch that wait for each other in circles",
     "archives": "download_checkpoint",
     "artifacts": "list_artifacts",
     "bundles": "a bundle of 20,000 files",
@@ -30,14 +30,14 @@ SHOWN_BY = {
     "notes": "change_job",
     "notifications": "list_targets",
     "picture": "a picture of 8 MiB of empty segments",
-    "points": "validate_sweep",
+    "points": "10,000 points of 7 keys",
     "recipes/pictures": "validate_spec",
     "recipes/script": "validate_spec",
     "requests": "submit_batch",
     "schema": "validate_spec",
     "shards": "an index of 100,000 files in shards",
     "spec": "a job spec of 256 KiB",
-    "sweeps": "validate_sweep",
+    "sweeps": "10,000 points of 7 keys",
     "tar": "a bundle of 20,000 files",
     "text": "a job spec of 256 KiB",
     "views/base": "validate_spec",

@@ -7,6 +7,7 @@ directory: `refused: …`, or what the attacker got.
 from collections.abc import Callable
 import contextlib
 import ctypes
+import errno
 import fcntl
 import http.client
 import json
@@ -175,6 +176,8 @@ def privileges() -> dict[str, Attack]:
         "a new program that sets the user ID": _create_with_user_id,
         "a stop at the end of a process": _stop_at_the_end,
         "a lease on a file": _take_lease,
+        "a socket to the host of this machine": _call(_open_socket, socket.AF_VSOCK),
+        "a socket to a modem": _call(_open_socket, 42),
         "io_uring": _call(_checked, "syscall", 425, 1, ctypes.create_string_buffer(120)),
     } | {f"open {path}": _call(_open_terminal, path) for path in TARGETS.get("terminals", ())}
 
@@ -228,6 +231,17 @@ def _take_lease() -> object:
     path.write_bytes(b"")
     with path.open("rb") as file:
         return fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+
+
+def _open_socket(family: int) -> object:
+    kind = socket.SOCK_STREAM if family == socket.AF_VSOCK else socket.SOCK_DGRAM
+    try:
+        with socket.socket(family, kind) as opened:
+            return opened.getsockname()
+    except OSError as error:
+        if error.errno != errno.EAFNOSUPPORT:
+            raise
+        raise PermissionError(f"no program is told that there is such a family: {error}") from None
 
 
 def _stop_at_the_end() -> object:

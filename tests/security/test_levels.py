@@ -136,7 +136,8 @@ def test_a_filter_shuts_limits_priorities_and_keys_without_namespaces(
     found = _attacked(attempt, BASIC, victim=victim, groups=["limits", "privileges"])
     wanted = [name for name in found if name.endswith((" of the victim", " of the supervisor"))]
     assert len(wanted) == 10
-    refused = (*wanted, "a key of the user", "a lease on a file")
+    sockets = ("a socket to the host of this machine", "a socket to a modem")
+    refused = (*wanted, "a key of the user", "a lease on a file", *sockets)
     assert {name: found[name] for name in refused if not found[name].startswith("refused")} == {}
     assert os.getpriority(os.PRIO_PROCESS, victim.pid) == before
 

@@ -9,7 +9,7 @@ _JPEG = b"\xff\xd8\xff"
 _SIZES_OF_JPEG = frozenset({0xC0, 0xC1, 0xC2})
 """The markers of JPEG behind which the size stands, of the kinds that a browser shows."""
 _BEFORE_SIZE = frozenset({0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE})
-"""The others that may stand before the size. A decoder skips some that it does not know: another size is there."""
+"""The other markers that may stand before the size. Of any other, nobody knows what a decoder makes."""
 _MOST_MARKERS = 10_000
 """The most markers and bytes that fill before the size. A photograph has some hundreds."""
 _VP8X_BYTES = 10

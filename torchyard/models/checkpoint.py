@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import REGISTRY, Recipe
 from torchyard.contract.rundir import ARCHIVE_SUFFIX, INDEX_FILE, STATE_FILE
+from torchyard.models import amounts
 from torchyard.states.savedfiles import read_archive, read_folder
 
 FORMAT = 1
@@ -41,6 +42,9 @@ Classes = Annotated[list[str], Field(min_length=1, max_length=100_000), AfterVal
 """The names of the classes in a state."""
 
 _ZIP, _LONGEST_REASON = b"PK\x03\x04", 500
+_OTHER_OBJECTS = "it holds objects that no checkpoint of a recipe has"
+_PICKLE = "data.pkl"
+"""How the name of the file of a checkpoint ends that has all but the numbers of its tensors."""
 
 
 def state_in(folder: Path) -> Path:
@@ -65,9 +69,11 @@ def read(path: str | Path) -> dict[str, Any]:
         raise DataError(f"{file} cannot be read as a checkpoint: {_reason(error)}") from error
     if not isinstance(state, dict) or not {"recipe", "config", "model"} <= state.keys():
         raise DataError(f"{file} is not a checkpoint of a recipe. Only its script can use the checkpoint of a script")
+    amounts.check_metadata(metadata_of(state), what=str(file))
     _check_format(file, state.get("format", 1))
     if not _are_weights(state["model"]):
         raise DataError(f"{file} is not a checkpoint of a recipe: its model is not made of plain tensors by name")
+    amounts.check_weights(state["model"], size=amounts.bytes_of(file), what=str(file))
     return state
 
 
@@ -138,7 +144,15 @@ def _unpickled(file: Path) -> Any:
     with zipfile.ZipFile(file) as archive:
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
             raise DataError(f"{file} cannot be read as a checkpoint: it is compressed, as no checkpoint is")
+        pickles = [name for name in archive.namelist() if name.endswith(_PICKLE)]
+        if len(pickles) > 1 or any(_makes_bytes(archive.read(name)) for name in pickles):
+            raise DataError(f"{file} cannot be read as a checkpoint: {_OTHER_OBJECTS}")
     return torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+
+
+def _makes_bytes(pickled: bytes) -> bool:
+    """Returns whether a pickle names what takes as much memory as a number in it says. JSON has no such line breaks."""
+    return b"\nbytearray\n" in pickled
 
 
 def _safetensors(file: Path) -> Any:
@@ -176,5 +190,5 @@ def _is_plain(tensor: Tensor) -> bool:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, pickle.UnpicklingError):
-        return "it holds objects that no checkpoint of a recipe has"
+        return _OTHER_OBJECTS
     return reason(error)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageClassification
-from torchyard.models import library, vision
+from torchyard.models import vision
 from torchyard.models.inputs import Picture, name
 from torchyard.models.pictures import PictureMetadata, PictureModel
 from torchyard.models.predictions import ClassPrediction, class_predictions
@@ -31,8 +31,8 @@ def build(config: ImageClassification, state: Mapping[str, Any]) -> nn.Module:
     """Returns the module that a state describes, with random weights. Raises ConfigError and DataError."""
     found = PictureMetadata.model_validate(dict(state))
     if config.model.options:
-        _check_options(config, found, state["model"])
-    return vision.build(
+        _check_options(config, state["model"])
+    return vision.construct(
         config.model.name,
         channels=found.input.channels,
         height=found.input.height,
@@ -43,15 +43,9 @@ def build(config: ImageClassification, state: Mapping[str, Any]) -> nn.Module:
     )
 
 
-def _check_options(config: ImageClassification, found: PictureMetadata, tensors: Mapping[str, Tensor]) -> None:
-    """Raises DataError unless the sizes in the options are those of the tensors: before memory is taken for them."""
+def _check_options(config: ImageClassification, tensors: Mapping[str, Tensor]) -> None:
+    """Raises DataError if the options say that there are more layers than tensors: a library makes lists of as many."""
     options = config.model.options
     depths = options.get("depths", options.get("num_hidden_layers", 1))
     if (sum(depths) if isinstance(depths, list) else depths) > len(tensors):
         raise DataError(f"it has {len(tensors)} tensors, and says that it has more layers")
-    shape = found.input
-    with torch.device("meta"):
-        module = library.pictures(
-            config.model.name, options=options, height=shape.height, width=shape.width, classes=len(found.classes)
-        )
-    library.check_shapes(module, tensors)

@@ -9,11 +9,12 @@ from torch import nn
 
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import CausalLm, ImageClassification, Recipe, Segmentation, TextClassification
-from torchyard.models import checkpoint, classifier, segmenter, texts
+from torchyard.models import checkpoint, classifier, library, segmenter, texts
 from torchyard.models.generator import Generator
 from torchyard.models.model import Model
 from torchyard.models.opening import opened
 from torchyard.models.placement import chosen_device
+from torchyard.models.sketching import Sketching
 
 _KINDS: dict[type[Recipe], tuple[Callable[..., nn.Module], Callable[..., Model[Any, Any]]]] = {
     ImageClassification: (classifier.build, classifier.Classifier),
@@ -54,6 +55,8 @@ def _loaded(
     if base is not None:
         raise ConfigError(f"a base is for an adapter of causal-lm, and this is a model of {state['recipe']}")
     build, make = _KINDS[type(config)]
+    with Sketching():  # before memory is taken for what the state says
+        library.check_shapes(build(config, state), state["model"])
     module = build(config, state)
     checkpoint.fill(module, state["model"])
     return make(module.to(device), state=state, config=config, device=device)

@@ -1,6 +1,8 @@
 """Image classifiers: a small CNN, and the models of torchvision and other libraries by name."""
 
 from collections import OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -78,25 +80,40 @@ def build(
     `for_published`: published weights are loaded afterwards, and some models then need another form. Raises ConfigError
     if there is no such model, or if it cannot take such pictures.
     """
-    check_name(name)
     shape = (channels_for(name, channels), height, width)
-    try:
-        if library.is_library(name):
-            model = library.pictures(name, options=options or {}, height=height, width=width, classes=classes)
-        else:
-            model = _construct(
-                name, channels=shape[0], height=height, width=width, classes=classes, for_published=for_published
-            )
-        with torch.no_grad():
-            model.eval()(torch.zeros(1, *shape))
-    except (RuntimeError, ValueError, AssertionError, TypeError, IndexError, ZeroDivisionError) as error:
-        if "allocate memory" in str(error):
-            raise  # the machine has too little memory: the pictures may be fine
-        reason = str(error).splitlines()[0]
-        raise ConfigError(
-            f"{name} cannot take pictures of {width}×{height} pixels: set data.image_size ({reason})"
-        ) from error
+    model = construct(
+        name,
+        channels=channels,
+        height=height,
+        width=width,
+        classes=classes,
+        for_published=for_published,
+        options=options,
+    )
+    with _naming_the_size(name, height=height, width=width), torch.no_grad():
+        model.eval()(torch.zeros(1, *shape))
     return model.train()
+
+
+def construct(
+    name: str,
+    *,
+    channels: int,
+    height: int,
+    width: int,
+    classes: int,
+    for_published: bool,
+    options: library.Options | None,
+) -> nn.Module:
+    """Builds what `build` does, and computes nothing. Raises ConfigError."""
+    check_name(name)
+    with _naming_the_size(name, height=height, width=width):
+        if library.is_library(name):
+            return library.pictures(name, options=options or {}, height=height, width=width, classes=classes)
+        channels = channels_for(name, channels)
+        return _construct(
+            name, channels=channels, height=height, width=width, classes=classes, for_published=for_published
+        )
 
 
 def fit_position_embeddings(model: nn.Module, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -107,6 +124,19 @@ def fit_position_embeddings(model: nn.Module, tensors: dict[str, Tensor]) -> dic
     if not isinstance(model, VisionTransformer) or "encoder.pos_embedding" not in tensors:
         return tensors
     return dict(interpolate_embeddings(model.image_size, model.patch_size, OrderedDict(tensors)))
+
+
+@contextmanager
+def _naming_the_size(name: str, *, height: int, width: int) -> Generator[None]:
+    try:
+        yield
+    except (RuntimeError, ValueError, AssertionError, TypeError, IndexError, ZeroDivisionError) as error:
+        if "allocate memory" in str(error):
+            raise  # the machine has too little memory: the pictures may be fine
+        reason = str(error).splitlines()[0]
+        raise ConfigError(
+            f"{name} cannot take pictures of {width}×{height} pixels: set data.image_size ({reason})"
+        ) from error
 
 
 def _construct(name: str, *, channels: int, height: int, width: int, classes: int, for_published: bool) -> nn.Module:

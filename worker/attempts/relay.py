@@ -83,7 +83,7 @@ class Relay:
 
     @property
     def copying(self) -> bool:
-        """Whether a copy or the last look for files is unfinished: then `read` has more to do, even if it returned None."""
+        """Whether a copy or the last look is unfinished: then `read` has more to do, even if it returned None."""
         unread = self._event_files.unfinished or (self._artifacts is not None and self._artifacts.unfinished)
         return self._copying_checkpoints or unread
 

@@ -5,7 +5,7 @@ give the service's user to everybody on the host who can execute it. Two process
 could never be killed. Limits and priorities of a process can be set by every process of the same user: without a pid
 namespace, a job may set only its own. A process is root in a user namespace of its own, and reaches much more of the
 kernel there: unless the operator allows that, a job gets none. Whoever opens a file on which a process of the same user
-has a lease waits for that process, the service too.
+has a lease waits for that process, the service too. Some families of sockets know no network namespaces.
 """
 
 from collections.abc import Iterator
@@ -33,6 +33,8 @@ _CLONE_NEWUSER = 0x10000000
 _CLONE3 = 435
 """On every architecture. A filter does not see its flags. The C library does without."""
 _F_SETLEASE = 1024
+_BESIDE_THE_NETWORK = (40, 42)
+"""AF_VSOCK and AF_QIPCRTR, which no network namespace bounds: they reach the host of a virtual machine, and modems."""
 _HIDDEN = (425, 437)
 """io_uring_setup and openat2, on every architecture: a filter does not see what they open. Programs do without."""
 
@@ -47,6 +49,7 @@ class _Machine:
     """The calls that set the mode of a file, each with the argument that has the mode."""
     ptrace: int
     fcntl: int
+    socket: int
     unshares: tuple[int, int]
     """unshare and clone: their first argument has the flags."""
     setns: int
@@ -64,6 +67,7 @@ _MACHINES = {
         modes=((2, 2), (85, 1), (90, 1), (91, 1), (133, 1), (257, 3), (259, 2), (268, 2), (452, 2)),
         ptrace=101,
         fcntl=72,
+        socket=41,
         unshares=(272, 56),
         setns=308,
         by_pid=(302, 142, 144, 314),
@@ -75,6 +79,7 @@ _MACHINES = {
         modes=((33, 2), (52, 1), (53, 2), (56, 3), (452, 2)),
         ptrace=117,
         fcntl=25,
+        socket=198,
         unshares=(97, 220),
         setns=268,
         by_pid=(261, 118, 119, 274),
@@ -110,9 +115,9 @@ def restrict(*, others: bool, namespaces: bool = False) -> None:
 def program(*, others: bool, namespaces: bool = False) -> bytes:
     """Returns the filter, as `struct sock_filter` in a row.
 
-    It denies keyrings, leases, programs that set the user ID, stops at the end of a traced process, calls that hide
-    these, and those of another architecture. With `others`, also limits and priorities of other processes. Without
-    `namespaces`, also new user namespaces, and the entry of others.
+    It denies keyrings, leases, programs that set the user ID, stops at the end of a traced process, sockets that no
+    network namespace bounds, calls that hide these, and those of another architecture. With `others`, also limits and
+    priorities of other processes. Without `namespaces`, also new user namespaces, and the entry of others.
     """
     return b"".join(_instructions(_MACHINES[os.uname().machine], others=others, namespaces=namespaces))
 
@@ -140,6 +145,10 @@ def _instructions(machine: _Machine, *, others: bool, namespaces: bool) -> Itera
     yield from _when(_EQUAL, machine.ptrace, [*stops, _allow()])
     commands = [_instruction(_LOAD, _ARGUMENTS + 8), *_when(_EQUAL, _F_SETLEASE, [_deny(errno.EPERM)]), _allow()]
     yield from _when(_EQUAL, machine.fcntl, commands)
+    families = [_instruction(_LOAD, _ARGUMENTS)]
+    for family in _BESIDE_THE_NETWORK:
+        families += _when(_EQUAL, family, [_deny(errno.EAFNOSUPPORT)])
+    yield from _when(_EQUAL, machine.socket, [*families, _allow()])
     for number in machine.by_pid if others else ():
         yield from _when(_EQUAL, number, [*_deny_other(0), _allow()])
     for number, user in machine.by_who if others else ():

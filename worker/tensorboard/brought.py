@@ -43,7 +43,7 @@ class Brought(Record):
 
     @classmethod
     def found_in(cls, job: Path, *, check: Callable[[], object] = lambda: None) -> Self:
-        """Returns those that are there now. Calls `check` before it reads each. Raises OSError, and what `check` raises."""
+        """Returns those that are there now. `check`: called before each. Raises OSError, and what `check` raises."""
         endings: dict[str, list[Ending]] = {}
         for parts in finding.find(job):
             check()

@@ -119,7 +119,10 @@ class EventFiles:
         self._comparisons, self._has_waiting = MOST_COMPARED, False
         known = {name for name in offsets if name.startswith(_PREFIX)} | self._files.keys()
         paths = {_name_of(parts): parts for parts in finding.find(self._job)}
-        paths = {name: parts for name, parts in paths.items() if name in known or self._has_new(name, parts)}
+        full = "files" in self._warned  # no more are read, so none is compared
+        paths = {
+            name: parts for name, parts in paths.items() if name in known or (not full and self._has_new(name, parts))
+        }
         self._folders = frozenset(parts[:-1] for parts in paths.values())
         for name, parts in paths.items():
             if name not in known and len(known) >= MOST_FILES:
@@ -134,12 +137,10 @@ class EventFiles:
     def _has_new(self, name: str, parts: Parts) -> bool:
         """Returns whether a file, which was not read yet, has anything that was not there before the attempt.
 
-        Returns False for one that waits to be compared, and for those that are too many to be read.
+        Returns False for one that waits to be compared.
         """
         if not self._brought.endings:
             return True
-        if "files" in self._warned:
-            return False
         try:
             status = self._job.joinpath(*parts).lstat()
             found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

@@ -74,7 +74,7 @@ def test_a_picture_of_too_many_bytes_is_refused(approved: Approved) -> None:
 
 
 def hidden(marker: int, *, length: int | None = None) -> bytes:
-    """Returns a JPEG of 96 x 64 in a segment of one of 8 x 8, as a reader sees it that skips the segment."""
+    """Returns a JPEG of 96 x 64 that lies in a segment of a JPEG that seems to be of 8 x 8."""
     inner = encoded("JPEG", (96, 64))[2:]
     size = b"\xff\xc0\x00\x11\x08\x00\x08\x00\x08\x03\x01\x22\x00\x02\x11\x01\x03\x11\x01"
     begin = bytes([0xFF, marker]) + (len(inner) + 2 if length is None else length).to_bytes(2, "big")

@@ -1,10 +1,16 @@
 /** Where a link of somebody else's text leads. */
 
 const SCHEMES = new Set(["http:", "https:"]);
-const HOST = /[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)*\.\p{L}{2,}/u;
+const HOST = /[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)*\.\p{L}{2,}|\d+(?:\.\d+){3}|^localhost$/iu;
 /** A host is within one. */
 const WORDS = /[\p{L}\p{N}.-]+/gu;
 const LONGEST_HOST = 253;
+/** Behind a word, it makes a host of it. */
+const PORT = /^:\d{2,5}(?!\d)/u;
+const LETTER = /\p{L}/u;
+/** What follows the scheme of an address, with a host of any form. */
+const AUTHORITY = /:[/\\]+([^\s/\\?#]*)/gu;
+const AROUND_HOST = /^.*@|[.,;!)'"]+$|:\d*$/gu;
 
 /** Returns where a link may lead: to another site. Null: nowhere. */
 export function target(href: string): string | null {
@@ -21,7 +27,18 @@ export function unexpectedHost(href: string, text: string): string | null {
 
 /** Returns the hosts that a text names. A word longer than any counts as one: to look for one in it would take too long. */
 function hostsIn(text: string): readonly string[] {
-  return [...text.matchAll(WORDS)]
-    .flatMap(([word]) => (word.length > LONGEST_HOST ? word : (HOST.exec(word)?.[0] ?? [])))
-    .map((host) => host.toLowerCase());
+  const plain = text.normalize("NFKC");
+  const words = [...plain.matchAll(WORDS)].flatMap(({ 0: word, index }) =>
+    word.length > LONGEST_HOST || isBeforePort(plain, index + word.length, word)
+      ? word
+      : (HOST.exec(word)?.[0] ?? []),
+  );
+  const authorities = [...plain.matchAll(AUTHORITY)]
+    .map(([, authority]) => (authority ?? "").slice(0, LONGEST_HOST).replaceAll(AROUND_HOST, ""))
+    .filter((host) => host !== "");
+  return [...words, ...authorities].map((host) => host.toLowerCase());
+}
+
+function isBeforePort(text: string, end: number, word: string): boolean {
+  return LETTER.test(word) && PORT.test(text.slice(end, end + 7));
 }
