@@ -52,6 +52,7 @@ def measure() -> Iterator[CaseCost]:
         ours, theirs = get_context("fork").Pipe()
         process = get_context("fork").Process(target=_run, args=(case, theirs))
         process.start()
+        theirs.close()  # so that a failure is seen
         processor_s, memory_mib = ours.recv()
         process.join()
         yield CaseCost(case.what, processor_s, memory_mib)

@@ -20,7 +20,6 @@ from torchyard.contract.maximums import Maximums
 from torchyard.contract.points import resolved, spec_of
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.sweeps import MOST_KEYS, MOST_POINTS, MOST_SWEEP_BYTES, parse_sweep
-from torchyard.contract.team import Visibility
 
 Prepare = Callable[[], object]
 _JOB: dict[str, Any] = {"trainer": "script", "config": {"code": "file:///x", "args": []}}
@@ -45,7 +44,7 @@ def one_point() -> Prepare:
     job = {"trainer": "script", "config": {"code": "file:///x", "args": ["a" * 250] * 900}}
     point = {f"args.a{number}": 1 for number in range(MOST_KEYS)}
     raw = {"method": "list", "points": [point] * 10, "job": job}
-    sweep, _ = resolved(parse_sweep(raw), visibility=Visibility.PRIVATE, maximums=Maximums())
+    sweep, _ = resolved(parse_sweep(raw), visibility="private", maximums=Maximums())
     return lambda: spec_of(sweep, 0, sweep.points[0])
 
 
@@ -72,7 +71,7 @@ def circles() -> Prepare:
     wanted: dict[int, Submission] = {}
     for place, name in enumerate(names):
         after = [{"job": names[(place + further) % len(names)]} for further in range(1, 33)]
-        wanted[place] = Submission(parse_spec({**_JOB, "name": name, "after": after}), SERVICE, Visibility.PRIVATE)
+        wanted[place] = Submission(parse_spec({**_JOB, "name": name, "after": after}), SERVICE, "private")
     return lambda: cycles.find(wanted)
 
 
