@@ -200,7 +200,11 @@ def test_a_run_does_not_resume_when_a_mask_was_inverted(tmp_path: Path) -> None:
 def test_the_job_is_told_once_that_its_data_is_not_all_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class_folders(tmp_path)
     run, told = Run({}), list[tuple[str, str]]()
-    monkeypatch.setattr(run, "message", lambda text, level="info": told.append((level, text)))
+
+    def tell(text: str, level: str = "info") -> None:
+        told.append((level, text))
+
+    monkeypatch.setattr(run, "message", tell)
     monkeypatch.setattr(sys, "executable", "/bin/false")  # as where the host kills it
     contents = Contents(identified(tmp_path, "class folders"), source=str(tmp_path), run=run, world=ALONE)
     with contents:
@@ -221,7 +225,11 @@ def test_a_run_that_ends_before_its_data_is_hashed_tells_nothing(
 ) -> None:
     class_folders(tmp_path)
     run, told = Run({}), list[str]()
-    monkeypatch.setattr(run, "message", lambda text, level="info": told.append(text))
+
+    def tell(text: str, level: str = "info") -> None:
+        told.append(text)
+
+    monkeypatch.setattr(run, "message", tell)
     with Contents(identified(tmp_path, "class folders"), source=str(tmp_path), run=run, world=ALONE):
         pass
     assert told == []
@@ -246,7 +254,11 @@ def test_a_disk_that_hangs_does_not_pass_for_progress(tmp_path: Path, monkeypatc
     stopped.chmod(0o700)
     class_folders(tmp_path / "data")
     run, steps = Run({}), list[int]()
-    monkeypatch.setattr(run, "progress", lambda *, step: steps.append(step))
+
+    def note(*, step: int) -> None:
+        steps.append(step)
+
+    monkeypatch.setattr(run, "progress", note)
     monkeypatch.setattr(module, "_POLL_S", 0.2)
     monkeypatch.setattr(sys, "executable", str(stopped))
     world = Impatient(rank=0, size=1, local_size=1, device=torch.device("cpu"))

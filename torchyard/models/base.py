@@ -77,7 +77,8 @@ def open_base(folder: Path, *, field: str = "model.weights") -> Base:
         config = read_config(contents[CONFIG], tensors=len(files.views))
         tokenizer = read_tokenizer(contents, names=names, folder=folder)
         check_vocabulary(tokenizer, config)
-        tokenizer.chat_template = template_of(tokenizer)  # of several, the one that is used and that a checkpoint keeps
+        # Of several, the one that is used, and that a checkpoint keeps.
+        tokenizer.chat_template = template_of(tokenizer)  # pyright: ignore[reportAttributeAccessIssue] its stub lacks it
         return Base(
             folder=folder,
             field=field,

@@ -164,7 +164,11 @@ def _overflow(strategy: Strategy, model: nn.Module, world: World, *, all_buckets
     """Makes gradients of which those of rank 1 are infinite: all, or those of the parameter in the last bucket."""
     first = next(model.parameters())
     spoilt = world.rank == 1
-    handle = None if all_buckets else first.register_hook(lambda grad: grad * (math.inf if spoilt else 1.0))
+
+    def spoil(grad: Tensor) -> Tensor:
+        return grad * (math.inf if spoilt else 1.0)
+
+    handle = None if all_buckets else first.register_hook(spoil)
     factor = math.inf if spoilt and all_buckets else 1.0
     (strategy.model(torch.ones(1, WIDTH)).sum() * factor).backward()
     if handle is not None:

@@ -252,7 +252,7 @@ def test_published_weights_bring_their_protocol_and_a_checkpoint_keeps_it(
 def test_pictures_of_which_no_checkpoint_could_be_loaded_are_refused(tmp_path: Path, size: tuple[int, int]) -> None:
     for split, label in itertools.product(("train", "val"), ("a", "b")):
         (tmp_path / split / label).mkdir(parents=True)
-        Image.new("1", size[::-1]).save(tmp_path / split / label / "1.png")
+        Image.new("1", (size[1], size[0])).save(tmp_path / split / label / "1.png")
     with pytest.raises(ConfigError) as raised:
         task(source=str(tmp_path))
     assert str(raised.value) == (
