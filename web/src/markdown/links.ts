@@ -1,16 +1,18 @@
 /** Where a link of somebody else's text leads. */
 
 const SCHEMES = new Set(["http:", "https:"]);
-const HOST = /[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)*\.\p{L}{2,}|\d+(?:\.\d+){3}|^localhost$/iu;
-/** A host is within one. */
-const WORDS = /[\p{L}\p{N}.-]+/gu;
+const HOST = /^[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)*\.\p{L}{2,}|^\d+(?:\.\d+){3}|^localhost$/iu;
+/** A host is within one. It begins with no dot, and no two dots follow each other in it. */
+const WORDS = /[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)*/gu;
 const LONGEST_HOST = 253;
 /** Behind a word, it makes a host of it. */
 const PORT = /^:\d{2,5}(?!\d)/u;
 const LETTER = /\p{L}/u;
 /** What follows the scheme of an address, with a host of any form. */
 const AUTHORITY = /:[/\\]+([^\s/\\?#]*)/gu;
-const AROUND_HOST = /^.*@|[.,;!)'"]+$|:\d*$/gu;
+const BEFORE_HOST = /^.*@/u;
+const PORT_OF_HOST = /:\d*$/u;
+const BEHIND_HOST = new Set(".,;!)'\"");
 
 /** Returns where a link may lead: to another site. Null: nowhere. */
 export function target(href: string): string | null {
@@ -34,9 +36,15 @@ function hostsIn(text: string): readonly string[] {
       : (HOST.exec(word)?.[0] ?? []),
   );
   const authorities = [...plain.matchAll(AUTHORITY)]
-    .map(([, authority]) => (authority ?? "").slice(0, LONGEST_HOST).replaceAll(AROUND_HOST, ""))
+    .map(([, authority]) => hostOf((authority ?? "").slice(0, LONGEST_HOST)))
     .filter((host) => host !== "");
   return [...words, ...authorities].map((host) => host.toLowerCase());
+}
+
+function hostOf(authority: string): string {
+  let end = authority.length;
+  while (BEHIND_HOST.has(authority.charAt(end - 1))) end -= 1;
+  return authority.slice(0, end).replace(BEFORE_HOST, "").replace(PORT_OF_HOST, "");
 }
 
 function isBeforePort(text: string, end: number, word: string): boolean {
