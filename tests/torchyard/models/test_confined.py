@@ -18,6 +18,7 @@ from torchyard.models import confined
 from torchyard.models.confined import Confined, is_plain
 from torchyard.models.language import tokenizer_from
 from torchyard.models.prompts import Prompts
+from torchyard.models.texts import TextClassifier
 from trainer.data.tokens import train_tokenizer
 
 TEXTS = ["a fine film", "a dull film", "ÄÖ ß 日本", "x" * 3000, "a" * 300]
@@ -34,7 +35,7 @@ def with_normalizers(content: str, *normalizers: dict[str, object]) -> str:
 
 def doubling(content: str, times: int) -> str:
     """Returns a tokenizer that makes 2 ** times letters of an `a`."""
-    rule = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    rule: dict[str, object] = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
     return with_normalizers(content, *[rule] * times)
 
 
@@ -133,6 +134,8 @@ def test_a_model_with_such_a_tokenizer_predicts_what_one_without_does(tmp_path: 
     plain, confined_one = (torchyard.load(path, device="cpu") for path in paths)
     texts = ["a fine film", "a dull film"] * 20
     assert [each.label for each in confined_one.predict(texts)] == [each.label for each in plain.predict(texts)]
+    assert isinstance(confined_one, TextClassifier)
+    assert isinstance(plain, TextClassifier)
     assert confined_one.preprocessing == plain.preprocessing
     del plain, confined_one
 
