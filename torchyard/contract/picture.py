@@ -10,8 +10,8 @@ _SIZES_OF_JPEG = frozenset({0xC0, 0xC1, 0xC2})
 """The markers of JPEG behind which the size stands, of the kinds that a browser shows."""
 _BEFORE_SIZE = frozenset({0xC4, 0xDB, 0xDD, *range(0xE0, 0xF0), 0xFE})
 """The other markers that may stand before the size. Of any other, nobody knows what a decoder makes."""
-_MOST_MARKERS = 10_000
-"""The most markers and bytes that fill before the size. A photograph has some hundreds."""
+MOST_MARKERS = 2000
+"""Markers, and bytes that fill, before the size of a JPEG. A profile of 100 MB takes as many."""
 _VP8X_BYTES = 10
 _LENGTH_ITSELF = 2
 """The bytes of a length in JPEG, which it counts."""
@@ -64,9 +64,9 @@ def _png(content: bytes) -> Picture | None:
 
 def _jpeg(content: bytes) -> Picture | None:
     at = 2
-    for _ in range(_MOST_MARKERS):
+    for _ in range(MOST_MARKERS):
         if at + 9 > len(content) or content[at] != 0xFF:
-            break
+            return None
         marker = content[at + 1]
         length = _big(content, at + 2, 2)
         if marker == 0xFF:  # a byte that fills

@@ -1,7 +1,8 @@
 """Holds that a checkpoint takes no more memory than its file has bytes, whatever it says of itself."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,34 +50,36 @@ def check_metadata(metadata: Mapping[str, Any], *, what: str) -> None:
 
 @dataclass(frozen=True)
 class _Amount:
-    values: int = 1
-    characters: int = 0
-    height: int = 0
+    values: int
+    characters: int
+    height: int
 
 
-_ENDLESS = _Amount(height=DEEPEST + 1)
+_HOLDERS = (Mapping, list, tuple, set, frozenset)
+_ENDLESS = _Amount(0, 0, DEEPEST + 1)
 
 
 def _amount(value: Any, known: dict[int, _Amount], depth: int = 0) -> _Amount:
-    """Returns what a value holds. `known`: what was counted before, by its identity."""
-    if isinstance(value, str):
-        return _Amount(characters=len(value))
-    inside = _inside(value)
-    if not inside:
-        return _Amount()
+    """Returns what a list or a mapping holds. `known`: what was counted before, by its identity."""
     if depth > DEEPEST:
         return _ENDLESS
     if id(value) not in known:
-        counted = [_amount(each, known, depth + 1) for each in inside]
-        known[id(value)] = _Amount(
-            values=1 + sum(each.values for each in counted),
-            characters=sum(each.characters for each in counted),
-            height=1 + max(each.height for each in counted),
-        )
+        values, characters, height = 1, 0, 0
+        for each in _inside(value):
+            if isinstance(each, str):
+                values, characters = values + 1, characters + len(each)
+            elif isinstance(each, _HOLDERS):
+                inner = _amount(each, known, depth + 1)
+                values, characters = values + inner.values, characters + inner.characters
+                height = max(height, inner.height)
+            else:
+                values += 1
+        known[id(value)] = _Amount(values, characters, height + 1)
     return known[id(value)]
 
 
-def _inside(value: Any) -> list[Any]:
+def _inside(value: Any) -> Iterable[Any]:
     if isinstance(value, Mapping):
-        return [*cast("Mapping[Any, Any]", value).keys(), *cast("Mapping[Any, Any]", value).values()]
-    return [*cast("list[Any]", value)] if isinstance(value, list | tuple | set | frozenset) else []
+        found = cast("Mapping[Any, Any]", value)
+        return chain(found.keys(), found.values())
+    return cast("Iterable[Any]", value)

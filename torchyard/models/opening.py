@@ -15,6 +15,7 @@ from torchyard.contract.recipes.causal import HF_CAUSAL, CausalLm, CausalModelCo
 from torchyard.models import causal, checkpoint, library, lora
 from torchyard.models.base import Base, load_model, open_base
 from torchyard.models.chat import MOST_TEMPLATE_BYTES
+from torchyard.models.confined import Confined, is_plain
 from torchyard.models.language import tokenizer_from
 from torchyard.models.placement import DTYPES, precision
 from torchyard.models.prompts import Form, Prompts
@@ -193,6 +194,8 @@ def shape_of(model_config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
 def tokenizer_of(found: SavedTokenizer, *, vocabulary: int) -> "TokenizersBackend":
     """Returns a tokenizer for a model that has `vocabulary` tokens. Raises DataError if it has others."""
     roles = {role: token for role in ROLES if isinstance(token := found.roles.get(role), str)}
+    if not is_plain(found.content):
+        Confined(found.content)  # it is known then what its reading takes
     made = tokenizer_from({**found.model_dump(), "roles": roles})
     highest = max(made.get_vocab().values(), default=0)
     if highest >= vocabulary:

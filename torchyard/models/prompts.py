@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from torchyard.contract.errors import DataError
 from torchyard.models.chat import Message, render
 from torchyard.models.checkpoint import raise_unless_failed, reason
+from torchyard.models.confined import Confined, is_plain
 
 if TYPE_CHECKING:
     from transformers import TokenizersBackend
@@ -24,6 +25,8 @@ class Prompts:
         """`ends`: the tokens with which a document ends by the model's configuration."""
         self.tokenizer = tokenizer
         self.form: Form = form
+        content = tokenizer.backend_tokenizer.to_str()
+        self._confined = None if is_plain(content) else Confined(content)
         own = tokenizer.eos_token_id
         self._ends: frozenset[int] = frozenset([*ends, *([own] if isinstance(own, int) else [])])
 
@@ -58,7 +61,9 @@ class Prompts:
         return frozenset[int](token for token in tokens[-1:] if token in special)
 
     def decode(self, tokens: list[int]) -> str:
-        """Returns tokens as text, without the special ones."""
+        """Returns tokens as text, without the special ones. Raises DataError."""
+        if self._confined is not None:
+            return self._confined.decode(tokens)
         text = self.tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         assert isinstance(text, str)
         return text
@@ -76,7 +81,13 @@ class Prompts:
     def _tokens(self, text: str, *, special: bool = False) -> list[int]:
         """`special`: whether the tokenizer adds tokens, such as one that begins a text. It does not end it."""
         try:
-            tokens: list[int] = self.tokenizer.encode(text, add_special_tokens=special, verbose=False)
+            tokens: list[int] = (
+                self.tokenizer.encode(text, add_special_tokens=special, verbose=False)
+                if self._confined is None
+                else self._confined.encode(text, special=special)
+            )
+        except DataError as error:
+            raise DataError(f"the tokenizer cannot read a prompt: {error.message}") from error
         except BaseException as error:  # a tokenizer from a file may do anything that is not expected
             raise_unless_failed(error)
             raise DataError(f"the tokenizer cannot read a prompt: {reason(error)}") from error

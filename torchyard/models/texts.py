@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import BaseModel, Field
+from tokenizers import Tokenizer
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +13,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import TextClassification
 from torchyard.models import library, text
 from torchyard.models.checkpoint import Classes, raise_unless_failed, reason
+from torchyard.models.confined import Confined, is_plain
 from torchyard.models.model import Model
 from torchyard.models.predictions import ClassPrediction, class_predictions
 from torchyard.models.textlines import lines
@@ -55,12 +57,12 @@ class TextClassifier(Model[list[int], ClassPrediction]):
         self._max_length = config.data.max_length
         found = _metadata(state).tokenizer
         self.tokenizer = TokenizerFiles(found.content, found.roles)
-        self._encoder = self.tokenizer.encoder(max_length=self._max_length)
+        self._encoder = _encoder_of(self.tokenizer, max_length=self._max_length)
         self._padding = self._checked_padding(text.own_config(module))
 
     @property
     def preprocessing(self) -> dict[str, Any]:
-        return {"max_length": self._max_length, "tokens": self._encoder.get_vocab_size()}
+        return {"max_length": self._max_length, "tokens": self._encoder.size}
 
     def listed(self, source: Any) -> tuple[list[Any], bool]:
         """A string is a text; a Path is a file with a text a line, of which blank ones are left out."""
@@ -76,9 +78,11 @@ class TextClassifier(Model[list[int], ClassPrediction]):
         if not content:
             raise DataError("a text is empty")
         try:
-            tokens = self._encoder.encode(content).ids
+            tokens = self._encoder.encode(content)
         except (TypeError, UnicodeEncodeError) as error:
             raise DataError("a text holds half of a surrogate pair, which is not a character") from error
+        except DataError as error:
+            raise DataError(f"the tokenizer cannot read a text: {error.message}") from error
         except BaseException as error:
             raise_unless_failed(error)
             raise DataError(f"the tokenizer cannot read a text: {reason(error)}") from error
@@ -99,7 +103,7 @@ class TextClassifier(Model[list[int], ClassPrediction]):
     def _checked_padding(self, config: "PreTrainedConfig") -> int:
         """Returns the padding token. Raises DataError if the model does not take all that the tokenizer gives."""
         padding: Any = config.pad_token_id
-        highest = max(self._encoder.get_vocab().values(), default=0)
+        highest = self._encoder.highest
         if type(padding) is not int or max(highest, padding) >= config.vocab_size:
             raise DataError(
                 f"its tokens are up to {highest}, and {padding} for padding; its model has {config.vocab_size}"
@@ -125,6 +129,24 @@ def build(config: TextClassification, state: Mapping[str, Any]) -> nn.Module:
         raise DataError(f"it has {len(state['model'])} tensors, and says that it has {str(layers)[:100]} layers")
     shape |= {"id2label": dict(enumerate(found.classes)), "problem_type": "single_label_classification"}
     return text.rebuild(shape)
+
+
+class _Own:
+    """A tokenizer of the kind that a training makes, in this process."""
+
+    def __init__(self, encoder: Tokenizer) -> None:
+        self._encoder = encoder
+        self.size = encoder.get_vocab_size()
+        self.highest = max(encoder.get_vocab().values(), default=0)
+
+    def encode(self, text: str) -> list[int]:
+        return self._encoder.encode(text).ids
+
+
+def _encoder_of(tokenizer: TokenizerFiles, *, max_length: int) -> _Own | Confined:
+    if is_plain(tokenizer.content):
+        return _Own(tokenizer.encoder(max_length=max_length))
+    return Confined(tokenizer.content, max_length=max_length)
 
 
 def _metadata(state: Mapping[str, Any]) -> TextMetadata:

@@ -16,6 +16,7 @@ from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
 from worker.sandbox.opening import canonical
 from worker.sandbox.places import Places
 from worker.sandbox.shared import TEMPORARY, of_python, of_system, of_variables
+from worker.sandbox.tables import writable_table
 
 _PROC = "/proc"
 _KERNEL = (_PROC, "/sys")
@@ -66,8 +67,7 @@ def sandbox_of(
         own_pids=isolation.own_mounts and isolation.own_pids,
         filtered=isolation.filtered,
         namespaces=namespaces,
-        # Without a pid namespace, `/proc` has the settings of the host: who can write those gets no more.
-        names_threads=gpus and (isolation.own_pids or not os.access(_SETTING, os.W_OK)),
+        names_threads=gpus and names_threads(isolation),
         closed=list(map(canonical, closed)),
         data_dir=os.path.realpath(caches.parent),
         own=[*theirs, *written, *_known(python)],
@@ -77,6 +77,13 @@ def sandbox_of(
         temporary=temporary,
         temporary_at=_replaced(temporary, (*may_read, *may_write)) if isolation.own_mounts else [],
     )
+
+
+def names_threads(isolation: IsolationReport) -> bool:
+    """Returns whether a job with GPUs may write to its files in `/proc`, without which CUDA does not start."""
+    # Without a pid namespace, `/proc` has the settings of the host: who can write those gets no more.
+    writes_settings = not isolation.own_pids and os.access(_SETTING, os.W_OK)
+    return not writes_settings and writable_table() is None
 
 
 def install_sandbox(

@@ -1,0 +1,195 @@
+"""Runs a stranger's tokenizer: `python -P -m torchyard.models.confined` is the process that does it, with limits.
+
+A tokenizer is a program: a few rules of its normalizer make gigabytes of a letter, and a regular expression takes any
+time. So one that is not of the kind that a training makes runs in a process with limits of memory and of time.
+"""
+
+from collections.abc import Mapping
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import IO, Any
+import weakref
+
+from torchyard.contract.errors import DataError
+
+MEMORY_BYTES = 2 << 30
+"""Python and a tokenizer of 64 MiB take 1 GB of it."""
+LOAD_CPU_S = 60
+"""Seconds of processor time that the tokenizer may take until it is ready."""
+TEXT_CPU_S = 5
+"""Those that a text may take at least."""
+CPU_S_CHARACTERS = 20_000
+"""A text may take one more second for so many of its characters. Most tokenizers need a fiftieth of that."""
+LEAST_NUMBERS = 1 << 16
+"""Tokens that a text may become at least, and characters that tokens may."""
+MOST_TIMES = 64
+"""So many more tokens for each character of a text, and characters for each token."""
+_DIGITS = 12
+"""Characters of a token in an answer, or of a character as JSON writes it."""
+_ENVIRONMENT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+_PLAIN = {
+    "normalizer": (None,),
+    "pre_tokenizer": ("ByteLevel",),
+    "decoder": ("ByteLevel",),
+    "post_processor": (None, "ByteLevel", "RobertaProcessing"),
+    "model": ("BPE",),
+    "padding": (None,),
+}
+"""The parts of the tokenizers that a training makes. What they take grows with the text alone."""
+
+
+class Confined:
+    """A tokenizer in a process of its own. Threads may share it.
+
+    Each method raises DataError if the tokenizer fails, or takes more than it may; the next call tries it again.
+    """
+
+    def __init__(self, content: str, *, max_length: int | None = None) -> None:
+        """`content`: that of `tokenizer.json`. With `max_length`, texts are cut there, as `TokenizerFiles` does."""
+        self._order = {"content": content, "max_length": max_length}
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        """The process that has started it: a fork of it starts one of its own."""
+        answer = self._ask({"facts": True}, characters=0)
+        self.size: int = answer["size"]
+        """The number of tokens."""
+        self.highest: int = answer["highest"]
+        """The largest number of a token."""
+
+    def encode(self, text: str, *, special: bool = True) -> list[int]:
+        """Returns the tokens of a text. `special`: whether the tokenizer adds some."""
+        return self._ask({"text": text, "special": special}, characters=len(text))["ids"]
+
+    def decode(self, tokens: list[int]) -> str:
+        """Returns tokens as text, without the special ones."""
+        return self._ask({"tokens": tokens}, characters=len(tokens))["text"]
+
+    def _ask(self, question: Mapping[str, Any], *, characters: int) -> dict[str, Any]:
+        with self._lock:
+            process = self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            _send(process.stdin, {**question, "seconds": TEXT_CPU_S + characters // CPU_S_CHARACTERS})
+            most = _DIGITS * (LEAST_NUMBERS + MOST_TIMES * characters)
+            line = process.stdout.readline(most)
+            if not line.endswith(b"\n"):
+                self._process, cut = None, len(line) == most
+                code = 0 if cut else process.wait()
+                _end(process)
+                raise DataError(_problem(code, cut=cut))
+            answer: dict[str, Any] = json.loads(line)
+        if "problem" in answer:
+            raise DataError(answer["problem"])
+        return answer
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        if self._process is None or self._owner != os.getpid():
+            environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+            limits = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+            argv = [sys.executable, "-P", "-m", __name__]
+            pipe = subprocess.PIPE
+            process = subprocess.Popen(
+                argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env={**environment, **limits}
+            )
+            assert process.stdin is not None
+            self._process, self._owner = process, os.getpid()
+            weakref.finalize(self, _end, process, owner=os.getpid())
+            _send(process.stdin, self._order)
+        return self._process
+
+
+def is_plain(content: str) -> bool:
+    """Returns whether the content of `tokenizer.json` is of the kind that a training makes."""
+    try:
+        found: Any = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and all(_kind(found.get(part)) in kinds for part, kinds in _PLAIN.items())
+
+
+def _kind(part: Any) -> Any:
+    return part.get("type", "") if isinstance(part, dict) else part
+
+
+def _send(pipe: IO[bytes], value: Any) -> None:
+    with contextlib.suppress(BrokenPipeError):  # its end is seen when its answer is read
+        pipe.write(json.dumps(value).encode() + b"\n")
+        pipe.flush()
+
+
+def _end(process: "subprocess.Popen[bytes]", owner: int | None = None) -> None:
+    if owner not in {None, os.getpid()}:
+        return  # a fork of the process that has started it
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()
+    process.wait()
+
+
+def _problem(code: int, *, cut: bool) -> str:
+    if cut:
+        return "the tokenizer makes too much of a text"
+    if code == -signal.SIGXCPU:
+        return "the tokenizer takes too much processor time"
+    most = f"{MEMORY_BYTES >> 30} GiB of memory"
+    return f"the tokenizer takes more than {most}, or has failed: its process ended with {code}"
+
+
+def main() -> None:
+    """Reads an order, then questions, a line each, and writes a line for each question."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    lines = iter(sys.stdin.buffer)
+    _limit_seconds(LOAD_CPU_S)
+    encoder: Any = None
+    order = json.loads(next(lines))
+    for line in lines:
+        question = json.loads(line)
+        try:
+            if encoder is None:
+                encoder = _encoder(**order)
+            _limit_seconds(question["seconds"])
+            answer = _answer(encoder, question)
+        except BaseException as error:  # noqa: BLE001 a panic of Rust is no Exception
+            answer = {"problem": (str(error).strip() or type(error).__name__).splitlines()[0][:500]}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def _limit_seconds(seconds: int) -> None:
+    until = int(time.process_time()) + 1 + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+
+
+def _encoder(content: str, max_length: int | None) -> Any:
+    from tokenizers import Tokenizer
+
+    encoder = Tokenizer.from_str(content)
+    encoder.no_padding()
+    encoder.no_truncation()
+    if max_length is not None:
+        encoder.enable_truncation(max_length)
+        encoder.encode_special_tokens = True
+    return encoder
+
+
+def _answer(encoder: Any, question: Mapping[str, Any]) -> dict[str, Any]:
+    if "text" in question:
+        return {"ids": encoder.encode(question["text"], add_special_tokens=question["special"]).ids}
+    if "tokens" in question:
+        return {"text": encoder.decode(question["tokens"], skip_special_tokens=True)}
+    return {"size": encoder.get_vocab_size(), "highest": max(encoder.get_vocab().values(), default=0)}
+
+
+if __name__ == "__main__":
+    main()
