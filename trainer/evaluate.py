@@ -11,7 +11,7 @@ from pathlib import Path
 import sys
 from typing import Any
 
-from torchyard.contract.errors import ConfigError, TorchyardError
+from torchyard.contract.errors import ConfigError, DataError, TorchyardError
 from torchyard.contract.recipes import DistributedConfig
 from torchyard.host.collector import paused
 
@@ -19,6 +19,7 @@ with paused():
     import torch
 
     from torchyard.models import checkpoint
+    from torchyard.models.loading import check_size
     from torchyard.models.placement import chosen_device
     from trainer.data.scanning import ALONE, Scan
     from trainer.precision import Precision
@@ -83,6 +84,11 @@ def measured(
     state = checkpoint.read(state_path)
     torch.set_num_threads(_threads(state))
     saved = checkpoint.config_of(state_path, state)
+    try:
+        check_size(saved, state)
+    except BaseException as error:
+        checkpoint.raise_unless_failed(error)
+        raise DataError(f"{state_path} cannot be used: {checkpoint.reason(error)}") from error
     config = saved.model_copy(update={"distributed": DistributedConfig()})  # one process has no shards
     data, weights = source or config.data.source, (base if config.STARTS_ON_BASE else None) or "none"
     task = make_task(config, source=data, weights=weights, device=device, metadata=state, scan=scan)

@@ -13,7 +13,7 @@ import torch
 
 from tests.approved import Approved
 from tests.trainer.runs import small_pictures
-from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import REGISTRY
 from trainer import evaluate as program
 from trainer.evaluate import evaluate
@@ -108,7 +108,7 @@ def test_other_data_with_the_same_classes_may_be_evaluated(tmp_path: Path, appro
         ({"recipe": "juggling"}, DataError),
         ({"recipe": "script"}, DataError),
         ({"config": {"model": {"nome": "x"}}}, DataError),
-        ({"model": {"weight": torch.zeros(1)}}, ConfigError),
+        ({"model": {"weight": torch.zeros(1)}}, DataError),
         ({"model": None}, DataError),
     ],
 )

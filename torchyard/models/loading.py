@@ -46,6 +46,14 @@ def load(
         raise DataError(f"{path} cannot be used: {checkpoint.reason(error)}") from error
 
 
+def check_size(config: Recipe, state: Mapping[str, Any]) -> None:
+    """Raises DataError unless the weights of a state are those that it says: before memory is taken for them."""
+    if type(config) in _KINDS:  # a language model is compared where it is opened
+        build, _ = _KINDS[type(config)]
+        with Sketching():
+            library.check_shapes(build(config, state), state["model"])
+
+
 def _loaded(
     config: Recipe, state: Mapping[str, Any], *, device: torch.device, base: str | Path | None
 ) -> Model[Any, Any] | Generator:
@@ -55,8 +63,7 @@ def _loaded(
     if base is not None:
         raise ConfigError(f"a base is for an adapter of causal-lm, and this is a model of {state['recipe']}")
     build, make = _KINDS[type(config)]
-    with Sketching():  # before memory is taken for what the state says
-        library.check_shapes(build(config, state), state["model"])
+    check_size(config, state)
     module = build(config, state)
     checkpoint.fill(module, state["model"])
     return make(module.to(device), state=state, config=config, device=device)

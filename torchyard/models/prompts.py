@@ -43,7 +43,7 @@ class Prompts:
         conversations = [_conversation(prompt, self.form) for prompt in prompts]
         rendered = iter(self._rendered([each for each in conversations if each is not None], answer=True))
         return [
-            self._tokens(_text(prompt), special=True) if conversation is None else self._tokens(next(rendered)[0])
+            self.tokens(_text(prompt), special=True) if conversation is None else self.tokens(next(rendered)[0])
             for prompt, conversation in zip(prompts, conversations, strict=True)
         ]
 
@@ -56,7 +56,7 @@ class Prompts:
         """What ends an answer by the chat template, if that is a special token, as it may be another than a text's."""
         conversation = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
         ((text, turns),) = self._rendered([conversation], answer=False)
-        tokens = self._tokens(text[slice(*turns[-1])]) if turns else []
+        tokens = self.tokens(text[slice(*turns[-1])]) if turns else []
         special = {*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder}
         return frozenset[int](token for token in tokens[-1:] if token in special)
 
@@ -68,18 +68,11 @@ class Prompts:
         assert isinstance(text, str)
         return text
 
-    def _rendered(self, conversations: Sequence[Sequence[Message]], *, answer: bool) -> list[tuple[str, Any]]:
-        if not conversations:
-            return []
-        template = self.tokenizer.chat_template
-        if not isinstance(template, str):
-            raise DataError("its base has no chat template, which messages need: give the prompt as a text")
-        special = {name: str(token) for name, token in self.tokenizer.special_tokens_map.items()}
-        found = render(template, conversations, special_tokens=special, answer=answer)
-        return [(each.text, each.turns) for each in found]
+    def tokens(self, text: str, *, special: bool = False) -> list[int]:
+        """Returns the tokens of a text. Raises DataError.
 
-    def _tokens(self, text: str, *, special: bool = False) -> list[int]:
-        """`special`: whether the tokenizer adds tokens, such as one that begins a text. It does not end it."""
+        `special`: whether the tokenizer adds tokens, such as one that begins a text. It does not end it.
+        """
         try:
             tokens: list[int] = (
                 self.tokenizer.encode(text, add_special_tokens=special, verbose=False)
@@ -96,6 +89,16 @@ class Prompts:
         if not tokens:
             raise DataError("a prompt has no tokens")
         return tokens
+
+    def _rendered(self, conversations: Sequence[Sequence[Message]], *, answer: bool) -> list[tuple[str, Any]]:
+        if not conversations:
+            return []
+        template = self.tokenizer.chat_template
+        if not isinstance(template, str):
+            raise DataError("its base has no chat template, which messages need: give the prompt as a text")
+        special = {name: str(token) for name, token in self.tokenizer.special_tokens_map.items()}
+        found = render(template, conversations, special_tokens=special, answer=answer)
+        return [(each.text, each.turns) for each in found]
 
 
 def _conversation(prompt: Prompt, form: Form) -> Sequence[Message] | None:
