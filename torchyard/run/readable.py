@@ -36,8 +36,8 @@ def _readable(value: Any, path: str, depth: int) -> Any:
     if depth > _DEEPEST:
         raise TypeError(f"{path[:200]}: is nested more than {_DEEPEST} levels deep, or holds itself")
     if kind in (dict, OrderedDict, defaultdict, Counter):
-        made = ((_key(key, path), _readable(item, f"{path}.{key}", depth + 1)) for key, item in value.items())
-        return dict(made) if kind is defaultdict else kind(dict(made))
+        made = {_key(key, path): _readable(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
+        return OrderedDict(made) if kind is OrderedDict else Counter(made) if kind is Counter else made
     if kind in (list, tuple, set):
         return kind(_readable(item, f"{path}.{number}", depth + 1) for number, item in enumerate(value))
     return str(value) if isinstance(value, PurePath) else _of_libraries(value, path)
