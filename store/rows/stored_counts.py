@@ -28,10 +28,11 @@ class Stored(NamedTuple):
         return self.files + max(0, self.written - FREE_WRITTEN_BYTES)
 
 
-def of(session: Session, owner: str) -> Stored:
-    """Returns how many bytes an owner has stored."""
+def of(session: Session, owner: str | None = None) -> Stored:
+    """Returns how many bytes an owner has stored, or without one, all of them together."""
     sums = (func.coalesce(func.sum(column), 0) for column in (StoredCount.files, StoredCount.written))
-    files, written = session.execute(select(*sums).where(StoredCount.owner == owner)).one()
+    query = select(*sums)
+    files, written = session.execute(query if owner is None else query.where(StoredCount.owner == owner)).one()
     return Stored(int(files), int(written))
 
 
