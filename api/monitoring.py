@@ -87,24 +87,31 @@ def _of_jobs(found: ServiceStats) -> Iterable[Metric]:
         jobs.add_metric([state], count)
     yield jobs
     yield GaugeMetricFamily("torchyard_queue_depth", "Queued jobs.", found.jobs[JobState.QUEUED])
-    yield GaugeMetricFamily("torchyard_points_stored", "Stored metric points.", found.points)
+    stored = GaugeMetricFamily("torchyard_stored_bytes", "Bytes that all owners have stored.", labels=["kind"])
+    stored.add_metric(["files"], found.stored.files)
+    stored.add_metric(["written"], found.stored.written)
+    yield stored
 
 
 def _of_attempts(found: ServiceStats) -> Iterable[Metric]:
+    # By worker: a series of each job that ever ran would stay with who scrapes.
+    labels = ["worker"]
+    count = GaugeMetricFamily("torchyard_open_attempts", "Attempts that run on each worker.", labels=labels)
     age = GaugeMetricFamily(
         "torchyard_lease_age_seconds",
-        "Time since the worker of each open attempt renewed its lease.",
-        labels=["job_id", "worker"],
+        "Longest time since each worker renewed the lease of one of its open attempts.",
+        labels=labels,
     )
     lag = GaugeMetricFamily(
         "torchyard_relay_lag_seconds",
-        "Age of the oldest line of each open attempt's newest batch when it was read.",
-        labels=["job_id", "worker"],
+        "Greatest age of the oldest line of an open attempt's newest batch when it was read, of each worker.",
+        labels=labels,
     )
-    for attempt in found.attempts:
-        age.add_metric([attempt.job_id, attempt.worker], attempt.lease_age / _SECONDS)
-        lag.add_metric([attempt.job_id, attempt.worker], attempt.relay_lag / _SECONDS)
-    return [age, lag]
+    for attempts in found.attempts:
+        count.add_metric([attempts.worker], attempts.count)
+        age.add_metric([attempts.worker], attempts.lease_age / _SECONDS)
+        lag.add_metric([attempts.worker], attempts.relay_lag / _SECONDS)
+    return [count, age, lag]
 
 
 def _of_controllers(found: ServiceStats) -> Iterable[Metric]:

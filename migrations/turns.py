@@ -66,6 +66,8 @@ def _sqlite(connection: Connection) -> Generator[None]:
     # Before the transaction, in which SQLite ignores it. With foreign keys on, a table could not be recreated.
     cursor = connection.connection.cursor()
     cursor.execute("PRAGMA foreign_keys=OFF")
+    # Nor while triggers of other tables name it, as those that count what jobs have stored do.
+    cursor.execute("PRAGMA legacy_alter_table=ON")
     cursor.execute(f"PRAGMA busy_timeout={_WAIT_S * 1000}")
     cursor.close()
     with connection.begin():

@@ -269,7 +269,7 @@ def _initial(facts: InitialFacts) -> InitialView:
 
 
 def _sweep(facts: JobSweepFacts) -> JobSweep:
-    point, omitted = facts.point or {}, facts.point is None
+    point, omitted = facts.point or {}, facts.point is None or None
     return JobSweep(id=facts.id, name=facts.name, trial=facts.trial, point={**point}, point_omitted=omitted)
 
 

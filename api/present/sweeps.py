@@ -32,7 +32,7 @@ def trial(facts: TrialFacts, rank: int | None) -> TrialView:
         job_id=facts.job_id,
         state=facts.state,
         point=facts.point,
-        point_omitted=facts.point_omitted,
+        point_omitted=facts.point_omitted or None,
         value=facts.value,
         step=facts.step,
         epoch=facts.epoch,

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from datetime import timedelta
 
 from store.facts.output import TrimLimits
-from store.rows import deletion, device_history, garbage, job_counts, joining, trimming
+from store.rows import deletion, device_history, garbage, job_counts, joining, stored_counts, trimming
 from store.rows.joining import Due, Stretch
 from store.rows.trimming import EVENTS_OF_ATTEMPTS, LOG_OF_JOB, TrimTarget
 from store.store import Store
@@ -42,10 +42,19 @@ def delete_old_tombstones(store: Store) -> None:
         deletion.delete_old_tombstones(session)
 
 
-def add_up_counts(store: Store) -> None:
-    """Adds up how many jobs there are, where many rows say it. Raises Unavailable."""
+def add_up_counts(store: Store) -> Generator[None]:
+    """Adds up how many jobs there are and what is stored, where many rows say it. Raises Unavailable.
+
+    Yields after each transaction.
+    """
     with store.write("add_up_counts") as session:
         job_counts.add_up(session)
+    yield
+    more = True
+    while more:
+        with store.write("add_up_counts") as session:
+            more = stored_counts.add_up(session)
+        yield
 
 
 def delete_old_samples(store: Store) -> None:

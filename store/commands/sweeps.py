@@ -15,7 +15,7 @@ from store.db.tables import Sweep
 from store.facts.callers import Caller
 from store.facts.submission import Retry, Submission, TrialOf
 from store.facts.sweeps import NewSweep, TrialFacts, WholeSweep
-from store.rows import audit, intents, owners, submissions, sweeps, trials
+from store.rows import audit, intents, owners, quotas, submissions, sweeps, trials
 from store.rows.idempotency import KeyTaken
 from store.store import Store
 from torchyard.contract.errors import Conflict, NotFound
@@ -88,6 +88,8 @@ def extend(store: Store, sweep_id: str, more: SweepExtension, *, caller: Caller)
             if sweep.state not in _EXTENDABLE:
                 raise Conflict(f"sweep {sweep_id} is {sweep.state}: it cannot be extended; submit another one")
             sweeps.change(session, sweep, spec=wider.model_dump(mode="json"), total=wider.size)
+            if sweep.total > sweep.next_number:
+                quotas.check_written(session, sweep.owner)
             if sweep.state == SweepState.FINISHED and sweep.total > sweep.next_number:
                 sweeps.check_room(session, sweep.owner)
                 sweeps.move(session, sweep, SweepState.RUNNING, reason=sweeps.STARTED)

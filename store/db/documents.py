@@ -66,7 +66,7 @@ class bytes_of(FunctionElement[int]):
 
 @compiles(bytes_of, "sqlite")
 def _bytes_on_sqlite(element: bytes_of, compiler: SQLCompiler, **options: Any) -> str:
-    return f"length({compiler.process(element.clauses, **options)})"  # it is stored in ASCII
+    return f"length(CAST({compiler.process(element.clauses, **options)} AS BLOB))"
 
 
 @compiles(bytes_of, "postgresql")

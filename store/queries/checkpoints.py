@@ -19,7 +19,7 @@ def listed(
     """
     with store.read() as session:
         job = access.get(session, job_id, caller)
-        found = checkpoints.listed(session, job) if behind is None else checkpoints.older_than(session, job, behind)
+        found = checkpoints.listed(session, job, limit=limit + 1, behind=behind)
     return pages.first(found, limit)
 
 

@@ -7,9 +7,10 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from store.db.database import Snapshots, now_us
-from store.db.tables import Attempt, Calibration, ForecastLease, Job, Series, Worker
+from store.db.tables import Attempt, Calibration, ForecastLease, Worker
 from store.facts.attempts import LEASE
-from store.rows import controllers, jobs, workers
+from store.rows import controllers, job_counts, jobs, stored_counts, workers
+from store.rows.stored_counts import Stored
 from torchyard.contract.devices import StartsReport
 from torchyard.contract.job import JobState
 
@@ -24,15 +25,15 @@ _CALIBRATIONS = select(Calibration.bucket, Calibration.scored, Calibration.held,
 
 
 @dataclass(frozen=True)
-class OpenAttempt:
-    """Times are in microseconds."""
+class OpenAttempts:
+    """The open attempts of a worker. Times are in microseconds."""
 
-    job_id: str
     worker: str
+    count: int
     lease_age: int
-    """Time since its worker renewed the lease."""
+    """The longest time since it renewed the lease of one."""
     relay_lag: int
-    """Age of the oldest line of the newest batch when it was read."""
+    """The greatest age of the oldest line of an attempt's newest batch when that was read."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,9 @@ class ServiceStats:
     now: int
     """Microseconds since the epoch, by the database's clock."""
     jobs: dict[JobState, int]
-    attempts: list[OpenAttempt]
+    attempts: list[OpenAttempts]
     workers: list[WorkerStats]
-    points: int
-    """Number of stored metric points."""
+    stored: Stored
     controller_age: int | None
     """Microseconds since a controller did its duties; None if none ever has."""
     estimates_age: int | None
@@ -81,29 +81,29 @@ def collect(store: Snapshots) -> ServiceStats:
 
 def _collect(session: Session) -> ServiceStats:
     now = session.execute(select(now_us())).scalar_one()
-    counted = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
     return ServiceStats(
         now=now,
-        jobs={state: counted.get(state, 0) for state in JobState},
+        jobs=job_counts.of_all(session),
         attempts=_open_attempts(session, now),
         workers=_seen_workers(session, now),
-        points=int(session.scalar(select(func.sum(Series.count))) or 0),
+        stored=stored_counts.of(session),
         controller_age=controllers.age(session),
         estimates_age=session.scalar(select(now - ForecastLease.made_at)),
         estimates={row.bucket: EstimateStats(row.scored, row.held, row.of) for row in session.execute(_CALIBRATIONS)},
     )
 
 
-def _open_attempts(session: Session, now: int) -> list[OpenAttempt]:
+def _open_attempts(session: Session, now: int) -> list[OpenAttempts]:
     query = (
-        select(Attempt.job_id, Worker.name, Attempt.lease_until, Attempt.relay_lag_us)
+        select(Worker.name, func.count(), func.min(Attempt.lease_until), func.max(Attempt.relay_lag_us))
         .join(Worker, Worker.id == Attempt.worker_id)
         .where(Attempt.ended_at.is_(None))
-        .order_by(Attempt.id)
+        .group_by(Worker.name)
+        .order_by(Worker.name)
     )
     return [
-        OpenAttempt(job_id, name, now - (lease_until - _LEASE_US), lag)
-        for job_id, name, lease_until, lag in session.execute(query)
+        OpenAttempts(name, count, now - (lease_until - _LEASE_US), lag)
+        for name, count, lease_until, lag in session.execute(query)
     ]
 
 

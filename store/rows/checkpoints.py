@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 import math
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, cast, func, insert, select, update
 from sqlalchemy.orm import Session
@@ -109,13 +109,16 @@ def highest_step(session: Session, job_id: str, *, attempt: int) -> int | None:
     return session.scalar(query)
 
 
-def listed(session: Session, job: Job) -> list[CheckpointFacts]:
-    """Returns the job's checkpoints, newest first, with their aliases."""
-    found = newest_first(session, job.id)
-    aliases: dict[str, list[str]] = {}
-    for alias, checkpoint_id in _aliases(found, best_of(session, job)).items():
-        aliases.setdefault(checkpoint_id, []).append(alias)
-    return [replace(item, aliases=aliases.get(item.id, ())) for item in found]
+def listed(session: Session, job: Job, *, limit: int | None = None, behind: str | None = None) -> list[CheckpointFacts]:
+    """Returns the job's checkpoints, newest first, with their aliases; with `behind` (an id), only older ones, that one
+    may be removed. Raises InvalidCursor if the job has no such checkpoint.
+    """
+    places = _places(session, job.id)
+    aliases = _aliases(places, best_of(session, job))
+    if behind is not None:
+        given = _given(session, job, behind)
+        places = [place for place in places if (place.attempt, place.step, place.id) < given]
+    return _whole(session, [place.id for place in places[:limit]], aliases)
 
 
 def best_of(session: Session, job: Job) -> BestCheckpoint | None:
@@ -146,22 +149,12 @@ def measured(session: Session, checkpoint_ids: Collection[str]) -> dict[str, dic
 def resolve(session: Session, job: Job, ref: str) -> CheckpointFacts:
     """Returns the checkpoint that `ref` names: an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
     wanted = _canonical(ref)
-    for item in listed(session, job):
-        if wanted == item.id or wanted in item.aliases:
-            return item
-    raise NotFound(f"job {job.id} {_explain_missing(session, job, wanted)}")
-
-
-def older_than(session: Session, job: Job, checkpoint_id: str) -> list[CheckpointFacts]:
-    """Returns the listed checkpoints that are older than the given one, which may be removed.
-
-    Raises InvalidCursor if the job has no such checkpoint.
-    """
-    query = select(Checkpoint.attempt, Checkpoint.step, Checkpoint.id)
-    given = session.execute(query.where(Checkpoint.id == checkpoint_id, Checkpoint.job_id == job.id)).first()
-    if given is None:
-        raise InvalidCursor(f"{checkpoint_id!r} is not a checkpoint of this job")
-    return [item for item in listed(session, job) if (item.attempt, item.step, item.id) < tuple(given)]
+    places = _places(session, job.id)
+    aliases = _aliases(places, best_of(session, job))
+    found = wanted if any(place.id == wanted for place in places) else aliases.get(wanted)
+    if found is None:
+        raise NotFound(f"job {job.id} {_explain_missing(session, job, wanted)}")
+    return _whole(session, [found], aliases)[0]
 
 
 def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
@@ -186,7 +179,45 @@ def _signal_best(session: Session, job: Job, checkpoint_id: str) -> None:
     signals.add(session, EventKind.JOB_BEST, job=job, data=data)
 
 
-def _aliases(rows: Sequence[CheckpointFacts], best: BestCheckpoint | None) -> dict[str, str]:
+class _Place(NamedTuple):
+    """Of a listed checkpoint, what its place in the list and its aliases depend on."""
+
+    id: str
+    attempt: int
+    step: int
+    epoch: int | None
+    end_of_epoch: bool
+
+
+_PLACE = tuple(getattr(Checkpoint, name) for name in _Place._fields)
+
+
+def _places(session: Session, job_id: str) -> list[_Place]:
+    """Returns the places of the job's checkpoints, newest first: without their files, which may be thousands."""
+    query = select(*_PLACE).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
+    query = query.order_by(Checkpoint.attempt.desc(), Checkpoint.step.desc(), Checkpoint.id.desc())
+    return [_Place(*row) for row in session.execute(query)]
+
+
+def _given(session: Session, job: Job, checkpoint_id: str) -> tuple[int, int, str]:
+    query = select(Checkpoint.attempt, Checkpoint.step, Checkpoint.id)
+    given = session.execute(query.where(Checkpoint.id == checkpoint_id, Checkpoint.job_id == job.id)).first()
+    if given is None:
+        raise InvalidCursor(f"{checkpoint_id!r} is not a checkpoint of this job")
+    return given.attempt, given.step, given.id
+
+
+def _whole(session: Session, ids: Sequence[str], aliases: Mapping[str, str]) -> list[CheckpointFacts]:
+    """Returns these checkpoints, in this order."""
+    rows = session.execute(select(*_TOLD).where(Checkpoint.id.in_(ids))) if ids else ()
+    found = {facts.id: facts for facts in (CheckpointFacts(*row) for row in rows)}
+    names: dict[str, list[str]] = {}
+    for alias, checkpoint_id in aliases.items():
+        names.setdefault(checkpoint_id, []).append(alias)
+    return [replace(found[each], aliases=names.get(each, ())) for each in ids]
+
+
+def _aliases(rows: Sequence[_Place], best: BestCheckpoint | None) -> dict[str, str]:
     owners: dict[str, str] = {}
     if best is not None:
         owners["best"] = best.id

@@ -74,6 +74,8 @@ def _check(session: Session, job: Job, values: Mapping[str, Any], caller: Caller
         raise Conflict(f"job {job.id} is a trial of sweep {job.sweep_id}: it has the visibility of the sweep")
     if values.get("archived") and not JobState(job.state).terminal:
         raise Conflict(f"job {job.id} is {job.state}; only a job that has ended can be archived")
+    if len(values.get("notes") or "") > len(job.notes or ""):
+        quotas.check_written(session, job.owner)
     if "notes_before" in values and (job.notes or "") not in (values["notes_before"], values["notes"]):
         raise Conflict(f"the notes of job {job.id} have changed since you read them: read them again")
 

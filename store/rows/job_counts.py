@@ -30,6 +30,12 @@ def by_state(
     return {state: found[state] for state in JobState if found.get(state)}
 
 
+def of_all(session: Session) -> dict[JobState, int]:
+    """Returns how many jobs of all owners are in each state, those that are archived too."""
+    found = dict(session.execute(select(JobCount.state, func.sum(JobCount.jobs)).group_by(JobCount.state)).all())
+    return {state: int(found.get(state, 0)) for state in JobState}
+
+
 def add_up(session: Session) -> None:
     """Replaces rows of one owner and state by their sum, where there are many. Any number of workers may do this."""
     many = select(*KEY).group_by(*KEY).having(func.count() > _MOST_ROWS)

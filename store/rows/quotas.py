@@ -4,34 +4,31 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, delete, exists, func, or_, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, or_, select
+from sqlalchemy.orm import Session
 
 from scheduling.quotas import Allowance
 from store.announcement import announcement_of
 from store.db.prepared import Prepared, among, texts
 from store.db.tables import (
     Allocation,
-    Artifact,
     Attempt,
     Base,
-    Bundle,
     Checkpoint,
     InitialWeights,
     Job,
-    Media,
     ModelVersion,
     Quota,
 )
 from store.db.upsert import upsert
 from store.facts.team import QuotaFacts
-from store.rows import columns, users
+from store.rows import columns, stored_counts, users
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Resource
 
 _CLAIMED = (Resource.DEVICES, Resource.RUNNING)
-COUNTED = "checkpoints, models, artifacts, media, metrics, logs and bundles"
+COUNTED = "checkpoints, models, artifacts, media, metrics, logs, bundles, specs and notes"
 """What `Resource.STORED_BYTES` counts."""
 _VERSION = (ModelVersion.owner, ModelVersion.name, ModelVersion.version)
 _WAITING = (JobState.QUEUED, JobState.PAUSED)
@@ -65,22 +62,15 @@ def limit_of(session: Session, owner: str, resource: Resource) -> int | None:
 
 
 def stored_bytes(session: Session, owner: str) -> int:
-    """Returns the bytes of what the user's jobs have stored, and of the user's models and bundles.
+    """Returns the bytes of what the user's jobs have stored, of the user's models and bundles, and of what requests
+    have written for the user, beyond those that are free.
 
     Jobs store checkpoints, artifacts, media, metric points, log lines and messages. What was trimmed counts no more. A
     checkpoint of the user's that is a version of a model, or of several, counts once. What was removed counts while a
     job of the user's that starts from it has not ended.
     """
-    checkpoints = select(func.coalesce(func.sum(Checkpoint.size), 0)).join(Job, Job.id == Checkpoint.job_id)
-    artifacts = select(func.coalesce(func.sum(Artifact.size), 0)).join(Job, Job.id == Artifact.job_id)
-    media = select(func.coalesce(func.sum(Media.size), 0)).join(Job, Job.id == Media.job_id)
-    bundles = select(func.coalesce(func.sum(Bundle.size), 0)).where(Bundle.owner == owner)
-    output = Attempt.point_bytes + _least(Attempt.log_bytes, Job.log_cut_to)
-    output += _least(Attempt.message_bytes, Job.events_cut_to)
-    outputs = select(func.coalesce(func.sum(output), 0)).join(Job, Job.id == Attempt.job_id)
-    parts = (checkpoints, artifacts, media, outputs, _initial())
-    parts = (*(part.where(Job.owner == owner) for part in parts), bundles, _kept(owner))
-    return sum(int(session.execute(part).scalar_one()) for part in parts)
+    others = (_initial().where(Job.owner == owner), _kept(owner))
+    return stored_counts.of(session, owner).counted + sum(int(session.execute(each).scalar_one()) for each in others)
 
 
 def bytes_left(session: Session, owner: str) -> int | None:
@@ -202,6 +192,11 @@ def check_stored(session: Session, owner: str, limits: Mapping[Resource, int]) -
         )
 
 
+def check_written(session: Session, owner: str) -> None:
+    """Raises QuotaExceeded if nothing more may be written for the user: no sweep, no schedule and no notes."""
+    check_stored(session, owner, limits_of(session, owner))
+
+
 def check_priority(owner: str, priority: int, limits: Mapping[Resource, int]) -> None:
     """Raises QuotaExceeded if the user's jobs may not have this priority."""
     if (most := limits.get(Resource.PRIORITY)) is not None and priority > most:
@@ -256,10 +251,6 @@ def _initial() -> Select[int]:
     kept = exists().where(*(column == named for column, named in zip(_VERSION, version, strict=True)))
     total = select(func.coalesce(func.sum(InitialWeights.size), 0)).join(Job, Job.id == InitialWeights.job_id)
     return total.where(~listed, ~kept)
-
-
-def _least(stored: InstrumentedAttribute[int], left: InstrumentedAttribute[int]) -> ColumnElement[int]:
-    return case((stored < left, stored), else_=left)
 
 
 def _by_owner(rows: Iterable[Sequence[Any]]) -> dict[str, dict[Resource, int]]:

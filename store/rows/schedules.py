@@ -12,7 +12,7 @@ from store.facts.callers import Caller
 from store.facts.schedules import NewSchedule, ScheduleFacts
 from store.facts.submission import KeyedRequest
 from store.ids import is_id, new_id
-from store.rows import access, cron, users
+from store.rows import access, cron, quotas, users
 from store.rows.idempotency import KeyTaken, mismatch
 from torchyard.contract import schedules as contract
 from torchyard.contract.bundles import bundles_of
@@ -26,7 +26,8 @@ _PAUSED = Reason("paused", "paused by its owner")
 
 
 def add(session: Session, new: NewSchedule) -> ScheduleFacts:
-    """Stores a schedule. Raises InvalidSpec for one that never comes, and Conflict if the owner has too many.
+    """Stores a schedule. Raises InvalidSpec for one that never comes, Conflict if the owner has too many, and
+    QuotaExceeded if the owner has stored as much as they may.
 
     Raises KeyTaken if another transaction has stored one with the same key.
     """
@@ -34,6 +35,7 @@ def add(session: Session, new: NewSchedule) -> ScheduleFacts:
     users.lock(session, owner)  # the count below would miss what another request adds meanwhile
     if (count := session.scalar(select(func.count()).where(Schedule.owner == owner)) or 0) >= MOST:
         raise Conflict(f"{owner} has {count} schedules, and may have {MOST}: delete some first")
+    quotas.check_written(session, owner)
     visibility = new.spec.visibility or new.visibility
     spec = new.spec.model_copy(update={"schedule": None, "visibility": visibility})
     schedule_id = new_id("sch")

@@ -15,7 +15,7 @@ from store.db.upsert import upsert
 from store.facts.callers import SERVICE, Caller
 from store.facts.sweeps import NewSweep, SweepFacts, SweepFilter, TrialFacts, WholeSweep
 from store.ids import is_id, new_id
-from store.rows import access, sweep_ends, trials
+from store.rows import access, quotas, sweep_ends, trials
 from store.rows.idempotency import KeyTaken, mismatch
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.job import JobState, Reason
@@ -75,7 +75,8 @@ def add(session: Session, new: NewSweep) -> Sweep:
 
 
 def check_room(session: Session, owner: str) -> None:
-    """Raises Conflict if the owner has as many sweeps that have not ended as one may have.
+    """Raises Conflict if the owner has as many sweeps that have not ended as one may have, and QuotaExceeded if the
+    owner has stored as much as they may.
 
     Requests at the same moment may pass it together: a few more do no harm, and nobody has to wait.
     """
@@ -84,6 +85,7 @@ def check_room(session: Session, owner: str) -> None:
         raise Conflict(
             f"{owner} has {count} sweeps that have not ended, and may have {MOST_OPEN}: wait for some, or cancel them"
         )
+    quotas.check_written(session, owner)
 
 
 def answered(session: Session, new: NewSweep) -> Sweep | None:

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+import re
 
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import insert
@@ -15,6 +16,7 @@ from store.queries import stats
 from store.rows import workers
 from tests.api.service import ApiFixture, both_databases
 from tests.databases import quick_on_sqlite
+from tests.store.fixture import recorded_statements
 from torchyard.contract.devices import StartsReport
 from torchyard.contract.job import EndReason, JobState
 
@@ -90,7 +92,16 @@ def test_jobs_and_points_are_counted(service: ApiFixture) -> None:
     states = {state: value(found, "torchyard_jobs", state=state) for state in JobState}
     assert states == dict.fromkeys(JobState, 0) | {"succeeded": 1, "running": 1, "queued": 1}
     assert value(found, "torchyard_queue_depth") == 1
-    assert value(found, "torchyard_points_stored") == 7
+    assert value(found, "torchyard_stored_bytes", kind="files") == 7 * 24
+    assert (value(found, "torchyard_stored_bytes", kind="written") or 0) > 100
+
+
+def test_a_scrape_reads_no_job_and_no_series(service: ApiFixture) -> None:
+    service.record(service.start(service.submit()["id"]), points=[MetricPoint("train/loss", 1, 0.5, 1)])
+    with recorded_statements(service.database) as statements:
+        stats.collect(service.database)
+    assert [each for each in statements if "job_counts" in each] != []
+    assert [each for each in statements if re.search(r"FROM (series|point_chunks)|GROUP BY jobs", each)] == []
 
 
 @quick_on_sqlite
@@ -99,8 +110,9 @@ def test_the_ages_of_leases_and_relays_are_metrics(service: ApiFixture) -> None:
     claim = service.start(job_id)
     service.record(claim, lag_us=2_500_000)
     found = figures(service)
-    assert value(found, "torchyard_relay_lag_seconds", job_id=job_id, worker="box-a") == 2.5
-    age = value(found, "torchyard_lease_age_seconds", job_id=job_id, worker="box-a")
+    assert value(found, "torchyard_open_attempts", worker="box-a") == 1
+    assert value(found, "torchyard_relay_lag_seconds", worker="box-a") == 2.5
+    age = value(found, "torchyard_lease_age_seconds", worker="box-a")
     assert age is not None
     assert 0 <= age < 30
     service.end(claim, reason=EndReason.COMPLETED)

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from store.facts.callers import SERVICE
+from store.queries import sweeps as queries
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_sweeps import control, submitted, trials
 from tests.store.fixture import recorded_statements
@@ -51,9 +53,11 @@ def test_points_are_read_of_the_trials_that_are_told(service: ApiFixture) -> Non
     points = [{"args.n": number} for number in range(5)]
     sweep = submitted(service, job=SCRIPT, method="list", parameters={}, points=points)
     control(service)
-    with recorded_statements(service.database) as found:
-        assert [each["number"] for each in trials(service, sweep["id"], "?sort=number&limit=2&after=3")] == [3, 4]
-    assert [text for text in found if ".point" in text and " IN (" not in text] == []
+    with recorded_statements(service.database) as statements:
+        found = queries.trials_of(service.database, sweep["id"], caller=SERVICE, sort="number", limit=2, after=3)
+    assert [trial.point for trial, _ in found.items] == [points[3], points[4]]
+    reading = [text for text in statements if ".point" in text]
+    assert len(reading) == 1 and " IN (" in reading[0]
 
 
 def test_a_row_with_all_that_a_job_may_have_is_small(service: ApiFixture) -> None:

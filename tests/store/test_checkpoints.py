@@ -10,7 +10,7 @@ from store.facts.output import NewCheckpoint
 from store.ids import new_id
 from store.rows import checkpoints
 from tests.databases import quick_on_sqlite
-from tests.store.fixture import StoreFixture, checkpoint
+from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
 from torchyard.contract.errors import NotFound
 from torchyard.contract.events import Remeasured
 from torchyard.contract.job import EndReason
@@ -48,6 +48,17 @@ def test_a_checkpoint_is_listed_and_has_an_event(db: StoreFixture, claim: Claim)
     assert event.type == "checkpoint"
     assert event.data == {"id": item.id, "epoch": 1, "step": 10, "metrics": item.metrics}
     assert db.job(claim.job_id).version == version + 1
+
+
+def test_files_are_read_of_the_checkpoints_that_are_told(db: StoreFixture, claim: Claim) -> None:
+    add(db, claim, *(checkpoint(f"step-{step}", step=step, val_loss=1 / step) for step in range(1, 6)))
+    with recorded_statements(db.database) as statements:
+        page = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), limit=2))
+        rest = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), limit=2, behind=page[-1].id))
+        best = db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), "best"))
+    assert ([item.step for item in page], [item.step for item in rest], best.step) == ([5, 4], [3, 2], 5)
+    assert [each for each in statements if "checkpoints.files" in each and "checkpoints.id IN" not in each] == []
+    assert page[0].aliases == ["best", "latest", "step-5"] and rest[0].aliases == ["step-3"]
 
 
 def test_a_name_that_the_attempt_listed_before_changes_nothing(db: StoreFixture, claim: Claim) -> None:

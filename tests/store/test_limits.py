@@ -259,8 +259,8 @@ def test_over_the_quota_the_oldest_checkpoints_of_the_job_go_and_the_best_and_th
         db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), "epoch-1"))
     (notice,) = messages(db, claim.job_id)
     assert notice.startswith(
-        "checkpoints, models, artifacts, media, metrics, logs and bundles of ada exceed the quota of 100 bytes: the"
-        " oldest checkpoints"
+        "checkpoints, models, artifacts, media, metrics, logs, bundles, specs and notes of ada exceed the quota of 100"
+        " bytes: the oldest checkpoints"
     )
     assert db.read(lambda session: quotas.stored_bytes(session, "ada")) == 1045
     assert db.read(lambda session: quotas.stored_bytes(session, "bob")) == 0

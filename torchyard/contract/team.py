@@ -61,7 +61,8 @@ class Resource(StrEnum):
     PRIORITY = "priority"
     """The highest priority of a job."""
     STORED_BYTES = "stored_bytes"
-    """Bytes of what jobs have stored (checkpoints, artifacts, metrics and logs), and of bundles."""
+    """Bytes of what jobs have stored (checkpoints, artifacts, metrics and logs), of bundles, and of what requests have
+    written (specs, points, notes, cards and preferences) beyond 1 MiB."""
     SHARE = "share"
     """The part in the devices, compared to that of others whose jobs wait or run. It limits nothing."""
 

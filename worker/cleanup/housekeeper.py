@@ -124,8 +124,7 @@ class Housekeeper:
         yield
         cleanup.delete_old_samples(self._store)
         yield
-        cleanup.add_up_counts(self._store)
-        yield
+        yield from cleanup.add_up_counts(self._store)
         removal.remove_unused_bundles(self._store, age=self._retention.unused_bundles)
         yield
         yield from cleanup.join_points(self._store)

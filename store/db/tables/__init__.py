@@ -6,7 +6,7 @@ from store.db.tables.attempts import Allocation, Attempt, DeviceSample, Worker
 from store.db.tables.base import Base
 from store.db.tables.bundles import Bundle, BundleUse
 from store.db.tables.contents import Checkpoint, JobEvent, LogChunk, PointChunk, Series
-from store.db.tables.counts import JobCount
+from store.db.tables.counts import JobCount, StoredCount
 from store.db.tables.dependencies import Dependency
 from store.db.tables.estimates import Calibration, Estimate, Forecast, ForecastLease
 from store.db.tables.fairness import Reservation, RunLengths, Usage
@@ -81,6 +81,7 @@ __all__ = [
     "Service",
     "Signal",
     "Star",
+    "StoredCount",
     "Sweep",
     "SweepTrial",
     "Token",

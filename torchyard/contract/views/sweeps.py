@@ -87,8 +87,8 @@ class TrialView(View):
     state: JobState
     """`failed` if the job was refused; of a deleted job, how it ended."""
     point: dict[str, JsonValue]
-    point_omitted: bool = Field(default=False, exclude_if=lambda value: not value)
-    """In lists: its point takes more than 2,048 bytes, and is left out. The spec of its job has the values."""
+    point_omitted: bool | None = Field(default=None, exclude_if=lambda value: value is None)
+    """True in lists, if its point takes more than 2,048 bytes: it is left out. The spec of its job has the values."""
     value: Number | None
     """The best value of the sweep's metric over its run. NaN if it measured nothing else."""
     step: int = 0
@@ -107,5 +107,5 @@ class JobSweep(View):
     name: str
     trial: int
     point: dict[str, JsonValue]
-    point_omitted: bool = Field(default=False, exclude_if=lambda value: not value)
-    """In lists: its point takes more than 2,048 bytes, and is left out. The job itself has it."""
+    point_omitted: bool | None = Field(default=None, exclude_if=lambda value: value is None)
+    """True in lists, if its point takes more than 2,048 bytes: it is left out. The job itself has it."""
