@@ -1,0 +1,90 @@
+"""What people, jobs and strangers wrote, at its limits, for `bench.costs.cases`."""
+
+from collections.abc import Callable
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+
+import torch
+
+from torchyard.contract.bundles import MAX_BUNDLE_FILES
+from torchyard.contract.events import Metric
+from torchyard.contract.media import DATA_BYTES, PICTURE_BYTES, MediaKind
+from torchyard.contract.mediadata import media_data
+from torchyard.contract.picture import picture_of
+from torchyard.contract.shards import Entry, Index, index_lines, parse_index
+from torchyard.contract.spec import MOST_SPEC_BYTES, parse_spec
+from torchyard.contract.tar import header, verify
+from torchyard.models import amounts
+from worker.tensorboard import finding
+from worker.tensorboard.brought import Brought
+
+Prepare = Callable[[], object]
+
+
+def spec() -> Prepare:
+    raw = {"trainer": "script", "config": {"code": "file:///x", "args": ["x" * 20] * 9_000}, "env": {}}
+    raw["env"] = {f"V{number}": "x" * 100 for number in range(200)}
+    assert len(json.dumps(raw)) < MOST_SPEC_BYTES
+    return lambda: parse_spec(raw)
+
+
+def picture() -> Prepare:
+    segment = b"\xff\xe1\x00\x02"  # the shortest, so that there are as many as can be
+    content = b"\xff\xd8\xff" + b"\xe1\x00\x02" + segment * ((PICTURE_BYTES - 8) // len(segment))
+    return lambda: picture_of(content)
+
+
+def media() -> Prepare:
+    rows = [[0.5] * 100 for _ in range(DATA_BYTES // 400)]
+    values = {"columns": [f"c{number}" for number in range(100)], "rows": rows}
+    return lambda: media_data(MediaKind.TABLE, values)
+
+
+def event() -> Prepare:
+    line = Metric(time=1, step=1, values={f"key/{number:04}" + "x" * 180: 0.5 for number in range(1000)}).to_json()
+    return lambda: Metric.from_json(line)
+
+
+def bundle() -> Prepare:
+    file = TemporaryFile()  # noqa: SIM115 - it is closed with its process
+    for number in range(MAX_BUNDLE_FILES):
+        file.write(header(f"{number:05}/" + "x" * 90, size=0, executable=False))
+    file.write(bytes(1024))
+    file.seek(0)
+    return lambda: verify(file)
+
+
+def index() -> Prepare:
+    entries = [Entry(0, f"{number:06}.png", 512 + 1024 * number, 100) for number in range(100_000)]
+    lines = [*index_lines(Index({"a.tar": 1 << 30}, entries))]
+    return lambda: parse_index(lines, where="the index")
+
+
+def values_beside_weights() -> Prepare:
+    values = {"classes": [str(number) for number in range(amounts.MOST_VALUES - 10)]}
+    return lambda: amounts.check_metadata(values, what="a checkpoint")
+
+
+def tensors() -> Prepare:
+    weights = {f"layer.{number}": torch.zeros(1) for number in range(100_000)}
+    return lambda: amounts.check_weights(weights, size=10**9, what="a checkpoint")
+
+
+def event_files() -> Prepare:
+    folder = TemporaryDirectory()  # it is removed with its process
+    for number in range(500):
+        inner = Path(folder.name) / str(number)
+        inner.mkdir()
+        for file in range(100):
+            (inner / f"{file}.tfevents.x").touch()
+    return lambda: finding.find(Path(folder.name))
+
+
+def event_files_before_the_start() -> Prepare:
+    folder = TemporaryDirectory()
+    for number in range(3000):
+        inner = Path(folder.name) / str(number)
+        inner.mkdir()
+        (inner / "a.tfevents.x").write_bytes(b"x" * 5000 + str(number).encode())
+    return lambda: Brought.found_in(Path(folder.name))
