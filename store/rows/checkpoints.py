@@ -189,7 +189,7 @@ class _Place(NamedTuple):
     end_of_epoch: bool
 
 
-_PLACE = tuple(getattr(Checkpoint, name) for name in _Place._fields)
+_PLACE = (Checkpoint.id, Checkpoint.attempt, Checkpoint.step, Checkpoint.epoch, Checkpoint.end_of_epoch)
 
 
 def _places(session: Session, job_id: str) -> list[_Place]:

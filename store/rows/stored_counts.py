@@ -30,10 +30,9 @@ class Stored(NamedTuple):
 
 def of(session: Session, owner: str | None = None) -> Stored:
     """Returns how many bytes an owner has stored, or without one, all of them together."""
-    sums = (func.coalesce(func.sum(column), 0) for column in (StoredCount.files, StoredCount.written))
-    query = select(*sums)
+    query = select(func.sum(StoredCount.files), func.sum(StoredCount.written))
     files, written = session.execute(query if owner is None else query.where(StoredCount.owner == owner)).one()
-    return Stored(int(files), int(written))
+    return Stored(int(files or 0), int(written or 0))
 
 
 def add_up(session: Session) -> bool:
