@@ -6,7 +6,7 @@ import math
 import signal
 from urllib.parse import unquote
 
-from api.advice import memory, output
+from api.advice import memory, missing, output
 from api.advice.facts import REQUIREMENTS, Facts, evidence, shown
 from torchyard.contract import usage
 from torchyard.contract.after import is_failed
@@ -132,6 +132,8 @@ def _for_user_error(facts: Facts, failure: ErrorView) -> list[str]:
         return ["Correct the arguments of the program (config.args), and submit it again."]
     if facts.script is not None and facts.misses_module:
         return _for_missing_module(facts, facts.script, failure)
+    if (path := missing.left_out(facts)) is not None:
+        return missing.steps(path)
     frame = _frame(facts, failure)
     return _read_the_log(facts, failure) if frame is None else [f"Correct {shown(str(frame))}, and submit it again."]
 

@@ -42,7 +42,7 @@ from store.queries import prices as price_queries
 from torchyard.contract.columns import MOST_COLUMNS, ColumnName, GroupBy, GroupKey, Sort, parse_column
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from torchyard.contract.filters import JobQuery
-from torchyard.contract.requests import JobActions
+from torchyard.contract.requests import JobActions, ResumeRequest
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.estimates import StopView
 from torchyard.contract.views.jobs import ActionsView, ColumnsView, JobPage, JobView, RefusedAction
@@ -52,6 +52,7 @@ router = guarded("jobs", Unavailable)
 
 _log = logging.getLogger(__name__)
 
+ResumeBody = Annotated[ResumeRequest, json_body(ResumeRequest, example={"devices": 1}, required=False)]
 ActionsBody = Annotated[
     JobActions,
     json_body(
@@ -242,9 +243,10 @@ def pause_job(services: ServicesDep, caller: JobWriter, job_id: JobId, dry_run: 
 
 
 @router.post("/jobs/{job_id}/resume", status_code=202, responses=_ASKED)
-def resume_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
+def resume_job(services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: ResumeBody) -> Response:
     """Queues a paused job again. It continues from its newest checkpoint."""
-    return _answer(requests.ask(services.store, "resume", job_id, caller=caller), caller, status=202)
+    found = requests.resume(services.store, job_id, caller=caller, devices=wanted.devices)
+    return _answer(found, caller, status=202)
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=problems(Conflict), response_class=Response)

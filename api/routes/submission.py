@@ -102,7 +102,8 @@ async def retry_job(
     services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: RetryBody, keyed: Keyed
 ) -> Response:
     """Submits the spec of a job that has ended as a new job, which goes on from a checkpoint of the old one."""
-    return _answer(await services.submissions.submit(Retry(job_id, caller, keyed, wanted.from_)), caller)
+    retry = Retry(job_id, caller, keyed, wanted.from_, devices=wanted.devices)
+    return _answer(await services.submissions.submit(retry), caller)
 
 
 def _within_limits(services: Services, spec: Spec) -> Spec:

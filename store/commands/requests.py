@@ -43,6 +43,15 @@ def change(store: Store, job_id: str, patch: JobPatch, *, caller: Caller) -> Job
         return job_facts.of(session, job)
 
 
+def resume(store: Store, job_id: str, *, caller: Caller, devices: int | None) -> JobFacts:
+    """Resumes a job with so many devices of each node, as `store.rows.intents.resume` does, and returns it."""
+    with store.write("resume") as session:
+        job = intents.resume(session, job_id, caller, devices=devices)
+        audit.add(session, caller, "job.resume", job_id)
+        jobs.announce(session, job)
+        return job_facts.of(session, job)
+
+
 def ask(store: Store, action: JobAction, job_id: str, *, caller: Caller, grace: timedelta | None = None) -> JobFacts:
     """Does what `act` does, and returns the job.
 

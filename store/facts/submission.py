@@ -57,6 +57,7 @@ class Submission:
 
     `run`: of a schedule, if the service submits it for its owner. `retry_of`: the job that it goes on with, of which
     the transaction has the row; `goes_on_from`: the checkpoint of that job from which it does, if it has one.
+    `devices_before`: of a retry, how many of each node the retried job asked for.
     `initial`: what the spec's `init_from` names, once that is known.
     `after`: the jobs in the spec's `after`, once they are known; then `waits_for` says for which it waits, if it does.
     `job_id`: its id, where others were told of it before.
@@ -68,6 +69,7 @@ class Submission:
     keyed: KeyedRequest | None = None
     retry_of: str | None = None
     goes_on_from: CheckpointFacts | None = None
+    devices_before: int | None = None
     initial: InitialFacts | None = None
     trial: TrialOf | None = None
     after: tuple[DependencyFacts, ...] | None = None
@@ -81,6 +83,7 @@ class Retry:
     """A request to submit the spec of an ended job again, which goes on from a checkpoint of the job.
 
     `ref`: an id, `best`, `latest`, `epoch-N` or `step-N`; None for the newest, or the beginning if it has none.
+    `devices`: of each node, in place of those in the spec.
     """
 
     job_id: str
@@ -88,6 +91,7 @@ class Retry:
     keyed: KeyedRequest | None = None
     ref: str | None = None
     trial: TrialOf | None = None
+    devices: int | None = None
 
 
 @dataclass(frozen=True)

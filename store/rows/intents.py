@@ -14,7 +14,7 @@ from store.facts.attempts import Wanted
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import AT_ONCE, WAITING
 from store.line.entries import is_in_line
-from store.rows import access, dependencies, jobs, prices, quotas
+from store.rows import access, dependencies, jobs, prices, quotas, resizing
 from torchyard.contract import idleness
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
@@ -114,15 +114,16 @@ def request_pause(session: Session, job_id: str, caller: Caller = SERVICE) -> Jo
     return _store_request(session, job, stopping, pause_requested_at=now_us())
 
 
-def resume(session: Session, job_id: str, caller: Caller = SERVICE) -> Job:
+def resume(session: Session, job_id: str, caller: Caller = SERVICE, *, devices: int | None = None) -> Job:
     """Queues a paused job and withdraws the request of a pausing one. A job that nobody paused stays as it is.
 
     One that has paused by itself goes on to its end. A withdrawn pause that comes too late queues the job after it has
     stopped. Raises NotFound, Forbidden, and Conflict for a job that has ended or is being cancelled. A paused one gets
     a new attempt, with limits of its own of what it stores, so this raises QuotaExceeded if its owner has stored too
-    much.
+    much. `devices`: of each node, in place of those in the spec; raises what `resizing.resize` does.
     """
     job = access.lock(session, job_id, caller)
+    _resize(session, job, devices, caller)
     state = JobState(job.state)
     if state is JobState.PAUSED:
         quotas.check_stored(session, job.owner, quotas.limits_of(session, job.owner))
@@ -233,6 +234,12 @@ def _of_cancel(grace: timedelta | None) -> str:
     if not grace:
         return "forced cancel requested: the job is killed, and may save nothing more"
     return f"cancel requested: the job is killed after {format_duration(grace)} at most"
+
+
+def _resize(session: Session, job: Job, devices: int | None, caller: Caller) -> None:
+    before = job.spec["resources"]["devices_per_node"]
+    if devices is not None and resizing.resize(session, job, devices):
+        _tell(session, job, f"goes on{resizing.said(before, devices)}", caller)
 
 
 def _refuse_ended(job: Job, what: str) -> None:

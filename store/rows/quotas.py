@@ -165,8 +165,7 @@ class Room:
     def check(self, owner: str, *, devices: int, priority: int) -> None:
         """Raises QuotaExceeded if the user may not submit such a job, beside those that were taken."""
         limits = self._limits.get(owner, {})
-        if (most := limits.get(Resource.DEVICES)) is not None and devices > most:
-            raise QuotaExceeded(f"resources asks for {devices} devices; {owner} may hold {most} devices at once")
+        check_devices(owner, devices, limits)
         check_priority(owner, priority, limits)
         if (most := limits.get(Resource.QUEUED)) is not None:
             if owner not in self._queued:
@@ -182,6 +181,12 @@ class Room:
         """Counts one more job of the user."""
         if owner in self._queued:
             self._queued[owner] += 1
+
+
+def check_devices(owner: str, devices: int, limits: Mapping[Resource, int]) -> None:
+    """Raises QuotaExceeded if no job of the user may hold so many devices."""
+    if (most := limits.get(Resource.DEVICES)) is not None and devices > most:
+        raise QuotaExceeded(f"resources asks for {devices} devices; {owner} may hold {most} devices at once")
 
 
 def check_stored(session: Session, owner: str, limits: Mapping[Resource, int]) -> None:

@@ -12,7 +12,7 @@ from store.facts.checkpoints import CheckpointFacts
 from store.facts.jobs import BestCheckpoint
 from store.facts.submission import Retry, Submission
 from store.ids import new_id
-from store.rows import access, checkpoints, initial_weights, jobs
+from store.rows import access, checkpoints, initial_weights, jobs, resizing
 from torchyard.contract.errors import Conflict, TorchyardError
 from torchyard.contract.job import JobState
 from torchyard.contract.spec import parse_spec
@@ -52,7 +52,7 @@ def go_on(session: Session, made: Sequence[Any], wanted: Sequence[Submission]) -
     modes: dict[str, str] = {}
     for job, each in zip(made, wanted, strict=True):
         if each.retry_of is not None:
-            _go_on(session, each.retry_of, each.goes_on_from, job.id)
+            _go_on(session, each.retry_of, each, job.id)
             job.position += 1  # by the event of that
             modes[job.id] = each.spec.checkpoint.mode
     return checkpoints.best_of_jobs(session, modes)
@@ -66,18 +66,27 @@ def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
         saved = next(iter(checkpoints.newest_first(session, old.id, limit=1)), None)
     else:
         saved = checkpoints.resolve(session, old, wanted.ref)
-    spec = parse_spec(old.spec)
     return Submission(
-        spec, wanted.caller, visibility, wanted.keyed, retry_of=old.id, goes_on_from=saved, trial=wanted.trial
+        parse_spec(resizing.with_devices(old.spec, wanted.devices)),
+        wanted.caller,
+        visibility,
+        wanted.keyed,
+        retry_of=old.id,
+        goes_on_from=saved,
+        devices_before=old.spec["resources"]["devices_per_node"],
+        trial=wanted.trial,
     )
 
 
-def _go_on(session: Session, old_id: str, saved: CheckpointFacts | None, job_id: str) -> None:
+def _go_on(session: Session, old_id: str, made: Submission, job_id: str) -> None:
+    saved, before = made.goes_on_from, made.devices_before
     if saved is not None:
         _copy_checkpoint(session, saved, job_id)
         text = f"continues job {old_id} from step {saved.step}"
     else:
         text = f"starts job {old_id} from the beginning: it saved no checkpoint"
+    if before is not None:
+        text += resizing.said(before, made.spec.resources.devices_per_node)
     jobs.add_event(session, job_id, type="message", attempt=None, data={"level": "info", "text": text})
 
 

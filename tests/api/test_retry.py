@@ -175,3 +175,54 @@ def test_a_job_says_what_it_starts_from_and_who_starts_from_it(service: ApiFixtu
     assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "init_from")
     resubmitted = service.client.post("/v1/jobs", json=answer["spec"])
     assert resubmitted.json()["init_from"] == answer["init_from"], "a resolved spec is itself a valid spec"
+
+
+def test_a_retry_may_have_another_number_of_devices(service: ApiFixture, approved: Approved) -> None:
+    old = finished(service, 5, resources={"min_memory_gb": 3})
+    answer = service.client.post(f"/v1/jobs/{old}/retry", json={"devices": 2, "from": "epoch-5"})
+    assert answer.status_code == 201
+    new = answer.json()
+    resources = new["spec"]["resources"]
+    assert (resources["devices_per_node"], resources["min_memory_gb"]) == (2, 3)
+    assert {**new["spec"], "resources": {}} == {**service.get(f"/v1/jobs/{old}")["spec"], "resources": {}}
+    assert [item["step"] for item in service.get(f"/v1/jobs/{new['id']}/checkpoints")["data"]] == [5]
+    message = service.get(f"/v1/jobs/{new['id']}/events")["data"][-1]
+    assert message["data"]["text"] == approved("text", old=old)
+    for wrong in (0, 1025, "2"):
+        refused = service.client.post(f"/v1/jobs/{old}/retry", json={"devices": wrong})
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "devices")
+
+
+def test_a_paused_job_goes_on_with_another_number_of_devices(service: ApiFixture, approved: Approved) -> None:
+    job_id = service.submit(resources={"devices_per_node": 2})["id"]
+    waits = service.client.post(f"/v1/jobs/{job_id}/resume", json={"devices": 1})
+    assert (waits.status_code, waits.json()["detail"]) == (409, approved("detail", job_id=job_id))
+    before = service.client.post(f"/v1/jobs/{job_id}/pause").json()
+    for _ in range(2):
+        resumed = service.client.post(f"/v1/jobs/{job_id}/resume", json={"devices": 1})
+        assert (resumed.status_code, resumed.json()["state"]) == (202, "queued")
+        assert resumed.json()["spec"]["resources"] == {**before["spec"]["resources"], "devices_per_node": 1}
+    shown = service.get(f"/v1/jobs/{job_id}")
+    assert shown["spec"]["resources"]["devices_per_node"] == 1
+    assert service.get("/v1/queue")["data"][0]["resources"]["devices_per_node"] == 1
+    events = service.get(f"/v1/jobs/{job_id}/events")["data"]
+    texts = [event["data"]["text"] for event in events if event["type"] == "message"]
+    assert texts == [approved("text")]
+    service.start(job_id)
+    service.client.post(f"/v1/jobs/{job_id}/pause")
+    runs = service.client.post(f"/v1/jobs/{job_id}/resume", json={"devices": 2})
+    assert runs.status_code == 409
+
+
+def test_a_paused_job_gets_no_more_devices_than_its_owner_may_hold(service: ApiFixture) -> None:
+    service.act_as("bob")
+    job_id = service.submit()["id"]
+    service.client.post(f"/v1/jobs/{job_id}/pause")
+    service.act_as("admin")
+    assert service.client.put("/v1/quotas/users/bob", json={"devices": 2}).status_code == 204
+    service.act_as("bob")
+    refused = service.client.post(f"/v1/jobs/{job_id}/resume", json={"devices": 3})
+    assert (refused.status_code, refused.json()["code"]) == (403, "quota_exceeded")
+    shown = service.get(f"/v1/jobs/{job_id}")
+    assert (shown["state"], shown["spec"]["resources"]["devices_per_node"]) == ("paused", 1)
+    assert service.client.post(f"/v1/jobs/{job_id}/resume", json={"devices": 2}).status_code == 202

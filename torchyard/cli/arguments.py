@@ -36,6 +36,10 @@ FilesArgument = Annotated[
     ),
 ]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch the job until it ends.")]
+Devices = Annotated[
+    int | None,
+    typer.Option(min=1, max=1024, metavar="N", help="GPUs, or CPU slots, of each node, in place of those of before."),
+]
 
 IdempotencyKey = Annotated[
     str | None,

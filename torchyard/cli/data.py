@@ -24,7 +24,8 @@ def push(
 ) -> None:
     """Upload a folder, and print what names it in a job. The same files are uploaded once.
 
-    Like `run`, it leaves out what git ignores and .torchyardignore names.
+    All files go along, whatever git ignores, but what .torchyardignore names and what is never packed, such as .git and
+    .env. It prints what it leaves out.
     """
     from torchyard.cli.run.upload import left_out, packed, upload
     from torchyard.cli.run.values import parse_size
@@ -35,7 +36,7 @@ def push(
         raise typer.BadParameter(f"--max-size {error}") from None
     with connect() as client:
         client.me()
-        with packed(folder, max_size=most) as bundle:
+        with packed(folder, max_size=most, asks_git=False) as bundle:
             terminal.note(f"{output.count(len(bundle.files), 'file')}, {terminal.size(bundle.size)}")
             for line in left_out(bundle):
                 terminal.note(f"left out   {terminal.plain(line)}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchyard.cli import choosing, estimates, output
-from torchyard.cli.arguments import JobArgument, JobsArgument, Json, connect
+from torchyard.cli.arguments import Devices, JobArgument, JobsArgument, Json, connect
 from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
 from torchyard.cli.choosing import DryRun, DryStop, Everybody, Filter, Found, InStates, SomeJobs, WithLabels, Yes
@@ -98,14 +98,25 @@ def resume(
     label: WithLabels = None,
     search: Found = None,
     every: Everybody = False,
+    devices: Devices = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Return paused jobs to the queue. They continue from their newest checkpoints."""
     where = Filter(state, label, search, every, dry_run)
     if choosing.by_filter(jobs, where):
+        if devices is not None:
+            raise typer.BadParameter("--devices is for jobs that are named: it has no filter")
         return choosing.act_on_all("resume", where, yes=True, as_json=as_json)
-    return _change(jobs or [], lambda client, job_id: client.resume(job_id), as_json=as_json)
+
+    def resumed(client: Client, job_id: str) -> JobView:
+        if devices is not None:
+            from torchyard.cli.resizing import say_change
+
+            say_change(client, client.get(job_id).view, devices)
+        return client.resume(job_id, devices=devices)
+
+    return _change(jobs or [], resumed, as_json=as_json)
 
 
 def share(

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchyard.cli import output
-from torchyard.cli.arguments import FileArgument, FilesArgument, Follow, IdempotencyKey, JobArgument, Json, connect
+from torchyard.cli.arguments import (
+    Devices,
+    FileArgument,
+    FilesArgument,
+    Follow,
+    IdempotencyKey,
+    JobArgument,
+    Json,
+    connect,
+)
 from torchyard.cli.specs import read_spec, read_specs
 from torchyard.cli.sweeps import options as sweep_options
 from torchyard.contract.team import Visibility
@@ -187,6 +196,7 @@ def retry(
         str | None,
         typer.Option("--from", metavar="REF", help="The checkpoint to continue from: best, epoch-N, step-N or an id."),
     ] = None,
+    devices: Devices = None,
     idempotency_key: IdempotencyKey = None,
     follow: Follow = False,
     as_json: Json = False,
@@ -195,7 +205,11 @@ def retry(
     with connect() as client:
         old = client.get(job)
         ref = None if from_ is None else old.checkpoint(from_).id
-        made = client.retry(old.id, from_=ref, idempotency_key=idempotency_key)
+        if devices is not None:
+            from torchyard.cli.resizing import say_change
+
+            say_change(client, old.view, devices)
+        made = client.retry(old.id, from_=ref, devices=devices, idempotency_key=idempotency_key)
         accepted(client, made.view, follow=follow, as_json=as_json)
 
 

@@ -11,6 +11,7 @@ from torchyard.contract.filters import NO_CONTROLS, JobFilter
 from torchyard.contract.findings import field_errors
 from torchyard.contract.labels import LabelChanges
 from torchyard.contract.models import MODEL_NAME
+from torchyard.contract.resources import Devices
 from torchyard.contract.schema import BOUND_IN_BYTES, UNSET, Duration, Schema
 from torchyard.contract.team import Resource, Role, Scope, Visibility
 from torchyard.contract.text import unstorable
@@ -160,6 +161,14 @@ class FileLink(Schema):
     """Its path with its query, as a download asks for it."""
 
 
+class ResumeRequest(Schema):
+    """How to resume a job."""
+
+    devices: Devices | None = Field(
+        default=None, description="of each node, in place of those that the spec asks for; null: as many as before"
+    )
+
+
 class RetryRequest(Schema):
     """How to retry a job."""
 
@@ -169,6 +178,9 @@ class RetryRequest(Schema):
         default=None,
         alias="from",
         description="the checkpoint to go on from: `best`, `latest`, `epoch-N`, `step-N` or an id; null: the newest",
+    )
+    devices: Devices | None = Field(
+        default=None, description="of each node, in place of those that the spec asks for; null: as many as before"
     )
 
 

@@ -36,11 +36,15 @@ GpuNames = Annotated[
 ]
 
 
+Devices = Annotated[int, Field(ge=1, le=1024)]
+"""How many devices of a node."""
+
+
 class Resources(Schema):
     """What one attempt holds while it runs."""
 
     nodes: Annotated[int, Field(ge=1, le=10_000)] = Field(default=1, description="several need a pool")
-    devices_per_node: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="one process (rank) for each")
+    devices_per_node: Devices = Field(default=1, description="one process (rank) for each")
     device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
     min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
     gpu: GpuNames | None = Field(

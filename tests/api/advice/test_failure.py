@@ -102,6 +102,38 @@ def test_an_error_of_a_script_names_the_users_own_line(approved: Approved) -> No
     assert advice.steps == [approved("steps")]
 
 
+@pytest.mark.parametrize(
+    ("message", "left_out"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'data/words/train.bin'", ["data/words/train.bin"]),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/runs/job_1/1/job/code/data/x.npz'", ["data/"]),
+        ("RuntimeError: Dataset not found at ./raw: use download=True", ["cache", "raw/"]),
+        ("cat: words.txt: No such file or directory", ["words.txt"]),
+    ],
+)
+def test_a_file_that_was_left_out_of_the_upload_is_named_with_the_option(
+    message: str, left_out: list[str], approved: Approved
+) -> None:
+    error = failed("user_error", message, rank=0, exit_code=1, traceback=f"{TRACEBACK}{message}\n")
+    advice = judge(facts("failed", trainer="script", failure=error, config={"left_out": left_out}))
+    assert "\n".join(advice.steps) == approved.of_row("steps")
+
+
+@pytest.mark.parametrize(
+    ("message", "left_out"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'data/words/train.bin'", []),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'more.data/x'", ["data/"]),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'train.bin.gz'", ["train.bin"]),
+        ("ValueError: data/ has 3 classes", ["data/"]),
+    ],
+)
+def test_another_file_or_error_is_none_of_what_was_left_out(message: str, left_out: list[str]) -> None:
+    error = failed("user_error", message, rank=0, exit_code=1, traceback=TRACEBACK)
+    advice = judge(facts("failed", trainer="script", failure=error, config={"left_out": left_out}))
+    assert advice.steps == ["Correct train.py, line 7, in load, and submit it again."]
+
+
 def test_no_line_of_code_is_claimed_of_a_traceback_in_other_peoples_code(approved: Approved) -> None:
     theirs = (
         'Traceback:\n  File "/usr/lib/python3.12/json/decoder.py", line 5, in decode\n    pass\nJSONDecodeError: no\n'

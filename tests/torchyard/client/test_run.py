@@ -84,6 +84,33 @@ def test_a_job_says_which_commit_its_code_is_from(server: FakeServer, client: Cl
     parse_spec(submitted(server))
 
 
+def test_a_warning_says_what_git_ignores_and_include_has_it_packed(
+    server: FakeServer, client: Client, code: Path, tmp_path: Path
+) -> None:
+    subprocess.run(["git", "init", "--quiet"], cwd=code, check=True)
+    (code / ".gitignore").write_text("*.npz\n")
+    (code / "data").mkdir()
+    (code / "data" / "x.npz").write_bytes(bytes(10))
+    with pack(code, include=["data"]) as whole, pack(code / "data", asks_git=False) as data:
+        for bundle in (whole, data):
+            have = {"sha256": bundle.sha256, "size": bundle.size, "files": 1, "state": "complete"}
+            server.on(f"/v1/bundles/{bundle.sha256}", {**have, "received": bundle.size, "created_at": NOW})
+    serve_bundle(server, code)
+    server.on("/v1/jobs", Answer(job(), 201))
+    with pytest.warns(
+        UserWarning, match=r"left out by .gitignore: data/ \(1 file, 10 B\): include=\['data'\], or a mount"
+    ):
+        client.run("train.py", folder=code, name="a", mounts={"data": code / "data"})
+    assert submitted(server)["config"]["left_out"] == ["data/"]
+    assert submitted(server)["config"]["mounts"] == {"data": data.url}
+    with pytest.warns(UserWarning, match="left out"):
+        client.run("train.py", folder=code, idempotency_key="a-key")
+    assert "left_out" not in submitted(server)["config"]
+    client.run("train.py", folder=code, name="a", include=["data"])
+    assert submitted(server)["config"]["code"] == whole.url
+    parse_spec(submitted(server))
+
+
 def test_mounts_are_packed_too_and_urls_stay(server: FakeServer, client: Client, code: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()

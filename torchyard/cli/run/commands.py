@@ -67,6 +67,10 @@ def run(
     requirements: Annotated[
         str | None, typer.Option(metavar="FILE", help="requirements.txt, pyproject.toml, or script.")
     ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="Files that it needs and git ignores: data, '*.npz'. Repeatable."),
+    ] = None,
     checkpoints: Annotated[
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Files it writes that become checkpoints: 'out/*.pt'. Repeatable."),
@@ -139,6 +143,7 @@ def run(
             "secrets": _secrets(secret),
             "mounts": _pairs(mount, "--mount"),
             "requirements": requirements,
+            "include": include,
             "checkpoints": checkpoints,
             "init_from": init_from,
             "after": after,
@@ -162,6 +167,8 @@ def run(
     with connect() as client:
         client.me()  # whoever cannot be reached, or does not know the token, says so before anything is packed
         spec = _uploaded(client, program, settings, folder)
+        if idempotency_key is not None:  # a repeated command is the same, whatever else lies in the folder by then
+            spec = spec.model_copy(update={"config": spec.config.model_copy(update={"left_out": []})})
         _submit(client, spec, sweep_spec, settings, as_json=as_json, idempotency_key=idempotency_key)
 
 
@@ -204,7 +211,8 @@ def _uploaded(client: Client, program: Program, settings: Settings, folder: Path
     from torchyard.cli.run.spec import job_spec, plan
     from torchyard.cli.run.upload import packed, upload
 
-    with packed(folder, max_size=settings["max_size"], needed=program.file) as bundle:
+    most, include = settings["max_size"], settings["include"]
+    with packed(folder, max_size=most, needed=program.file, include=include) as bundle:
         named = settings["init_from"]
         init_from = None if named is None else client.exact_init_from(named)
         spec = job_spec(program, settings, bundle, folder=folder, init_from=init_from)

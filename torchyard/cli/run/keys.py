@@ -166,6 +166,15 @@ KEYS = (
         '"requirements.txt"',
     ),
     Key(
+        "include",
+        Annotated[list[Annotated[str, Field(min_length=1, max_length=500)]], Field(max_length=100)],
+        'a list of at most 100 paths and patterns, such as ["data", "*.npz"]',
+        "files of the folder that are packed although git ignores them",
+        '["data"]',
+        default=[],
+        from_text=words,
+    ),
+    Key(
         "checkpoints",
         Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=16)],
         'a list of at most 16 patterns, such as ["out/*.pt"]',

@@ -10,7 +10,7 @@ from torchyard.cli.run.settings import Settings
 from torchyard.cli.run.upload import MOST_SHOWN, left_out
 from torchyard.client.core.launching import code_config, name_of
 from torchyard.client.packing import Bundle
-from torchyard.client.packing.listing import IGNORE_FILE
+from torchyard.client.packing.rules import IGNORE_FILE
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.resources import Resources
 from torchyard.contract.slurm import SlurmOptions

@@ -1,13 +1,15 @@
 """Packs a folder and uploads what the server does not have, and shows the upload on stderr."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+import shlex
 import sys
 
 from torchyard.cli.progress import Transfer
 from torchyard.client import Client
 from torchyard.client.packing import Bundle, pack
+from torchyard.client.packing.leftout import LeftOut
 from torchyard.host import terminal
 
 MOST_SHOWN = 5
@@ -17,19 +19,36 @@ _ERASE = "\r\x1b[K"
 
 
 @contextmanager
-def packed(folder: Path, *, max_size: int, needed: str | None = None) -> Generator[Bundle]:
+def packed(
+    folder: Path,
+    *,
+    max_size: int,
+    needed: str | None = None,
+    asks_git: bool = True,
+    include: Sequence[str] = (),
+) -> Generator[Bundle]:
     """Packs the folder for the block. Raises as `pack` does."""
     with _saying("packs the folder …"):
-        bundle = pack(folder, max_size=max_size, needed=needed)
+        bundle = pack(folder, max_size=max_size, needed=needed, asks_git=asks_git, include=include)
     with bundle:
         yield bundle
 
 
 def left_out(bundle: Bundle) -> list[str]:
-    """Returns which files of the folder are not in the bundle, and why: the first few."""
-    lines = [f"{name}: {why}" for name, why in [*bundle.skipped.items()][:MOST_SHOWN]]
-    more = len(bundle.skipped) - MOST_SHOWN
-    return [*lines, f"and {more} more"] if more > 0 else lines
+    """Returns what of the folder is not in the bundle, and why, and what brings it back: the first few of each kind."""
+    ignored = [f"by {each.by}: {each}{_brings_back(each)}" for each in bundle.left_out if each.by != "never packed"]
+    never = [f"{each}: never packed" for each in bundle.left_out if each.by == "never packed"]
+    odd = [f"{name}: {why}" for name, why in bundle.skipped.items()]
+    return [line for lines in (ignored, never, odd) for line in _first(lines)]
+
+
+def _brings_back(each: LeftOut) -> str:
+    return f": --include {shlex.quote(each.name)}, or a mount" if each.by == ".gitignore" else ""
+
+
+def _first(lines: list[str]) -> list[str]:
+    more = len(lines) - MOST_SHOWN
+    return [*lines[:MOST_SHOWN], f"and {more} more"] if more > 0 else lines
 
 
 def upload(client: Client, bundle: Bundle) -> None:

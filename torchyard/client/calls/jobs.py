@@ -60,15 +60,19 @@ def pause(job_id: str) -> Call[JobView]:
     return Call(JobView, "POST", f"{job_path(job_id)}/pause")
 
 
-def resume(job_id: str) -> Call[JobView]:
-    return Call(JobView, "POST", f"{job_path(job_id)}/resume")
+def resume(job_id: str, *, devices: int | None = None) -> Call[JobView]:
+    path = f"{job_path(job_id)}/resume"
+    if devices is None:
+        return Call(JobView, "POST", path)
+    return Call(JobView, "POST", path, content=json.dumps({"devices": devices}), headers=JSON)
 
 
-def retry(job_id: str, *, ref: str | None, key: str | None) -> Call[JobView]:
+def retry(job_id: str, *, ref: str | None, key: str | None, devices: int | None = None) -> Call[JobView]:
     path = f"{job_path(job_id)}/retry"
-    if ref is None:
+    wanted = {name: value for name, value in (("from", ref), ("devices", devices)) if value is not None}
+    if not wanted:
         return Call(JobView, "POST", path, headers=idempotency(key))
-    return Call(JobView, "POST", path, content=json.dumps({"from": ref}), headers={**JSON, **idempotency(key)})
+    return Call(JobView, "POST", path, content=json.dumps(wanted), headers={**JSON, **idempotency(key)})
 
 
 def delete(job_id: str) -> Call[View]:

@@ -72,6 +72,7 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         mounts: Mounts = MappingProxyType({}),
         checkpoints: Sequence[str] = (),
         requirements: str | None = None,
+        include: Sequence[str] = (),
         max_size: int = MAX_SIZE,
         idempotency_key: str | None = None,
         **spec: Any,
@@ -80,18 +81,26 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
 
         It runs on one host, or on `nodes` machines of a `pool` with so many `devices` each.
 
-        `program` is a file of the folder that ends in `.py`, a module if `module`, else a command. `mounts` are more
-        folders, or URLs, which the program finds at `$TORCHYARD_MOUNTS/NAME`. `checkpoints` are patterns of files that
-        become checkpoints. `max_size` is in bytes, for each folder. `spec` has further keys of a job spec: `env`,
-        `time_limit`, `resources`, …. Without `name` it has the folder's name, and the next free number where a job has
-        that, unless there is an `idempotency_key`, as a repeated call must be the same. Returns what `submit` does.
+        `program` is a file of the folder that ends in `.py`, a module if `module`, else a command. `include` are paths
+        and patterns of files that git ignores and the program needs; a warning says what else git leaves out. `mounts`
+        are more folders, packed whole, or URLs, which the program finds at `$TORCHYARD_MOUNTS/NAME`. `checkpoints` are
+        patterns of files that become checkpoints. `max_size` is in bytes, for each folder. `spec` has further keys of a
+        job spec: `env`, `time_limit`, `resources`, …. Without `name` it has the folder's name, and the next free number
+        where a job has that, unless there is an `idempotency_key`, as a repeated call must be the same. Returns what
+        `submit` does.
         Raises ConfigError, InvalidBundle, TooLarge, InvalidSpec, and QuotaExceeded.
         """
         needed = program if program.endswith(".py") and not module else None
         resources = {"devices_per_node": devices, "nodes": nodes, **({} if pool is None else {"pool": pool})}
         wanted = script_spec(name=name, folder=folder, resources=resources, more=spec)
         code = await upload_code(
-            self.bundles, folder, needed=needed, mounts=mounts, requirements=requirements, max_size=max_size
+            self.bundles,
+            folder,
+            needed=needed,
+            mounts=mounts,
+            requirements=requirements,
+            max_size=max_size,
+            include=include,
         )
         config = {
             **program_of(program, module=module),
@@ -99,6 +108,8 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
             "args": arguments(args),
             "checkpoints": [*checkpoints],
         }
+        if idempotency_key is not None:  # a repeated call is the same, whatever else lies in the folder by then
+            del config["left_out"]
         wanted["config"] = {key: value for key, value in config.items() if value}
         if name is None and idempotency_key is None:
             wanted["name"] = await self.free_name(wanted["name"])

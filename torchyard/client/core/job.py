@@ -24,13 +24,22 @@ from torchyard.contract.views.telemetry import LogLine, LogMatch
 class JobCore(JobsCore, TelemetryCore, FilesCore):
     """All operations on one job and its files."""
 
-    async def retry(self, job_id: str, *, from_: str | None = None, idempotency_key: str | None = None) -> "AsyncJob":
+    async def retry(
+        self,
+        job_id: str,
+        *,
+        from_: str | None = None,
+        devices: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> "AsyncJob":
         """Submits a new job with the same spec, which continues from a checkpoint of this one: `from_` is an id,
-        `best`, `latest`, `epoch-N` or `step-N`; without it, the newest. Returns what `submit` does.
+        `best`, `latest`, `epoch-N` or `step-N`; without it, the newest. `devices` are those of each node, if not as
+        many as before. Returns what `submit` does.
 
         Raises Conflict if this job has not ended, and NotFound for a checkpoint that it does not have.
         """
-        return AsyncJob(self, await self._connection.answer(calls.retry(job_id, ref=from_, key=idempotency_key)))
+        call = calls.retry(job_id, ref=from_, key=idempotency_key, devices=devices)
+        return AsyncJob(self, await self._connection.answer(call))
 
 
 @dataclass(frozen=True)
@@ -146,9 +155,11 @@ class AsyncJob(JobShape):
         """Returns the newest checkpoint. Raises NotFound."""
         return await self.checkpoint("latest")
 
-    async def retry(self, *, from_: str | None = None, idempotency_key: str | None = None) -> "AsyncJob":
+    async def retry(
+        self, *, from_: str | None = None, devices: int | None = None, idempotency_key: str | None = None
+    ) -> "AsyncJob":
         """Submits a new job that continues from a checkpoint of this one, as `Client.retry` does, and returns it."""
-        return await self._client.retry(self.id, from_=from_, idempotency_key=idempotency_key)
+        return await self._client.retry(self.id, from_=from_, devices=devices, idempotency_key=idempotency_key)
 
     async def cancel(self, *, now: bool = False) -> JobView:
         """Asks the job to stop, as `Client.cancel` does. Raises Conflict if it has ended."""
@@ -164,7 +175,7 @@ class AsyncJob(JobShape):
         """Returns what a cancel or a pause would cost, as `Client.price_of_stop` does. Nothing is done."""
         return await self._client.price_of_stop(self.id, action, now=now)
 
-    async def resume(self) -> JobView:
-        """Lets a paused job continue from its newest checkpoint. Raises Conflict if it has ended."""
-        self._view = await self._client.resume(self.id)
+    async def resume(self, *, devices: int | None = None) -> JobView:
+        """Lets a paused job continue from its newest checkpoint, as `Client.resume` does."""
+        self._view = await self._client.resume(self.id, devices=devices)
         return self.view

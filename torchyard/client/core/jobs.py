@@ -137,9 +137,11 @@ class JobsCore(Core):
             raise ServerError(f"{self.server.url} does not tell what a stop would cost: it is of an older version")
         return answer.price
 
-    async def resume(self, job_id: str) -> JobView:
-        """Lets a paused job continue from its newest checkpoint. Raises Conflict if it has ended."""
-        return await self._connection.answer(calls.resume(job_id))
+    async def resume(self, job_id: str, *, devices: int | None = None) -> JobView:
+        """Lets a paused job continue from its newest checkpoint, on so many `devices` of each node, or on as many as
+        before. Raises Conflict if it has ended, or for other devices, if it is not paused.
+        """
+        return await self._connection.answer(calls.resume(job_id, devices=devices))
 
     async def delete(self, job_id: str) -> None:
         """Removes the job and everything that it stored. Raises Conflict if it has not ended."""

@@ -5,10 +5,13 @@ from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 import re
 from typing import Any
+import warnings
 
 from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.packing import MAX_SIZE, Bundle, git, pack
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.recipes.script import MOST_PATH
+from torchyard.contract.text import printable
 
 Mounts = Mapping[str, str | Path]
 """By name: a folder to pack, or a `bundle:sha256:…` or `file:///…` URL."""
@@ -24,17 +27,20 @@ async def upload_code(
     mounts: Mounts,
     requirements: str | None = None,
     max_size: int = MAX_SIZE,
+    include: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Packs and uploads the folder and the mounts. Returns the keys of `config` that say what they are.
 
-    All is packed before anything is sent. Raises as `pack`, `code_config` and `BundlesCore.upload` do.
+    All is packed before anything is sent, mounts whole; of the folder, a warning says what git leaves out. Raises as
+    `pack`, `code_config` and `BundlesCore.upload` do.
     """
     urls = {name: str(source) for name, source in mounts.items()}
     with ExitStack() as open_bundles:
-        code = open_bundles.enter_context(pack(folder, needed=needed, max_size=max_size))
+        code = open_bundles.enter_context(pack(folder, needed=needed, max_size=max_size, include=include))
+        _warn(code)
         config = code_config(code, folder=Path(folder), requirements=requirements)
         packed = {
-            name: open_bundles.enter_context(pack(source, max_size=max_size))
+            name: open_bundles.enter_context(pack(source, max_size=max_size, asks_git=False))
             for name, source in urls.items()
             if not source.startswith(_URL)
         }
@@ -55,8 +61,15 @@ def code_config(bundle: Bundle, *, folder: Path, requirements: str | None) -> di
     return {
         "code": bundle.url,
         "requirements": requirements,
+        "left_out": [printable(path) for path in bundle.missed if len(path) <= MOST_PATH],
         "git": None if origin is None else origin.model_dump(),
     }
+
+
+def _warn(bundle: Bundle) -> None:
+    for each in bundle.left_out:
+        if each.by == ".gitignore":
+            warnings.warn(f"left out by .gitignore: {each}: include=[{each.name!r}], or a mount", stacklevel=2)
 
 
 def _requirement_files(requirements: str | None) -> Sequence[str]:

@@ -11,7 +11,9 @@ import tempfile
 from typing import IO, Self
 import unicodedata
 
-from torchyard.client.packing.listing import IGNORE_FILE, Found, list_files
+from torchyard.client.packing.leftout import LeftOut
+from torchyard.client.packing.listing import Found, Listing, list_files
+from torchyard.client.packing.rules import IGNORE_FILE
 from torchyard.contract.bundles import MAX_BUNDLE_FILES, Names, bundle_url
 from torchyard.contract.errors import ConfigError, InvalidBundle, TooLarge
 from torchyard.contract.tar import END, header, padding
@@ -30,7 +32,8 @@ _MOST_NAMED = 10
 class Bundle:
     """A packed folder. Its tar is a temporary file until `close`.
 
-    `large` has the bytes of each large file, and `skipped` the reason for which each file was left out.
+    `large` has the bytes of each large file, and `skipped` the reason for which a file cannot be packed. `left_out` is
+    what git or the folder's own rules leave out, and `missed` what a program may look for in vain: the first few paths.
     """
 
     path: Path
@@ -39,6 +42,8 @@ class Bundle:
     files: Sequence[str]
     large: Mapping[str, int] = field(default_factory=dict[str, int])
     skipped: Mapping[str, str] = field(default_factory=dict[str, str])
+    left_out: Sequence[LeftOut] = ()
+    missed: Sequence[str] = ()
 
     @property
     def url(self) -> str:
@@ -56,17 +61,29 @@ class Bundle:
         self.path.unlink(missing_ok=True)
 
 
-def pack(folder: str | Path = ".", *, max_size: int = MAX_SIZE, needed: str | None = None) -> Bundle:
-    """Packs what git tracks or does not ignore in the folder; without git, all its files. `.torchyardignore` names
-    more to leave out; `.env` files are left out unless one of its `!` lines names them. The same files give the same
-    bundle on every machine.
+def pack(
+    folder: str | Path = ".",
+    *,
+    max_size: int = MAX_SIZE,
+    needed: str | None = None,
+    asks_git: bool = True,
+    include: Sequence[str] = (),
+) -> Bundle:
+    """Packs what git tracks or does not ignore in the folder; without git, or if it is not asked, all its files.
 
-    Raises ConfigError if a file cannot be read or changes meanwhile or `needed` is not among the files, InvalidBundle
-    for names that not every machine can have, TooLarge for more than `max_size` bytes, and OSError if the disk is full.
+    `include` are paths and patterns of files that are packed although git ignores them; so are those that a `!` line of
+    `.torchyardignore` names. Its other lines name what is left out; `.env` files are, unless a `!` line names them. The
+    same files give the same bundle on every machine.
+
+    Raises ConfigError if a file cannot be read or changes meanwhile, if `needed` is not among the files, if a path of
+    `include` names none, or if there are none where git is not asked; InvalidBundle for names that not every machine
+    can have, TooLarge for more than `max_size` bytes, and OSError if the disk is full.
     """
     folder = Path(folder)
-    listing = list_files(folder)
+    listing = list_files(folder, asks_git=asks_git, include=include)
     files = _by_name(listing.files)
+    if not files and not asks_git:
+        raise ConfigError(_why_empty(folder, listing))
     if needed is not None:
         _require(folder, needed, files, listing.skipped)
     _check_size(files, max_size)
@@ -81,7 +98,22 @@ def pack(folder: str | Path = ".", *, max_size: int = MAX_SIZE, needed: str | No
             raise OSError(error.errno, error.strerror, tar.name) from None
         raise
     large = {name: found.status.st_size for name, found in files.items() if found.status.st_size > LARGE}
-    return Bundle(Path(tar.name), sha256, size, tuple(files), large=large, skipped=listing.skipped)
+    return Bundle(
+        Path(tar.name),
+        sha256,
+        size,
+        tuple(files),
+        large=large,
+        skipped=listing.skipped,
+        left_out=listing.left_out,
+        missed=listing.missed,
+    )
+
+
+def _why_empty(folder: Path, listing: Listing) -> str:
+    left_out = [f"{each.by}: {each}" for each in listing.left_out]
+    lines = [*left_out, *(f"{name}: {why}" for name, why in listing.skipped.items())][:_MOST_NAMED]
+    return "\n".join((f"there is no file to pack in {folder.resolve()}", *(f"  left out {line}" for line in lines)))
 
 
 def _by_name(found: Mapping[str, Found]) -> dict[str, Found]:
@@ -105,7 +137,7 @@ def _require(folder: Path, needed: str, files: Mapping[str, Found], skipped: Map
     if needed in skipped:
         reason = skipped[needed]
     elif (folder / needed).exists():
-        reason = f"git or {IGNORE_FILE} ignores it, or it is in a folder that is never packed"
+        reason = f"git or {IGNORE_FILE} ignores it (--include has it packed), or it is in a folder that is never packed"
     else:
         raise ConfigError(f"there is no {needed} in {folder.resolve()}: change to the folder of your code")
     raise ConfigError(f"{needed} would not be in the bundle: {reason}")

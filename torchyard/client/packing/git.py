@@ -55,6 +55,19 @@ def untracked(folder: Path) -> set[str]:
     return _names(folder, "--others", "--exclude-standard")
 
 
+def ignored(folder: Path) -> list[str]:
+    """Returns what is ignored, relative to the folder. A folder of which all is ignored ends in a slash, and stands for
+    what is below it.
+
+    Raises ConfigError.
+    """
+    kept: list[str] = []
+    for name in sorted(_names(folder, "--others", "--ignored", "--exclude-standard", "--directory") - {"./"}):
+        if not (kept and kept[-1].endswith("/") and name.startswith(kept[-1])):
+            kept.append(name)
+    return kept
+
+
 def origin(folder: Path, packed: Collection[str]) -> Git | None:
     """Returns the commit and the branch of the folder, and how the files in it differ: None without a commit.
 

@@ -1,28 +1,24 @@
 """Finds which files of a folder go into a bundle, and what each of them is."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 import errno
 import os
 from pathlib import Path
 import re
 import stat
-from typing import TypeAlias
 
 from torchyard.client.packing import git
+from torchyard.client.packing.leftout import LeftOut, Tally
+from torchyard.client.packing.rules import IGNORE_FILE, Rules
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.recipes.script import MOST_LEFT_OUT
 
-IGNORE_FILE = ".torchyardignore"
-"""A file of the folder, in the syntax of .gitignore. What it matches is not packed."""
 NEVER_PACKED = frozenset({".git", ".venv", "__pycache__", "node_modules", ".torchyard"})
 """Names of files and folders that are never packed, wherever they are."""
 _PRIVATE = re.compile(r"\.env(?:rc|\..*)?", re.IGNORECASE)
 """Names of files that mostly hold passwords. They are packed only if a `!` line of IGNORE_FILE names them."""
 _WHY_PRIVATE = f"it may hold passwords; a line !NAME in {IGNORE_FILE} has it packed"
-
-
-_Rules: TypeAlias = Callable[[str], bool | None]
-"""Whether a name is ignored. False: a `!` line names it. None: no line does."""
 
 
 @dataclass(frozen=True)
@@ -35,47 +31,61 @@ class Found:
 
 @dataclass(frozen=True)
 class Listing:
-    """The files by their names in the bundle, as the file system has them, and what was left out and why."""
+    """The files by their names in the bundle, as the file system has them, and what was left out and why.
+
+    `missed` are paths of the folder that a program may look for in vain: the first few.
+    """
 
     files: dict[str, Found] = field(default_factory=dict[str, Found])
     skipped: dict[str, str] = field(default_factory=dict[str, str])
+    left_out: Sequence[LeftOut] = ()
+    missed: Sequence[str] = ()
 
 
-def list_files(folder: Path) -> Listing:
+def list_files(folder: Path, *, asks_git: bool = True, include: Sequence[str] = ()) -> Listing:
     """Lists the files of a folder that are packed: what git tracks or does not ignore; without git, all.
 
-    Raises ConfigError.
+    `include`: paths and patterns of more files, which git may ignore. Raises ConfigError.
     """
-    return _Lister(folder).list()
+    return _Lister(folder, asks_git=asks_git, include=include).listing()
 
 
 class _Lister:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, asks_git: bool, include: Sequence[str]) -> None:
         self._folder = folder.resolve()
-        self._listing = Listing()
-        self._linked_folders: dict[str, Path] = {}
-
-    def list(self) -> Listing:
         if not self._folder.is_dir():
             raise ConfigError(f"{self._folder} is not a folder")
-        ignored = _ignored(self._folder)
+        self._asks_git = asks_git
+        self._rules = Rules(self._folder, include)
+        self._tally = Tally(self._folder, NEVER_PACKED)
+        self._files: dict[str, Found] = {}
+        self._skipped: dict[str, str] = {}
+        self._linked_folders: dict[str, Path] = {}
+
+    def listing(self) -> Listing:
         for name, is_tracked in sorted(self._names(self._folder, "").items()):
-            if not NEVER_PACKED.isdisjoint(name.split("/")) or ignored(name):
+            if not NEVER_PACKED.isdisjoint(name.split("/")):
                 continue
-            if (private := _private_part(name)) is not None and ignored(name) is None:
-                self._listing.skipped[private] = _WHY_PRIVATE
+            wanted = self._rules.wants(name)
+            if wanted is False:
+                self._tally.add(name, ".torchyardignore")
+            elif (private := _private_part(name)) is not None and not self._rules.wants_private(name):
+                self._skipped[private] = _WHY_PRIVATE
             else:
-                self._add(name, ignored, is_tracked=is_tracked)
-        self._add_linked_folders(ignored)
-        return self._listing
+                self._add(name, is_tracked=is_tracked)
+        self._add_linked_folders()
+        self._rules.check_included(self._files, self._skipped)
+        others = [name for name, why in self._skipped.items() if why != _WHY_PRIVATE]
+        missed = [*self._tally.paths(MOST_LEFT_OUT), *others][:MOST_LEFT_OUT]
+        return Listing(self._files, self._skipped, self._tally.found(), missed)
 
     def _names(self, folder: Path, prefix: str) -> dict[str, bool]:
         """Returns the names of files, and whether git tracks each."""
-        if not git.in_work_tree(folder):
-            return dict.fromkeys((prefix + name for name in _walk(folder)), False)
+        if not self._asks_git or not git.in_work_tree(folder):
+            return dict.fromkeys((prefix + name for name in self._walk(folder)), False)
         tracked = git.tracked(folder)
         found = {name: name in tracked for name in tracked | git.untracked(folder)}
-        names: dict[str, bool] = {}
+        names: dict[str, bool] = dict.fromkeys(self._brought_back(folder, prefix), False)
         for name, is_tracked in found.items():
             path = folder / name
             if not path.is_symlink() and path.is_dir():
@@ -84,15 +94,42 @@ class _Lister:
                 names[prefix + name] = is_tracked
         return names
 
+    def _brought_back(self, folder: Path, prefix: str) -> list[str]:
+        """Returns the files that git ignores and a rule has packed, and notes the others."""
+        wanted: list[str] = []
+        for entry in git.ignored(folder):
+            name = prefix + entry
+            if not NEVER_PACKED.isdisjoint(name.rstrip("/").split("/")):
+                continue
+            files = self._files_of(name) if self._rules.bring_back else []
+            chosen = [file for file in files if self._rules.wants(file)]
+            wanted += chosen
+            for other in sorted({*files} - {*chosen}) if chosen else [name]:
+                self._leave_out(other)
+        return wanted
+
+    def _files_of(self, name: str) -> list[str]:
+        return [name + below for below in self._walk(self._folder / name)] if name.endswith("/") else [name]
+
+    def _leave_out(self, name: str) -> None:
+        """Notes what git ignores: what could not be packed in any case with that reason."""
+        path = Path(os.path.realpath(self._folder / name))
+        if (private := _private_part(name)) is not None:
+            self._skipped[private] = _WHY_PRIVATE
+        elif not path.is_relative_to(self._folder):
+            self._skipped[name] = _outside(path)
+        else:
+            self._tally.add(name, ".torchyardignore" if self._rules.wants(name) is False else ".gitignore")
+
     def _names_of_inner_repository(self, path: Path, name: str) -> dict[str, bool]:
         if path.name in NEVER_PACKED:
             return {}
         if not (path / ".git").exists():
-            self._listing.skipped[name] = "it is a submodule that is not checked out"
+            self._skipped[name] = "it is a submodule that is not checked out"
             return {}
         return self._names(path, f"{name}/")
 
-    def _add(self, name: str, ignored: _Rules, *, is_tracked: bool) -> None:
+    def _add(self, name: str, *, is_tracked: bool) -> None:
         listed = self._folder / name
         try:
             path = Path(os.path.realpath(listed, strict=True))
@@ -105,18 +142,18 @@ class _Lister:
             return  # deleted, but still in git's index
         wrong = self._why_not(path, status)
         inside = os.path.relpath(path, self._folder)
-        if wrong is None and _private_part(inside) is not None and ignored(inside) is None:
-            self._listing.skipped[name] = f"it is a link to {inside}, which is left out"
+        if wrong is None and _private_part(inside) is not None and not self._rules.wants_private(inside):
+            self._skipped[name] = f"it is a link to {inside}, which is left out"
         elif wrong is not None:
             self._skip(name, wrong, is_tracked=is_tracked)
         elif stat.S_ISDIR(status.st_mode):
             self._linked_folders[name] = path
         else:
-            self._listing.files[name] = Found(path, status)
+            self._files[name] = Found(path, status)
 
     def _why_not(self, path: Path, status: os.stat_result) -> str | None:
         if not path.is_relative_to(self._folder):
-            return f"it is a link to {path}, outside the folder"
+            return _outside(path)
         if not NEVER_PACKED.isdisjoint(path.relative_to(self._folder).parts):
             return f"it is a link to {path.relative_to(self._folder)}, which is never packed"
         kinds = ((stat.S_ISSOCK, "socket"), (stat.S_ISFIFO, "FIFO"), (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device"))
@@ -127,18 +164,35 @@ class _Lister:
             raise ConfigError(
                 f"{name} is in git, but cannot be packed: {reason}. Remove it, or name it in {IGNORE_FILE}"
             )
-        self._listing.skipped[name] = reason
+        self._skipped[name] = reason
 
-    def _add_linked_folders(self, ignored: _Rules) -> None:
+    def _add_linked_folders(self) -> None:
         """Adds the files below each linked folder once more, below the link."""
-        listed = dict(self._listing.files)
+        listed = dict(self._files)
         for link, target in self._linked_folders.items():
             inside = target.relative_to(self._folder).as_posix()
             prefix = "" if inside == "." else f"{inside}/"
             for name, found in listed.items():
                 copy = f"{link}/{name.removeprefix(prefix)}"
-                if name.startswith(prefix) and not ignored(copy):
-                    self._listing.files[copy] = found
+                if name.startswith(prefix) and self._rules.wants(copy) is not False:
+                    self._files[copy] = found
+
+    def _walk(self, folder: Path) -> Iterator[str]:
+        """Yields every file and every link below the folder, and notes which folders are never packed of one that is
+        packed whole. Raises ConfigError for a folder that cannot be read.
+        """
+
+        def refuse(error: OSError) -> None:
+            raise ConfigError(f"{error.filename} cannot be read: {error.strerror}")
+
+        for root, folders, files in os.walk(folder, onerror=refuse):
+            links = [name for name in folders if (Path(root) / name).is_symlink()]
+            inside = Path(root).relative_to(folder)
+            never = [name for name in folders if name in NEVER_PACKED and name not in links]
+            for name in () if self._asks_git else never:
+                self._tally.add(f"{(inside / name).as_posix()}/", "never packed")
+            folders[:] = [name for name in folders if name not in NEVER_PACKED and name not in links]
+            yield from ((inside / name).as_posix() for name in (*files, *links))
 
 
 def _private_part(name: str) -> str | None:
@@ -148,32 +202,5 @@ def _private_part(name: str) -> str | None:
     return None if found is None else "/".join(parts[:found])
 
 
-def _ignored(folder: Path) -> _Rules:
-    """Returns what the folder's .torchyardignore says of a name."""
-    path = folder / IGNORE_FILE
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return lambda name: None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
-    from pathspec import GitIgnoreSpec
-
-    try:
-        rules = GitIgnoreSpec.from_lines(lines)
-    except ValueError as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
-    return lambda name: rules.check_file(name).include
-
-
-def _walk(folder: Path) -> Iterator[str]:
-    """Yields every file and every link below the folder. Raises ConfigError for a folder that cannot be read."""
-
-    def refuse(error: OSError) -> None:
-        raise ConfigError(f"{error.filename} cannot be read: {error.strerror}")
-
-    for root, folders, files in os.walk(folder, onerror=refuse):
-        links = [name for name in folders if (Path(root) / name).is_symlink()]
-        folders[:] = [name for name in folders if name not in NEVER_PACKED and name not in links]
-        inside = Path(root).relative_to(folder)
-        yield from ((inside / name).as_posix() for name in (*files, *links))
+def _outside(path: Path) -> str:
+    return f"it is a link to {path}, outside the folder"

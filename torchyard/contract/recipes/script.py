@@ -10,6 +10,10 @@ from torchyard.contract.wording import allowing
 SCRIPT_METADATA = "script"
 """The requirements are in the metadata of the entrypoint (PEP 723)."""
 MOST_MOUNTS = 32
+MOST_LEFT_OUT = 20
+"""Paths of the submitter's folder that are kept of those that were left out of the code."""
+MOST_PATH = 500
+"""Characters of one of them."""
 MOST_DIFF_BYTES = 65_536
 """Bytes of the diff that is kept of a repository, as UTF-8."""
 
@@ -19,6 +23,7 @@ _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _INSIDE = "of letters, digits and `_.+-/`, of which the first is a letter, a digit or `_`"
 MountName = Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9_\-]{1,64}$", "1 to 64 letters, digits, `_` and `-`"))]
 _Pattern = Annotated[str, Field(min_length=1, max_length=500)]
+_LeftOut = Annotated[str, Field(min_length=1, max_length=MOST_PATH)]
 _COMMIT = allowing(r"^([0-9a-f]{40}|[0-9a-f]{64})$", "the 40 or 64 hexadecimal digits of a commit")
 _ENTRYPOINT = allowing(rf"^{_PATH}\.py$", f"the path of a .py file below the code folder, {_INSIDE}")
 _MODULE = allowing(rf"^{_NAME}(\.{_NAME})*$", "the name of a module, such as package.train")
@@ -90,6 +95,12 @@ class Script(Schema):
         default=[],
         exclude_if=lambda patterns: not patterns,
         description="patterns of files, below the working folder, to publish as checkpoints when they are complete",
+    )
+    left_out: Annotated[list[_LeftOut], Field(max_length=MOST_LEFT_OUT)] = Field(
+        default=[],
+        exclude_if=lambda paths: not paths,
+        description="paths of the submitter's folder that are not in the code, as git or .torchyardignore ignores "
+        "them: advice about a program that looks for one names it",
     )
     git: Git | None = Field(
         default=None, exclude_if=lambda git: git is None, description="where the code comes from, for people"

@@ -76,6 +76,43 @@ def test_files_with_passwords_stay_here_and_the_plan_says_so(team: Team, folder:
     assert f"left out   {left_out}" in _run(team, folder, "data", "push", "package").stderr.splitlines()
 
 
+def test_what_git_ignores_is_told_before_the_upload_and_comes_along_if_it_is_named(
+    team: Team, folder: Path, approved: Approved
+) -> None:
+    (folder / ".gitignore").write_text("*.bin\n/out dir/\n")
+    for name in ("package/train.bin", "package/val.bin", "out dir/log"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(bytes(1000))
+    done = _run(team, folder, "run", "-d", "train.py")
+    said = done.stderr.splitlines()
+    lines = [line for line in said if line.startswith("left out ")]
+    assert "\n".join(lines) == approved("left out")
+    assert said.index(lines[-1]) < next(number for number, line in enumerate(said) if "Uploaded" in line)
+    config = _job(team, done.stdout.strip())["spec"]["config"]
+    assert config["left_out"] == ["out dir/", "package/train.bin", "package/val.bin"]
+    done = _run(team, folder, "run", "-d", "--include", "package", "--include", "out dir", "train.py")
+    assert "left out" not in done.stderr
+    config = _job(team, done.stdout.strip())["spec"]["config"]
+    assert "left_out" not in config
+    assert {"package/train.bin", "package/val.bin", "out dir/log"} <= _files(team, config["code"])
+    wrong = _run(team, folder, "run", "-d", "--include", "pakage", "train.py")
+    assert wrong.returncode == 1 and "--include pakage names no file" in wrong.stderr
+
+
+def test_data_is_pushed_whole_whatever_git_ignores(team: Team, folder: Path, approved: Approved) -> None:
+    (folder / "raw" / "__pycache__").mkdir(parents=True)
+    (folder / "raw" / "__pycache__" / "x.pyc").touch()
+    done = _run(team, folder, "data", "push", "raw")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == approved("empty", folder=folder)
+    (folder / "raw" / "run.log").write_text("not told from data by its name")
+    (folder / "raw" / ".torchyardignore").write_text("*.tmp\n")
+    (folder / "raw" / "x.tmp").touch()
+    done = _run(team, folder, "data", "push", "raw")
+    assert _files(team, done.stdout.strip()) == {".torchyardignore", "run.log"}
+    assert "\n".join(line for line in done.stderr.splitlines() if "left out" in line) == approved("left out")
+
+
 def test_what_the_server_has_is_not_sent_again(team: Team, folder: Path) -> None:
     (folder / "new.py").write_text("print('only here')\n")
     first = _run(team, folder, "run", "-d", "train.py")
@@ -163,7 +200,9 @@ def test_runs_of_a_folder_have_names_that_differ(team: Team, tmp_path: Path) -> 
 
 def test_a_run_with_a_key_is_submitted_once(team: Team, folder: Path) -> None:
     command = ("run", "-d", "--idempotency-key", "nightly", "train.py")
-    first, second = _run(team, folder, *command), _run(team, folder, *command)
+    first = _run(team, folder, *command)
+    (folder / "more.log").write_text("git ignores it")
+    second = _run(team, folder, *command)
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
 

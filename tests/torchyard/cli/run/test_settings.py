@@ -36,6 +36,7 @@ def test_a_flag_goes_before_the_environment_and_that_before_both_files(tmp_path:
         "env.A": ("user", user),
         "env.B": ("user", user),
         "max_size": (1 << 30, "torchyard.toml"),
+        "include": ([], "default"),
         "checkpoints": ([], "default"),
         "after": ([], "default"),
         "max_restarts": (0, "default"),

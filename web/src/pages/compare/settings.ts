@@ -8,7 +8,7 @@ import { specRows, type SpecRow } from "./diff";
 /** What people vary comes first. */
 const FIRST = ["trainer", "args", "config", "resources", "checkpoint", "labels"];
 /** Where the code is from is one setting. */
-export const OF_CODE = /^config\.(code$|git\.)/;
+export const OF_CODE = /^config\.(code$|git\.|left_out$)/;
 const LETTERS_OF_COMMIT = 12;
 
 /** Returns the settings that differ, but for the name, with their values: those that most jobs lack come last. */

@@ -1,0 +1,89 @@
+"""What a user says of the names of a folder's files: by `include`, and by the lines of its .torchyardignore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+import os
+from pathlib import Path
+import re
+from typing import TYPE_CHECKING
+
+from torchyard.contract.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+IGNORE_FILE = ".torchyardignore"
+"""A file of the folder, in the syntax of .gitignore. What it matches is not packed; what a `!` line matches is."""
+_SPECIAL = re.compile(r"([\\*?\[\]!# ])")
+"""Characters that mean something in a line of .gitignore."""
+
+
+class Rules:
+    """The rules of one folder. Raises ConfigError for a file that cannot be read, and for paths outside the folder."""
+
+    def __init__(self, folder: Path, include: Sequence[str] = ()) -> None:
+        self._folder = folder
+        self._lines = _lines(folder / IGNORE_FILE)
+        self._own = _spec(self._lines, str(folder / IGNORE_FILE)) if self._lines else None
+        self._include = {text: _spec([_pattern(folder, text)], f"--include {text}") for text in include}
+
+    @property
+    def bring_back(self) -> bool:
+        """Whether a rule may have what git ignores packed."""
+        return bool(self._include) or any(line.startswith("!") for line in self._lines)
+
+    def wants(self, name: str) -> bool | None:
+        """Whether the file is packed: by `include`, else by the last line that matches it. None: no rule says so."""
+        if any(spec.match_file(name) for spec in self._include.values()):
+            return True
+        return self._by_line(name)
+
+    def wants_private(self, name: str) -> bool:
+        """Whether a `!` line names such files themselves, and not a folder around them alone."""
+        if self._own is None or not self._by_line(name):
+            return False
+        index = self._own.check_file(name).index
+        return index is not None and ".env" in self._lines[index].lower()
+
+    def check_included(self, packed: Iterable[str], skipped: dict[str, str]) -> None:
+        """Raises ConfigError if a path or a pattern to include is that of no file that is packed."""
+        names = [*packed]
+        for text, spec in self._include.items():
+            if any(spec.match_file(name) for name in names):
+                continue
+            why = next((f": {name}: {reason}" for name, reason in skipped.items() if spec.match_file(name)), "")
+            raise ConfigError(f"--include {text} names no file of {self._folder} that can be packed{why}")
+
+    def _by_line(self, name: str) -> bool | None:
+        found = None if self._own is None else self._own.check_file(name).include
+        return None if found is None else not found
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None
+
+
+def _pattern(folder: Path, text: str) -> str:
+    """Returns the line of .gitignore for a path, which may have any characters, or for a pattern."""
+    path = os.path.normpath(folder / text)
+    if os.path.lexists(path):
+        inside = os.path.relpath(path, folder)
+        if inside == os.pardir or inside.startswith(f"{os.pardir}{os.sep}"):
+            raise ConfigError(f"--include {text} is outside {folder}: name such data with a mount")
+        return "/*" if inside == os.curdir else "/" + _SPECIAL.sub(r"\\\1", inside)
+    return f"\\{text}" if text.startswith(("!", "#")) else text.removeprefix("./")
+
+
+def _spec(lines: Sequence[str], where: str) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except ValueError as error:
+        raise ConfigError(f"{where} cannot be read: {error}") from None
