@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import uuid
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from tests.security import strict_host
 from tests.security.strict_host import FIRST_UID, SERVICE, StrictHost
 from tests.security.test_attacks import ATTACK, HOME_FILES, SECRET_FILES
+from tests.worker import launchers
 from tests.worker.attempt import wait_for
 from tests.worker.bundles.tars import store, tar_of
 from torchyard.contract.job import EndReason
@@ -354,6 +356,19 @@ def test_a_command_runs_once_in_strict_isolation(host: StrictHost) -> None:
         "the command exited with code 5",
     )
     assert attempt.log("rank-0") == "once 1 s3cret-value\n"
+
+
+def test_a_program_behind_a_shell_saves_at_a_stop_in_strict_isolation(host: StrictHost) -> None:
+    program = ["/bin/sh", "-c", '"$0" -c "$1"; true', sys.executable, launchers.TRAINS]
+    attempt = host.command(program, env={}, secrets={})
+    attempt.wait_for_file("ready-0")
+    attempt.stop(grace=60)
+    attempt.wait_for_file("told-0")
+    (attempt.run.job / "go").touch()
+    report = attempt.report()
+    assert (report.reason, "killed" in report.message) == (EndReason.CANCELLED, False), host.logs()
+    assert (attempt.run.job / "saved-0").exists()
+    assert attempt.processes() == []
 
 
 def _is_removed(group: Path) -> bool:

@@ -14,13 +14,14 @@ def fork(sandbox: Sandbox | None) -> int:
     return namespaces.fork() if sandbox is not None and sandbox.own_pids else os.fork()
 
 
-def enter(sandbox: Sandbox, *, ended: Callable[[int], None] | None) -> None:
+def enter(sandbox: Sandbox, *, ended: Callable[[int], None] | None, stops: Callable[[], bool]) -> None:
     """Restricts this process, which must have one thread, and its descendants. Raises OSError.
 
     They share one domain: they may signal and inspect each other, but no process outside.
 
     With pids of its own, this returns in a child of the process that `fork` has made, and `ended` gets the exit code of
     that child; without `ended`, in the process itself, which must reap all children, and none of them may inspect it.
+    `stops`: as of `init.fork_agent`.
     """
     inspection.permit()  # a user namespace needs it, and so do debuggers inside the sandbox
     if sandbox.own_mounts:
@@ -43,4 +44,4 @@ def enter(sandbox: Sandbox, *, ended: Callable[[int], None] | None) -> None:
     if sandbox.filtered:
         seccomp.restrict(others=not sandbox.own_pids, namespaces=sandbox.namespaces)
     if sandbox.own_pids:
-        init.stay_first() if ended is None else init.fork_agent(ended)
+        init.stay_first() if ended is None else init.fork_agent(ended, stops=stops)

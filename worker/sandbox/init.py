@@ -4,6 +4,7 @@ All processes of the attempt are below it, whatever they do, and the kernel kill
 """
 
 from collections.abc import Callable
+import contextlib
 import os
 import signal
 from typing import NoReturn
@@ -19,20 +20,28 @@ def stay_first() -> None:
     _ignore_signals()
 
 
-def fork_agent(ended: Callable[[int], None]) -> None:
+def fork_agent(ended: Callable[[int], None], *, stops: Callable[[], bool]) -> None:
     """Goes on in a child, whose exit code `ended` gets. The first process reaps, and ends after that child.
 
+    If `stops` says then that the attempt is asked to stop, it ends after all others: they have a grace to save.
     Raises OSError.
     """
     inspection.forbid()  # the attempt's processes may inspect each other, but not the first one
     agent = os.fork()
     if agent:
-        _reap_until_exit_of(agent, ended)
+        _reap_until_exit_of(agent, ended, stops)
     inspection.permit()
     os.setsid()  # the leader of the session so far is outside, without a pid here
 
 
-def _reap_until_exit_of(agent: int, ended: Callable[[int], None]) -> NoReturn:
+def reap_all() -> None:
+    """Waits until this process has no child."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+
+
+def _reap_until_exit_of(agent: int, ended: Callable[[int], None], stops: Callable[[], bool]) -> NoReturn:
     try:
         _ignore_signals()
         while True:
@@ -40,6 +49,8 @@ def _reap_until_exit_of(agent: int, ended: Callable[[int], None]) -> NoReturn:
             if pid == agent:
                 ended(os.waitstatus_to_exitcode(status))
                 break
+        if stops():
+            reap_all()
     finally:
         os._exit(0)
 

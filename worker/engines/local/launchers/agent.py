@@ -17,7 +17,7 @@ from torchyard.contract.rundir import RunDir, process_title
 from torchyard.host import inspection
 from worker.engines.local.launchers import fork
 from worker.host import process
-from worker.sandbox import entry
+from worker.sandbox import entry, init
 
 _LONGEST_REPORT = 1 << 16
 _NUMBER = struct.Struct("=i")
@@ -57,6 +57,7 @@ class AgentProcess:
         """The exit code, or minus the number of the signal that killed it. None while it runs."""
         self.report = AgentReport()
         self.plan = plan
+        self._run_dir = run
         self._work = work
         self._reaps = reaps
         self._reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -88,16 +89,19 @@ class AgentProcess:
 
     def handle_events(self) -> None:
         """Raises the OSError with which the agent failed."""
+        if self.exit_code is None and self._stops() and process.readable([self._exits]):
+            # The agent has ended, and the first process of its namespace waits for what is left.
+            exit_code = self._read_number()
+            if exit_code is not None:
+                self._note_end(exit_code)
         if self.report.error:
             raise OSError(self.report.error, self.report.trouble)
 
     def child_exited(self, pid: int, code: int) -> None:
-        if pid != self.pid:
+        if pid != self.pid or self.exit_code is not None:
             return
         exit_code = self._read_number()  # nothing writes it any more
-        self.exit_code = code if exit_code is None else exit_code
-        with contextlib.suppress(BlockingIOError, ValueError):  # it was killed, or the report is none
-            self.report = AgentReport.from_json(os.read(self._reading, _LONGEST_REPORT) or b"{}")
+        self._note_end(code if exit_code is None else exit_code)
 
     def processes(self) -> list[ProcessIdentity]:
         return []  # the supervisor is the parent of what loses its own
@@ -108,6 +112,19 @@ class AgentProcess:
     def close(self) -> None:
         os.close(self._pidfd)
         self._close_pipes()
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether the agent is the first process of a pid namespace."""
+        return self._reaps and self.plan.sandbox is not None and self.plan.sandbox.own_pids
+
+    def _stops(self) -> bool:
+        return os.path.lexists(self._run_dir.stop)
+
+    def _note_end(self, exit_code: int) -> None:
+        self.exit_code = exit_code
+        with contextlib.suppress(BlockingIOError, ValueError):  # it was killed, or the report is none
+            self.report = AgentReport.from_json(os.read(self._reading, _LONGEST_REPORT) or b"{}")
 
     def _close_pipes(self) -> None:
         os.close(self._reading)
@@ -130,12 +147,16 @@ class AgentProcess:
             named = f": {error.filename}" if error.filename else ""
             report = AgentReport(error=error.errno or errno.EIO, trouble=f"{error.strerror or error}{named}")
         os.write(writing, report.to_json().encode())
-        os._exit(1 if report.failures or report.error else 0)  # the exit of an interpreter with torch takes a second
+        code = 1 if report.failures or report.error else 0
+        if self._is_first and self._stops() and process.has_children():
+            os.write(exits, _NUMBER.pack(code))
+            init.reap_all()
+        os._exit(code)  # the exit of an interpreter with torch takes a second
 
     def _enter(self, exits: int) -> None:
         """Enters the sandbox, with a pipe to which the namespace's first process may write the exit code.
 
-        The agent closes that pipe, as its job could write to it.
+        The agent closes that pipe, as its job could write to it, unless it is that process itself: nobody inspects it.
         """
 
         def write(number: int) -> None:
@@ -144,8 +165,9 @@ class AgentProcess:
         if self.plan.sandbox is None:
             inspection.permit()  # as of any program, and so the supervisor sees what they hold in `/dev/shm`
         else:
-            entry.enter(self.plan.sandbox, ended=None if self._reaps else write)
-        os.close(exits)
+            entry.enter(self.plan.sandbox, ended=None if self._reaps else write, stops=self._stops)
+        if not self._is_first:
+            os.close(exits)
 
     def _set_title(self, role: str) -> None:
         setproctitle(process_title(self.plan.job_id, self.plan.attempt, role))

@@ -52,7 +52,6 @@ class TorchrunAgent(AgentProcess):
     def __init__(
         self, plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str], *, listener: socket.socket | None = None
     ) -> None:
-        self._run_dir = run
         self._secrets = SecretServer(run.secrets, secrets) if secrets else None
         started, keep = with_rank_variables(plan, run, secrets=bool(secrets)), list[int]()
         if listener is not None:

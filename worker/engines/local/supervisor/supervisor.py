@@ -36,6 +36,7 @@ from worker.engines.local.supervisor.processes import AttemptProcesses
 from worker.engines.local.supervisor.rank_ends import RankEnds
 from worker.engines.local.supervisor.ranks import running_ranks
 from worker.engines.local.supervisor.stalls import StallDetector
+from worker.engines.local.supervisor.stopping import Stopping
 from worker.engines.local.supervisor.time_limit import TimeLimit
 from worker.engines.local.supervisor.verdict import judge, raised
 from worker.host import process
@@ -203,20 +204,21 @@ class Supervisor:
             log(f"{self._run.stop} cannot be written: {error}")
 
     def _stop(self, launch: Launch, request: StopRequest) -> ExitReport | None:
-        """Sends SIGTERM to the ranks and waits for their grace, or until the time limit.
+        """Has the programs told to stop, and waits for their grace, or until the time limit.
 
         A later request can change the reason and shorten the grace. Returns None if the program finishes by itself
         meanwhile, unless it was cancelled.
         """
         requested_at = time.monotonic()
         deadline = self._limit.deadline(requested_at, request.grace)
-        signalled: set[int] = set()
-        while time.monotonic() < deadline and ((ranks := self._ranks()) or self._finished() or self._others_may_run()):
-            for number, rank in ranks.items():
-                if rank.pid not in signalled and not os.path.lexists(self._run.finished(number)):
-                    signalled.add(rank.pid)
-                    launch.send(rank, signal.SIGTERM)
-            if self._wait_for_exit(launch):
+        stopping = Stopping(launch.send)
+        while (now := time.monotonic()) < deadline:
+            ranks = self._ranks()
+            finished = {number for number in ranks if os.path.lexists(self._run.finished(number))}
+            goes_on = stopping.tell(ranks, finished=finished, seconds=deadline - now)
+            if not (goes_on or ranks or self._finished() or self._others_may_run()):
+                break
+            if self._wait_for_exit(launch) and not goes_on:
                 break
             latest = self._read_stop_request() or request
             if latest != request:
