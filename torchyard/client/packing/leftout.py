@@ -1,10 +1,12 @@
 """Counts what of a folder is left out of a bundle, by the paths that a person would name."""
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 import os
 from pathlib import Path
 import posixpath
+import stat
 from typing import Literal, TypeAlias
 
 from torchyard.host import terminal
@@ -13,6 +15,8 @@ By: TypeAlias = Literal[".gitignore", ".torchyardignore", "never packed"]
 """What leaves a file out."""
 MOST_COUNTED = 100_000
 """The most files that are looked at to say how many there are and how large they are."""
+MOST_OF_ONE = 10_000
+"""The most of them below one folder, so that the others are counted, too."""
 
 _CACHES = frozenset({".cache", ".eggs", ".idea", ".ipynb_checkpoints", ".nox", ".tox", ".vscode", ".DS_Store"})
 """Names of what programs write for themselves: to say of each run that it stays at home helps nobody."""
@@ -36,6 +40,8 @@ class LeftOut:
 
     def __str__(self) -> str:
         """Returns `data/ (2 files, 540.0 KiB)`."""
+        if not self.files:
+            return f"{self.path} (not counted)"
         count = f"{'more than ' if self.is_more else ''}{self.files} file{'' if self.files == 1 else 's'}"
         return f"{self.path} ({count}, {terminal.size(self.size)})"
 
@@ -67,14 +73,13 @@ class Tally:
         if by == ".gitignore" and self._is_cache(name):
             return
         found = _Group([name])
-        for file in _files(self._folder / name, self._never if by == ".gitignore" else ()):
-            if not self._left:
+        for size in _sizes(str(self._folder / name), self._never if by == ".gitignore" else ()):
+            if not self._left or found.files == MOST_OF_ONE:
                 found.is_more = True
                 break
             self._left -= 1
-            if (size := _size(file)) is not None:
-                found.files += 1
-                found.size += size
+            found.files += 1
+            found.size += size
         if found.files or found.is_more:
             self._join(self._groups.setdefault((name.partition("/")[0], by), _Group()), found)
 
@@ -108,19 +113,21 @@ def _common(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{posixpath.commonpath(names)}/"
 
 
-def _files(path: Path, passed_over: Collection[str]) -> Iterator[Path]:
-    """Yields the path, or the files below it if it is a folder. What cannot be read has none."""
-    if path.is_symlink() or not path.is_dir():
-        yield path
-        return
-    for root, folders, files in os.walk(path):
-        folders[:] = [name for name in folders if name not in passed_over]
-        yield from (Path(root, name) for name in files)
-
-
-def _size(path: Path) -> int | None:
-    """Returns the bytes of a file, and None if it is not there."""
+def _sizes(path: str, passed_over: Collection[str]) -> Iterator[int]:
+    """Yields the bytes of the file, or of those below it if it is a folder. What cannot be read has none."""
+    folders: list[str] = []
     try:
-        return path.stat(follow_symlinks=False).st_size
+        status = os.lstat(path)
+        if stat.S_ISDIR(status.st_mode):
+            folders.append(path)
+        else:
+            yield status.st_size
     except OSError:
-        return None
+        return
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    yield entry.stat(follow_symlinks=False).st_size
+                elif entry.name not in passed_over:
+                    folders.append(entry.path)

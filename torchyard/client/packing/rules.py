@@ -35,12 +35,14 @@ class Rules:
 
     def wants(self, name: str) -> bool | None:
         """Whether the file is packed: by `include`, else by the last line that matches it. None: no rule says so."""
+        name = _readable(name)
         if any(spec.match_file(name) for spec in self._include.values()):
             return True
         return self._by_line(name)
 
     def wants_private(self, name: str) -> bool:
         """Whether a `!` line names such files themselves, and not a folder around them alone."""
+        name = _readable(name)
         if self._own is None or not self._by_line(name):
             return False
         index = self._own.check_file(name).index
@@ -48,16 +50,23 @@ class Rules:
 
     def check_included(self, packed: Iterable[str], skipped: dict[str, str]) -> None:
         """Raises ConfigError if a path or a pattern to include is that of no file that is packed."""
-        names = [*packed]
+        names = [_readable(name) for name in packed]
         for text, spec in self._include.items():
             if any(spec.match_file(name) for name in names):
                 continue
-            why = next((f": {name}: {reason}" for name, reason in skipped.items() if spec.match_file(name)), "")
+            why = next(
+                (f": {name}: {reason}" for name, reason in skipped.items() if spec.match_file(_readable(name))), ""
+            )
             raise ConfigError(f"--include {text} names no file of {self._folder} that can be packed{why}")
 
     def _by_line(self, name: str) -> bool | None:
         found = None if self._own is None else self._own.check_file(name).include
         return None if found is None else not found
+
+
+def _readable(name: str) -> str:
+    """Returns the name as patterns can be compared with it, which are UTF-8."""
+    return os.fsencode(name).decode(errors="replace")
 
 
 def _lines(path: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """What git ignores is told with its size, packed if that is asked for, and never left out of data."""
 
+import os
 from pathlib import Path
 import subprocess
 
@@ -121,6 +122,34 @@ def test_a_folder_of_very_many_files_is_not_counted_to_its_end(
         assert str(packed.left_out[1]).startswith("raw/ (more than 1 file, ")
 
 
+def test_one_folder_of_very_many_files_keeps_no_other_from_being_counted(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leftout, "MOST_OF_ONE", 1)
+    _write(repository, "z.bin")
+    with pack(repository) as packed:
+        assert {each.path: (each.files, each.is_more) for each in packed.left_out} == {
+            "data/words/": (3, False),
+            "raw/": (1, True),
+            "z.bin": (1, False),
+        }
+    monkeypatch.setattr(leftout, "MOST_COUNTED", 0)
+    with pack(repository) as packed:
+        assert [str(each) for each in packed.left_out] == [
+            "data/words/ (not counted)",
+            "raw/ (not counted)",
+            "z.bin (not counted)",
+        ]
+
+
+def test_a_name_that_is_no_utf_8_may_be_left_out(repository: Path) -> None:
+    _write(repository, "odd/" + os.fsdecode(b"\xff\n.bin"), "z.bin")
+    (repository / ".torchyardignore").write_text("!z.bin\n")
+    with pack(repository, include=["raw"]) as packed:
+        assert "z.bin" in packed.files and "raw/2.npz" in packed.files
+        assert "odd/" in [each.path for each in packed.left_out]
+
+
 def test_of_many_paths_the_folders_are_kept(repository: Path) -> None:
     _write(repository, *(f"data/words/{number}.bin" for number in range(MOST_LEFT_OUT)))
     with pack(repository) as packed:
@@ -155,4 +184,4 @@ def _write(folder: Path, *names: str) -> None:
     for name in names:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(name)
+        path.write_bytes(os.fsencode(name))
