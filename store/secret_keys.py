@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from torchyard.contract.errors import ConfigError
 from torchyard.host.privatefile import create_private
 
-_KEY_BYTES, _NONCE_BYTES = 32, 12
+_KEY_BYTES, _NONCE_BYTES, _TAG_BYTES = 32, 12, 16
 _HOW = "make one with: python3 -c 'import secrets; print(secrets.token_hex(32))'"
 
 
@@ -69,6 +69,11 @@ class SecretKeys:
     @property
     def _source(self) -> str:
         return "TORCHYARD_SECRET_KEY" if self._setting else str(self._file)
+
+
+def bytes_of(encrypted: bytes) -> int:
+    """Returns how many bytes the value has."""
+    return len(encrypted) - _NONCE_BYTES - _TAG_BYTES
 
 
 def _bound_to(owner: str, name: str) -> bytes:

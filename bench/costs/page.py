@@ -22,6 +22,7 @@ SHOWN_BY = {
     "bundles": "a bundle of 20,000 files",
     "columns": "list_jobs",
     "durations": "validate_spec",
+    "environment": "validate_spec",
     "events": "a line of 1,000 metrics",
     "findings": "validate_spec",
     "labels": "change_job",

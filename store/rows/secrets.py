@@ -1,6 +1,6 @@
 """Secrets: values that jobs get in their environment. Rows hold only their encrypted form."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 import re
 
 from sqlalchemy import delete, func, select
@@ -11,8 +11,8 @@ from store.db.tables import Job, Secret
 from store.facts.attempts import AttemptSecrets
 from store.facts.team import SecretFacts
 from store.rows import columns, users
-from store.secret_keys import SecretKeys
-from torchyard.contract.environment import VARIABLE_NAME
+from store.secret_keys import SecretKeys, bytes_of
+from torchyard.contract.environment import MOST_SECRETS_BYTES, VARIABLE_NAME
 from torchyard.contract.errors import ConfigError, Conflict, FieldError, InvalidSpec, NotFound
 from torchyard.contract.spec import Spec
 
@@ -65,7 +65,7 @@ def resolve(session: Session, keys: SecretKeys, job: Job) -> AttemptSecrets:
     wanted = {name: value["secret"] for name, value in job.spec.get("env", {}).items() if isinstance(value, dict)}
     rows = named(session, job.owner, set(wanted.values()))
     values: dict[str, str] = {}
-    problems: list[str] = []
+    problems = [] if (message := _too_much(rows.values())) is None else [f"env: {message}"]
     for variable, name in wanted.items():
         row = rows.get(name)
         if row is None:
@@ -79,13 +79,15 @@ def resolve(session: Session, keys: SecretKeys, job: Job) -> AttemptSecrets:
 
 
 def check(session: Session, owner: str, spec: Spec) -> None:
-    """Raises InvalidSpec if the spec names a secret that its owner does not have."""
+    """Raises InvalidSpec if the spec names a secret that its owner does not have, or too many bytes of them."""
     has = named(session, owner, set(spec.secrets.values()))
     errors = tuple(
         FieldError(f"env.{variable}", f"{owner} has no secret {name}: set it with `torchyard secrets set {name}`")
         for variable, name in spec.secrets.items()
         if name not in has
     )
+    if (message := _too_much(has.values())) is not None:
+        errors += (FieldError("env", message),)
     if errors:
         raise InvalidSpec("the job spec is not valid", errors=errors)
 
@@ -98,3 +100,9 @@ def key_ids(session: Session) -> Sequence[str]:
 def encrypted_otherwise(session: Session, key_id: str) -> Sequence[Secret]:
     """Returns the secrets that another key has encrypted, locked until the transaction ends."""
     return session.scalars(select(Secret).where(Secret.key_id != key_id).with_for_update()).all()
+
+
+def _too_much(named: Iterable[Secret]) -> str | None:
+    """Returns what is wrong with the secrets of a job, or None."""
+    size = sum(bytes_of(row.value) for row in named)
+    return None if size <= MOST_SECRETS_BYTES else f"its secrets have {size} bytes, and at most {MOST_SECRETS_BYTES}"

@@ -7,6 +7,7 @@ import secrets as random
 import pytest
 
 from store.commands import secrets as commands
+from store.db.tables import Job
 from store.facts.callers import SERVICE, Caller
 from store.rows import secrets, users
 from store.secret_keys import SecretKeys
@@ -123,3 +124,21 @@ def test_the_key_file_is_made_once_and_for_its_owner_alone(tmp_path: Path, appro
 def test_a_setting_that_is_no_key_is_refused(written: str) -> None:
     with pytest.raises(ConfigError, match="TORCHYARD_SECRET_KEY has"):
         _ = SecretKeys(written, Path("/nowhere")).current_id
+
+
+def test_a_job_has_so_many_bytes_of_secrets_at_most(db: StoreFixture) -> None:
+    store = with_keys(db, new_key())
+    for name, value in (("A", "x" * 32_768), ("B", "é" * 16_384), ("C", "y")):
+        put(store, name, value)
+    env = {f"V{name}": {"secret": name} for name in "AB"} | {"AGAIN": {"secret": "A"}}
+    db.read(lambda session: secrets.check(session, "ada", db.spec(env=env)))
+    with pytest.raises(InvalidSpec) as raised:
+        db.read(lambda session: secrets.check(session, "ada", db.spec(env=env | {"VC": {"secret": "C"}})))
+    assert [(error.field, error.message) for error in raised.value.errors] == [
+        ("env", "its secrets have 65537 bytes, and at most 65536")
+    ]
+    job = Job(owner="ada", spec={"env": env})
+    assert db.read(lambda session: secrets.resolve(session, store.secret_keys, job)).problem is None
+    put(store, "B", "é" * 16_384 + "z")
+    found = db.read(lambda session: secrets.resolve(session, store.secret_keys, job))
+    assert found.problem == "env: its secrets have 65537 bytes, and at most 65536"

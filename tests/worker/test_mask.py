@@ -1,10 +1,14 @@
 """What is masked in text that a job has written."""
 
+from hypothesis import given
+from hypothesis import strategies as st
 import pytest
 
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
-from worker.host.mask import Mask
+from worker.host.mask import MASK, Mask
+
+_PART = st.text("ab", min_size=8, max_size=14)
 
 
 @pytest.mark.parametrize(
@@ -51,3 +55,21 @@ def test_a_report_is_masked() -> None:
     report = ExitReport(reason=EndReason.USER_ERROR, message="bad hunter2hunter2", traceback="in hunter2hunter2")
     masked = Mask(["hunter2hunter2"]).report(report)
     assert (masked.message, masked.traceback, masked.reason) == ("bad ***", "in ***", EndReason.USER_ERROR)
+
+
+def test_many_short_texts_are_masked_at_once_whatever_the_lines_of_a_secret() -> None:
+    mask = Mask(["\n".join(f"{number:07}-line" for number in range(5000))])
+    cells = [f"{number} cells" for number in range(20_000)]
+    assert [mask.quoted(cell) for cell in cells] == cells
+    assert mask.quoted("\n".join([*cells, "00-line of", "a 0001234-"])).split("\n")[-2:] == ["*** of", "a ***"]
+
+
+@given(st.lists(_PART, min_size=1, max_size=60), st.lists(_PART, max_size=6))
+def test_whatever_is_masked_one_by_one_is_masked_among_many(values: list[str], pieces: list[str]) -> None:
+    text = "".join(pieces)
+    alone, many = Mask(values[:1]), Mask([*values, *(f"{number:08}other" for number in range(40))])
+    assert (values[0] in many.text(text)) is False
+    for quoted, wanted in ((alone.quoted(text), many.quoted(text)), (alone.text(text), many.text(text))):
+        assert len(wanted.replace(MASK, "")) <= len(quoted.replace(MASK, ""))
+    assert many.finds(text) == any(value in text for value in values)
+    assert Mask(["another secret"]).quoted(text) == text

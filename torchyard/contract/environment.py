@@ -11,6 +11,8 @@ from torchyard.contract.wording import allowing
 VARIABLE_NAME = allowing(
     r"^[A-Za-z_][A-Za-z0-9_]{0,99}$", "1 to 100 letters, digits and `_`, of which the first is no digit"
 )
+MOST_SECRETS_BYTES = 1 << 16
+"""Bytes of the values of all secrets that a job names: whatever it writes is searched for each of them."""
 _KEY = allowing(r"^[A-Za-z_][A-Za-z0-9_]{0,199}$", "1 to 200 letters, digits and `_`, of which the first is no digit")
 _VARIABLE = re.compile(_KEY)
 _RESERVED = re.compile(

@@ -1,6 +1,6 @@
 """Asks git which files of a folder are its user's own, and which commit they are from."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 import os
 from pathlib import Path
 import re
@@ -15,7 +15,11 @@ _OTHER_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 _DIFF = ("diff", "HEAD", "--relative", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv")
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
 """A repository among the files of another one, which a clone may bring with a configuration of its own, is not used."""
+_NO_FETCH = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+"""A repository that lacks objects may name a program that brings them. Only newer versions of git know the second."""
 _FILTERS = r"^filter\..*\.(clean|process)$"
+_SUBMODULE = b"160000 "
+"""What an entry of an index begins with that is the commit of another repository."""
 _ITS_OWN = frozenset({"local", "worktree"})
 """The scopes of a configuration that came with the folder, perhaps. Others are the user's and the machine's."""
 _MOST_NAMES = 1000
@@ -125,14 +129,36 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def _without_filters(folder: Path) -> list[str]:
-    """Returns options with which git runs none of the programs that the folder's own configuration has as filters."""
-    answer = _git(folder, "config", "--includes", "--null", "--show-scope", "--name-only", "--get-regexp", _FILTERS)
-    said = [os.fsdecode(part) for part in answer.stdout.split(b"\0")]
-    names = {name.rpartition(".")[0] for scope, name in zip(said[::2], said[1::2], strict=False) if scope in _ITS_OWN}
+    """Returns options with which git runs none of the programs that the folder's own configuration has as filters.
+
+    Nor those of its submodules: git asks each for its status, with these options.
+    """
+    names = set[str]().union(*(_filters_of(each) for each in (folder, *_submodules(folder))))
     if any("=" in name for name in names):
         raise ConfigError(f"git's configuration of {folder} names a filter with `=` in its name: rename it")
     options = (f"{name}.{key}" for name in sorted(names) for key in ("clean=", "process=", "required=false"))
     return [part for option in options for part in ("-c", option)]
+
+
+def _filters_of(folder: Path) -> set[str]:
+    """Returns the filters that the folder's own configuration has."""
+    answer = _git(folder, "config", "--includes", "--null", "--show-scope", "--name-only", "--get-regexp", _FILTERS)
+    said = [os.fsdecode(part) for part in answer.stdout.split(b"\0")]
+    return {name.rpartition(".")[0] for scope, name in zip(said[::2], said[1::2], strict=False) if scope in _ITS_OWN}
+
+
+def _submodules(folder: Path) -> Iterator[Path]:
+    """Yields the repositories that are checked out at places of other ones in the folder's index, at any depth."""
+    root = Path(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel").stdout.removesuffix(b"\n")))
+    waiting = [root]
+    while waiting:
+        inside = waiting.pop()
+        for entry in _git(inside, "ls-files", "--stage", "-z").stdout.split(b"\0"):
+            about, _, name = entry.partition(b"\t")
+            path = inside / os.fsdecode(name)
+            if about.startswith(_SUBMODULE) and (path / ".git").exists():
+                waiting.append(path)
+                yield path
 
 
 def _started(folder: Path, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
@@ -140,7 +166,7 @@ def _started(folder: Path, *arguments: str, stderr: int = subprocess.PIPE) -> su
     return subprocess.Popen(
         ["git", *_SAFE, *arguments],  # noqa: S607 - the user's own git
         cwd=folder,
-        env={**environment, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+        env={**environment, **_NO_FETCH, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=stderr,

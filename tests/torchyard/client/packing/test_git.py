@@ -1,6 +1,7 @@
 """Packing with a real git: what it ignores stays at home."""
 
 import json
+import os
 from pathlib import Path
 import subprocess
 
@@ -237,6 +238,42 @@ def test_a_filter_whose_name_git_cannot_be_told_is_refused(repository: Path, tmp
     ran = _configure_filter(repository, tmp_path, "filter.x=y.clean", name="x=y")
     with pytest.raises(ConfigError, match="rename it"):
         git.origin(repository, {"train.py"})
+    assert not ran.exists()
+
+
+def test_a_filter_that_a_submodule_configures_is_not_run(repository: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    _write(theirs, "a.py")
+    _git(theirs, "init", "--quiet")
+    _git(theirs, "add", ".")
+    _git(theirs, "commit", "--quiet", "--message", "theirs")
+    for inside in (repository, repository / "sub"):
+        _git(inside, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(theirs), "sub")
+    inner = repository / "sub" / "sub"
+    ran = _configure_filter(inner, tmp_path, "filter.x.clean", changed="a.py")
+    _write(inner, "a.py")  # what git knows, so that it reads the file again
+    os.utime(inner / "a.py", (1, 1))
+    assert git.origin(repository, {"train.py"}) is not None
+    assert not ran.exists()
+
+
+def test_an_object_that_is_not_there_is_not_fetched_by_a_program_of_the_folder(
+    repository: Path, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    absent = _git(repository, "rev-parse", "HEAD:train.py")
+    (repository / ".git" / "objects" / absent[:2] / absent[2:]).unlink()
+    (repository / "train.py").write_text("changed\n")
+    for name, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": str(repository),
+        "remote.origin.uploadpack": f"touch {ran}; git-upload-pack",
+    }.items():
+        _git(repository, "config", name, value)
+    found = git.origin(repository, {"train.py"})
+    assert found is not None and found.dirty
     assert not ran.exists()
 
 
