@@ -44,8 +44,7 @@ _IDLE_FACTOR, _FULL_FACTOR = 1, 10
 _REST_FACTOR = 300
 _LONGEST_REST_S = 10.0
 """A pass that nothing has caused comes so many times later than the last one took, but no later than this."""
-_SHUTDOWN_S = 45.0
-_LEAVE_S = 10.0
+_SHUTDOWN_S, _LEAVE_S = 45.0, 10.0
 _HANGING_S = 2.0
 """How long the end of a daemon waits for a thread whose call may hang."""
 _SWEEP_INTERVAL_S = 10.0
