@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Mapping, Sequence
 import heapq
+from itertools import accumulate
 from typing import Any
 
 from sqlalchemy import bindparam, func, literal_column, select, text, tuple_
@@ -53,7 +54,10 @@ _OF_BUCKET = (
     f"state = 'queued' AND {IN_LINE}"
     " AND priority = :priority{0} AND owner = :owner{0} AND device_request = :request{0}"
 )
-_COUNT = f"SELECT {{0}}, count(*) FROM jobs WHERE {_OF_BUCKET} AND (created_at, id) < (:submitted{{0}}, :id{{0}})"  # noqa: S608
+_COUNT = (
+    f"SELECT {{0}}, count(*) FROM jobs WHERE {_OF_BUCKET}"  # noqa: S608
+    " AND (created_at, id) >= (:from{0}, :first{0}) AND (created_at, id) < (:submitted{0}, :id{0})"
+)
 _SOME = (
     f"SELECT * FROM (SELECT {{0}} AS place, created_at, id FROM jobs WHERE {_OF_BUCKET}"  # noqa: S608
     " AND (created_at, id) > (:submitted{0}, :id{0}) ORDER BY created_at, id LIMIT :most) AS part{0}"
@@ -102,16 +106,26 @@ class SqlLine:
         return [found[job.member.id] for job in jobs]
 
     def _before(self, buckets: Sequence[Priced], marks: Sequence[Mark]) -> Sequence[int]:
-        """Returns for each mark how many jobs of the buckets are before it."""
-        asked = [(place, priced, mark) for place, mark in enumerate(marks) for priced in buckets]
-        found = [0] * len(marks)
+        """Returns for each mark how many jobs of the buckets are before it. Each job is counted once."""
+        order = sorted(range(len(marks)), key=marks.__getitem__)
+        asked = [
+            (place, priced, before) for priced in buckets for before, place in zip((None, *order), order, strict=False)
+        ]
+        counts = dict.fromkeys(order, 0)
         for first in range(0, len(asked), _PER_STATEMENT):
             part = asked[first : first + _PER_STATEMENT]
             statement = " UNION ALL ".join(_COUNT.format(number) for number in range(len(part)))
-            values = [_of_bucket(number, priced, mark) for number, (_, priced, mark) in enumerate(part)]
+            values = [
+                {
+                    **_of_bucket(number, priced, marks[place]),
+                    **_from(number, priced, None if before is None else marks[before]),
+                }
+                for number, (place, priced, before) in enumerate(part)
+            ]
             for number, count in self._session.execute(text(statement), _merged(values)):
-                found[part[number][0]] += count
-        return found
+                counts[part[number][0]] += count
+        found = dict(zip(order, accumulate(counts[place] for place in order), strict=True))
+        return [found[place] for place in range(len(marks))]
 
     def _first(self, buckets: Sequence[Priced], after: Mark | None, *, limit: int) -> list[Standing]:
         """Returns the first jobs of buckets of one class, and reads little more of each than it needs."""
@@ -147,7 +161,7 @@ class SqlLine:
 def _of_bucket(number: int, priced: Priced, mark: Mark | None) -> dict[str, Any]:
     """Returns the parameters of one part of a statement: the bucket, and the mark as a job of it would have it."""
     bucket = priced.bucket
-    submitted, job_id = (-1, "") if mark is None else (mark[0] + priced.credit, mark[1])
+    submitted, job_id = _member_at(priced, mark)
     return {
         f"owner{number}": bucket.owner,
         f"request{number}": bucket.request,
@@ -155,6 +169,17 @@ def _of_bucket(number: int, priced: Priced, mark: Mark | None) -> dict[str, Any]
         f"submitted{number}": submitted,
         f"id{number}": job_id,
     }
+
+
+def _from(number: int, priced: Priced, mark: Mark | None) -> dict[str, Any]:
+    """Returns the parameters of a part that begins at a mark."""
+    submitted, job_id = _member_at(priced, mark)
+    return {f"from{number}": submitted, f"first{number}": job_id}
+
+
+def _member_at(priced: Priced, mark: Mark | None) -> Mark:
+    """Returns when a job of the bucket at the mark was submitted, and its id; before all without a mark."""
+    return (-1, "") if mark is None else (mark[0] + priced.credit, mark[1])
 
 
 def _merged(values: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

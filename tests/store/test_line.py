@@ -26,7 +26,7 @@ from store.line.line import Line, line_of
 from store.queue import Queue
 from store.rows.credits import CreditCache
 from tests import servers
-from tests.databases import Databases
+from tests.databases import Databases, SQLiteDatabases
 from tests.store.fixture import StoreFixture, placement_on, service_of, store_on
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import EndReason, JobState
@@ -189,3 +189,28 @@ def _answers(line: Line, jobs: Sequence[Standing], credits: Credits, limit: int)
 
 def _let_go() -> Update:
     return update(Job).where(Job.not_before.is_not(None)).values(not_before=1)
+
+
+def test_positions_of_many_jobs_cost_sql_one_look_at_the_line(sqlite: SQLiteDatabases) -> None:
+    steps = [0]
+
+    def count() -> int:
+        steps[0] += 1
+        return 0
+
+    with sqlite.migrated() as url, closing(Database(url)) as database:
+        db = StoreFixture(database)
+        ids = sorted(db.submit_many(2000))
+        used: list[int] = []
+        for asked in (ids[-1:], ids[-1000:]):
+            with database.read() as session:
+                jobs = [standing_of(job) for job in session.scalars(select(Job).where(Job.id.in_(asked)))]
+                driver = session.connection().connection.driver_connection
+                assert driver is not None
+                driver.set_progress_handler(count, 1)
+                steps[0] = 0
+                found = line_of(session).positions(Credits(), jobs)
+                used.append(steps[0])
+                driver.set_progress_handler(None, 1)
+            assert found == {job_id: place for place, job_id in enumerate(ids, start=1) if job_id in asked}
+        assert used[1] < 10 * used[0]

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_v
 
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.findings import field_errors
+from torchyard.contract.labels import MOST_LABELS
 from torchyard.contract.schema import BOUND_IN_BYTES, UNSET, Count, MetricKey, Schema
 from torchyard.contract.spec import JobName, Labels
 from torchyard.contract.team import Visibility
@@ -124,6 +125,12 @@ def _few_keys(value: Any) -> Any:
     return value
 
 
+def _few_labels(value: Any) -> Any:
+    if isinstance(value, dict) and len(value) > MOST_LABELS:
+        raise ValueError(f"has {len(value)} labels: a job has at most {MOST_LABELS}")
+    return value
+
+
 _BYTES = Field(json_schema_extra={BOUND_IN_BYTES: MOST_SWEEP_BYTES})
 _Parameters = Annotated[dict[Key, Values], Field(max_length=MOST_KEYS), BeforeValidator(_few_keys), _BYTES]
 _Point = Annotated[dict[Key, JsonValue], Field(max_length=MOST_KEYS), BeforeValidator(_few_keys), _BYTES]
@@ -184,7 +191,9 @@ class SweepSpec(Schema):
     halving: Halving | None = Field(default=None, description="of `asha`: when trials stop")
     max_failed: Count | None = Field(default=10, description="after so many failed trials the sweep stops; null: never")
     visibility: Visibility | None = Field(default=None, description="of the sweep and its jobs; null: the server's")
-    labels: Labels = Field(default={}, description="of all its jobs, beside those of the job spec")
+    labels: Annotated[Labels, BeforeValidator(_few_labels)] = Field(
+        default={}, description="of all its jobs, beside those of the job spec"
+    )
     job: Annotated[dict[str, JsonValue], _BYTES] = Field(description="the job spec, without what varies if you like")
 
     @model_validator(mode="after")

@@ -296,3 +296,12 @@ def test_only_what_a_method_has_can_be_added() -> None:
     ):
         with pytest.raises(InvalidSpec):
             extended(spec, more)
+
+
+def test_of_very_many_labels_that_are_wrong_their_number_is_said() -> None:
+    labels = {f"wrong key {number}": number for number in range(60_000)}
+    with pytest.raises(InvalidSpec) as raised:
+        parse_sweep({"method": "array", "trials": 2, "labels": labels, "job": {}})
+    assert [(error.field, error.message) for error in raised.value.errors] == [
+        ("labels", "has 60000 labels: a job has at most 32")
+    ]
