@@ -79,6 +79,7 @@ CASES = (
     Case("a line of 1,000 metrics", RELAY, contents.event),
     Case("an index of 100,000 files in shards", READER, contents.index),
     Case("a bundle of 20,000 files", UPLOAD, contents.bundle),
+    Case("8,000 cells of a table beside 64 KiB of secrets", OUTPUT, contents.secrets_in_a_table),
     Case("1,000,000 values beside a checkpoint's weights", LOADER, contents.values_beside_weights),
     Case("100,000 tensors of a checkpoint", LOADER, contents.tensors),
     Case("a look at 50,000 event files", OUTPUT, contents.event_files),

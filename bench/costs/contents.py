@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 import torch
 
 from torchyard.contract.bundles import MAX_BUNDLE_FILES
+from torchyard.contract.environment import MOST_SECRETS_BYTES
 from torchyard.contract.events import Metric
 from torchyard.contract.media import DATA_BYTES, PICTURE_BYTES, MediaKind
 from torchyard.contract.mediadata import media_data
@@ -16,6 +17,7 @@ from torchyard.contract.shards import Entry, Index, index_lines, parse_index
 from torchyard.contract.spec import MOST_SPEC_BYTES, parse_spec
 from torchyard.contract.tar import header, verify
 from torchyard.models import amounts
+from worker.host.mask import Mask
 from worker.tensorboard import finding
 from worker.tensorboard.brought import Brought
 
@@ -88,3 +90,10 @@ def event_files_before_the_start() -> Prepare:
         inner.mkdir()
         (inner / "a.tfevents.x").write_bytes(b"x" * 5000 + str(number).encode())
     return lambda: Brought.found_in(Path(folder.name))
+
+
+def secrets_in_a_table() -> Prepare:
+    """What a job shows is masked: 8,000 cells, and as many lines of secrets as a job may have."""
+    secret = "\n".join(f"{number:06}" + "s" * 10 for number in range(MOST_SECRETS_BYTES // 17))
+    mask, cells = Mask([secret]), [f"{number:06}" for number in range(8_000)]
+    return lambda: [mask.quoted(cell) for cell in cells]

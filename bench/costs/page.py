@@ -22,7 +22,7 @@ SHOWN_BY = {
     "bundles": "a bundle of 20,000 files",
     "columns": "list_jobs",
     "durations": "validate_spec",
-    "environment": "validate_spec",
+    "environment": "8,000 cells of a table beside 64 KiB of secrets",
     "events": "a line of 1,000 metrics",
     "findings": "validate_spec",
     "labels": "change_job",
