@@ -89,10 +89,10 @@ class WarmProcess:
         """
         deadline = time.monotonic() + wait_s
         with self._changed:
-            if self._child is not None and self._is_outdated(self._child):
-                logger.info("the warm process is replaced: its code or its packages have changed")
-                self._release_child()
             while True:
+                if self._child is not None and self._is_outdated(self._child):
+                    logger.info("the warm process is replaced: its code or its packages have changed")
+                    self._release_child()
                 if self._child is not None and self._child.loaded is not None:
                     return self._child.loaded
                 if self._problem or not self._changed.wait(deadline - time.monotonic()):
