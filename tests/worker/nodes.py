@@ -94,8 +94,8 @@ class Nodes:
             process.send(item, number)
 
     def rank(self, rank: int) -> ProcessIdentity:
-        """Returns a rank that runs, whatever its node."""
-        below = process.descendants(*(item.pid for item in self.supervisors))
+        """Returns a rank that runs. One of another node may have its number, as each sandbox counts, and its start."""
+        below = process.descendants(self.supervisors[rank // self.ranks].pid)
         return running_ranks(self.attempt.run, below, ranks=[rank])[rank]
 
     def report(self, node: int) -> ExitReport:
