@@ -1,4 +1,4 @@
-"""Advice about a file that a program did not find, and that was left out of its code."""
+"""Advises on a missing file that was left out of the upload."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ _MOST_TEXT = 4000
 
 
 def left_out(facts: Facts) -> str | None:
-    """Returns the path that was left out of the code and that the program looked for; None if it is not known."""
+    """Returns the path that the program did not find and that the upload left out. None if there is none."""
     if facts.script is None or facts.failure is None or not facts.script.left_out:
         return None
     line = output.decisive_line(facts.failure, facts.lines)

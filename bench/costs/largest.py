@@ -197,7 +197,7 @@ def _is_bounded(schema: Schema) -> bool:
 
 
 def _longest(parsed: Any, most: int) -> str:
-    """Returns a text that the parsed pattern matches, which repeats as often as it may."""
+    """Returns a long text that the parsed pattern matches: each repeat has its maximum count."""
     made = ""
     for operation, argument in parsed:
         match str(operation):

@@ -16,9 +16,9 @@ from torchyard.contract.sweeps import Point
 from torchyard.host.parent import end_with_parent
 
 CPU_S = 20
-"""Processor time of one process: after that it ends, and what it has found by then counts."""
+"""Seconds of processor time of one process. Then it ends, and the points that it has found are used."""
 WALL_S = 120.0
-"""Longest time of one process, also where it has no processor, or stands still."""
+"""Seconds after which one process is killed, even if it used little processor time."""
 MEMORY_BYTES = 1 << 30
 """Memory of one process, beside what the controller has."""
 

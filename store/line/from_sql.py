@@ -178,7 +178,7 @@ def _from(number: int, priced: Priced, mark: Mark | None) -> dict[str, Any]:
 
 
 def _member_at(priced: Priced, mark: Mark | None) -> Mark:
-    """Returns when a job of the bucket at the mark was submitted, and its id; before all without a mark."""
+    """Returns the submission time and the id of the job at the mark. Without a mark: values below those of all jobs."""
     return (-1, "") if mark is None else (mark[0] + priced.credit, mark[1])
 
 

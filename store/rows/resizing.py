@@ -20,7 +20,7 @@ def with_devices(written: dict[str, Any], devices: int | None) -> dict[str, Any]
 
 
 def said(before: int, devices: int | None) -> str:
-    """Says of a job that goes on what changes; nothing if nothing does."""
+    """Returns the end of an event's text, which tells the new number of devices. Empty if the number stays."""
     return "" if devices in (None, before) else f", with devices_per_node {devices} in place of {before}"
 
 

@@ -11,7 +11,7 @@ from torchyard.contract.wording import allowing
 MOST_LABELS = 32
 """The most labels of a job."""
 MOST_LABELS_BYTES = 4096
-"""Of the labels of a job as JSON: each row of a list has them."""
+"""The most bytes of a job's labels as JSON. Each row of a list includes them."""
 LABEL_KEY = allowing(
     r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$",
     "1 to 63 letters, digits, `.`, `_`, `/` and `-`, of which the first is a letter or a digit",

@@ -12,7 +12,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import INDEX_FILE
 
 MOST_VALUES = 1_000_000
-"""Values in all that a state says beside its weights. A model of 100,000 classes has half as many."""
+"""The most values in a state beside its weights. A model of 100,000 classes has about half as many."""
 MOST_CHARACTERS = 256 << 20
 """Of all texts in it. A tokenizer may have a quarter of that."""
 DEEPEST = 100

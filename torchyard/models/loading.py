@@ -47,7 +47,7 @@ def load(
 
 
 def check_size(config: Recipe, state: Mapping[str, Any]) -> None:
-    """Raises DataError unless the weights of a state are those that it says: before memory is taken for them."""
+    """Raises DataError if the weights do not fit the model that the state describes. The model takes no memory."""
     if type(config) in _KINDS:  # a language model is compared where it is opened
         build, _ = _KINDS[type(config)]
         with Sketching():

@@ -47,7 +47,7 @@ class PowerSgd:
             orthogonalization_epsilon=1e-8,  # pyright: ignore[reportArgumentType] any number
         )
         self._before: dict[int, _Bucket | None] = {}
-        """What each bucket that this step has compressed had before it. None: nothing was compressed before."""
+        """The matrices and errors of each bucket before this step, to restore a skipped step. None: it had none."""
 
     def register(self, model: DistributedDataParallel) -> None:
         """Registers the hook with DDP."""

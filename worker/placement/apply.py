@@ -48,7 +48,7 @@ class Placer:
         self._max_stop_grace = max_stop_grace
         self._turn = turn
         self.has_more = False
-        """Whether the last pass has left out requests of an owner with very many: the next one looks at others."""
+        """Whether the last pass skipped some groups of an owner with more than 64. The next pass looks at others."""
         self.postponed = Postponed()
         """What passes have postponed. The caller asks it before a pass, and notes what the pass did."""
 

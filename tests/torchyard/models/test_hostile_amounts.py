@@ -1,4 +1,4 @@
-"""Checkpoints that say more than there is: each is refused, and takes little memory until then."""
+"""Checkpoints that claim more data than their file has are refused before memory is allocated for it."""
 
 from collections.abc import Callable, Sequence
 import json

@@ -148,7 +148,7 @@ def _filters_of(folder: Path) -> set[str]:
 
 
 def _submodules(folder: Path) -> Iterator[Path]:
-    """Yields the repositories that are checked out at places of other ones in the folder's index, at any depth."""
+    """Yields the checked-out submodules of the folder, at any depth."""
     root = Path(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel").stdout.removesuffix(b"\n")))
     waiting = [root]
     while waiting:

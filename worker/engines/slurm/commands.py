@@ -16,7 +16,7 @@ _SUBMIT_S = 150.0
 """Slurm's own clients wait and try again for up to 100 s."""
 _ASK_S = 30.0
 _KILL_S = 5.0
-"""How long a command that is killed may take to end."""
+"""Seconds to wait for a killed command to end."""
 _CANCEL_S = 60.0
 
 KEY = "SLURM_TORCHYARD_KEY"

@@ -90,7 +90,7 @@ class AgentProcess:
     def handle_events(self) -> None:
         """Raises the OSError with which the agent failed."""
         if self.exit_code is None and self._stops() and process.readable([self._exits]):
-            # The agent has ended, and the first process of its namespace waits for what is left.
+            # The agent has ended; the init process of its namespace waits for the remaining processes.
             exit_code = self._read_number()
             if exit_code is not None:
                 self._note_end(exit_code)
