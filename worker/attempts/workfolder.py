@@ -3,23 +3,42 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 import errno
+import logging
 import os
 from pathlib import Path
 
-from store.facts.attempts import EarlierAttempt
+from store.facts.attempts import AttemptFacts, EarlierAttempt
+from torchyard.contract.bundles import bundles_of
 from torchyard.contract.rundir import RunDir
+from torchyard.contract.spec import parse_spec
 from torchyard.host import disk
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import folder_inside
+from worker.attempts.code import CODE
+from worker.bundles.cache import BundleCache
 from worker.bundles.copying import copy_tree
 from worker.host import rundirs, workfolders
 from worker.host.untrusted import remove_inside
 from worker.host.workfolders import WorkRecord
 from worker.tensorboard.brought import Brought
 
+logger = logging.getLogger(__name__)
+
 _NOT_MOVED = {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.EACCES}
 """There is none, it is a link, or the attempt has closed it; or this one has its files already."""
+
+
+def trim(run: RunDir, facts: AttemptFacts, bundles: BundleCache) -> None:
+    """Removes from the folder of a job that has succeeded what came with its code and has not changed."""
+    sha256 = bundles_of(parse_spec(facts.spec)).get(CODE)
+    tree = None if sha256 is None else bundles.tree(sha256, owner=facts.owner)
+    if tree is None or not tree.is_dir():
+        return
+    try:
+        workfolders.trim(run, tree)
+    except OSError as error:
+        logger.warning("%s: the working folder cannot be trimmed: %s", run.root.parent.name, error)
 
 
 @dataclass(frozen=True)
