@@ -380,11 +380,15 @@ def test_folders_of_ended_jobs_go_when_the_disk_asks_and_no_other(
     host.start(running)
     for job_id, days in ((running, None), (older, 4), (newer, 1)):
         with_folder(host, job_id, days=days)
-    asked = iter([True, False])
-    monkeypatch.setattr(RunDirSweeper, "_lacks_room", lambda _: next(asked, False))
+    asked = [True, False, False]
+
+    def lacks_room(_: RunDirSweeper) -> bool:
+        return asked.pop(0)
+
+    monkeypatch.setattr(RunDirSweeper, "_lacks_room", lacks_room)
     host.sweep(keep_folders=30 * DAY)
     assert {path.parent.name for path in host.runs.glob("*/work")} == {running, newer}
-    monkeypatch.setattr(RunDirSweeper, "_lacks_room", lambda _: True)
+    asked[:] = [True, True]
     host.sweep(keep_folders=30 * DAY)
     assert {path.parent.name for path in host.runs.glob("*/work")} == {running}
     assert host.existing() >= {f"{running}/1", f"{older}/1", f"{newer}/1"}

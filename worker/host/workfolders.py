@@ -34,6 +34,8 @@ class WorkRecord(Record):
     """As in the attempt's row: numbers are used again after an older database was restored."""
     came_ns: int
     """When all was there that came with the code, by the clock of its disk. What is newer, the job has written."""
+    told: str = ""
+    """What the job's owner is told of the folder when an attempt runs in it."""
     trimmed: bool = False
     """Whether what came with the code and did not change was removed, as the job has succeeded."""
 
