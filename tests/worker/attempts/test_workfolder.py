@@ -108,7 +108,7 @@ def test_a_folder_of_an_attempt_that_a_restored_database_does_not_know_is_set_as
     record = workfolders.record_of(hosts.last.run)
     assert record is not None
     for unknown in ({"claimed_at": record.claimed_at + 1}, {"attempt": 7}):
-        write_record(hosts.last.run.work_record, WorkRecord(**{**record.to_dict(), **unknown}))
+        write_record(hosts.last.run.work_record, WorkRecord.from_dict({**record.to_dict(), **unknown}))
         hosts.start()
         assert read_tree(hosts.last.run.work) == CODE
         hosts.end()
