@@ -46,6 +46,10 @@ class NewCheckpoint:
     """None if the script published it."""
     archive: str | None = None
     """The sha256 of the archive of all files, if each rank has written its part."""
+    saved_at: int = 0
+    """When it was saved, in nanoseconds."""
+    damaged: bool = False
+    """Whether it is not whole."""
 
     @property
     def entries(self) -> list[dict[str, Any]]:
@@ -126,6 +130,8 @@ class OutputLimits:
     """Of all attempts of the job. Beyond these, a worker brings few points."""
     checkpoints: int | None = 10_000
     """Checkpoints of the attempt that are stored at will; then one a minute."""
+    versions: int | None = 3
+    """Whole captured checkpoints of one file that are kept."""
     artifacts: int | None = 1000
     """Files of one job."""
     media: int | None = 5000
