@@ -26,18 +26,30 @@ _KEPT_FREE = 64 << 20
 _MOST_NAMED = 5
 
 
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    path: str
+    sha256: str
+    size: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """A version of a file that is stored."""
+    """A version of a file, or of a folder that is one checkpoint, that is stored."""
 
     place: Place
     """Below which folder of the job it belongs."""
     path: str
-    sha256: str
-    size: int
+    files: Sequence[StoredFile]
+    """It alone, or all files of the folder."""
     saved_ns: int
-    attempt: int
+    order: tuple[int, int, str]
+    """The newest version has the greatest."""
     is_checkpoint: bool
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
 
 
 @dataclass
@@ -61,12 +73,11 @@ class Restored:
 
 
 def versions_of(checkpoints: Sequence[CheckpointFacts], artifacts: Sequence[ArtifactFacts]) -> list[list[Stored]]:
-    """Returns what is stored of each file, its newest version first; checkpoints before other files."""
-    captured = [_of_checkpoint(each) for each in checkpoints if each.source == CAPTURED and each.files]
-    kept = [_of_artifact(each) for each in artifacts]
+    """Returns what is stored whole of each file, its newest version first; checkpoints before other files."""
+    whole = [each for each in checkpoints if each.source == CAPTURED and each.files and not each.damaged]
     found: dict[tuple[Place, str], list[Stored]] = {}
-    for each in sorted((*captured, *kept), key=lambda one: (one.attempt, one.saved_ns), reverse=True):
-        if is_path(each.path):
+    for each in sorted((*map(_of_checkpoint, whole), *map(_of_artifact, artifacts)), key=_order, reverse=True):
+        if all(is_path(file.path) for file in each.files):
             found.setdefault((each.place, each.path), []).append(each)
     return sorted(found.values(), key=lambda versions: not versions[0].is_checkpoint)
 
@@ -120,42 +131,54 @@ def _put_back(
 
 
 def _put(stored: Stored, folder: Path, blobs: Blobs, check: Callable[[], object]) -> bool:
-    """Returns False if the stored version is not whole."""
-    target, temporary = folder / stored.path, folder / f".{uuid.uuid4().hex}"
+    """Returns False if the stored version is not whole: nothing of it is put back then."""
+    copied: dict[Path, Path] = {}
     try:
-        if not blobs.copy_out(stored.sha256, temporary, check=check):
-            return False
-        os.utime(temporary, ns=(stored.saved_ns, stored.saved_ns))
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary.rename(target)
+        for file in stored.files:
+            temporary = folder / f".{uuid.uuid4().hex}"
+            copied[temporary] = folder / file.path
+            if not blobs.copy_out(file.sha256, temporary, check=check):
+                return False
+            os.utime(temporary, ns=(stored.saved_ns, stored.saved_ns))
+        for temporary, target in copied.items():
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            temporary.rename(target)
     finally:
-        temporary.unlink(missing_ok=True)
+        for temporary in copied:
+            temporary.unlink(missing_ok=True)
     return True
 
 
+def _order(stored: Stored) -> tuple[int, int, str]:
+    return stored.order
+
+
 def _of_checkpoint(checkpoint: CheckpointFacts) -> Stored:
-    file = checkpoint.files[0]
     _, digest, modified, *_ = (*checkpoint.name.split("-"), "", "", "")
-    place, path = _place_of(str(file["path"]), digest)
+    paths = [str(file["path"]) for file in checkpoint.files]
+    place, path = _place_of(paths[0] if len(paths) == 1 else os.path.commonpath(paths), digest)
+    prefix = f"{_ARTIFACTS}/" if place == "artifacts" else ""
     return Stored(
         place=place,
         path=path,
-        sha256=file["sha256"],
-        size=file["size"],
-        saved_ns=_hexadecimal(modified) or checkpoint.created_at * 1000,
-        attempt=checkpoint.attempt,
+        files=[
+            StoredFile(str(file["path"]).removeprefix(prefix), file["sha256"], file["size"])
+            for file in checkpoint.files
+        ],
+        saved_ns=_hexadecimal(modified) or checkpoint.saved_at,
+        order=(checkpoint.attempt, checkpoint.saved_at, checkpoint.id),
         is_checkpoint=True,
     )
 
 
 def _of_artifact(artifact: ArtifactFacts) -> Stored:
+    saved_ns = artifact.created_at * 1000
     return Stored(
         place="artifacts",
         path=artifact.path,
-        sha256=artifact.sha256,
-        size=artifact.size,
-        saved_ns=artifact.created_at * 1000,
-        attempt=artifact.attempt,
+        files=[StoredFile(artifact.path, artifact.sha256, artifact.size)],
+        saved_ns=saved_ns,
+        order=(artifact.attempt, saved_ns, artifact.id),
         is_checkpoint=False,
     )
 

@@ -17,7 +17,7 @@ from tests.worker.attempts.hosts import CODE, Hosts
 from tests.worker.bundles.tars import read_tree
 from torchyard.contract.job import EndReason, JobState
 from worker.attempts import capturing, restoring
-from worker.attempts.restoring import Stored
+from worker.attempts.restoring import Stored, StoredFile
 from worker.host.untrusted import remove_inside
 
 TIME = 1_700_000_000_123_456_789
@@ -133,10 +133,9 @@ def _stored(path: str, content: bytes, blobs: Blobs, *, is_checkpoint: bool = Tr
     return Stored(
         place="work",
         path=path,
-        sha256=blob.sha256,
-        size=blob.size,
+        files=[StoredFile(path, blob.sha256, blob.size)],
         saved_ns=TIME,
-        attempt=1,
+        order=(1, TIME, path),
         is_checkpoint=is_checkpoint,
     )
 
@@ -163,9 +162,22 @@ def test_files_that_do_not_fit_are_said_and_checkpoints_come_first(tmp_path: Pat
         )
 
 
-def test_no_path_leads_out_of_the_folder(tmp_path: Path) -> None:
-    blobs = Blobs(tmp_path / "blobs")
+@pytest.mark.parametrize("path", ["../x", "/etc/x", "a//b", "a/../../x", "a/\0", ""])
+def test_no_path_leads_out_of_the_folder(path: str) -> None:
+    assert not restoring.is_path(path)
+
+
+def test_a_folder_that_is_one_checkpoint_is_put_back_whole_or_not(tmp_path: Path) -> None:
+    blobs, folder = Blobs(tmp_path / "blobs"), tmp_path / "work"
     blobs.root.mkdir()
-    for path in ("../x", "/etc/x", "a//b", "a/../../x", "a/\0"):
-        stored = _stored("x", b"x", blobs)
-        assert not restoring.is_path(replace(stored, path=path).path)
+    folder.mkdir()
+    older, newer = (
+        replace(_stored("step", b"", blobs), files=[file for text in texts for file in _stored(*text, blobs).files])
+        for texts in ([("step/a", b"1"), ("step/b", b"1")], [("step/a", b"2"), ("step/b", b"22")])
+    )
+    lost = blobs.path(newer.files[1].sha256)
+    lost.chmod(0o600)
+    lost.unlink()
+    restored = restoring.restore([[newer, older]], folders={"work": folder}, blobs=blobs)
+    assert (restored.checkpoints, restored.size) == (1, 2)
+    assert read_tree(folder) == {"step/a": (b"1", False), "step/b": (b"1", False)}
