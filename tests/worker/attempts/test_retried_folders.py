@@ -118,11 +118,15 @@ def test_a_folder_that_cannot_be_copied_gives_way_to_what_is_stored(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch, obstacle: str
 ) -> None:
     run_once(hosts)
+    old = hosts.job_id
     hosts.retry()
     if obstacle == "size":
-        sizes = iter([1 << 62])
-        size = rundirs.size
-        monkeypatch.setattr(rundirs, "size", lambda *args, **options: next(sizes, size(*args, **options)))
+        sizes, size = [1 << 62], rundirs.size
+
+        def measured(folder: Path, *, unlock: bool) -> int:
+            return sizes.pop() if sizes else size(folder, unlock=unlock)
+
+        monkeypatch.setattr(rundirs, "size", measured)
     elif obstacle == "killed":
         monkeypatch.setenv(failpoints.VARIABLE, "folder.copy=kill@2")
     else:
@@ -134,7 +138,7 @@ def test_a_folder_that_cannot_be_copied_gives_way_to_what_is_stored(
     hosts.start()
     assert read_tree(hosts.last.run.work) == {**CODE, "out/a.pt": (b"state", False)}
     (told,) = [text for text in hosts.messages() if "cannot be copied" in text]
-    assert told.endswith("restored 1 checkpoint (5 B) of job " + hosts.store.job(hosts.job_id).retry_of)
+    assert told.endswith("restored 1 checkpoint (5 B) of job " + old)
 
 
 def test_a_cancel_ends_the_copy(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
