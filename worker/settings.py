@@ -114,6 +114,8 @@ class Settings(ClusterSettings):
     """Items of one job, which its runs show, that are stored."""
     max_artifact_bytes: Size = DEFAULTS.artifact_bytes
     """Bytes of these files and items."""
+    max_kept_bytes: Size = DEFAULTS.kept_bytes
+    """Bytes of the files of one job's working folder that are kept without a pattern."""
 
     @property
     def runs(self) -> Path:
@@ -143,6 +145,7 @@ class Settings(ClusterSettings):
             artifacts=self.max_artifacts,
             media=self.max_media,
             artifact_bytes=self.max_artifact_bytes,
+            kept_bytes=self.max_kept_bytes,
         )
 
     @property

@@ -1,4 +1,5 @@
-"""Artifacts: files that a job left below `artifacts` of its run directory, by their paths there."""
+"""Files that a job left, by their paths: artifacts below `artifacts` of its run directory, and kept files of its
+working folder."""
 
 from torchyard.contract.text import printable
 
@@ -6,6 +7,10 @@ DEEPEST = 16
 """Names in a path, at most."""
 MOST_PATH_BYTES = 1000
 """Bytes of a path, at most."""
+KEPT = "./"
+"""Begins the stored path of a file of the working folder: no artifact has such a path."""
+MOST_KEEP = 32
+"""Patterns of `keep`, at most, and paths of one request to keep."""
 
 
 def is_artifact_path(text: str) -> bool:

@@ -16,6 +16,7 @@ from pydantic import (
 
 from torchyard.contract import recipes
 from torchyard.contract.after import MOST_AFTER, After
+from torchyard.contract.artifacts import MOST_KEEP
 from torchyard.contract.durations import DEFAULT_TIME_LIMIT, above_zero
 from torchyard.contract.environment import Env, SecretRef
 from torchyard.contract.errors import FieldError, InvalidSpec
@@ -25,6 +26,7 @@ from torchyard.contract.initial import INIT_FROM, AfterRef, parse_initial
 from torchyard.contract.labels import Labels
 from torchyard.contract.notify import JobNotify
 from torchyard.contract.recipes import variables
+from torchyard.contract.recipes.script import KeptPattern
 from torchyard.contract.recipes.training import STALL_TIMEOUT
 from torchyard.contract.resources import Resources
 from torchyard.contract.schedules import ScheduleKey
@@ -227,6 +229,12 @@ class ScriptSpec(_Common):
 
     trainer: Literal["script"]
     name: JobName = "script"
+    keep: Annotated[list[KeptPattern], Field(max_length=MOST_KEEP)] = Field(
+        default=[],
+        exclude_if=lambda patterns: not patterns,
+        description="patterns of files and folders, below the working folder, that are stored by their paths while the "
+        "program runs and at its end. Without any, what it has created or changed, up to 64 MiB or the worker's limit",
+    )
     config: recipes.Script
 
     @property

@@ -46,7 +46,7 @@ class CapturedCopy(FileCopy):
 
     def __init__(self, run: RunDir, blobs: Blobs, match: Match, *, name: str, step: int, limit: int) -> None:
         """Raises as `FileCopy` does."""
-        super().__init__(run, blobs, match, limit=limit, what="a checkpoint")
+        super().__init__(run.job, blobs, match, limit=limit, what="a checkpoint")
         self.name = name
         self._step = step
 
@@ -88,6 +88,12 @@ class Capturing:
         self._captured_at: dict[Parts, float] = {}
         self._queue = CopyQueue[CapturedCopy]()
         self._warned: set[str] = set()
+        self._refused: set[str] = set()
+
+    def has(self, match: Match) -> bool:
+        """Returns whether the file was captured as it is."""
+        name = _name_of(match)
+        return name in self._known and name not in self._refused
 
     @property
     def copying(self) -> bool:
@@ -164,6 +170,7 @@ class Capturing:
         """Leaves a file out: for good, or until it is looked at again if it has only changed."""
         if not isinstance(error, Changed):
             self._known.add(_name_of(match))
+            self._refused.add(_name_of(match))
             self._say_left_out(match.parts, error.message, warn)
 
     def _say_left_out(self, parts: Parts, why: str, warn: Callable[[str], None]) -> None:

@@ -1,7 +1,9 @@
 """Copies what an attempt wrote into the blob store, part by part: checkpoints, and files that nothing describes."""
 
+from collections.abc import Callable
 import errno
 import os
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from store.blobs import Blob, Blobs, BlobWriter
@@ -149,21 +151,31 @@ class FileCopy:
     The caller must call `discard` in the end, which does nothing after `publish`.
     """
 
-    def __init__(self, run: RunDir, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT) -> None:
+    def __init__(
+        self,
+        root: Path,
+        blobs: Blobs,
+        match: Match,
+        *,
+        what: str,
+        limit: int = CHECKPOINT_LIMIT,
+        beside: Callable[[bytes], object] | None = None,
+    ) -> None:
         """Copies nothing. `what` names the kind of file in errors; `limit` is its largest size in bytes.
 
-        Raises DataError if the file cannot be read, is too large or has changed, and OSError.
+        `root`: the folder below which the match was found. `beside` gets all bytes that are copied. Raises DataError
+        if the file cannot be read, is too large or has changed, and OSError.
         """
         self._match = match
         self._blob: Blob | None = None
         _require_room(blobs, match.status.st_size, limit=limit, what=what)
-        source = open_inside(run.job, *match.parts)
+        source = open_inside(root, *match.parts)
         if source is None:
             raise Changed("it is gone")
         self._source: BinaryIO = source
         try:
             self._check_unchanged()
-            self._writer = blobs.create()
+            self._writer = blobs.create(beside=beside)
         except BaseException:
             source.close()
             raise

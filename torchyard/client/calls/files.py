@@ -21,6 +21,10 @@ def artifacts(job_id: str, *, path: str | None) -> Call[Page[ArtifactView]]:
     return Call(Page[ArtifactView], "GET", f"{job_path(job_id)}/artifacts", {"path": path, "limit": LARGE_PAGE})
 
 
+def kept_files(job_id: str, *, path: str | None) -> Call[Page[ArtifactView]]:
+    return Call(Page[ArtifactView], "GET", f"{job_path(job_id)}/kept", {"path": path, "limit": LARGE_PAGE})
+
+
 def media(job_id: str, *, keys: Sequence[str]) -> Call[Page[MediaView]]:
     params: Params = {"key": [*keys], "keys": "false", "limit": LARGE_PAGE}
     return Call(Page[MediaView], "GET", f"{job_path(job_id)}/media", params)
@@ -45,8 +49,8 @@ def file_path(job_id: str, ref: str, file: str | None) -> str:
     return f"{checkpoint}/download" if file is None else f"{checkpoint}/files/{quote(file)}"
 
 
-def artifact_path(job_id: str, path: str) -> str:
-    return f"{job_path(job_id)}/artifacts/{quote(path)}"
+def artifact_path(job_id: str, path: str, *, kept: bool = False) -> str:
+    return f"{job_path(job_id)}/{'kept' if kept else 'artifacts'}/{quote(path)}"
 
 
 def picture_path(job_id: str, media_id: str, part: str) -> str:

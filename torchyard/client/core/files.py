@@ -66,17 +66,31 @@ class FilesCore(Core):
         """
         return self._connection.pages(calls.artifacts(job_id, path=path))
 
+    def kept_files(self, job_id: str, *, path: str | None = None) -> AsyncGenerator[ArtifactView]:
+        """Yields the files of the job's working folder that are kept; with `path`, that file or those in that folder.
+
+        They are stored at the end of each attempt, and those that the spec's `keep` names while it runs.
+        """
+        return self._connection.pages(calls.kept_files(job_id, path=path))
+
     async def download_artifact(
-        self, job_id: str, path: str, *, to: str | Path = ".", on_progress: OnProgress | None = None
+        self,
+        job_id: str,
+        path: str,
+        *,
+        kept: bool = False,
+        to: str | Path = ".",
+        on_progress: OnProgress | None = None,
     ) -> Path:
         """Fetches the artifact with this path, and returns the path that it wrote: `to`, or if that is a folder, the
-        artifact's own name in it.
+        artifact's own name in it. `kept`: a file that `kept_files` yields instead.
 
         The file is written whole or continued as by `download`, and raises what that does.
         """
-        found = [item async for item in self.artifacts(job_id, path=path) if item.path == path]
+        listed = self.kept_files(job_id, path=path) if kept else self.artifacts(job_id, path=path)
+        found = [item async for item in listed if item.path == path]
         if not found:
-            raise NotFound(f"job {job_id} has no artifact {path!r}")
+            raise NotFound(f"job {job_id} has no {'kept file' if kept else 'artifact'} {path!r}")
         target, name = Path(to), path.rpartition("/")[2]
         if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file
             if not is_artifact_path(path):
@@ -84,7 +98,7 @@ class FilesCore(Core):
             target /= name
         expected = CheckpointFile(path=path, size=found[0].size, sha256=found[0].sha256)
         with PartFile(target, expected, on_progress) as part:
-            await self._connection.fill(part, calls.artifact_path(job_id, path))
+            await self._connection.fill(part, calls.artifact_path(job_id, path, kept=kept))
             part.finish()
         return target
 

@@ -40,7 +40,8 @@ class CheckpointView(View):
 
 
 class ArtifactView(View):
-    """A file that a job left. `path` is the one below `artifacts` of its run directory."""
+    """A file that a job left. `path` is the one below `artifacts` of its run directory; of a kept file, the one below
+    its working folder."""
 
     id: str
     path: str
