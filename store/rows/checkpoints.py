@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from store.db.documents import Parsed
 from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base, Checkpoint, Job
-from store.facts.checkpoints import CheckpointFacts
+from store.facts.checkpoints import CAPTURED, CheckpointFacts
 from store.facts.jobs import BestCheckpoint
 from store.facts.output import NewCheckpoint
 from store.ids import is_id, new_id
@@ -160,6 +160,12 @@ def resolve(session: Session, job: Job, ref: str) -> CheckpointFacts:
 def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
     """Returns the names of all checkpoints that the attempt listed, including removed ones."""
     return list(session.scalars(select(Checkpoint.name).where(_of_attempt(job_id, attempt))))
+
+
+def captured_names(session: Session, job_id: str) -> list[str]:
+    """Returns the names of all checkpoints that the job's attempts captured, including removed ones."""
+    captured = (Checkpoint.job_id == job_id, Checkpoint.source == CAPTURED)
+    return list(session.scalars(select(Checkpoint.name).where(*captured)))
 
 
 def removed_among(session: Session, job_id: str, *, attempt: int, names: Collection[str]) -> set[str]:

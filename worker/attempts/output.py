@@ -7,9 +7,9 @@ from typing import Any
 from store.blobs import Blobs
 from store.facts.attempts import AttemptFacts
 from store.facts.output import Batch, OutputLimits
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.artifacts import Artifacts
-from worker.attempts.capturing import ROOTS
+from worker.attempts.capturing import roots
 from worker.attempts.kept import Keeping, KeptFiles
 from worker.attempts.left_files import LeftFiles
 from worker.attempts.notices import Notices
@@ -20,7 +20,7 @@ from worker.attempts.relay_state import RelayState
 from worker.attempts.showing import Showing
 from worker.attempts.thinning import Thinning
 from worker.attempts.unmatched import Unmatched
-from worker.host import rundirs
+from worker.host import rundirs, workfolders
 from worker.host.secret_bytes import SecretBytes
 
 _MAX_BATCHES = 16
@@ -30,7 +30,6 @@ _FLOODS = frozenset({"points", "messages"})
 _RETRY_S = 1.0
 REPORTED_OUTAGE_S = 2.0
 """The shortest outage of the database that the owner is told of: a failed call may be tried again this late."""
-_WORK = ("code",)
 _TOPIC = "store"
 _WAITING = "what the attempt writes cannot be stored now, and waits"
 _RECOVERED = "what the attempt writes is stored again"
@@ -147,12 +146,13 @@ def output_of(
     """Returns what stores the output of the attempt, the `number`-th of its job. Its run directory must be there."""
     spec, mask = attempt.spec, records.mask
     is_script = spec.get("trainer") == "script"
+    patterns = _patterns(spec.get("config", {}), "checkpoints") if is_script else []
     relay: Relay
     keeping = Keeping(
-        root=run.job,
-        parts=_WORK,
+        root=run.root.parent,
+        parts=(WORK,),
         patterns=_patterns(spec, "keep") if is_script else (),
-        since_ns=lambda: rundirs.started_ns(run),
+        since_ns=lambda: workfolders.came_ns(run),
         secrets=SecretBytes(records.secret_values),
         captured=lambda match: relay.is_captured(match),  # noqa: PLW0108 it is made below
     )
@@ -164,10 +164,11 @@ def output_of(
         blobs,
         state=RelayState.of(attempt.offsets),
         listed=records.checkpoint_names() if attempt.relay_seq else [],
+        captured=records.captured_names() if patterns and number > 1 else [],
         world_size=attempt.world_size,
         nodes=spec.get("resources", {}).get("nodes", 1),
         most_checkpoints=limits.checkpoints,
-        patterns=_patterns(spec.get("config", {}), "checkpoints") if is_script else (),
+        patterns=patterns,
         left=left,
         unmatched=_unmatched(spec, run) if is_script else None,
         mask=mask,
@@ -184,7 +185,7 @@ def _unmatched(spec: Mapping[str, Any], run: RunDir) -> Unmatched:
         if in_place
         else ""
     )
-    return Unmatched(run.job, ROOTS, patterns, started_ns=lambda: rundirs.started_ns(run), note=note)
+    return Unmatched(run.root.parent, roots(run), patterns, started_ns=lambda: rundirs.started_ns(run), note=note)
 
 
 def _patterns(of: Mapping[str, Any], key: str) -> list[str]:

@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from store.commands import attempts as commands
-from store.facts.attempts import AttemptFacts, AttemptSecrets, Begun, Claim, NodeHeld, Wanted
+from store.facts.attempts import AttemptFacts, AttemptSecrets, Begun, Claim, EarlierAttempt, NodeHeld, Wanted
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.initial_weights import InitialFacts
 from store.facts.output import DEFAULTS, Batch, NewEvent, OutputLimits, Room
@@ -87,6 +87,14 @@ class AttemptRecords:
     def initial(self) -> InitialFacts | None:
         """Returns what the job starts from, if its spec names weights."""
         return self._patience.call(lambda: queries.initial_of_job(self._store, self._claim))
+
+    def earlier(self) -> list[EarlierAttempt]:
+        """Returns the attempts of the job that were claimed before this one, oldest first."""
+        return [] if self._claim.number == 1 else self._patience.call(lambda: queries.earlier(self._store, self._claim))
+
+    def captured_names(self) -> list[str]:
+        """Returns the names of all checkpoints that any attempt of the job has ever captured."""
+        return self._patience.call(lambda: queries.captured_names(self._store, self._claim))
 
     def count_ended(self, reason: EndReason, *, since: int) -> int:
         """Returns how many attempts of the job, from number `since` on, ended for that reason."""

@@ -39,10 +39,11 @@ COPY_LIMIT = 1 << 25
 class Relay:
     """Reads the output of one attempt.
 
-    `state`: what of it is stored. `listed`: the names of its stored checkpoints. Beyond `most_checkpoints` one a minute
-    is read. `patterns`: the files that become checkpoints. `left`: the files that are stored by their paths.
-    `unmatched` says which patterns match nothing. `mask`: what no name of a file may have. The caller calls `read` and
-    commits the batch within `storing`, again and again, and `close` in the end.
+    `state`: what of it is stored. `listed`: the names of its stored checkpoints. `captured`: those that any attempt of
+    the job has captured. Beyond `most_checkpoints` one a minute is read. `patterns`: the files that become checkpoints.
+    `left`: the files that are stored by their paths. `unmatched` says which patterns match nothing. `mask`: what no
+    name of a file may have. The caller calls `read` and commits the batch within `storing`, again and again, and
+    `close` in the end.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Relay:
         *,
         state: RelayState = RelayState(),  # noqa: B008 it is frozen
         listed: Iterable[str],
+        captured: Iterable[str] = (),
         world_size: int,
         nodes: int = 1,
         checkpoint_limit: int = CHECKPOINT_LIMIT,
@@ -62,14 +64,17 @@ class Relay:
         mask: Mask | None = None,
     ) -> None:
         mask, known, limit = mask or Mask(), set(listed), checkpoint_limit
+        self._captured = known | set(captured)
         self._run = run
         self._blobs = blobs
         self._state = state
         self._events = EventReader(run.job)
         self._logs = LogReader(run.job, world_size=world_size, nodes=nodes)
-        self._event_files = EventFiles(run.job, brought=Brought.of(run), mask=mask)
+        self._event_files = EventFiles(run.root.parent, rundirs.job_path(run), brought=Brought.of(run), mask=mask)
         self._checkpoints = Publishing(run, blobs, known=known, limit=limit, most=most_checkpoints, mask=mask)
-        self._capturing = Capturing(run, blobs, patterns, known=known, limit=limit, mask=mask) if patterns else None
+        self._capturing = (
+            Capturing(run, blobs, patterns, known=self._captured, limit=limit, mask=mask) if patterns else None
+        )
         self._shown = ShownItems(run, blobs, mask=mask)
         self._left = left
         self._unmatched = unmatched
@@ -148,7 +153,8 @@ class Relay:
             files.committed()
         self._state = RelayState.of(batch.offsets)
         self._events.stored()
-        self._checkpoints.known.update(new.name for new in batch.checkpoints)
+        for known in (self._checkpoints.known, self._captured):
+            known.update(new.name for new in batch.checkpoints)
 
     def close(self) -> None:
         """Discards unfinished copies. Raises OSError."""

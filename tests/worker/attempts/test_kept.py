@@ -11,7 +11,7 @@ import pytest
 from store.blobs import Blobs, BlobWriter
 from store.facts.output import NewArtifact, OutputLimits, Room, StoredArtifact
 from tests.worker.attempts.test_relay import drain, texts
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts import kept, walking
 from worker.attempts.kept import Keeping, KeptFiles
 from worker.attempts.matching import Match
@@ -30,14 +30,14 @@ def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
-    run = RunDir(tmp_path / "run")
+    run = RunDir(tmp_path / "run" / "1")
     run.create()
-    (run.job / "code").mkdir()
+    run.work.mkdir()
     return run
 
 
 def write(run: RunDir, path: str, content: bytes = b"x") -> Path:
-    file = run.job / "code" / path
+    file = run.work / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content)
     return file
@@ -61,8 +61,8 @@ class Job:
         self.told: list[str] = []
         self.limits, self.left = limits or OutputLimits(), left
         keeping = Keeping(
-            root=run.job,
-            parts=("code",),
+            root=run.root.parent,
+            parts=(WORK,),
             patterns=patterns,
             since_ns=since_ns,
             captured=captured,
@@ -95,7 +95,7 @@ def _row(new: NewArtifact, attempt: int) -> StoredArtifact:
 
 def test_without_patterns_what_the_program_wrote_is_kept_at_the_end_smallest_first(run: RunDir) -> None:
     write(run, "train.py", b"old")
-    old = max(status.st_ctime_ns for status in [(run.job / "code" / "train.py").stat()])
+    old = max(status.st_ctime_ns for status in [(run.work / "train.py").stat()])
     os.utime(write(run, "copied.csv", b"123"), ns=(1, 1))  # created now, with an older time of its own
     write(run, "results/plot.png", b"12345")
     write(run, "results/large.bin", b"x" * 100)
@@ -135,9 +135,9 @@ def test_what_is_stored_as_it_is_is_not_copied_again(run: RunDir) -> None:
 def test_caches_links_and_pipes_are_left_out_in_silence(run: RunDir) -> None:
     for folder in ("__pycache__", ".cache/pip", ".git", "sub/__pycache__", ".venv/lib"):
         write(run, f"{folder}/file")
-    (run.job / "code" / "latest").symlink_to("/etc/passwd")
-    (run.job / "code" / "away").symlink_to("/etc")
-    os.mkfifo(run.job / "code" / "pipe")
+    (run.work / "latest").symlink_to("/etc/passwd")
+    (run.work / "away").symlink_to("/etc")
+    os.mkfifo(run.work / "pipe")
     write(run, "wandb/.hidden/file")
     job = Job(run)
     assert job.take() == ["./wandb/.hidden/file"]
@@ -146,8 +146,8 @@ def test_caches_links_and_pipes_are_left_out_in_silence(run: RunDir) -> None:
 
 def test_names_that_are_no_utf_8_and_hard_links_are_said(run: RunDir) -> None:
     write(run, "a/kept")
-    Path(os.fsdecode(os.fsencode(run.job / "code" / "a") + b"/\xff")).write_bytes(b"12")
-    os.link(write(run, "b/one", b"123"), run.job / "code" / "b" / "two")
+    Path(os.fsdecode(os.fsencode(run.work / "a") + b"/\xff")).write_bytes(b"12")
+    os.link(write(run, "b/one", b"123"), run.work / "b" / "two")
     write(run, "/".join(["deep"] * 17), b"1")
     job = Job(run)
     assert job.take() == ["./a/kept"]
@@ -205,7 +205,7 @@ def test_a_pattern_stores_settled_files_while_the_job_runs_and_the_rest_at_the_e
     assert job.take(final=False) == []
     assert job.take(final=False) == ["./results/a.png"]
     assert job.take(final=False) == []
-    with (run.job / "code" / "results" / "open.csv").open("wb", buffering=0) as writer:
+    with (run.work / "results" / "open.csv").open("wb", buffering=0) as writer:
         writer.write(b"row")
         assert [job.take(final=False) for _ in range(3)] == [[], [], []]
         assert job.take() == ["./results/open.csv"]

@@ -9,6 +9,7 @@ from store.blobs import Blobs
 from tests.worker.attempts.test_relay import drain, texts
 from torchyard.contract.rundir import RunDir
 from worker.attempts import unmatched
+from worker.attempts.capturing import roots
 from worker.attempts.relay import Relay
 from worker.attempts.relay_state import RelayState
 from worker.attempts.unmatched import Unmatched
@@ -18,15 +19,15 @@ PATTERNS = {"keep": ["results/*", "**/*.png"], "checkpoints": ["out/*.pt"]}
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
-    run = RunDir(tmp_path / "run")
+    run = RunDir(tmp_path / "run" / "1")
     run.create()
-    (run.job / "code").mkdir()
+    run.work.mkdir()
     return run
 
 
 def unmatched_of(run: RunDir, *, age_s: float = 3600.0) -> Unmatched:
     started_ns = time.time_ns() - int(age_s * 1e9)
-    return Unmatched(run.job, [("code",), ("artifacts",)], PATTERNS, started_ns=lambda: started_ns, note="; a note")
+    return Unmatched(run.root.parent, roots(run), PATTERNS, started_ns=lambda: started_ns, note="; a note")
 
 
 def relay_of(run: RunDir, state: RelayState = RelayState(), *, age_s: float = 3600.0) -> Relay:  # noqa: B008
@@ -42,8 +43,8 @@ def test_it_is_said_once_after_a_while_and_once_at_the_end_across_restarts(run: 
     assert drain(relay) == []
     relay = relay_of(run, RelayState.of(batches[-1].offsets))
     assert drain(relay) == []
-    (run.job / "code" / "results").mkdir()
-    (run.job / "code" / "results" / "file").touch()
+    (run.work / "results").mkdir()
+    (run.work / "results" / "file").touch()
     batches = drain(relay, final=True)
     assert texts(batches) == ["nothing matches: 'out/*.pt' (checkpoints); a note"]
     assert drain(relay, final=True) == drain(relay_of(run, RelayState.of(batches[-1].offsets)), final=True) == []
