@@ -16,7 +16,7 @@ from pydantic import (
 
 from torchyard.contract import recipes
 from torchyard.contract.after import MOST_AFTER, After
-from torchyard.contract.artifacts import MOST_KEEP
+from torchyard.contract.artifacts import MOST_KEEP, KeptPattern
 from torchyard.contract.durations import DEFAULT_TIME_LIMIT, above_zero
 from torchyard.contract.environment import Env, SecretRef
 from torchyard.contract.errors import FieldError, InvalidSpec
@@ -26,7 +26,6 @@ from torchyard.contract.initial import INIT_FROM, AfterRef, parse_initial
 from torchyard.contract.labels import Labels
 from torchyard.contract.notify import JobNotify
 from torchyard.contract.recipes import variables
-from torchyard.contract.recipes.script import KeptPattern
 from torchyard.contract.recipes.training import STALL_TIMEOUT
 from torchyard.contract.resources import Resources
 from torchyard.contract.schedules import ScheduleKey

@@ -190,6 +190,11 @@ class FileCopy:
         return self._match.parts
 
     @property
+    def copied(self) -> int:
+        """Bytes that were copied so far."""
+        return self._writer.size
+
+    @property
     def blob(self) -> Blob:
         """What was copied, once that is all."""
         assert self._blob is not None

@@ -17,7 +17,6 @@ from store.blobs import Blobs
 from store.facts.output import DEFAULTS, NewArtifact, OutputLimits, Room, StoredArtifact
 from torchyard.contract.artifacts import KEPT, MOST_PATH_BYTES
 from torchyard.contract.errors import DataError
-from torchyard.host import terminal
 from worker.attempts.copying import FileCopy, identity
 from worker.attempts.left_files import AGAIN_S, LeftFiles
 from worker.attempts.matching import Match, Parts
@@ -90,6 +89,8 @@ class KeptFiles(LeftFiles):
         """The files of the look before that were not stored as they were, and what each was."""
         self._spaces: dict[str, tuple[float, float]] = {}
         """By path of a file that was stored while the job runs: when it may be stored again, and the pause."""
+        self.matched = False
+        """Whether the newest look found any file, stored or not."""
 
     def message(self) -> str | None:
         return self._not_kept.message(self._keeping.where())
@@ -98,7 +99,7 @@ class KeptFiles(LeftFiles):
         return self._patterns is not None and time.monotonic() >= self._next_look
 
     def _look(self, *, final: bool) -> Iterator[Match | None]:
-        self._not_kept = NotKept(self._mask)
+        self._not_kept, self.matched = NotKept(self._mask), False
         smallest: list[tuple[int, Parts, Match]] = []
         began = time.thread_time()
         took = 0.0
@@ -108,7 +109,9 @@ class KeptFiles(LeftFiles):
                     took += time.thread_time() - began
                     yield None
                     began = time.thread_time()
-                elif (match := self._candidate(item)) is not None:
+                    continue
+                self.matched = True
+                if (match := self._candidate(item)) is not None:
                     heapq.heappush(smallest, (-match.status.st_size, match.parts, match))
                     if len(smallest) > _MOST_FOUND:
                         self._leave_out(heapq.heappop(smallest)[2], "")
@@ -211,8 +214,3 @@ def _refuse_if_full(error: OSError) -> None:
     """Raises DataError if the disk of the blobs is full."""
     if error.errno in _NO_ROOM:
         raise DataError("the disk of the service has no room") from None
-
-
-def kept_limit(most: int | None) -> str:
-    """Returns what to say of the limit of what is kept without a pattern."""
-    return "" if most is None else f"more than {terminal.size(most)} are not kept without `--keep`"

@@ -62,6 +62,11 @@ class LeftFiles(ABC):
         """Whether a look goes on, or files that were found wait to be copied."""
         return self._looking is not None or self._queue.unfinished
 
+    @property
+    def copied(self) -> int:
+        """Bytes of the file that is copied now."""
+        return self._queue.copied
+
     def take(self, budget: int, *, final: bool = True, warn: Warn = lambda _: None) -> list[FileCopy]:
         """Copies at most about `budget` bytes, and returns the copies that are complete.
 

@@ -1,11 +1,12 @@
 """Calls about checkpoints, artifacts and bundles."""
 
 from collections.abc import Sequence
+import json
 from urllib.parse import quote
 
-from torchyard.client.calls.call import LARGE_PAGE, LONGEST_PAGE, Call, Params, job_path, segment
+from torchyard.client.calls.call import JSON, LARGE_PAGE, LONGEST_PAGE, Call, Params, job_path, segment
 from torchyard.contract.views.base import Page, View
-from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView
+from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView, KeepView
 from torchyard.contract.views.media import MediaView
 
 
@@ -23,6 +24,15 @@ def artifacts(job_id: str, *, path: str | None) -> Call[Page[ArtifactView]]:
 
 def kept_files(job_id: str, *, path: str | None) -> Call[Page[ArtifactView]]:
     return Call(Page[ArtifactView], "GET", f"{job_path(job_id)}/kept", {"path": path, "limit": LARGE_PAGE})
+
+
+def ask_to_keep(job_id: str, paths: Sequence[str]) -> Call[KeepView]:
+    content = json.dumps({"paths": [*paths]})
+    return Call(KeepView, "POST", f"{job_path(job_id)}/keep", content=content, headers=JSON)
+
+
+def keep(job_id: str) -> Call[KeepView]:
+    return Call(KeepView, "GET", f"{job_path(job_id)}/keep")
 
 
 def media(job_id: str, *, keys: Sequence[str]) -> Call[Page[MediaView]]:

@@ -1,8 +1,9 @@
 """The operations on checkpoints and artifacts."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 import re
+import time
 
 from torchyard.client.calls import call as call_calls
 from torchyard.client.calls import files as calls
@@ -11,11 +12,12 @@ from torchyard.client.download import OnProgress, PartFile, file_to_download
 from torchyard.client.references import find_checkpoint
 from torchyard.client.responses import file_name
 from torchyard.contract.artifacts import is_artifact_path
-from torchyard.contract.errors import NotFound, ServerError
+from torchyard.contract.errors import Conflict, NotFound, ServerError
 from torchyard.contract.media import MediaPart
-from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, CheckpointView
+from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, CheckpointView, KeepView
 from torchyard.contract.views.media import MediaView
 
+_KEEP_POLL_S = 0.5
 _ID = re.compile(r"med_[0-9a-f]{32}")
 
 
@@ -72,6 +74,35 @@ class FilesCore(Core):
         They are stored at the end of each attempt, and those that the spec's `keep` names while it runs.
         """
         return self._connection.pages(calls.kept_files(job_id, path=path))
+
+    async def keep(
+        self,
+        job_id: str,
+        paths: Sequence[str],
+        *,
+        timeout: float = 60.0,  # noqa: ASYNC109 - as in Client
+        on_progress: Callable[[KeepView], object] | None = None,
+    ) -> KeepView:
+        """Has files and folders of the job's working folder stored by the worker on whose host that is, and waits.
+
+        `paths` are relative to the folder, and may be patterns. `refused` of what it returns says what was not stored.
+        Raises Conflict if the job has no such folder or the worker is away, TimeoutError if the worker has copied
+        nothing more for `timeout` seconds, and Forbidden if the job belongs to another user.
+        """
+        found = await self._connection.answer(calls.ask_to_keep(job_id, paths))
+        deadline = time.monotonic() + timeout
+        while found.answered_at is None:
+            if found.away:
+                raise Conflict(f"{found.worker}, which has the folder of this job, is away: it goes on once it is back")
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"{found.worker} has copied nothing more for {timeout:g} s: it may still do so")
+            await self._transport.sleep(_KEEP_POLL_S)
+            before, found = found, await self._connection.answer(calls.keep(job_id))
+            if on_progress is not None:
+                on_progress(found)
+            if found.copied != before.copied:
+                deadline = time.monotonic() + timeout
+        return found
 
     async def download_artifact(
         self,

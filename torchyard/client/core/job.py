@@ -14,7 +14,7 @@ from torchyard.client.core.telemetry import TelemetryCore
 from torchyard.client.series import Metrics, Series
 from torchyard.client.stream import Update
 from torchyard.contract.media import MediaPart
-from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView
+from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView, KeepView
 from torchyard.contract.views.estimates import StopView
 from torchyard.contract.views.jobs import JobView
 from torchyard.contract.views.media import MediaView
@@ -145,6 +145,10 @@ class AsyncJob(JobShape):
         async with aclosing(self._client.kept_files(self.id, path=path)) as views:
             async for view in views:
                 yield AsyncArtifact(view, self._client, self.id, _kept=True)
+
+    async def keep(self, *paths: str) -> KeepView:
+        """Has files and folders of the working folder stored, and waits, as `Client.keep` does."""
+        return await self._client.keep(self.id, paths)
 
     def media(self, *keys: str) -> AsyncGenerator[MediaView]:
         """Yields what the job shows at its steps, of these keys or of all, by key, step and number."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from torchyard.contract.schema import BundleOrFile, Schema
 from torchyard.contract.wording import allowing
@@ -24,17 +24,6 @@ _INSIDE = "of letters, digits and `_.+-/`, of which the first is a letter, a dig
 MountName = Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9_\-]{1,64}$", "1 to 64 letters, digits, `_` and `-`"))]
 _Pattern = Annotated[str, Field(min_length=1, max_length=500)]
 
-
-def _inside(pattern: str) -> str:
-    if pattern.startswith("/") or ".." in pattern.split("/"):
-        raise ValueError(f"{pattern!r} must be inside the working folder: relative, without `..`")
-    if not set(pattern.split("/")) - {"", "."}:
-        raise ValueError(f"{pattern!r} names no file: `**` is all that the program writes")
-    return pattern
-
-
-KeptPattern = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_inside)]
-"""Of files and folders below the working folder."""
 _LeftOut = Annotated[str, Field(min_length=1, max_length=MOST_PATH)]
 _COMMIT = allowing(r"^([0-9a-f]{40}|[0-9a-f]{64})$", "the 40 or 64 hexadecimal digits of a commit")
 _ENTRYPOINT = allowing(rf"^{_PATH}\.py$", f"the path of a .py file below the code folder, {_INSIDE}")
