@@ -1,10 +1,19 @@
 """The views of checkpoints, artifacts and bundles."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from api.present.times import time, time_or_none
 from store.facts.checkpoints import ArtifactFacts, BundleFacts, CheckpointFacts
 from store.facts.keeping import KeepFacts
 from store.uploads.folder import Partial
-from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView, KeepView
+from torchyard.contract.views.checkpoints import (
+    ArtifactView,
+    BundleView,
+    CheckpointFolder,
+    CheckpointView,
+    KeepView,
+)
 
 
 def checkpoint(facts: CheckpointFacts) -> CheckpointView:
@@ -18,6 +27,8 @@ def checkpoint(facts: CheckpointFacts) -> CheckpointView:
             "attempt": facts.attempt,
             "metrics": facts.metrics,
             "files": facts.files,
+            "files_omitted": facts.files_omitted,
+            "folder": folder(sent),
             "size": sent["size"],
             "sha256": sent["sha256"],
             "aliases": facts.aliases,
@@ -26,6 +37,11 @@ def checkpoint(facts: CheckpointFacts) -> CheckpointView:
             "created_at": time(facts.created_at),
         }
     )
+
+
+def folder(sent: Mapping[str, Any]) -> CheckpointFolder | None:
+    """Returns the view of what a download sends, if that is a tar of a folder."""
+    return CheckpointFolder(path=sent["folder"], files=sent["files"]) if "files" in sent else None
 
 
 def artifact(facts: ArtifactFacts) -> ArtifactView:

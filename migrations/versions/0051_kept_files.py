@@ -1,7 +1,7 @@
 """Files of a job's working folder are kept beside its artifacts, also on request
 
 Revision ID: 0051
-Revises: 0049
+Revises: 0050
 """
 
 from alembic import op
@@ -11,7 +11,7 @@ from migrations.turns import limit_lock_waits
 from store.db.database import Document
 
 revision = "0051"
-down_revision = "0049"
+down_revision = "0050"
 branch_labels = None
 depends_on = None
 

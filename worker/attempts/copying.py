@@ -8,17 +8,17 @@ from typing import BinaryIO, Protocol
 
 from store.blobs import Blob, Blobs, BlobWriter
 from store.facts.output import NewCheckpoint
-from torchyard.contract.archives import Archive
+from torchyard.contract.checkpointfiles import check_paths
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.rundir import INDEX_FILE, MANIFEST, STATE_FILE, RunDir, is_in_parts
+from torchyard.contract.rundir import INDEX_FILE, MANIFEST, STATE_FILE, RunDir
 from torchyard.host.untrusted import open_inside
 from worker.attempts.matching import Match, Parts
 
 CHECKPOINT_LIMIT = 1 << 40
 """The default limit of one checkpoint, in bytes."""
 
-_MAX_MANIFEST = 1 << 20
+_MAX_MANIFEST = 8 << 20
 _MIN_FILE_COST = 1 << 20  # opening and syncing a file counts as copying so many bytes
 
 
@@ -57,14 +57,12 @@ class CheckpointCopy:
         manifest = self._read_manifest()
         self._check_files(manifest.files, limit)
         self._pending = list(manifest.files)
-        self._archive = Archive() if is_in_parts(file.path for file in manifest.files) else None
         self._manifest = manifest
 
     @property
     def checkpoint(self) -> NewCheckpoint:
         """What was copied, once that is all."""
-        archive = None if self._archive is None else self._archive.sha256
-        return NewCheckpoint(self.name, self._manifest, list(self._manifest.files), archive=archive)
+        return NewCheckpoint(self.name, self._manifest, list(self._manifest.files))
 
     def copy_some(self, limit: int) -> int:
         """Copies about `limit` bytes at most. Returns how much of `limit` is left: if it is not 0, all is copied.
@@ -75,7 +73,7 @@ class CheckpointCopy:
             if limit <= 0:
                 return 0
             file = self._pending[0]
-            source, copy = self._current = self._current or (self._open(file), self._begin(file))
+            source, copy = self._current = self._current or (self._open(file), self._blobs.create())
             copied = copy.copy_from(source, min(limit, file.size - copy.size))
             limit -= max(copied, _MIN_FILE_COST)
             if copied and copy.size < file.size:
@@ -88,12 +86,6 @@ class CheckpointCopy:
             self._current = None
             self._pending.pop(0)
         return max(limit, 1)
-
-    def _begin(self, file: ManifestFile) -> BlobWriter:
-        if self._archive is None:
-            return self._blobs.create()
-        self._archive.begin(file.path, file.size)
-        return self._blobs.create(beside=self._archive.update)
 
     def publish(self) -> None:
         """Gives the blobs their names. The caller holds `Blobs.sharing` until its commit. Raises OSError."""
@@ -121,11 +113,13 @@ class CheckpointCopy:
             raise DataError("its manifest cannot be read") from None
 
     def _check_files(self, files: list[ManifestFile], limit: int) -> None:
-        paths = {file.path for file in files}
+        paths = [file.path for file in files]
         if STATE_FILE not in paths and INDEX_FILE not in paths:
             raise DataError(f"it has no {STATE_FILE}")
-        if len(paths) < len(files):
-            raise DataError("its manifest lists a file twice")
+        try:
+            check_paths(paths)
+        except ValueError as error:
+            raise DataError(f"its manifest {error}") from None
         for file in files:
             self._open(file).close()
         size = sum(file.size for file in files)

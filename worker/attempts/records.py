@@ -125,9 +125,14 @@ class AttemptRecords:
         """Raises StaleClaim if the attempt has ended, or another daemon of its pool has it."""
         self._patience.call(lambda: queries.wanted(self._store, self._claim))
 
-    def prepared(self, start_step: int) -> None:
-        """Stores the step that the attempt resumes from, before its processes start."""
-        self._patience.call(lambda: commands.mark_prepared(self._store, self._claim, start_step=start_step))
+    def prepared(self, start_step: int, *, is_known: bool) -> None:
+        """Stores the step that the attempt resumes from, before its processes start.
+
+        `is_known`: whether the program goes on there.
+        """
+        self._patience.call(
+            lambda: commands.mark_prepared(self._store, self._claim, start_step=start_step, is_known=is_known)
+        )
         self.start_step = start_step
 
     def set_reason(self, reason: Reason) -> None:
