@@ -85,7 +85,7 @@ def test_each_part_of_the_copy_is_a_turn_and_a_cancel_ends_it(
         return send(*arguments)
 
     monkeypatch.setattr(copying.os, "sendfile", send_and_cancel)
-    monkeypatch.setattr(copying, "_FICLONE", 0)  # no file system knows it
+    monkeypatch.setattr(copying, "FICLONE", 0)  # no file system knows it
     monkeypatch.setattr(copying, "_CHUNK", 1 << 16)
     monkeypatch.setattr(intents, "READ_EVERY_S", 0.0)
     simulated.start_runner()
