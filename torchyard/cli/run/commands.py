@@ -75,6 +75,10 @@ def run(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Files it writes that become checkpoints: 'out/*.pt'. Repeatable."),
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Files and folders it writes that are stored: 'results/*'. Repeatable."),
+    ] = None,
     init_from: Annotated[
         str | None,
         typer.Option(metavar="JOB/REF", help="Weights to start from: digits/best, SWEEP/best, or model:NAME@VERSION."),
@@ -145,6 +149,7 @@ def run(
             "requirements": requirements,
             "include": include,
             "checkpoints": checkpoints,
+            "keep": keep,
             "init_from": init_from,
             "after": after,
             "launcher": launcher,
