@@ -18,11 +18,15 @@ from torchyard.client.logins import login_file
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.rundir import Env
 from torchyard.contract.wording import suggestion, unknown_key
+from torchyard.host.untrusted import read_given
 
 PROJECT_FILE = "torchyard.toml"
 DEFAULT = "default"
 TABLE = "run"
 """The table of a file that has the settings."""
+
+MOST_BYTES = 1 << 20
+"""Of a file with settings."""
 
 _PREFIX = "TORCHYARD_RUN_"
 _OTHERS = {Env.RUN_DIR}
@@ -128,7 +132,7 @@ def _from_environment(environment: Mapping[str, str]) -> Layer:
 
 def _from_file(path: Path) -> Layer:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_given(path, MOST_BYTES).decode("utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return Layer()
     except OSError as error:
