@@ -45,9 +45,10 @@ def check(settings: Settings, folder: Path, *, agrees: bool) -> None:
 
 def _refusal(given: Mapping[str, object], lines: Mapping[str, int]) -> str:
     said = [f"{_place(name, lines)}: {name} = {json.dumps(value)}" for name, value in given.items()]
+    takes = f"{PROJECT_FILE} of this folder takes what is yours, or says who sees the job."
     return "\n".join(
         (
-            f"{PROJECT_FILE} of this folder takes what is yours, or says who sees the job. You have not agreed to that:",
+            f"{takes} You have not agreed to that:",
             *(f"  {line}" for line in said),
             "If you trust who wrote the folder, add --trust-folder once: it holds until these values change.",
             "Else remove them from the file; a flag such as --secret can give the program what you choose.",
