@@ -5,15 +5,14 @@ Of the processes of others, where it sees any, it looks at the first one and at 
 
 from collections.abc import Callable, Iterator
 import ctypes
+from functools import cache
 import json
 import os
 import stat
-import sys
 import threading
 
 PROC = "/proc"
-DEVICE = os.stat(PROC).st_dev
-FLAGS = (os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_CREAT, os.O_RDWR | os.O_TRUNC)
+FLAGS = (os.O_WRONLY, os.O_WRONLY | os.O_CREAT, os.O_RDWR, os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_TRUNC)
 MOST_PROCESSES = 20
 """More are those of the host."""
 
@@ -28,16 +27,19 @@ def main() -> None:
 def opened() -> list[str]:
     """Returns each file of `/proc` that could be opened for writing, and each that was open so from the start."""
     inherited = [number for number in os.listdir("/proc/self/fd") if _is_written(int(number))]
-    ways: list[Callable[[str], int]] = [lambda path, flags=flags: os.open(path, flags | os.O_NONBLOCK) for flags in FLAGS]
+    ways: list[Callable[[str], int]] = [
+        lambda path, flags=flags: os.open(path, flags | os.O_NONBLOCK) for flags in FLAGS
+    ]
     ways += [_by_folder, _by_name_alone, _by_reading, _truncated]
     return [
         *(f"descriptor {number}" for number in inherited),
-        *(path for path in files() if any(_opens(way, path) for way in ways)),
+        # No mode without such a bit lets anybody write: two ways show it.
+        *(path for path, mode in files() if any(_opens(way, path) for way in (ways if mode & 0o222 else ways[:2]))),
     ]
 
 
-def files() -> Iterator[str]:
-    """Yields the path of each file of `/proc`, also those by a link. One path has one link at most."""
+def files() -> Iterator[tuple[str, int]]:
+    """Yields the path and the mode of each file of `/proc`, also of those by a link. A path has one link at most."""
     folders = [(PROC, False)]
     while folders:
         folder, by_link = folders.pop()
@@ -47,12 +49,17 @@ def files() -> Iterator[str]:
                 found, is_link = os.stat(path), os.path.islink(path)
             except OSError:
                 continue
-            if found.st_dev != DEVICE or (is_link and by_link):
+            if found.st_dev != _device() or (is_link and by_link):
                 continue
             if stat.S_ISDIR(found.st_mode):
                 folders.append((path, is_link or by_link))
             else:
-                yield path
+                yield path, found.st_mode
+
+
+@cache
+def _device() -> int:
+    return os.stat(PROC).st_dev
 
 
 def _names(folder: str) -> list[str]:
@@ -74,7 +81,7 @@ def _opens(way: Callable[[str], int], path: str) -> bool:
     except OSError:
         return False
     try:
-        return os.fstat(descriptor).st_dev == DEVICE
+        return os.fstat(descriptor).st_dev == _device()
     finally:
         os.close(descriptor)
 
@@ -112,7 +119,7 @@ def _is_written(descriptor: int) -> bool:
     try:
         with open(f"/proc/self/fdinfo/{descriptor}") as file:
             flags = next(int(line.split()[1], 8) for line in file if line.startswith("flags:"))
-        return os.fstat(descriptor).st_dev == DEVICE and bool(flags & os.O_ACCMODE)
+        return os.fstat(descriptor).st_dev == _device() and bool(flags & os.O_ACCMODE)
     except OSError:  # it was that of the list
         return False
 
