@@ -43,7 +43,7 @@ def main() -> None:
     except _Refused as error:
         sys.stderr.write(str(error))
         sys.exit(CANNOT)
-    print(json.dumps(found))
+    sys.stdout.write(json.dumps(found))
 
 
 class _Refused(Exception):
@@ -61,7 +61,7 @@ def _entered(folder: Path, each: tuple[IsolationReport, ...]) -> Iterator[list[s
         raise _Refused(str(error)) from None
     for order, answer in started:
         os.write(order, b"x")
-        with open(answer) as file:
+        with os.fdopen(answer) as file:
             yield json.load(file)
 
 
@@ -84,7 +84,7 @@ def _start(folder: Path, level: IsolationReport) -> tuple[int, int]:
             os.read(waiting, 1)
             assert any(NAME.decode() in path for path, _ in walk.files())
             os.write(telling, json.dumps(walk.opened()).encode())
-        except BaseException:
+        except Exception:  # noqa: BLE001 nothing may return into the frames of the parent
             traceback.print_exc()
         finally:
             os._exit(0)

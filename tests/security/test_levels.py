@@ -1,7 +1,6 @@
 """What each level of isolation shuts, by the attacker's job in an attempt without a service."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 import json
 import os
 from pathlib import Path

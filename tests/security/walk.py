@@ -5,10 +5,12 @@ Of the processes of others, where it sees any, it looks at the first one and at 
 
 from collections.abc import Callable, Iterator
 import ctypes
-from functools import cache
+from functools import partial
 import json
 import os
+from pathlib import Path
 import stat
+import sys
 import threading
 
 PROC = "/proc"
@@ -21,57 +23,49 @@ def main() -> None:
     other = threading.Thread(target=threading.Event().wait, daemon=True)
     other.start()
     named = ctypes.CDLL(None).pthread_setname_np(ctypes.c_ulong(other.ident or 0), b"named")
-    print(json.dumps({"named": named == 0, "opened": opened()}), flush=True)
+    sys.stdout.write(json.dumps({"named": named == 0, "opened": opened()}))
 
 
 def opened() -> list[str]:
     """Returns each file of `/proc` that could be opened for writing, and each that was open so from the start."""
-    inherited = [number for number in os.listdir("/proc/self/fd") if _is_written(int(number))]
-    ways: list[Callable[[str], int]] = [
-        lambda path, flags=flags: os.open(path, flags | os.O_NONBLOCK) for flags in FLAGS
-    ]
+    numbers = [int(path.name) for path in Path("/proc/self/fd").iterdir()]
+    inherited = [f"descriptor {number}" for number in numbers if _is_written(number)]
+    ways: list[Callable[[str], int]] = [partial(_directly, flags=flags) for flags in FLAGS]
     ways += [_by_folder, _by_name_alone, _by_reading, _truncated]
-    return [
-        *(f"descriptor {number}" for number in inherited),
-        # No mode without such a bit lets anybody write: two ways show it.
-        *(path for path, mode in files() if any(_opens(way, path) for way in (ways if mode & 0o222 else ways[:2]))),
-    ]
+    # No mode without such a bit lets anybody write: two ways show it.
+    got = [path for path, mode in files() if any(_opens(way, path) for way in (ways if mode & 0o222 else ways[:2]))]
+    return inherited + got
 
 
 def files() -> Iterator[tuple[str, int]]:
     """Yields the path and the mode of each file of `/proc`, also of those by a link. A path has one link at most."""
-    folders = [(PROC, False)]
+    folders, device = [(PROC, False)], Path(PROC).stat().st_dev
     while folders:
         folder, by_link = folders.pop()
-        for name in _names(folder):
-            path = f"{folder}/{name}"
+        for entry in _entries(folder):
             try:
-                found, is_link = os.stat(path), os.path.islink(path)
+                found, is_link = entry.stat(), entry.is_symlink()
             except OSError:
                 continue
-            if found.st_dev != _device() or (is_link and by_link):
+            if found.st_dev != device or (is_link and by_link):
                 continue
             if stat.S_ISDIR(found.st_mode):
-                folders.append((path, is_link or by_link))
+                folders.append((entry.path, is_link or by_link))
             else:
-                yield path, found.st_mode
+                yield entry.path, found.st_mode
 
 
-@cache
-def _device() -> int:
-    return os.stat(PROC).st_dev
-
-
-def _names(folder: str) -> list[str]:
+def _entries(folder: str) -> list[os.DirEntry[str]]:
     try:
-        names = os.listdir(folder)
+        with os.scandir(folder) as found:
+            entries = list(found)
     except OSError:
         return []
-    numbers = [name for name in names if name.isdigit()]
+    numbers = [entry.name for entry in entries if entry.name.isdigit()]
     if folder != PROC or len(numbers) < MOST_PROCESSES:
-        return names
+        return entries
     few = {"1", str(os.getpid()), str(os.getppid())}
-    return [name for name in names if not name.isdigit() or name in few]
+    return [entry for entry in entries if not entry.name.isdigit() or entry.name in few]
 
 
 def _opens(way: Callable[[str], int], path: str) -> bool:
@@ -81,15 +75,20 @@ def _opens(way: Callable[[str], int], path: str) -> bool:
     except OSError:
         return False
     try:
-        return os.fstat(descriptor).st_dev == _device()
+        return os.fstat(descriptor).st_dev == Path(PROC).stat().st_dev
     finally:
         os.close(descriptor)
 
 
+def _directly(path: str, *, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _by_folder(path: str) -> int:
-    folder = os.open(os.path.dirname(path), os.O_PATH)
+    above, _, name = path.rpartition("/")
+    folder = os.open(above, os.O_PATH)
     try:
-        return os.open(os.path.basename(path), os.O_WRONLY | os.O_NONBLOCK, dir_fd=folder)
+        return os.open(name, os.O_WRONLY | os.O_NONBLOCK, dir_fd=folder)
     finally:
         os.close(folder)
 
@@ -117,9 +116,9 @@ def _truncated(path: str) -> int:
 def _is_written(descriptor: int) -> bool:
     """Returns whether a descriptor is open for writing and is a file of `/proc`."""
     try:
-        with open(f"/proc/self/fdinfo/{descriptor}") as file:
-            flags = next(int(line.split()[1], 8) for line in file if line.startswith("flags:"))
-        return os.fstat(descriptor).st_dev == _device() and bool(flags & os.O_ACCMODE)
+        lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+        flags = next(int(line.split()[1], 8) for line in lines if line.startswith("flags:"))
+        return os.fstat(descriptor).st_dev == Path(PROC).stat().st_dev and bool(flags & os.O_ACCMODE)
     except OSError:  # it was that of the list
         return False
 
