@@ -100,6 +100,38 @@ os.close(writing)
 print(open(reading).read(), flush=True)
 """
 
+INSPECTS_THE_FIRST = """
+import ctypes, json, os, pathlib
+libc = ctypes.CDLL(None, use_errno=True)
+def parent(pid): return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+first = parent(os.getppid())
+folder, got = pathlib.Path(f"/proc/{first}"), []
+reads = {"memory": lambda: (folder / "mem").open("rb"), "environ": (folder / "environ").read_bytes,
+    "maps": (folder / "maps").read_bytes, "a descriptor": lambda: os.readlink(folder / "fd" / "1")}
+for name, read in reads.items():
+    try:
+        read()
+        got.append(name)
+    except OSError:
+        pass
+pidfd = os.pidfd_open(first)
+got += [f"descriptor {number}" for number in range(64) if libc.syscall(438, pidfd, number, 0) >= 0]  # pidfd_getfd
+own = [name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")]
+got += [name for name in own if "seccomp" in os.readlink(f"/proc/self/fd/{name}")]
+print(json.dumps([(folder / "comm").read_text() != "", got]), flush=True)
+"""
+DIAGNOSES = """
+import pathlib, sys, threading
+from worker.doctor import isolation
+from worker.sandbox.levels import Isolation
+from worker.sandbox.threads import Names
+isolation._DEVICES = pathlib.Path(sys.argv[1])
+print(isolation.check_isolation(Isolation.AUTO).fact)
+names = Names.begin()
+threading.Thread(target=names.answer, daemon=True).start()
+print(isolation.check_isolation(Isolation.AUTO).fact)
+"""
+
 
 @EACH_LEVEL
 @pytest.mark.parametrize("gpus", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["gpus", "no-gpus"])
@@ -151,6 +183,22 @@ def test_a_job_that_may_make_namespaces_mounts_no_proc_to_write(attempt: Attempt
     assert not mounted
     assert again == [False, False]
     assert opened == []
+
+
+@EACH_LEVEL
+def test_a_job_cannot_inspect_the_process_that_answers_it(attempt: Attempt, level: IsolationReport) -> None:
+    attempt.isolation, attempt.gpus = level, True
+    assert _printed(attempt, INSPECTS_THE_FIRST) == [True, []]
+
+
+@needs_landlock
+def test_the_doctor_says_where_another_filter_keeps_jobs_from_cuda(tmp_path: Path) -> None:
+    (tmp_path / "nvidia0").touch()
+    argv = [sys.executable, "-P", "-c", DIAGNOSES, str(tmp_path)]
+    found = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, env=_with_ours())
+    before, after = found.stdout.splitlines()
+    assert "cannot use CUDA" not in before
+    assert "jobs with GPUs cannot use CUDA" in after
 
 
 def _printed(attempt: Attempt, script: str) -> Any:
