@@ -59,7 +59,7 @@ def test_with_devices_a_program_names_threads_though_it_writes_nothing_in_proc(
 
 @pytest.mark.parametrize(("ends", "code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 15)", 128 + 15)])
 def test_what_lets_a_program_name_threads_ends_like_it(ends: str, code: int) -> None:
-    argv = [sys.executable, "-I", "-m", naming.__name__, sys.executable, "-c", f"import os, sys; {ends}"]
+    argv = [sys.executable, "-P", "-I", "-m", naming.__name__, sys.executable, "-c", f"import os, sys; {ends}"]
     assert subprocess.run(argv, check=False).returncode == code
 
 

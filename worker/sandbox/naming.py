@@ -1,4 +1,4 @@
-"""Runs a program that can name its threads: `python -I -m worker.sandbox.naming PROGRAM [ARGS…]`.
+"""Runs a program that can name its threads: `python -P -I -m worker.sandbox.naming PROGRAM [ARGS…]`.
 
 For sandboxes that a program of others makes, in which `/proc` is read-only.
 """

@@ -72,7 +72,7 @@ class Names:
         os.close(self._listener)
         os.close(self._nothing)
 
-    def _answer(self, call: bytes) -> None:
+    def _answer(self, call: bytearray) -> None:
         number, pid, _, of_system, _, _, *arguments = _CALL.unpack(call)
         path, flags = seccomp.opened(of_system, arguments)
         with contextlib.suppress(OSError):  # who called has been killed

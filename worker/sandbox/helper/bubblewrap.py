@@ -49,7 +49,10 @@ def options(box: Box, *, info: int | None = None) -> list[str]:
 
 def command(box: Box, argv: Sequence[str]) -> list[str]:
     """Returns what runs inside: with devices and a filter a program that runs `argv`, so CUDA can name threads."""
-    return [*((sys.executable, "-I", "-m", naming.__name__) if box.devices and box.filter is not None else ()), *argv]
+    return [
+        *((sys.executable, "-P", "-I", "-m", naming.__name__) if box.devices and box.filter is not None else ()),
+        *argv,
+    ]
 
 
 def _namespaces(box: Box) -> Iterator[str]:
