@@ -16,7 +16,7 @@ from api.services import Services, ServicesDep
 from store.commands import batches
 from store.commands.batches import Refused
 from store.facts.submission import Submission
-from torchyard.contract.errors import FieldError, TooLarge, TorchyardError, Unavailable
+from torchyard.contract.errors import FieldError, TooLarge, TorchyardError, Unavailable, kept
 from torchyard.contract.maximums import within
 from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec
 from torchyard.contract.views.jobs import BatchError, BatchItem, BatchView
@@ -69,7 +69,7 @@ def _checked(
             spec = within(_parsed(sent), settings.maximums)
             wanted[index] = Submission(spec, caller, settings.visibility)
         except TorchyardError as error:
-            errors[index] = error
+            errors[index] = kept(error)
         if time.monotonic() - began > _PART_S:
             yield
             began = time.monotonic()
