@@ -281,7 +281,7 @@ def all_errors(root: type[TorchyardError] = TorchyardError) -> Iterator[type[Tor
 
 
 def kept(error: E) -> E:
-    """Returns the error as one that is kept: without its traceback, which holds all that its functions had in memory."""
+    """Returns the error as one that is kept: without its traceback, which holds what its functions had in memory."""
     error.__context__ = None
     return error.with_traceback(None)
 
