@@ -35,8 +35,9 @@ class Parser:
     Each method raises what parsing the body does, TooLarge if it takes more than it may, and Unavailable.
     """
 
-    def __init__(self) -> None:
-        self._process = Confined(process.__name__, load_cpu_s=_LOAD_CPU_S)
+    def __init__(self, module: str = process.__name__) -> None:
+        """`module`: what the process runs."""
+        self._process = Confined(module, load_cpu_s=_LOAD_CPU_S)
 
     def close(self) -> None:
         self._process.close()

@@ -296,3 +296,4 @@ def let_go(error: BaseException) -> None:
     while found is not None:
         clear_frames(found.__traceback__)
         found = found.__context__
+    kept(error)
