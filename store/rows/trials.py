@@ -1,16 +1,18 @@
 """The trials of sweeps: how their jobs go, what they have measured, and which of a job's rows say so."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 import math
 from typing import Any, TypeVar
 
-from sqlalchemy import Row, case, cast, func, insert, select, update
+from pydantic_core import from_json
+from sqlalchemy import Row, Text, case, cast, func, insert, null, select, update
 from sqlalchemy.orm import Session
 
 from store.db.documents import Parsed, bytes_of, without_traceback
 from store.db.tables import Job, Sweep, SweepTrial
 from store.facts.jobs import JobSweepFacts
-from store.facts.sweeps import BestFacts, RungFacts, Standing, TrialFacts
+from store.facts.sweeps import BestFacts, KnownTrials, RungFacts, Standing, TrialFacts
 from store.rows import checkpoints, metrics
 from torchyard.contract.codec import json_number
 from torchyard.contract.job import AT_RUNG, JobState
@@ -26,6 +28,12 @@ _TOLD = (
     *(*_RANKED, SweepTrial.error, SweepTrial.rungs, Job.state, Job.reason_code, Job.progress),
     cast(without_traceback(Job.error), Parsed).label("job_error"),
 )
+_PROPOSED_BY = (
+    *(*_RANKED, cast(SweepTrial.rungs, Parsed).label("rungs"), Job.state, Job.reason_code),
+    cast(Job.progress, Parsed).label("progress"),
+    *(null().label(name) for name in ("point", "error", "job_error")),
+)
+"""What says how a sweep goes on, beside the points: it is read of all trials, of which there may be thousands."""
 _SHORT = case((bytes_of(SweepTrial.point) <= MOST_SHOWN_POINT_BYTES, SweepTrial.point)).label("point")
 """The point as lists have it: null if it is long. All those of a sweep together may take a hundred megabytes."""
 
@@ -90,6 +98,20 @@ def of_sweep(
     """
     rows, values = _read(session, sweep, (*_TOLD, _SHORT if shown else SweepTrial.point), numbers)
     return [_facts(row, values) for row in rows]
+
+
+def without_points(session: Session, sweep: Sweep) -> list[TrialFacts]:
+    """Returns the trials of a sweep that are made, by number, without their points and errors."""
+    rows, values = _read(session, sweep, _PROPOSED_BY, None)
+    return [_facts(row, values) for row in rows]
+
+
+def known(session: Session, sweep: Sweep) -> KnownTrials:
+    """Returns the trials of a sweep that are made, by number, without their errors: points that were read as text."""
+    rows, values = _read(session, sweep, (*_PROPOSED_BY, cast(SweepTrial.point, Text).label("written")), None)
+    return lambda count: [
+        replace(_facts(row, values), point=from_json(row.written), point_omitted=False) for row in rows[:count]
+    ]
 
 
 def standings(session: Session, sweep: Sweep) -> list[Standing]:
