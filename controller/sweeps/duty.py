@@ -89,7 +89,7 @@ class Sweeps:
         room = min(terms.parallel - sweep.active, trials.MOST)
         if room <= 0 or sweep.open == sweep.active:  # none waits
             return {}
-        known = sweeps.trials_without_points(self._store, sweep.id)
+        known = sweeps.trials_at_rungs(self._store, sweep.id)
         found = promotions(halving, known, mode=sweep.mode, total=sweep.total)
         return dict([*found.items()][:room])
 

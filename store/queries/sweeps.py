@@ -80,10 +80,13 @@ def spec(store: Snapshots, sweep_id: str) -> SweepSpec:
         return sweeps.spec_of(sweeps.get(session, sweep_id, SERVICE))
 
 
-def trials_without_points(store: Snapshots, sweep_id: str) -> list[TrialFacts]:
-    """Returns the trials of a sweep that are made, by number, without their points, for a controller."""
+def trials_at_rungs(store: Snapshots, sweep_id: str) -> list[TrialFacts]:
+    """Returns what of the trials of a sweep says which go on, by number, for a controller.
+
+    Those are their states, their rungs, and the values of the ended.
+    """
     with store.read() as session:
-        return trials.without_points(session, sweeps.get(session, sweep_id, SERVICE))
+        return trials.at_rungs(session, sweeps.get(session, sweep_id, SERVICE))
 
 
 def known_trials(store: Snapshots, sweep_id: str) -> KnownTrials:

@@ -34,6 +34,10 @@ _PROPOSED_BY = (
     *(null().label(name) for name in ("point", "error", "job_error")),
 )
 """What says how a sweep goes on, beside the points: it is read of all trials, of which there may be thousands."""
+_AT_RUNGS = (
+    *(SweepTrial.number, SweepTrial.job_id, SweepTrial.outcome, SweepTrial.value, Job.state, Job.reason_code),
+    cast(SweepTrial.rungs, Parsed).label("rungs"),
+)
 _SHORT = case((bytes_of(SweepTrial.point) <= MOST_SHOWN_POINT_BYTES, SweepTrial.point)).label("point")
 """The point as lists have it: null if it is long. All those of a sweep together may take a hundred megabytes."""
 
@@ -100,10 +104,23 @@ def of_sweep(
     return [_facts(row, values) for row in rows]
 
 
-def without_points(session: Session, sweep: Sweep) -> list[TrialFacts]:
-    """Returns the trials of a sweep that are made, by number, without their points and errors."""
-    rows, values = _read(session, sweep, _PROPOSED_BY, None)
-    return [_facts(row, values) for row in rows]
+def at_rungs(session: Session, sweep: Sweep) -> list[TrialFacts]:
+    """Returns the trials of a sweep that are made, by number: states, rungs, and the values of the ended."""
+    query = select(*_AT_RUNGS).join(Job, Job.id == SweepTrial.job_id, isouter=True)
+    rows = session.execute(query.where(SweepTrial.sweep_id == sweep.id).order_by(SweepTrial.number))
+    return [
+        TrialFacts(
+            number=row.number,
+            point={},
+            point_omitted=True,
+            job_id=row.job_id,
+            state=JobState(row.outcome or row.state),
+            value=_number(row.value),
+            rungs=_rungs(row.rungs),
+            at_rung=_waits(row),
+        )
+        for row in rows
+    ]
 
 
 def known(session: Session, sweep: Sweep) -> KnownTrials:
@@ -196,7 +213,6 @@ def _change(session: Session, job: Job, **values: Any) -> None:
 
 def _facts(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> TrialFacts:
     progress = row.progress or {}
-    waits = row.outcome is None and row.state == JobState.PAUSED and row.reason_code == AT_RUNG
     return TrialFacts(
         number=row.number,
         point=row.point or {},
@@ -206,10 +222,19 @@ def _facts(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> TrialFact
         value=_value(row, values),
         step=progress.get("step") or 0,
         epoch=progress.get("epoch"),
-        rungs=[RungFacts(rung["at"], _number(rung["value"])) for rung in row.rungs],
-        at_rung=waits,
+        rungs=_rungs(row.rungs),
+        at_rung=_waits(row),
         error=_shown(row.error or (row.job_error or {}).get("message")),
     )
+
+
+def _rungs(stored: Sequence[Mapping[str, Any]]) -> list[RungFacts]:
+    return [RungFacts(rung["at"], _number(rung["value"])) for rung in stored]
+
+
+def _waits(row: Any) -> bool:
+    """Returns whether the trial waits at a rung."""
+    return row.outcome is None and row.state == JobState.PAUSED and row.reason_code == AT_RUNG
 
 
 def _value(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> float | None:

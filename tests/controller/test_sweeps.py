@@ -97,8 +97,8 @@ def test_a_controller_reads_of_trials_what_lists_have(yard: Yard) -> None:
     assert [trial.value for trial in listed] == [0.5, None, None]
     known = queries.known_trials(yard.store, sweep)
     assert [known(count) for count in range(4)] == [listed[:count] for count in range(4)]
-    without = [replace(trial, point={}, point_omitted=True) for trial in listed]
-    assert queries.trials_without_points(yard.store, sweep) == without
+    at_rungs = [replace(trial, point={}, point_omitted=True, step=0, epoch=None) for trial in listed]
+    assert queries.trials_at_rungs(yard.store, sweep) == at_rungs
 
 
 def test_a_grid_becomes_jobs_with_their_values_names_and_numbers(yard: Yard) -> None:
