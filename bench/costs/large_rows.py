@@ -11,6 +11,7 @@ from bench.service import Service
 from torchyard.contract.sweeps import MOST_SHOWN_POINT_BYTES
 from torchyard.contract.text import MOST_SHOWN_TEXT
 
+_NAME = "long-row"
 _ROWS = 1000
 """Those of the largest page."""
 _FAILED = "UPDATE jobs SET state = 'failed', finished_at = created_at, attempt = 1, error = :error, labels = :labels"
@@ -29,13 +30,19 @@ def fill(service: Service) -> None:
     """Stores jobs with long labels, messages and points, and with metrics. They are the newest ones."""
     with service.client() as client:
         sweep = client.sweeps.create({"method": "array", "trials": 1, "job": {**SCRIPT, "resources": WAITING}}).id
-        like = client.submit({**SCRIPT, "name": "long-row"}).id
+        like = client.submit({**SCRIPT, "name": _NAME}).id
     engine = create_engine(service.database)
     error = json.dumps({"message": "m" * MOST_SHOWN_TEXT, "code": "user_error", "rank": 0, "exit_code": 1})
     with engine.begin() as connection:
         copies(connection, like, first=1, count=_ROWS, step=1)
-        found = [*connection.scalars(text("SELECT id FROM jobs WHERE name LIKE 'long-row%' ORDER BY id"))]
-        for number, job in enumerate(found, start=1):
+        found = [
+            *connection.scalars(
+                text("SELECT id FROM jobs WHERE name = :name AND id != :like"), {"name": _NAME, "like": like}
+            )
+        ]
+        for number, old in enumerate(found, start=1):
+            job = f"job_f{old[5:]}"  # newer than all others
+            connection.execute(text("UPDATE jobs SET id = :job WHERE id = :old"), {"job": job, "old": old})
             labels = json.dumps({f"k{place}": token_hex(58) for place in range(32)})
             point = json.dumps({"args.a": token_hex(MOST_SHOWN_POINT_BYTES // 2 - 16)})
             values = {"sweep": sweep, "number": number, "job": job}

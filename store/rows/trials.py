@@ -107,7 +107,7 @@ def of_sweep(
 def at_rungs(session: Session, sweep: Sweep) -> list[TrialFacts]:
     """Returns the trials of a sweep that are made, by number: states, rungs, and the values of the ended."""
     query = select(*_AT_RUNGS).join(Job, Job.id == SweepTrial.job_id, isouter=True)
-    rows = session.execute(query.where(SweepTrial.sweep_id == sweep.id).order_by(SweepTrial.number))
+    query = query.where(SweepTrial.sweep_id == sweep.id).order_by(SweepTrial.number)
     return [
         TrialFacts(
             number=row.number,
@@ -119,7 +119,7 @@ def at_rungs(session: Session, sweep: Sweep) -> list[TrialFacts]:
             rungs=_rungs(row.rungs),
             at_rung=_waits(row),
         )
-        for row in rows
+        for row in session.connection().execute(query)  # a session would make each row once more
     ]
 
 
