@@ -75,19 +75,23 @@ def test_what_a_large_body_adds_to_a_sweep_is_what_it_is_when_it_is_parsed_here(
     assert (there, there.model_fields_set) == (here, here.model_fields_set)
 
 
-@pytest.mark.parametrize("parse", [Parser.sweep, Parser.extension])
+def _sweep(body: bytes) -> object:
+    return parse_sweep(parsed_json(body))
+
+
+def _extension(body: bytes) -> object:
+    return parse_request(SweepExtension, parsed_json(body))
+
+
+@pytest.mark.parametrize(("there", "here"), [(Parser.sweep, _sweep), (Parser.extension, _extension)])
 def test_a_wrong_large_body_has_the_errors_that_it_has_here(
-    parser: Parser, parse: Callable[[Parser, bytes], object]
+    parser: Parser, there: Callable[[Parser, bytes], object], here: Callable[[bytes], object]
 ) -> None:
-    by_this_process = {
-        Parser.sweep: lambda body: parse_sweep(parsed_json(body)),
-        Parser.extension: lambda body: parse_request(SweepExtension, parsed_json(body)),
-    }[parse]
     for sent in (*map(_bytes, WRONG), _bytes(WRONG[0])[:-1], b'{"name": NaN, "x": "' + PAD.encode() + b'"}'):
         assert len(sent) >= LARGE_BYTES
-        found = _outcome(partial(parse, parser, sent))
+        found = _outcome(partial(there, parser, sent))
         assert isinstance(found, tuple)
-        assert found == _outcome(partial(by_this_process, sent))
+        assert found == _outcome(partial(here, sent))
 
 
 def test_the_jobs_of_a_large_batch_are_those_of_a_small_one(parser: Parser) -> None:
