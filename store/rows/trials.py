@@ -36,7 +36,7 @@ _PROPOSED_BY = (
 """What says how a sweep goes on, beside the points: it is read of all trials, of which there may be thousands."""
 _AT_RUNGS = (
     *(SweepTrial.number, SweepTrial.job_id, SweepTrial.outcome, SweepTrial.value, Job.state, Job.reason_code),
-    cast(SweepTrial.rungs, Parsed).label("rungs"),
+    cast(SweepTrial.rungs, Text).label("rungs"),
 )
 _SHORT = case((bytes_of(SweepTrial.point) <= MOST_SHOWN_POINT_BYTES, SweepTrial.point)).label("point")
 """The point as lists have it: null if it is long. All those of a sweep together may take a hundred megabytes."""
@@ -108,6 +108,8 @@ def at_rungs(session: Session, sweep: Sweep) -> list[TrialFacts]:
     """Returns the trials of a sweep that are made, by number: states, rungs, and the values of the ended."""
     query = select(*_AT_RUNGS).join(Job, Job.id == SweepTrial.job_id, isouter=True)
     query = query.where(SweepTrial.sweep_id == sweep.id).order_by(SweepTrial.number)
+    rows = session.connection().execute(query).all()  # a session would make each row once more
+    rungs: list[Any] = from_json(f"[{','.join(row.rungs for row in rows)}]")  # at once, as there may be thousands
     return [
         TrialFacts(
             number=row.number,
@@ -116,10 +118,10 @@ def at_rungs(session: Session, sweep: Sweep) -> list[TrialFacts]:
             job_id=row.job_id,
             state=JobState(row.outcome or row.state),
             value=_number(row.value),
-            rungs=_rungs(row.rungs),
+            rungs=_rungs(its),
             at_rung=_waits(row),
         )
-        for row in session.connection().execute(query)  # a session would make each row once more
+        for row, its in zip(rows, rungs, strict=True)
     ]
 
 

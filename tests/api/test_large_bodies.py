@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from api.parsing import parser as parsing
+from api.parsing import process
 from api.parsing.parser import LARGE_BYTES, Parser
 from tests.api.service import SPEC, ApiFixture
 from torchyard.contract.errors import TooLarge, TorchyardError, Unavailable
@@ -47,7 +48,7 @@ def parser() -> Iterator[Parser]:
 
 
 def _children() -> list[psutil.Process]:
-    return psutil.Process().children()
+    return [child for child in psutil.Process().children() if process.__name__ in child.cmdline()]
 
 
 def _bytes(sent: object) -> bytes:
@@ -109,7 +110,7 @@ def test_no_large_body_is_parsed_in_this_process(parser: Parser, monkeypatch: py
         raise AssertionError("it is parsed here")
 
     monkeypatch.setattr(parsing, "parsed_json", refused)
-    monkeypatch.setattr(parsing.process, "batch_parts", refused)
+    monkeypatch.setattr(process, "batch_parts", refused)
     assert len(parser.sweep(_bytes(SWEEPS[0])).points) == len(POINTS)
     assert parser.extension(_bytes(MORE)).size == len(MORE["points"])
     assert len(parser.batch(_bytes({"jobs": [SPEC, PAD]})).jobs) == 2
@@ -152,7 +153,7 @@ def test_others_are_answered_while_a_large_body_is_parsed(service: ApiFixture) -
     validate = partial(service.client.post, "/v1/sweeps/validate", content=_bytes(WRONG[0]))
     with ThreadPoolExecutor() as threads:
         first = validate()
-        (child,) = [each for each in _children() if "api.parsing.process" in each.cmdline()]
+        (child,) = _children()
         child.suspend()
         try:
             waiting = threads.submit(validate)
