@@ -75,7 +75,7 @@ def stored_path(path: str, *, kept: bool) -> str:
     return f"{KEPT}{path}" if kept else path
 
 
-def _facts(row: Row[Any]) -> ArtifactFacts:
+def _facts(row: Sequence[Any]) -> ArtifactFacts:
     facts = ArtifactFacts(*row)
     return replace(facts, path=facts.path.removeprefix(KEPT))
 
