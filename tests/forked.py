@@ -45,7 +45,15 @@ class ForkedProgram:
         prepare: Callable[[], None] | None = None,
     ) -> None:
         self._process = forks.context.Process(
-            target=_run, args=([module, *arguments], {**env}, cwd, (log, stderr or log), file_bytes, prepare)
+            target=_run,
+            args=([module, *arguments],),
+            kwargs={
+                "env": {**env},
+                "cwd": cwd,
+                "outputs": (log, stderr or log),
+                "file_bytes": file_bytes,
+                "prepare": prepare,
+            },
         )
         with _turn:
             self._process.start()
@@ -98,6 +106,7 @@ def run(
 
 def _run(
     argv: list[str],
+    *,
     env: dict[str, str],
     cwd: Path,
     outputs: tuple[Path, Path],

@@ -1,4 +1,4 @@
-"""Has a worker that is a fork of a test fork its warm process too: imports of torch take five seconds of a processor."""
+"""Has a worker that is a fork of a test fork its warm process too: to import torch takes seconds of a processor."""
 
 from collections.abc import Iterator, Mapping, Sequence
 import importlib
