@@ -353,6 +353,7 @@ def test_a_stream_without_events_sends_heartbeats(
     assert asyncio.run(watch()) == b": heartbeat\n\n" * 2
 
 
+@pytest.mark.thorough
 def test_the_watchers_of_a_job_share_each_page(
     monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:

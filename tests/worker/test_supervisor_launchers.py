@@ -208,7 +208,11 @@ def test_a_program_is_waited_for_that_outlives_its_command(attempt: Attempt, iso
     assert_saved(attempt, EndReason.PAUSED)
 
 
-@pytest.mark.parametrize("command", [["python", "train.py"], SHELL], ids=["alone", "behind a shell"])
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(["python", "train.py"], marks=pytest.mark.thorough), SHELL],
+    ids=["alone", "behind a shell"],
+)
 def test_children_of_multiprocessing_get_no_signal(attempt: Attempt, command: Sequence[str]) -> None:
     start(attempt, {"train.py": HAS_WORKERS}, command)
     attempt.stop(EndReason.PAUSED, grace=60)
