@@ -41,7 +41,7 @@ def _run(argv: list[str], env: Mapping[str, str]) -> NoReturn:
     os.environ.clear()
     os.environ.update(env)
     sys.argv = argv
-    program = importlib.import_module(argv[0])
+    program: Any = importlib.import_module(argv[0])
     program.memory = SimpleNamespace(join_pages=_join_nothing)  # it would copy what it shares with its parents
     program.main()
     sys.exit()

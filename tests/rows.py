@@ -1,6 +1,6 @@
 """Runs a test with several rows of values, one after the other, on what it has set up once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from inspect import signature
 from typing import Any
@@ -8,17 +8,18 @@ from typing import Any
 Test = Callable[..., None]
 
 
-def each_row(names: str | Sequence[str], values: Sequence[Any]) -> Callable[[Test], Test]:
+def each_row(names: str | Sequence[str], values: Iterable[Any]) -> Callable[[Test], Test]:
     """Takes the place of `pytest.mark.parametrize` where no row changes what another one sees.
 
     A service, a host or a program is then set up once, not for each row. The note of an error names its row.
     """
+    all_rows = [*values]
     known = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
 
     def decorate(test: Test) -> Test:
         @wraps(test)
         def run(**fixtures: Any) -> None:
-            for row in values:
+            for row in all_rows:
                 own = dict(zip(known, row if len(known) > 1 else [row], strict=True))
                 try:
                     test(**fixtures, **own)
