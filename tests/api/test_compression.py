@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from api.http import compression
 from api.routes import jobs
 from tests.api.service import ApiFixture
+from tests.rows import each_row
 from torchyard.contract.job import EndReason
 
 LIST = "/v1/jobs"
@@ -31,7 +32,7 @@ def raw(client: TestClient, path: str, accepted: str) -> tuple[bytes, str | None
         return b"".join(answer.iter_raw()), answer.headers.get("content-encoding")
 
 
-@pytest.mark.parametrize("accepted", ["gzip", "br, GZIP;q=0.5", "deflate,x-gzip ; q=1.0"])
+@each_row("accepted", ["gzip", "br, GZIP;q=0.5", "deflate,x-gzip ; q=1.0"])
 def test_a_list_is_compressed_if_the_client_accepts_gzip(service: ApiFixture, job_id: str, accepted: str) -> None:
     for name in ("second", "third", "fourth", "fifth"):
         service.submit(name=name)
@@ -47,7 +48,7 @@ def test_a_list_is_compressed_if_the_client_accepts_gzip(service: ApiFixture, jo
     assert "Accept-Encoding" in service.client.get(LIST, headers={"Accept-Encoding": ""}).headers["vary"]
 
 
-@pytest.mark.parametrize("accepted", ["", "identity", "br", "gzip;q=0", "gzip;q=0.0", "gzip;q=x", "notgzip"])
+@each_row("accepted", ["", "identity", "br", "gzip;q=0", "gzip;q=0.0", "gzip;q=x", "notgzip"])
 def test_a_client_that_does_not_accept_gzip_gets_none(service: ApiFixture, job_id: str, accepted: str) -> None:
     content, encoding = raw(service.client, f"/v1/jobs/{job_id}", accepted)
     assert (encoding, content[:1]) == (None, b"{")
