@@ -1,7 +1,7 @@
 """What an attempt writes: how a worker brings it to the store, and how much of it is stored and kept."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -35,13 +35,32 @@ class NewLines:
     lines: list[str]
 
 
+@dataclass(frozen=True, kw_only=True)
+class CapturedFile:
+    """A file that a script wrote, as it is listed in a checkpoint. `path` is its own below its root, if it can be."""
+
+    path: str
+    size: int
+    sha256: str
+    root: str | None = None
+    """`artifacts` if the path is one below that folder of the run directory; None: below the working folder."""
+    modified_ns: int | None = None
+    """Its modification time. None: it has a path that cannot be stored, and cannot be put back."""
+    links: list[str] = field(default_factory=list[str])
+    """Its other names, as paths below the same root."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields that say something, as rows have them."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+
 @dataclass(frozen=True)
 class NewCheckpoint:
     """A checkpoint whose blobs are stored. `files` holds the sizes and digests that the relay computed."""
 
     name: str
     manifest: Manifest
-    files: list[ManifestFile]
+    files: Sequence[ManifestFile | CapturedFile]
     source: str | None = None
     """None if the script published it."""
     archive: str | None = None

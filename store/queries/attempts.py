@@ -85,6 +85,12 @@ def checkpoint_names(store: Snapshots, claim: Claim) -> list[str]:
         return checkpoints.recorded_names(session, claim.job_id, attempt=claim.number)
 
 
+def captured_names(store: Store, claim: Claim) -> list[str]:
+    """Returns the names of all checkpoints that were captured of the attempt's job, by any attempt."""
+    with store.read() as session:
+        return checkpoints.captured_names(session, claim.job_id)
+
+
 def removed_checkpoints(store: Snapshots, claim: Claim, *, attempt: int, names: Collection[str]) -> set[str]:
     """Returns those of `names` that an attempt of the same job listed and that were removed since."""
     with store.read() as session:

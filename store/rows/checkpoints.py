@@ -177,6 +177,12 @@ def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
     return list(session.scalars(select(Checkpoint.name).where(_of_attempt(job_id, attempt))))
 
 
+def captured_names(session: Session, job_id: str) -> list[str]:
+    """Returns the names of all captured checkpoints that the job's attempts listed, including removed ones."""
+    query = select(Checkpoint.name).where(Checkpoint.job_id == job_id, Checkpoint.source.is_not(None))
+    return list(session.scalars(query))
+
+
 def removed_among(session: Session, job_id: str, *, attempt: int, names: Collection[str]) -> set[str]:
     """Returns those of `names` that the attempt listed and that were removed."""
     query = select(Checkpoint.name).where(_of_attempt(job_id, attempt), Checkpoint.removed_at.is_not(None))

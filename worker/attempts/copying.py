@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from typing import BinaryIO, Protocol
 
 from store.blobs import Blob, Blobs, BlobWriter
@@ -50,6 +51,8 @@ class CheckpointCopy:
         self._folder = (*run.checkpoints.relative_to(run.job).parts, name)
         self.described = 0
         """Bytes of its manifest."""
+        self.saved_at = 0
+        """When its manifest was written, in nanoseconds, or now if that says it was later."""
         self._done: list[BlobWriter] = []
         self._current: tuple[BinaryIO, BlobWriter] | None = None
         manifest = self._read_manifest()
@@ -62,7 +65,9 @@ class CheckpointCopy:
     def checkpoint(self) -> NewCheckpoint:
         """What was copied, once that is all."""
         archive = None if self._archive is None else self._archive.sha256
-        return NewCheckpoint(self.name, self._manifest, list(self._manifest.files), archive=archive)
+        return NewCheckpoint(
+            self.name, self._manifest, list(self._manifest.files), archive=archive, saved_at=self.saved_at
+        )
 
     def copy_some(self, limit: int) -> int:
         """Copies about `limit` bytes at most. Returns how much of `limit` is left: if it is not 0, all is copied.
@@ -112,6 +117,7 @@ class CheckpointCopy:
             raise DataError("it has no manifest")
         with raw:
             text = raw.read(_MAX_MANIFEST)
+            self.saved_at = min(os.fstat(raw.fileno()).st_mtime_ns, time.time_ns())
         self.described = len(text)
         try:
             return Manifest.from_json(text)
@@ -149,15 +155,18 @@ class FileCopy:
     The caller must call `discard` in the end, which does nothing after `publish`.
     """
 
-    def __init__(self, run: RunDir, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT) -> None:
-        """Copies nothing. `what` names the kind of file in errors; `limit` is its largest size in bytes.
+    def __init__(
+        self, run: RunDir, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT, names: int = 1
+    ) -> None:
+        """Copies nothing. `what` names the kind of file in errors; `limit` is its largest size in bytes, and `names`
+        is how many names it may have.
 
         Raises DataError if the file cannot be read, is too large or has changed, and OSError.
         """
         self._match = match
         self._blob: Blob | None = None
         _require_room(blobs, match.status.st_size, limit=limit, what=what)
-        source = open_inside(run.job, *match.parts)
+        source = open_inside(match.root or run.job, *match.parts, names=names)
         if source is None:
             raise Changed("it is gone")
         self._source: BinaryIO = source
@@ -176,6 +185,11 @@ class FileCopy:
     @property
     def parts(self) -> Parts:
         return self._match.parts
+
+    @property
+    def source(self) -> BinaryIO:
+        """The open file."""
+        return self._source
 
     @property
     def blob(self) -> Blob:

@@ -91,6 +91,10 @@ class AttemptRecords:
         """Returns the names of all checkpoints that the attempt has ever listed."""
         return self._patience.call(lambda: queries.checkpoint_names(self._store, self._claim))
 
+    def captured_names(self) -> list[str]:
+        """Returns the names of all files that were ever captured of the job, by any attempt."""
+        return self._patience.call(lambda: queries.captured_names(self._store, self._claim))
+
     def removed_among(self, attempt: int, names: Collection[str]) -> set[str]:
         """Returns those of `names` that an attempt of the job listed and that were removed since."""
         return self._patience.call(
