@@ -1,7 +1,7 @@
 """What an attempt writes: how a worker brings it to the store, and how much of it is stored and kept."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +9,6 @@ from store.facts.media import NewMedia
 from store.facts.telemetry import MetricPoint
 from torchyard.contract.events import Remeasured
 from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.rundir import INDEX_FILE
 
 MAX_SERIES = 2000
 """The most series of one job."""
@@ -51,7 +50,9 @@ class CapturedFile:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that say something, as rows have them."""
-        return {name: value for name, value in asdict(self).items() if value}
+        beside = {"root": self.root, "modified_ns": self.modified_ns, "links": self.links}
+        said = {name: value for name, value in beside.items() if value}
+        return {"path": self.path, "size": self.size, "sha256": self.sha256, **said}
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,6 @@ class NewCheckpoint:
     files: Sequence[ManifestFile | CapturedFile]
     source: str | None = None
     """None if the script published it."""
-    archive: str | None = None
-    """The sha256 of the archive of all files, if each rank has written its part."""
     saved_at: int = 0
     """When it was saved, in nanoseconds."""
     damaged: bool = False
@@ -72,9 +71,8 @@ class NewCheckpoint:
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """The files as rows have them. The digest of their archive is beside that of the index."""
-        beside = {} if self.archive is None else {"archive": self.archive}
-        return [file.to_dict() | (beside if file.path == INDEX_FILE else {}) for file in self.files]
+        """The files as rows have them."""
+        return [file.to_dict() for file in self.files]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+import json
 import math
 import re
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base, Checkpoint, Job
 from store.facts.checkpoint_order import Place, resumable
 from store.facts.checkpoint_order import place as place_of
-from store.facts.checkpoints import CheckpointFacts
+from store.facts.checkpoints import CAPTURED, CheckpointFacts, sent_of
 from store.facts.jobs import BestCheckpoint
 from store.facts.output import NewCheckpoint
 from store.ids import is_id, new_id
@@ -48,6 +49,9 @@ _BEST = {"min": _best(Checkpoint.monitored.asc()), "max": _best(Checkpoint.monit
 
 
 _TOLD = columns.of(CheckpointFacts, Checkpoint)
+_FILES = columns.short_files(Checkpoint)
+_LISTED: list[Any] = [_FILES if column is Checkpoint.files else column for column in _TOLD]
+"""The same without many files."""
 
 
 def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> None:
@@ -59,6 +63,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
         return
     job = session.get_one(Job, job_id)
     policy = job.stored_spec.checkpoint
+    files = new.entries
     monitored = new.manifest.metrics.get(policy.monitor)
     values = {
         "id": new_id("ckpt"),
@@ -73,7 +78,9 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
             name=new.name,
             end_of_epoch=new.manifest.end_of_epoch,
             monitored=monitored if monitored is not None and math.isfinite(monitored) else None,
-            files=new.entries,
+            files=files,
+            files_bytes=len(json.dumps(files)),
+            sent=sent_of(files, of=f"checkpoint {new.name}") if files else None,
             size=sum(file.size for file in new.files),
             source=new.source,
             saved_at=new.saved_at,
@@ -133,7 +140,7 @@ def listed(session: Session, job: Job, *, limit: int | None = None, behind: str 
     if behind is not None:
         given = _given(session, job, behind)
         places = [place for place in places if place_of(place) < given]
-    return _whole(session, [place.id for place in places[:limit]], aliases)
+    return _whole(session, [place.id for place in places[:limit]], aliases, _LISTED)
 
 
 def best_of(session: Session, job: Job) -> BestCheckpoint | None:
@@ -169,7 +176,7 @@ def resolve(session: Session, job: Job, ref: str) -> CheckpointFacts:
     found = wanted if any(place.id == wanted for place in places) else aliases.get(wanted)
     if found is None:
         raise NotFound(f"job {job.id} {_explain_missing(session, job, wanted)}")
-    return _whole(session, [found], aliases)[0]
+    return _whole(session, [found], aliases, _TOLD)[0]
 
 
 def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
@@ -178,9 +185,9 @@ def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
 
 
 def captured_names(session: Session, job_id: str) -> list[str]:
-    """Returns the names of all captured checkpoints that the job's attempts listed, including removed ones."""
-    query = select(Checkpoint.name).where(Checkpoint.job_id == job_id, Checkpoint.source.is_not(None))
-    return list(session.scalars(query))
+    """Returns the names of all checkpoints that the job's attempts captured, including removed ones."""
+    captured = (Checkpoint.job_id == job_id, Checkpoint.source == CAPTURED)
+    return list(session.scalars(select(Checkpoint.name).where(*captured)))
 
 
 def removed_among(session: Session, job_id: str, *, attempt: int, names: Collection[str]) -> set[str]:
@@ -230,9 +237,11 @@ def _given(session: Session, job: Job, checkpoint_id: str) -> Place:
     return given.attempt, given.saved_at, given.id
 
 
-def _whole(session: Session, ids: Sequence[str], aliases: Mapping[str, str]) -> list[CheckpointFacts]:
-    """Returns these checkpoints, in this order."""
-    rows = session.execute(select(*_TOLD).where(Checkpoint.id.in_(ids))) if ids else ()
+def _whole(
+    session: Session, ids: Sequence[str], aliases: Mapping[str, str], told: Sequence[Any]
+) -> list[CheckpointFacts]:
+    """Returns these checkpoints, in this order. `told`: the columns."""
+    rows = session.execute(select(*told).where(Checkpoint.id.in_(ids))) if ids else ()
     found = {facts.id: facts for facts in (CheckpointFacts(*row) for row in rows)}
     names: dict[str, list[str]] = {}
     for alias, checkpoint_id in aliases.items():

@@ -91,7 +91,7 @@ def _oldest_first(session: Session, job: Job) -> list[_Row]:
     query = select(*columns).where(Checkpoint.job_id == job.id, Checkpoint.removed_at.is_(None), ~in_model)
     found, last_steps = session.execute(query), metrics.last_visible_steps(session, job.id)
     return sorted(
-        (_Row(*row) for row in found),  # pyrefly: ignore[bad-argument-type] Float64 reads NULL as NaN
+        map(_Row._make, found),
         key=lambda row: (row.step <= last_steps[row.attempt], *place(row)),
     )
 

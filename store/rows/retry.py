@@ -93,8 +93,8 @@ def _go_on(session: Session, old_id: str, made: Submission, job_id: str) -> None
 def _copy_checkpoint(session: Session, checkpoint: CheckpointFacts, job_id: str) -> None:
     """Lists the checkpoint in the new job as one of attempt 0, before its first. The blobs are shared."""
     kept = (
-        *("name", "epoch", "end_of_epoch", "step", "metrics", "monitored", "files", "remeasured"),
-        *("source", "saved_at", "damaged"),
+        *("name", "epoch", "end_of_epoch", "step", "metrics", "monitored", "files", "files_bytes"),
+        *("sent", "remeasured", "source", "saved_at", "damaged"),
     )
     values = {column: getattr(checkpoint, column) for column in kept}
     size = sum(file["size"] for file in checkpoint.files)

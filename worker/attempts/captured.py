@@ -4,48 +4,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 import hashlib
 import os
-from pathlib import Path
 import re
 
 from store.blobs import Blobs
 from store.facts.checkpoints import CAPTURED, captured_name
 from store.facts.output import CapturedFile, NewCheckpoint
+from torchyard.contract.checkpointfiles import is_file_path
 from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.text import printable
+from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.copying import FileCopy
 from worker.attempts.matching import Match, Parts
 from worker.attempts.whole import is_whole
+from worker.host import rundirs
 
-LONGEST_PATH = 1000
-"""Characters of a path that a checkpoint lists as it is."""
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._=+@-]")
 _NUMBER = re.compile(r"[0-9]{1,18}")
-
-
-@dataclass(frozen=True)
-class Root:
-    """A folder that patterns are relative to."""
-
-    folder: Path
-    """One that no job can replace."""
-    parts: Parts
-    """Where the root lies in it."""
-    key: str
-    """What names of checkpoints are made of. It stays the same for the whole job."""
-    marker: str | None = None
-    """What the entry of a file says of its root; None for the working folder."""
-
-    def path(self, parts: Parts) -> Parts:
-        """Returns the path below this root."""
-        return parts[len(self.parts) :]
 
 
 @dataclass(frozen=True)
 class Found:
     """A file that matches, as one look found it."""
 
-    root: Root
     match: Match
     saved_at: int = 0
     """Nanoseconds."""
@@ -58,12 +37,13 @@ class Found:
 
     @property
     def parts(self) -> Parts:
+        """Its path below the job's folder."""
         return self.match.parts
 
     @property
     def name(self) -> str:
         """That of the checkpoint."""
-        text = "/".join((self.root.key, *self.root.path(self.parts)))
+        text = "/".join(rundirs.own_path(self.parts))
         file, status = hashlib.sha256(os.fsencode(text)).hexdigest()[:12], self.match.status
         return captured_name(file, modified_ns=status.st_mtime_ns, size=status.st_size)
 
@@ -78,7 +58,7 @@ class CapturedCopy(FileCopy):
 
     def __init__(self, run: RunDir, blobs: Blobs, found: Found, *, step: int, limit: int) -> None:
         """Raises as `FileCopy` does."""
-        super().__init__(run, blobs, found.match, limit=limit, what="a checkpoint", names=found.names)
+        super().__init__(run.root.parent, blobs, found.match, limit=limit, what="a checkpoint", names=found.names)
         self.found = found
         self.name = found.name
         told = is_whole(self.source, found.parts[-1])
@@ -88,15 +68,16 @@ class CapturedCopy(FileCopy):
     @property
     def checkpoint(self) -> NewCheckpoint:
         """What is listed, once all is copied."""
-        root, links = self.found.root, self.found.links
-        path, is_own = listed_path(root.path(self.parts))
+        root, *names = rundirs.own_path(self.parts)
+        path, is_own = listed_path(names)
+        links = [listed_path(rundirs.own_path(link)[1:]) for link in self.found.links]
         file = CapturedFile(
             path=path,
             size=self.blob.size,
             sha256=self.blob.sha256,
-            root=root.marker,
+            root=None if root == WORK else root,
             modified_ns=self.match.status.st_mtime_ns if is_own else None,
-            links=[own for own, unchanged in (listed_path(root.path(link)) for link in links) if unchanged],
+            links=[link for link, is_its in links if is_its],
         )
         return NewCheckpoint(
             self.name,
@@ -108,9 +89,10 @@ class CapturedCopy(FileCopy):
         )
 
 
-def listed_path(parts: Parts) -> tuple[str, bool]:
+def listed_path(names: Sequence[str]) -> tuple[str, bool]:
     """Returns the path that a checkpoint lists, and whether it is the file's own: one that can be stored is."""
-    path = "/".join(parts)
-    if printable(path) == path and len(path) <= LONGEST_PATH:
+    path = "/".join(names)
+    if is_file_path(path):
         return path, True
-    return "/".join(_UNUSUAL.sub("_", name)[-100:] for name in parts[-5:]), False
+    usual = [_UNUSUAL.sub("_", name)[-100:] for name in names[-5:]]
+    return "/".join(name if name.strip(".") else "_" for name in usual), False

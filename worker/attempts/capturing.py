@@ -1,6 +1,6 @@
 """Publishes files that a script wrote as checkpoints of the source `captured`, by the patterns of `config.checkpoints`.
 
-A pattern is relative to the script's working folder, and to `artifacts` of the run directory. While the script runs, a
+A pattern is relative to the job's working folder, and to `artifacts` of the run directory. While the script runs, a
 file is captured when it is whole: two looks found it unchanged, nobody seen has it open for writing, and its own bytes
 say nothing else. In the end all are captured, and those that are not whole are marked as damaged.
 """
@@ -12,15 +12,15 @@ import time
 
 from store.blobs import Blobs
 from torchyard.contract.errors import DataError
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import storable
-from worker.attempts.captured import CapturedCopy, Found, Root
+from worker.attempts.captured import CapturedCopy, Found
 from worker.attempts.copy_queue import CopyQueue
 from worker.attempts.copying import Changed, identity
 from worker.attempts.hardlinks import names_of
 from worker.attempts.matching import Match, Parts, Search
 from worker.attempts.writers import open_for_writing
-from worker.host import rundirs
+from worker.host import rundirs, workfolders
 from worker.host.mask import Mask
 
 MOST_AT_WILL = 1000
@@ -64,7 +64,6 @@ class Capturing:
         self._limit = limit
         self._mask = mask or Mask()
         self._look_s = look_s
-        self._roots = roots_of(run)
         self._next_look = 0.0
         self._next_at_will = 0.0
         """When the next may be captured of a job that has captured many."""
@@ -137,8 +136,8 @@ class Capturing:
         began, before = time.monotonic(), self._seen
         found = self._find(warn)
         self._seen = {item.parts: identity(item.match.status) for item in found}
-        started_ns = rundirs.started_ns(self._run)  # what is older came with the code
-        found = [item for item in found if item.match.status.st_size and item.match.status.st_mtime_ns > started_ns]
+        came_ns = workfolders.came_ns(self._run)
+        found = [item for item in found if item.match.status.st_size and not _came(item, came_ns)]
         new = [item for item in found if item.name not in self._known and item.name not in taken]
         new = self._each_once([item for item in new if not self._has_secret(item, warn)], found, warn)
         new = self._in_order(new)
@@ -150,18 +149,15 @@ class Capturing:
 
     def _find(self, warn: Warn) -> list[Found]:
         """Returns the files that match, each once."""
-        found: dict[Parts, Found] = {}
-        for root in self._roots:
-            search = Search(root.folder)
-            for match in search.find(root.parts, self._patterns).values():
-                found[match.parts] = Found(root, match)
-            if search.is_cut:
-                self._warn_once("cut", "config.checkpoints: not all files are looked at, as there are too many", warn)
-        return [*found.values()]
+        search = Search(self._run.root.parent)
+        found = [Found(match) for root in _roots(self._run) for match in search.find(root, self._patterns).values()]
+        if search.is_cut:
+            self._warn_once("cut", "config.checkpoints: not all files are looked at, as there are too many", warn)
+        return found
 
     def _has_secret(self, item: Found, warn: Warn) -> bool:
         """Says so of a file whose path has the value of a secret. It is no checkpoint."""
-        if not self._mask.finds("/".join(item.parts)):
+        if not self._mask.finds("/".join(rundirs.own_path(item.parts))):
             return False
         # Its name is not kept: each time that the job writes the file, it has another one.
         self._say_left_out(item.parts, "its path has the value of a secret", warn)
@@ -177,7 +173,7 @@ class Capturing:
             return list(new)
         known = {_inode(item) for item in found if item.name in self._known}
         wanted = {_inode(item) for item in linked} - known
-        names = names_of([(self._run.job, ()), *((root.folder, root.parts) for root in self._roots)], wanted)
+        names = names_of(self._run.root.parent, [(WORK,), rundirs.job_path(self._run)], wanted)
         chosen = {item.parts: item for item in new if item.match.status.st_nlink == 1}
         for inode in wanted:
             same = sorted((item for item in linked if _inode(item) == inode), key=_stays_first)
@@ -187,8 +183,8 @@ class Capturing:
                 self._say_left_out(first.parts, "it has names outside the job's folders", warn)
                 continue
             others = [parts for parts in sorted(names[inode]) if parts != first.parts]
-            links = [parts for parts in others if parts[: len(first.root.parts)] == first.root.parts]
-            links = [parts for parts in links if not self._mask.finds("/".join(parts))]
+            links = [parts for parts in others if rundirs.own_path(parts)[0] == rundirs.own_path(first.parts)[0]]
+            links = [parts for parts in links if not self._mask.finds("/".join(rundirs.own_path(parts)))]
             chosen[first.parts] = replace(first, names=len(names[inode]), links=links)
         return [*chosen.values()]
 
@@ -205,7 +201,7 @@ class Capturing:
         """Returns those files that are captured while the script runs."""
         settled = [item for item in new if before.get(item.parts) == identity(item.match.status)]
         settled = [item for item in settled if self._torn.get(item.parts) != identity(item.match.status)]
-        found = open_for_writing(self._run.job, [item.match for item in settled])
+        found = open_for_writing(self._run.root.parent, [item.match for item in settled])
         settled = [item for item in settled if item.parts not in found.written]
         settled = [replace(item, rested=item.parts not in found.untold) for item in settled]
         self._rested = {item.parts: identity(item.match.status) for item in settled if item.rested}
@@ -238,7 +234,7 @@ class Capturing:
 
     def _pause_s(self) -> float:
         """Returns how long a file that was captured waits until it is captured again: the longer, the older the job."""
-        started_ns = rundirs.started_ns(self._run)
+        started_ns = workfolders.came_ns(self._run) or rundirs.started_ns(self._run)
         age_s = (time.time_ns() - started_ns) / 1e9 if started_ns else 0.0
         return min(max(_AGAIN_S, age_s / _AGAIN_SHARE), _LONGEST_AGAIN_S)
 
@@ -261,7 +257,8 @@ class Capturing:
         self._say(parts, f"is not stored as a checkpoint: {why}", warn)
 
     def _say(self, parts: Parts, what: str, warn: Warn) -> None:
-        path = storable(self._mask.text("/".join(parts)))[-200:]
+        own = rundirs.own_path(parts)
+        path = storable(self._mask.text("/".join(own[own[0] == WORK :])))[-200:]
         self._warn_once(path, f"{path} {what}", warn)
 
     def _warn_once(self, topic: str, text: str, warn: Warn) -> None:
@@ -270,9 +267,14 @@ class Capturing:
             warn(text)
 
 
-def roots_of(run: RunDir) -> tuple[Root, ...]:
-    """Returns the folders of the job that patterns are relative to."""
-    return Root(run.job, ("code",), "code"), Root(run.job, ("artifacts",), "artifacts", "artifacts")
+def _roots(run: RunDir) -> tuple[Parts, ...]:
+    """Returns the folders that patterns are relative to, by their paths below the job's folder."""
+    return (WORK,), (*rundirs.job_path(run), run.artifacts.name)
+
+
+def _came(item: Found, came_ns: int) -> bool:
+    """Returns whether the file came with the code."""
+    return item.parts[0] == WORK and item.match.status.st_mtime_ns <= came_ns
 
 
 def _inode(item: Found) -> tuple[int, int]:

@@ -7,24 +7,23 @@ from pathlib import Path
 from torchyard.host.untrusted import folder_inside
 from worker.attempts.matching import Parts
 
-_DEEPEST = 12
+_DEEPEST = 14
 _MOST_ENTRIES = 50_000
 """Entries of folders that one search looks at."""
 
 Inode = tuple[int, int]
 
 
-def names_of(roots: Iterable[tuple[Path, Parts]], wanted: Iterable[Inode]) -> Mapping[Inode, list[Parts]]:
-    """Returns the names of the `wanted` files, as paths below the folder in which each was found.
+def names_of(root: Path, folders: Iterable[Parts], wanted: Iterable[Inode]) -> Mapping[Inode, list[Parts]]:
+    """Returns the names of the `wanted` files below `folders` in `root`, as paths in `root`.
 
-    It looks below the folders `roots`, each given as a folder that no job can replace and a path in it, and once into
-    those that lie in others. Follows no link. After 50,000 entries it has not found all.
+    `root` is a folder that no job can replace. Follows no link. After 50,000 entries it has not found all.
     """
     found: dict[Inode, list[Parts]] = {inode: [] for inode in wanted}
     left = _MOST_ENTRIES
-    waiting = _outermost(list(roots)) if found else []
+    waiting = list(folders) if found else []
     while waiting and left > 0:
-        root, folder = waiting.pop()
+        folder = waiting.pop()
         left -= 1
         try:
             with folder_inside(root, *folder) as opened, os.scandir(opened) as entries:
@@ -35,7 +34,7 @@ def names_of(roots: Iterable[tuple[Path, Parts]], wanted: Iterable[Inode]) -> Ma
                     path = (*folder, entry.name)
                     if entry.is_dir(follow_symlinks=False):
                         if len(path) <= _DEEPEST:
-                            waiting.append((root, path))
+                            waiting.append(path)
                     elif entry.is_file(follow_symlinks=False):
                         status = entry.stat(follow_symlinks=False)
                         names = found.get((status.st_dev, status.st_ino))
@@ -44,11 +43,3 @@ def names_of(roots: Iterable[tuple[Path, Parts]], wanted: Iterable[Inode]) -> Ma
         except OSError:  # it vanished, it is a link now, or the job closed it
             continue
     return found
-
-
-def _outermost(roots: list[tuple[Path, Parts]]) -> list[tuple[Path, Parts]]:
-    return [
-        (root, parts)
-        for root, parts in roots
-        if not any(root == other and parts[: len(above)] == above and parts != above for other, above in roots)
-    ]

@@ -23,8 +23,6 @@ class Match:
 
     parts: Parts
     status: os.stat_result
-    root: Path | None = None
-    """That folder, if it is not the part of the run directory that the job may write."""
 
 
 class Search:
@@ -81,7 +79,7 @@ class Search:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.name)
                     elif entry.is_file(follow_symlinks=False):
-                        files.append(Match((*folder, entry.name), entry.stat(follow_symlinks=False), self._root))
+                        files.append(Match((*folder, entry.name), entry.stat(follow_symlinks=False)))
         except OSError:  # it vanished, it is a link now, or the job closed it
             pass
         return sorted(files, key=lambda match: match.parts), sorted(folders)

@@ -37,10 +37,9 @@ COPY_LIMIT = 1 << 25
 class Relay:
     """Reads the output of one attempt.
 
-    `state`: what of it is stored. `listed`: the names of its stored checkpoints. `captured`: those of all that were
-    captured of the job. Beyond `most_checkpoints` one a minute
-    is read. `mask`: what no name of a file may have. The caller calls `read` and commits the batch within `storing`,
-    again and again, and `close` in the end.
+    `state`: what of it is stored. `listed`: the names of its stored checkpoints. `captured`: those that any attempt of
+    the job has captured. Beyond `most_checkpoints` one a minute is read. `mask`: what no name of a file may have. The
+    caller calls `read` and commits the batch within `storing`, again and again, and `close` in the end.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Relay:
         self._state = state
         self._events = EventReader(run.job)
         self._logs = LogReader(run.job, world_size=world_size, nodes=nodes)
-        self._event_files = EventFiles(run.job, brought=Brought.of(run), mask=mask)
+        self._event_files = EventFiles(run.root.parent, rundirs.job_path(run), brought=Brought.of(run), mask=mask)
         self._checkpoints = Publishing(run, blobs, known=known, limit=limit, most=most_checkpoints, mask=mask)
         self._capturing = (
             Capturing(run, blobs, patterns, known=set(captured), limit=limit, mask=mask) if patterns else None

@@ -33,12 +33,12 @@ class Writers:
     """Those of other users, of which nobody can tell. They may be open for writing or not."""
 
 
-def open_for_writing(job: Path, matches: Iterable[Match]) -> Writers:
-    """Looks who has the files open for writing. `job`: the folder of those that do not name another."""
+def open_for_writing(root: Path, matches: Iterable[Match]) -> Writers:
+    """Looks who has the files open for writing, which were found below `root`."""
     found = Writers(set(), set())
     leaseless: dict[tuple[int, int], Parts] = {}
     for match in matches:
-        told = _told(job, match)
+        told = _told(root, match)
         if told is _Told.NO_LEASES:
             leaseless[match.status.st_dev, match.status.st_ino] = match.parts
         elif told is _Told.WRITTEN:
@@ -56,9 +56,9 @@ class _Told(Enum):
     NO_LEASES = auto()
 
 
-def _told(job: Path, match: Match) -> _Told:
+def _told(root: Path, match: Match) -> _Told:
     try:
-        file = open_inside(match.root or job, *match.parts, names=match.status.st_nlink)
+        file = open_inside(root, *match.parts, names=match.status.st_nlink)
     except (DataError, OSError):
         return _Told.CLOSED  # whoever copies it says why it cannot be read
     if file is None:

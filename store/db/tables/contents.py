@@ -119,6 +119,10 @@ class Checkpoint(Base):
     """The value that decides about `best`; NULL if it is absent or not finite."""
     files: Mapped[list[Any]]
     """`{path, size, sha256}` each, as the relay read them; `sha256` is the blob's key. Empty after removal."""
+    files_bytes: Mapped[int | None]
+    """Bytes of `files` as JSON; NULL for a row of an older version."""
+    sent: Mapped[dict[str, Any] | None]
+    """What `store.facts.checkpoints.sent_of` says of the files; NULL for a row of an older version."""
     size: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     """Bytes of its files together; 0 after removal."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())

@@ -13,10 +13,12 @@ from store.facts.output import Batch
 from tests.approved import Approved
 from tests.worker import eventfiles
 from torchyard.contract.rundir import RunDir
+from torchyard.host.recordfiles import write_record
 from worker.attempts import capturing
 from worker.attempts.matching import Search
 from worker.attempts.relay import Relay
 from worker.host.mask import Mask
+from worker.host.workfolders import WorkRecord
 
 
 @pytest.fixture(autouse=True)
@@ -29,9 +31,8 @@ def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path) -> RunDir:
     run = RunDir(tmp_path / "run")
     run.create()
-    run.brought.write_text("{}")
-    os.utime(run.brought, ns=(1, 1))
-    (run.job / "code" / "out").mkdir(parents=True)
+    write_record(run.work_record, WorkRecord(attempt=1, claimed_at=1, came_ns=1))
+    (run.work / "out").mkdir(parents=True)
     return run
 
 
@@ -66,7 +67,7 @@ def warnings(batches: list[Batch]) -> list[str]:
 
 
 def test_a_file_is_captured_when_two_looks_found_it_the_same(run: RunDir) -> None:
-    file = run.job / "code" / "out" / "epoch=1.pt"
+    file = run.work / "out" / "epoch=1.pt"
     relay = relay_of(run, "out/*.pt")
     file.write_bytes(b"half")
     assert look(relay) == []
@@ -81,12 +82,12 @@ def test_a_file_is_captured_when_two_looks_found_it_the_same(run: RunDir) -> Non
 
 def test_a_file_that_is_open_for_writing_waits_for_its_writer_or_the_end(run: RunDir) -> None:
     relay = relay_of(run, "*.pt")
-    with (run.job / "code" / "a.pt").open("wb", buffering=0) as writer:
+    with (run.work / "a.pt").open("wb", buffering=0) as writer:
         writer.write(b"part")
         assert captured(look(relay) + look(relay) + look(relay)) == []
-    with (run.job / "code" / "a.pt").open("rb"):  # a reader does no harm
+    with (run.work / "a.pt").open("rb"):  # a reader does no harm
         assert captured(look(relay)) == [("a.pt", 4)]
-    with (run.job / "code" / "b.pt").open("wb", buffering=0) as writer:
+    with (run.work / "b.pt").open("wb", buffering=0) as writer:
         writer.write(b"part")
         assert captured(look(relay, final=True)) == [("b.pt", 4)]
 
@@ -112,9 +113,10 @@ def test_the_step_is_the_newest_that_was_reported(run: RunDir) -> None:
 
 
 def test_what_came_with_the_code_and_what_is_no_plain_file_is_left_out(run: RunDir, approved: Approved) -> None:
-    folder = run.job / "code" / "out"
+    folder = run.work / "out"
     (folder / "old.pt").write_bytes(b"x")
-    os.utime(run.brought)
+    came_ns = (folder / "old.pt").stat().st_mtime_ns
+    write_record(run.work_record, WorkRecord(attempt=1, claimed_at=1, came_ns=came_ns))
     outside = run.root.parent / "outside.pt"
     outside.write_bytes(b"secret")
     (folder / "link.pt").symlink_to(outside)
@@ -187,9 +189,9 @@ def test_beyond_a_thousand_files_of_a_job_the_newest_is_captured_in_each_pause(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, approved: Approved
 ) -> None:
     monkeypatch.setattr(capturing, "MOST_AT_WILL", 3)
-    now = 1000.0
+    now, came_ns = 1000.0, time.time_ns()
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    os.utime(run.brought)
+    write_record(run.work_record, WorkRecord(attempt=1, claimed_at=1, came_ns=came_ns))
     relay = relay_of(run, "*.pt", known=("captured-a-1-1", "captured-a-2-1"))
 
     def write(number: int) -> list[Batch]:
@@ -214,7 +216,7 @@ def test_a_file_is_captured_again_after_a_pause_that_grows_with_the_age_of_the_j
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     began = time.time_ns() - age_s * 10**9
-    os.utime(run.brought, ns=(began, began))
+    write_record(run.work_record, WorkRecord(attempt=1, claimed_at=1, came_ns=began))
     relay, file = relay_of(run, "last.pt"), run.artifacts / "last.pt"
     file.write_bytes(b"one")
     assert captured(look(relay) + look(relay)) == [("last.pt", 3)]

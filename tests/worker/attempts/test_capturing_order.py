@@ -10,8 +10,10 @@ from store.blobs import Blobs
 from store.facts.output import Batch, CapturedFile, NewCheckpoint
 from tests.approved import Approved
 from torchyard.contract.rundir import RunDir
+from torchyard.host.recordfiles import write_record
 from worker.attempts import capturing
 from worker.attempts.relay import Relay
+from worker.host.workfolders import WorkRecord
 
 
 @pytest.fixture(autouse=True)
@@ -22,21 +24,20 @@ def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
-    run = RunDir(tmp_path / "run")
+    run = RunDir(tmp_path / "job" / "1")
     run.create()
-    run.brought.write_text("{}")
-    os.utime(run.brought, ns=(1, 1))
-    (run.job / "code" / "out").mkdir(parents=True)
+    write_record(run.work_record, WorkRecord(attempt=1, claimed_at=1, came_ns=1))
+    (run.work / "out").mkdir(parents=True)
     return run
 
 
 @pytest.fixture
 def out(run: RunDir) -> Path:
-    return run.job / "code" / "out"
+    return run.work / "out"
 
 
 def relay_of(run: RunDir, *patterns: str) -> Relay:
-    blobs = Blobs(run.root.parent / "blobs")
+    blobs = Blobs(run.root.parent.parent / "blobs")
     blobs.root.mkdir(exist_ok=True)
     return Relay(run, blobs, listed=(), world_size=1, patterns=patterns)
 
@@ -121,7 +122,7 @@ def test_a_file_that_gets_a_second_name_after_it_was_captured_is_not_captured_ag
 
 
 def test_a_file_with_a_name_outside_is_never_captured(run: RunDir, out: Path, approved: Approved) -> None:
-    outside = run.root.parent / "outside.pt"
+    outside = run.root.parent.parent / "outside.pt"
     write(outside, at=1_000_000)
     os.link(outside, out / "a.pt")
     os.link(outside, out / "b.pt")
@@ -135,7 +136,7 @@ def test_a_file_that_gets_a_name_outside_before_it_is_copied_is_not_captured(run
     relay = relay_of(run, "out/*.pt")
     write(out / "a.pt", at=1_000_000)
     look(relay)
-    os.link(out / "a.pt", run.root.parent / "outside.pt")
+    os.link(out / "a.pt", run.root.parent.parent / "outside.pt")
     assert look(relay) + look(relay, final=True) == []
 
 
