@@ -14,7 +14,7 @@ from store.blobs import Blobs
 from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import storable
-from worker.attempts.captured import CapturedCopy, Found
+from worker.attempts.captured import TORN, CapturedCopy, Found
 from worker.attempts.copy_queue import CopyQueue
 from worker.attempts.copying import Changed, identity
 from worker.attempts.hardlinks import names_of
@@ -138,6 +138,7 @@ class Capturing:
         self._seen = {item.parts: identity(item.match.status) for item in found}
         came_ns = workfolders.came_ns(self._run)
         found = [item for item in found if item.match.status.st_size and not _came(item, came_ns)]
+        found = [item for item in found if not item.parts[-1].endswith(TORN)]
         new = [item for item in found if item.name not in self._known and item.name not in taken]
         new = self._each_once([item for item in new if not self._has_secret(item, warn)], found, warn)
         new = self._in_order(new)

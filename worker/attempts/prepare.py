@@ -19,10 +19,11 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.host.recordfiles import write_record
-from worker.attempts import code, sources
+from worker.attempts import code, putting_back, sources
 from worker.attempts.best import BestBringer, BestSoFar
 from worker.attempts.clusters import request_of
 from worker.attempts.notices import Notices
+from worker.attempts.putting_back import PuttingBack
 from worker.attempts.records import AttemptRecords
 from worker.attempts.saved import SavedFiles
 from worker.attempts.workfolder import WorkFolder
@@ -113,10 +114,16 @@ class Preparation:
             check=self.check_wanted,
         )
         if isinstance(spec, ScriptSpec):
-            folder = WorkFolder(self.run, self.key.number, attempt.started_at, earlier, check=self.check_wanted)
+            putting_back.remove_unfinished(self.run)
+            captured = PuttingBack(self.run, self.blobs, self.records.checkpoints(), check=self.check_wanted)
+            folder = WorkFolder(
+                self.run, self.key.number, attempt.started_at, earlier, captured, check=self.check_wanted
+            )
             folder.bring_artifacts()
             if code.CODE in unpacked and (told := folder.take(unpacked[code.CODE])) is not None:
                 self.notices.send_once(told, level="info")
+            for text in captured.told.messages():
+                self.notices.send_once(text, level="info")
         brought.remember(self.run, read=_read_by(earlier), check=self.check_wanted)
         plan = plan_of(
             spec,

@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 
 from store.facts.attempts import EarlierAttempt
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import WORK, RunDir
 from torchyard.host import disk
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import folder_inside
+from worker.attempts.putting_back import PuttingBack
 from worker.bundles.copying import copy_tree
 from worker.host import rundirs, workfolders
 from worker.host.untrusted import remove_inside
@@ -26,13 +27,15 @@ _NOT_MOVED = {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.
 class WorkFolder:
     """The working folder of one job, for the attempt that has `run`. No process of an earlier one runs any more.
 
-    `earlier`: the attempts that were claimed before. `check` is called again and again, and may raise to end a step.
+    `earlier`: the attempts that were claimed before. `captured` puts back what was captured of them. `check` is called
+    again and again, and may raise to end a step.
     """
 
     run: RunDir
     number: int
     claimed_at: int
     earlier: Sequence[EarlierAttempt]
+    captured: PuttingBack
     check: Callable[[], object] = lambda: None
 
     def take(self, tree: Path) -> str | None:
@@ -47,15 +50,21 @@ class WorkFolder:
             return self._make(tree)
         own = WorkRecord(attempt=self.number, claimed_at=self.claimed_at, came_ns=record.came_ns)
         workfolders.use(self.run, own)
+        self.captured.mend(WORK)
         before = max((each.number for each in self.earlier if each.ran), default=None)
         return None if before is None else f"continues in the folder of attempt {before}"
 
     def bring_artifacts(self) -> None:
-        """Moves `artifacts` of the attempt before, if that was on this host, to the attempt's run directory."""
+        """Moves `artifacts` of the attempt before, if that was on this host, to the attempt's run directory.
+
+        Puts back what was captured in it.
+        """
         last = max((each.number for each in self.earlier if each.ran), default=0)
-        for each in reversed(self.earlier):
-            if each.number < last or self._move_artifacts(each):
-                return
+        newest = [each for each in reversed(self.earlier) if each.number >= last]
+        if any(self._move_artifacts(each) for each in newest):
+            self.captured.mend(self.run.artifacts.name)
+        else:
+            self.captured.fill(self.run.artifacts.name)
 
     def _was_used_last(self, record: WorkRecord) -> bool:
         """Returns whether the attempt that used the folder last is the job's last one that ran, or came after it."""
@@ -72,6 +81,7 @@ class WorkFolder:
         try:
             copy_tree(tree, folder / name, check=self.check)
             failpoint("folder.copy")
+            self.captured.fill(WORK, folder=name)
             write_record(self.run.came, Brought.found_in(folder / name, check=self.check))
             os.utime(folder / name)  # by the clock of its disk
             came_ns = (folder / name).stat().st_mtime_ns
