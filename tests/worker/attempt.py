@@ -27,7 +27,6 @@ from torchyard.contract.tar import END, header, padding
 from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts import code
 from worker.attempts.prepare import plan_of
-from worker.attempts.putting_back import PuttingBack
 from worker.attempts.workfolder import WorkFolder
 from worker.bundles.cache import BundleCache
 from worker.engines.base import AttemptPlan
@@ -280,8 +279,8 @@ class Attempt:
         self.run.config.write_text(json.dumps(resolved))
         unpacked = code.prepare(spec, run=self.run, bundles=self.bundles, owner="ada", allowed=[self.run.root])
         if code.CODE in unpacked:
-            captured = PuttingBack(self.run, Blobs(self.run.root), ())
-            WorkFolder(self.run, self.number, self.claimed_at, (), captured).take(unpacked[code.CODE])
+            folder = WorkFolder(run=self.run, number=self.number, claimed_at=self.claimed_at, blobs=self.bundles.blobs)
+            folder.take(unpacked[code.CODE])
         return plan_of(
             spec,
             key=self.key,

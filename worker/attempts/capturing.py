@@ -79,6 +79,14 @@ class Capturing:
         self._chosen: dict[Parts, Found] = {}
         """Those in the queue."""
         self._warned: set[str] = set()
+        self._refused: set[str] = set()
+        self._linked: set[tuple[int, ...]] = set()
+        """Captured files that have other names."""
+
+    def has(self, match: Match) -> bool:
+        """Returns whether the file was captured as it is."""
+        name = Found(match).name
+        return identity(match.status) in self._linked or (name in self._known and name not in self._refused)
 
     @property
     def copying(self) -> bool:
@@ -109,6 +117,8 @@ class Capturing:
             begin = partial(self._copy_of, step=step, final=final)
             for copy in self._queue.copy(budget, begin=begin, refuse=refuse):
                 self._captured_at[copy.parts] = time.monotonic()
+                if copy.found.names > 1:
+                    self._linked.add(identity(copy.match.status))
                 if copy.damaged:
                     self._say(copy.parts, "is not whole: it is stored as a damaged checkpoint", warn)
                 done.append(copy)
@@ -151,7 +161,7 @@ class Capturing:
     def _find(self, warn: Warn) -> list[Found]:
         """Returns the files that match, each once."""
         search = Search(self._run.root.parent)
-        found = [Found(match) for root in _roots(self._run) for match in search.find(root, self._patterns).values()]
+        found = [Found(match) for root in roots(self._run) for match in search.find(root, self._patterns).values()]
         if search.is_cut:
             self._warn_once("cut", "config.checkpoints: not all files are looked at, as there are too many", warn)
         return found
@@ -181,6 +191,7 @@ class Capturing:
             first = same[0]
             if len(names[inode]) < first.match.status.st_nlink:
                 self._known.update(item.name for item in same)
+                self._refused.update(item.name for item in same)
                 self._say_left_out(first.parts, "it has names outside the job's folders", warn)
                 continue
             others = [parts for parts in sorted(names[inode]) if parts != first.parts]
@@ -251,7 +262,9 @@ class Capturing:
     def _refuse(self, match: Match, error: DataError, *, warn: Warn) -> None:
         """Leaves a file out: for good, or until it is looked at again if it has only changed."""
         if not isinstance(error, Changed):
-            self._known.add(self._chosen[match.parts].name)
+            name = self._chosen[match.parts].name
+            self._known.add(name)
+            self._refused.add(name)
             self._say_left_out(match.parts, error.message, warn)
 
     def _say_left_out(self, parts: Parts, why: str, warn: Warn) -> None:
@@ -268,7 +281,7 @@ class Capturing:
             warn(text)
 
 
-def _roots(run: RunDir) -> tuple[Parts, ...]:
+def roots(run: RunDir) -> tuple[Parts, ...]:
     """Returns the folders that patterns are relative to, by their paths below the job's folder."""
     return (WORK,), (*rundirs.job_path(run), run.artifacts.name)
 
