@@ -160,7 +160,8 @@ class KeptFiles(LeftFiles):
             if before.get(match.parts) == self._seen[match.parts]
             and self._spaces.get(self._path_of(match), (0.0, 0.0))[0] <= now
         ]
-        written = open_for_writing(self._root, same)
+        told = open_for_writing(self._root, same)
+        written = told.written | told.untold
         return [match for match in same if match.parts not in written]
 
     def _path_of(self, match: Match) -> str:

@@ -4,7 +4,7 @@ Nothing that a job could have changed is written into: the folders are new, and 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 import errno
 import hashlib
 import os
@@ -79,7 +79,7 @@ def stored_of(
     whole = [each for each in checkpoints if each.source == CAPTURED and each.files and not each.damaged]
     generation = 0 if of_retried else 1
     return [
-        *(_of_checkpoint(each, generation) for each in whole),
+        *(stored for each in whole for stored in _of_checkpoint(each, generation)),
         *(_of_artifact(each, generation) for each in artifacts),
     ]
 
@@ -164,7 +164,15 @@ def _order(stored: Stored) -> tuple[int, int, int, str]:
     return stored.order
 
 
-def _of_checkpoint(checkpoint: CheckpointFacts, generation: int) -> Stored:
+def _of_checkpoint(checkpoint: CheckpointFacts, generation: int) -> list[Stored]:
+    """Returns the version under its own path, and that of a file with several names under each of the others, too."""
+    stored = _under_its_path(checkpoint, generation)
+    links = checkpoint.files[0].get("links", ()) if len(checkpoint.files) == 1 else ()
+    file = stored.files[0]
+    return [stored, *(replace(stored, path=link, files=[replace(file, path=link)]) for link in links)]
+
+
+def _under_its_path(checkpoint: CheckpointFacts, generation: int) -> Stored:
     _, digest, modified, *_ = (*checkpoint.name.split("-"), "", "", "")
     paths = [str(file["path"]) for file in checkpoint.files]
     place, path = _place_of(paths[0] if len(paths) == 1 else os.path.commonpath(paths), digest)
