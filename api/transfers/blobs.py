@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from starlette.responses import Response
 from api.access.auth import Principal
 from api.http import etags
 from api.services import Services
-from api.transfers.files import FileResponse, Layout, Span, Stored, disposition, spans_of
+from api.transfers.files import FileResponse, Layout, Made, Span, Stored, disposition, spans_of
 from api.transfers.permits import permit
 from store.facts.checkpoints import ARCHIVE, Files
 from torchyard.contract import archives
@@ -98,11 +99,16 @@ def _layout(services: Services, blob: Blob) -> Layout:
     blobs = services.store.blobs
     if not blob.files:
         return Layout([Stored(blobs.path(blob.sha256), blob.size)])
-    found: list[bytes | Stored] = []
+    found: list[Made | Stored] = []
     for file in sorted(blob.files, key=lambda file: file["path"].encode()):
         stored = Stored(blobs.path(file["sha256"]), file["size"])
-        found += [archives.header(file["path"], stored.size), stored, archives.padding(stored.size)]
-    return Layout([*found, archives.END])
+        header = partial(archives.header, file["path"], stored.size)
+        found += [
+            Made(archives.header_size(file["path"], stored.size), header),
+            stored,
+            Made(-stored.size % archives.BLOCK, partial(archives.padding, stored.size)),
+        ]
+    return Layout([*found, Made(len(archives.END), lambda: archives.END)])
 
 
 def _spans(request: Request, etag: str, *, size: int) -> list[Span] | None:
