@@ -11,6 +11,7 @@ from torchyard.contract.rundir import ARCHIVE_SUFFIX, STATE_FILE
 
 CAPTURED = "captured"
 """The source of a checkpoint that is a file, or a folder, which the script wrote by itself."""
+_CAPTURED_PREFIX = "captured-"
 ARCHIVE = f"state{ARCHIVE_SUFFIX}"
 """The path in the entry of the tar of all files."""
 
@@ -40,6 +41,10 @@ class CheckpointFacts:
     """What `sent_of` says of its files; None for a row of an older version."""
     source: str | None
     """None if the script published it."""
+    saved_at: int
+    """When it was saved, in nanoseconds. `store.rows.checkpoint_order` says what it decides."""
+    damaged: bool
+    """Whether it is not whole: it has no alias, and no job goes on from it."""
     remeasured: Mapping[str, Any] | None
     """Its metrics as they were measured again in one process, after training; None if they were not."""
     created_at: int
@@ -82,6 +87,19 @@ class BundleFacts:
     size: int
     files: int
     created_at: int
+
+
+def captured_name(file: str, *, modified_ns: int, size: int) -> str:
+    """Returns the name of a captured checkpoint: another one when the file was replaced, the same after a restart.
+
+    `file`: a digest of its path.
+    """
+    return f"{_CAPTURED_PREFIX}{file}-{modified_ns:x}-{size:x}"
+
+
+def captured_file(name: str) -> str:
+    """Returns which file a captured checkpoint is of, by its name."""
+    return name.removeprefix(_CAPTURED_PREFIX).split("-")[0]
 
 
 def sent_of(files: Files, *, of: str) -> Mapping[str, Any]:

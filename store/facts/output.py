@@ -43,6 +43,10 @@ class NewCheckpoint:
     files: list[ManifestFile]
     source: str | None = None
     """None if the script published it."""
+    saved_at: int = 0
+    """When it was saved, in nanoseconds."""
+    damaged: bool = False
+    """Whether it is not whole."""
 
     @property
     def entries(self) -> list[dict[str, Any]]:
@@ -122,6 +126,8 @@ class OutputLimits:
     """Of all attempts of the job. Beyond these, a worker brings few points."""
     checkpoints: int | None = 10_000
     """Checkpoints of the attempt that are stored at will; then one a minute."""
+    versions: int | None = 3
+    """Whole captured checkpoints of one file that are kept."""
     artifacts: int | None = 1000
     """Files of one job."""
     media: int | None = 5000

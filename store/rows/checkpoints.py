@@ -7,17 +7,19 @@ import math
 import re
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, cast, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, cast, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.documents import Parsed
 from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base, Checkpoint, Job
-from store.facts.checkpoints import CheckpointFacts, sent_of
+from store.facts.checkpoint_order import Place, resumable
+from store.facts.checkpoint_order import place as place_of
+from store.facts.checkpoints import CAPTURED, CheckpointFacts, sent_of
 from store.facts.jobs import BestCheckpoint
 from store.facts.output import NewCheckpoint
 from store.ids import is_id, new_id
-from store.rows import columns, jobs, signals
+from store.rows import checkpoint_order, columns, jobs, signals
 from torchyard.contract.codec import json_number
 from torchyard.contract.errors import InvalidCursor, NotFound
 from torchyard.contract.events import Remeasured
@@ -28,12 +30,13 @@ _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
 
 def _best(value: ColumnElement[float | None]) -> Select[*tuple[Any, ...]]:
-    order = (value, Checkpoint.step, Checkpoint.id)
+    order = (value, *checkpoint_order.COLUMNS)
     place = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("place")
     ranked = select(Checkpoint.id, place).where(
         Checkpoint.job_id.in_(bindparam("jobs", expanding=True)),
         Checkpoint.removed_at.is_(None),
         Checkpoint.monitored.is_not(None),
+        ~Checkpoint.damaged,
     )
     first = ranked.subquery()
     told = (Checkpoint.id, Checkpoint.monitored, Checkpoint.epoch, Checkpoint.step, Checkpoint.remeasured)
@@ -80,6 +83,8 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
             sent=sent_of(files, of=f"checkpoint {new.name}") if files else None,
             size=sum(file.size for file in new.files),
             source=new.source,
+            saved_at=new.saved_at,
+            damaged=new.damaged,
             **values,
         )
     )
@@ -104,16 +109,26 @@ def note_remeasured(session: Session, job_id: str, *, attempt: int, event: Remea
 
 
 def newest_first(session: Session, job_id: str, *, limit: int | None = None) -> list[CheckpointFacts]:
-    """Returns the job's checkpoints without aliases, ordered by attempt and then by step, highest first."""
+    """Returns the job's checkpoints without aliases, newest first."""
     query = select(*_TOLD).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
-    query = query.order_by(Checkpoint.attempt.desc(), Checkpoint.step.desc(), Checkpoint.id.desc())
-    return [CheckpointFacts(*row) for row in session.execute(query.limit(limit))]
+    return [CheckpointFacts(*row) for row in session.execute(checkpoint_order.newest_first(query).limit(limit))]
 
 
-def highest_step(session: Session, job_id: str, *, attempt: int) -> int | None:
-    """Returns the highest step of the attempt's checkpoints, including removed ones; None without any."""
-    query = select(func.max(Checkpoint.step)).where(Checkpoint.job_id == job_id, Checkpoint.attempt == attempt)
-    return session.scalar(query)
+def resumed(session: Session, job_id: str) -> CheckpointFacts | None:
+    """Returns the checkpoint that the job goes on from, without aliases; None without a whole one."""
+    query = select(*_TOLD).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
+    row = session.execute(checkpoint_order.resumed_first(query).limit(1)).first()
+    return None if row is None else CheckpointFacts(*row)
+
+
+def is_progress(session: Session, job_id: str, *, attempt: int, start_step: int) -> bool:
+    """Returns whether the attempt has saved something new: a whole file, or a later step than it started from.
+
+    Counts those that were removed since.
+    """
+    new = or_(Checkpoint.source.is_not(None), Checkpoint.step > start_step)
+    query = select(Checkpoint.id).where(_of_attempt(job_id, attempt), ~Checkpoint.damaged, new)
+    return session.execute(query.limit(1)).first() is not None
 
 
 def listed(session: Session, job: Job, *, limit: int | None = None, behind: str | None = None) -> list[CheckpointFacts]:
@@ -124,7 +139,7 @@ def listed(session: Session, job: Job, *, limit: int | None = None, behind: str 
     aliases = _aliases(places, best_of(session, job))
     if behind is not None:
         given = _given(session, job, behind)
-        places = [place for place in places if (place.attempt, place.step, place.id) < given]
+        places = [place for place in places if place_of(place) < given]
     return _whole(session, [place.id for place in places[:limit]], aliases, _LISTED)
 
 
@@ -169,6 +184,12 @@ def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
     return list(session.scalars(select(Checkpoint.name).where(_of_attempt(job_id, attempt))))
 
 
+def captured_names(session: Session, job_id: str) -> list[str]:
+    """Returns the names of all checkpoints that the job's attempts captured, including removed ones."""
+    captured = (Checkpoint.job_id == job_id, Checkpoint.source == CAPTURED)
+    return list(session.scalars(select(Checkpoint.name).where(*captured)))
+
+
 def removed_among(session: Session, job_id: str, *, attempt: int, names: Collection[str]) -> set[str]:
     """Returns those of `names` that the attempt listed and that were removed."""
     query = select(Checkpoint.name).where(_of_attempt(job_id, attempt), Checkpoint.removed_at.is_not(None))
@@ -191,27 +212,29 @@ class _Place(NamedTuple):
 
     id: str
     attempt: int
+    saved_at: int
+    damaged: bool
+    source: str | None
     step: int
     epoch: int | None
     end_of_epoch: bool
 
 
-_PLACE = (Checkpoint.id, Checkpoint.attempt, Checkpoint.step, Checkpoint.epoch, Checkpoint.end_of_epoch)
+_PLACE = tuple(getattr(Checkpoint, name) for name in _Place._fields)
 
 
 def _places(session: Session, job_id: str) -> list[_Place]:
     """Returns the places of the job's checkpoints, newest first: without their files, which may be thousands."""
     query = select(*_PLACE).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
-    query = query.order_by(Checkpoint.attempt.desc(), Checkpoint.step.desc(), Checkpoint.id.desc())
-    return [_Place(*row) for row in session.execute(query)]
+    return [_Place(*row) for row in session.execute(checkpoint_order.newest_first(query))]
 
 
-def _given(session: Session, job: Job, checkpoint_id: str) -> tuple[int, int, str]:
-    query = select(Checkpoint.attempt, Checkpoint.step, Checkpoint.id)
+def _given(session: Session, job: Job, checkpoint_id: str) -> Place:
+    query = select(*checkpoint_order.COLUMNS)
     given = session.execute(query.where(Checkpoint.id == checkpoint_id, Checkpoint.job_id == job.id)).first()
     if given is None:
         raise InvalidCursor(f"{checkpoint_id!r} is not a checkpoint of this job")
-    return given.attempt, given.step, given.id
+    return given.attempt, given.saved_at, given.id
 
 
 def _whole(
@@ -230,8 +253,10 @@ def _aliases(rows: Sequence[_Place], best: BestCheckpoint | None) -> dict[str, s
     owners: dict[str, str] = {}
     if best is not None:
         owners["best"] = best.id
-    for row in rows:
-        owners.setdefault("latest", row.id)
+    whole = [row for row in rows if not row.damaged]
+    for row in resumable(rows)[:1]:
+        owners["latest"] = row.id
+    for row in whole:
         if row.epoch is not None and row.end_of_epoch:
             owners.setdefault(f"epoch-{row.epoch}", row.id)
         owners.setdefault(f"step-{row.step}", row.id)

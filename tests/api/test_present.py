@@ -174,7 +174,8 @@ def test_an_old_answer_is_not_shown_while_a_request_waits() -> None:
 def test_a_captured_checkpoint_sends_its_own_file() -> None:
     files = [{"path": "out/a.pt", "size": 3, "sha256": "a" * 64}]
     facts = CheckpointFacts(
-        new_id("ckpt"), 1, "a", None, False, 5, {}, None, files, None, None, CAPTURED, None, SECOND, ["latest"]
+        *(new_id("ckpt"), 1, "a", None, False, 5, {}, None, files, None, None, CAPTURED),
+        *(0, False, None, SECOND, ["latest"]),
     )
     view = checkpoints.checkpoint(facts)
     assert (view.size, view.sha256, view.source, view.aliases) == (3, "a" * 64, "captured", ["latest"])

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from store.blobs import Blob, Blobs, BlobWriter
@@ -143,15 +144,17 @@ class FileCopy:
     The caller must call `discard` in the end, which does nothing after `publish`.
     """
 
-    def __init__(self, run: RunDir, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT) -> None:
-        """Copies nothing. `what` names the kind of file in errors; `limit` is its largest size in bytes.
+    def __init__(self, root: Path, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT) -> None:
+        """Copies nothing. `root`: the folder in which the match was found. `what` names the kind of file in errors.
+
+        `limit`: its largest size in bytes.
 
         Raises DataError if the file cannot be read, is too large or has changed, and OSError.
         """
         self._match = match
         self._blob: Blob | None = None
         _require_room(blobs, match.status.st_size, limit=limit, what=what)
-        source = open_inside(run.job, *match.parts)
+        source = open_inside(root, *match.parts)
         if source is None:
             raise Changed("it is gone")
         self._source: BinaryIO = source

@@ -10,6 +10,7 @@ from sqlalchemy import (
     LargeBinary,
     String,
     UniqueConstraint,
+    false,
     text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
@@ -95,7 +96,7 @@ class Checkpoint(Base):
             "ix_checkpoints_kept",
             "job_id",
             "attempt",
-            "step",
+            "saved_at",
             sqlite_where=text("removed_at IS NULL"),
             postgresql_where=text("removed_at IS NULL"),
         ),
@@ -108,6 +109,10 @@ class Checkpoint(Base):
     epoch: Mapped[int | None]
     end_of_epoch: Mapped[bool]
     step: Mapped[int] = mapped_column(BigInteger)
+    saved_at: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """When it was saved, in nanoseconds: `store.rows.checkpoint_order` says what it decides."""
+    damaged: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Whether its worker found that it is not whole."""
     metrics: Mapped[dict[str, Any]]
     """Non-finite values are strings, because JSON has no numbers for them."""
     monitored: Mapped[float | None] = mapped_column(Float64, nullable=True)

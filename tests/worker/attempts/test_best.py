@@ -30,7 +30,7 @@ def saved(bringer: BestBringer, step: int, value: float | None, *, attempt: int 
     metrics = {"val/loss": "NaN" if value is None else value}
     name = f"step-{step}"
     return CheckpointFacts(
-        f"ckpt_{step}", attempt, name, None, False, step, metrics, value, files, None, None, None, None, 1
+        f"ckpt_{step}", attempt, name, None, False, step, metrics, value, files, None, None, None, 0, False, None, 1
     )
 
 

@@ -212,7 +212,7 @@ def test_points_are_not_older_than_their_attempt(run: RunDir) -> None:
     now = time.time_ns() // 1000 + 60_000_000
     lines = (f'{{"type":"metric","step":1,"time":{written},"values":{{"a":1}}}}\n' for written in (30, now))
     run.events.write_text("".join(lines))
-    brought.remember(run)
+    brought.remember(run, read={})
     eventfiles.write(run.artifacts / "tb" / eventfiles.NAME, eventfiles.scalars("loss", {1: 0.5}))
     started = run.brought.stat().st_mtime_ns // 1000
     (batch,) = drain(relay_of(run))
