@@ -3,6 +3,7 @@
 import errno
 import os
 from pathlib import Path
+import time
 from typing import BinaryIO, Protocol
 
 from store.blobs import Blob, Blobs, BlobWriter
@@ -51,6 +52,8 @@ class CheckpointCopy:
         self._folder = (*run.checkpoints.relative_to(run.job).parts, name)
         self.described = 0
         """Bytes of its manifest."""
+        self.saved_at = 0
+        """When its manifest was written, in nanoseconds, or now if that says it was later."""
         self._done: list[BlobWriter] = []
         self._current: tuple[BinaryIO, BlobWriter] | None = None
         manifest = self._read_manifest()
@@ -61,7 +64,7 @@ class CheckpointCopy:
     @property
     def checkpoint(self) -> NewCheckpoint:
         """What was copied, once that is all."""
-        return NewCheckpoint(self.name, self._manifest, list(self._manifest.files))
+        return NewCheckpoint(self.name, self._manifest, list(self._manifest.files), saved_at=self.saved_at)
 
     def copy_some(self, limit: int) -> int:
         """Copies about `limit` bytes at most. Returns how much of `limit` is left: if it is not 0, all is copied.
@@ -105,6 +108,7 @@ class CheckpointCopy:
             raise DataError("it has no manifest")
         with raw:
             text = raw.read(_MAX_MANIFEST)
+            self.saved_at = min(os.fstat(raw.fileno()).st_mtime_ns, time.time_ns())
         self.described = len(text)
         try:
             return Manifest.from_json(text)
@@ -144,17 +148,19 @@ class FileCopy:
     The caller must call `discard` in the end, which does nothing after `publish`.
     """
 
-    def __init__(self, root: Path, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT) -> None:
+    def __init__(
+        self, root: Path, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT, names: int = 1
+    ) -> None:
         """Copies nothing. `root`: the folder in which the match was found. `what` names the kind of file in errors.
 
-        `limit`: its largest size in bytes.
+        `limit`: its largest size in bytes; `names`: how many names it may have.
 
         Raises DataError if the file cannot be read, is too large or has changed, and OSError.
         """
         self._match = match
         self._blob: Blob | None = None
         _require_room(blobs, match.status.st_size, limit=limit, what=what)
-        source = open_inside(root, *match.parts)
+        source = open_inside(root, *match.parts, names=names)
         if source is None:
             raise Changed("it is gone")
         self._source: BinaryIO = source
@@ -175,6 +181,11 @@ class FileCopy:
         return self._match.parts
 
     @property
+    def source(self) -> BinaryIO:
+        """The open file."""
+        return self._source
+
+    @property
     def blob(self) -> Blob:
         """What was copied, once that is all."""
         assert self._blob is not None
@@ -188,14 +199,14 @@ class FileCopy:
         size = self._match.status.st_size
         copied = self._writer.copy_from(self._source, min(limit, size - self._writer.size))
         limit -= max(copied, _MIN_FILE_COST)
-        if limit <= 0 and self._writer.size < size:
+        if self._writer.size < size:
+            if limit > 0 or not copied:
+                raise Changed("it has become shorter")
             self._writer.sync()
             return 0
         self._check_unchanged()
         self._blob = self._writer.finish()
         self._source.close()
-        if self._blob.size != size:
-            raise Changed("it has become shorter")
         return max(limit, 1)
 
     def publish(self) -> None:

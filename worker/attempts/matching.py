@@ -15,7 +15,7 @@ Parts: TypeAlias = tuple[str, ...]
 _DEEPEST = 12
 _MOST_ENTRIES = 50_000
 """Entries of folders that one search looks at."""
-_MOST_FOUND = 1000
+_MOST_FOUND = 50_000
 _WILD = re.compile(r"[*?[]")
 
 
@@ -43,7 +43,10 @@ class Entries(NamedTuple):
 
 
 class Search:
-    """One search. `*`, `?` and `[…]` match within a name, `**` any folders; a name with a dot first only by a dot."""
+    """One search below `root`.
+
+    `*`, `?` and `[…]` match within a name, `**` any folders; a name with a dot first only by a dot.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -52,8 +55,13 @@ class Search:
         a `/` at its end."""
         self._left = _MOST_ENTRIES
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it has not looked at all."""
+        return self._left < 0
+
     def find(self, base: Parts, patterns: Sequence[str]) -> dict[Parts, Match]:
-        """Returns the files below `base`, which is below the root, by path. At most 1000, after 50,000 entries."""
+        """Returns the files below `base`, which is below the root, by path. At most 50,000, of as many entries."""
         found: dict[Parts, Match] = {}
         for pattern in patterns:
             wanted = tuple(part for part in pattern.split("/") if part not in {"", "."})

@@ -71,10 +71,13 @@ class OutputRecorder:
             self.has_more = self.has_more and not self._slow
         return stored
 
-    def store_rest(self) -> bool:
-        """Stores the next part of what is left, after all processes have ended. Returns whether all is stored."""
+    def store_rest(self, *, completed: bool) -> bool:
+        """Stores the next part of what is left, after all processes have ended. Returns whether all is stored.
+
+        `completed`: whether they have ended with success.
+        """
         try:
-            if not self._store(final=True) and not self._store_thinned():
+            if not self._store(final=True, completed=completed) and not self._store_thinned():
                 self._show(final=True)
                 return True
         except OSError as error:
@@ -93,9 +96,9 @@ class OutputRecorder:
     def _slow(self) -> bool:
         return self._share.used_up or not _FLOODS.isdisjoint(self._records.cut)
 
-    def _store(self, *, final: bool) -> bool:
+    def _store(self, *, final: bool, completed: bool = False) -> bool:
         cut = self._records.cut
-        batch = self._relay.read(final=final, logs="log" not in cut, media="media" not in cut)
+        batch = self._relay.read(final=final, completed=completed, logs="log" not in cut, media="media" not in cut)
         if batch is None:
             return self._relay.copying
         with self._relay.storing(batch):
@@ -145,7 +148,7 @@ def output_of(
         blobs,
         state=RelayState.of(attempt.offsets),
         listed=records.checkpoint_names() if attempt.relay_seq else [],
-        captured=records.captured_names() if patterns and number > 1 else [],
+        captured=records.captured_names() if patterns else [],
         world_size=attempt.world_size,
         nodes=attempt.spec.get("resources", {}).get("nodes", 1),
         most_checkpoints=limits.checkpoints,
