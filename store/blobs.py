@@ -4,7 +4,7 @@ The file `service` in it has the id of the service to which they belong. A folde
 which nothing is mounted, is never taken for an empty one.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 import errno
@@ -88,7 +88,12 @@ class BlobWriter:
 
         It replaces an existing blob of that name, which may be damaged.
         """
-        self._blobs.publish(self._path, self._digest.hexdigest())
+        self._blobs.publish_all([self])
+
+    @property
+    def place(self) -> tuple[Path, str]:
+        """The file of the finished blob, and its sha256."""
+        return self._path, self._digest.hexdigest()
 
     def discard(self) -> None:
         """Removes the blob unless it was published. Raises OSError."""
@@ -157,14 +162,11 @@ class Blobs:
 
         It replaces an existing blob of that name, which may be damaged. Raises OSError.
         """
-        self.check()
-        target = self.path(sha256)
-        target.parent.mkdir(exist_ok=True)
-        failpoint("blob.rename")
-        path.rename(target)
-        failpoint("blob.renamed")
-        sync_folder(target.parent)
-        sync_folder(self.root)
+        self._publish([(path, sha256)])
+
+    def publish_all(self, written: Iterable[BlobWriter]) -> None:
+        """Gives finished blobs their names; durable when this returns. Raises OSError."""
+        self._publish(writer.place for writer in written)
 
     def has(self, sha256: str, *, size: int) -> bool:
         """Returns whether there is a blob of that name and size. Its bytes are not read. Raises OSError."""
@@ -249,6 +251,20 @@ class Blobs:
         """The folder of unfinished uploads, which become blobs by a rename. Raises OSError."""
         self.check()
         return self.root / "uploads"
+
+    def _publish(self, files: Iterable[tuple[Path, str]]) -> None:
+        self.check()
+        folders = set[Path]()
+        for path, sha256 in files:
+            target = self.path(sha256)
+            target.parent.mkdir(exist_ok=True)
+            failpoint("blob.rename")
+            path.rename(target)
+            failpoint("blob.renamed")
+            folders.add(target.parent)
+        for folder in sorted(folders):
+            sync_folder(folder)
+        sync_folder(self.root)
 
     @contextmanager
     def _locked(self) -> Generator[int]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 import hashlib
 import os
+from pathlib import Path
 import stat
 
 from torchyard.contract.errors import DataError
@@ -42,13 +43,20 @@ def find(search: Search, base: Parts, patterns: Sequence[str]) -> list[Match]:
     return _Grouping(search, base).grouped(search.find(base, patterns))
 
 
+def looked_at(root: Path, parts: Parts) -> FolderMatch | None:
+    """Returns a folder that is one checkpoint, as it is now; None if it has no files any more."""
+    grouping = _Grouping(Search(root), ())
+    grouping.take(parts)
+    return next(iter(grouping.found), None)
+
+
 class _Grouping:
     def __init__(self, search: Search, base: Parts) -> None:
         self._search = search
         self._base = base
         self._matched = set[Parts]()
         """Folders that match, or in which something does."""
-        self._found: list[FolderMatch] = []
+        self.found: list[FolderMatch] = []
         self._covered: set[Parts] = set()
         """Folders whose files belong to a checkpoint."""
         self._beside: set[Parts] = set()
@@ -61,23 +69,23 @@ class _Grouping:
             if parts not in self._covered:
                 self._look(parts)
         alone = [match for match in files.values() if match.parts[:-1] not in self._covered]
-        return [*(match for match in alone if match.parts not in self._beside), *self._found]
+        return [*(match for match in alone if match.parts not in self._beside), *self.found]
 
     def _look(self, parts: Parts) -> None:
         here = self._search.entries(parts)
         names = _names(here.files)
         # A model of which something below another folder matches may be the one from which the program starts.
         if layouts.is_checkpoint(parts[-1], names) or (parts in self._matched and layouts.is_model(names)):
-            self._take(parts)
+            self.take(parts)
         elif self._search.folders.get(parts, False):
             inner = [(*parts, name) for name in here.folders]
             known = [
                 each for each in inner if layouts.is_checkpoint(each[-1], _names(self._search.entries(each).files))
             ]
             for each in known or [parts]:
-                self._take(each)
+                self.take(each)
 
-    def _take(self, parts: Parts) -> None:
+    def take(self, parts: Parts) -> None:
         found, left_out, lacks = list[Match](), list[Parts](), None
         for folder, here in self._walk(parts):
             self._covered.add(folder)
@@ -90,8 +98,10 @@ class _Grouping:
             found += self._latest(parts)
         if not found:
             return
+        if self._search.is_cut:
+            lacks = lacks or "not all of its files were looked at"
         times = {"/".join(match.parts[len(parts) :]): match.status.st_mtime_ns for match in found}
-        self._found.append(
+        self.found.append(
             FolderMatch(
                 parts,
                 _status(found),
