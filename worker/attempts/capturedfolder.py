@@ -101,6 +101,7 @@ class CapturedFolder:
             if limit:
                 self._done.append(self._copy)
                 self._copy = None
+                limit -= 1  # a copy that has used up its limit returns 1
         return 0
 
     def publish(self) -> None:
