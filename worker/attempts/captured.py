@@ -18,6 +18,8 @@ from worker.attempts.matching import Match, Parts
 from worker.attempts.whole import is_whole
 from worker.host import rundirs
 
+TORN = ".torn"
+"""Ends the name of a version that is not whole, beside the whole one that took its place. It is no checkpoint."""
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._=+@-]")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 

@@ -58,6 +58,11 @@ class CapturedFolder:
         return self.match.parts
 
     @property
+    def copied(self) -> int:
+        """Bytes so far."""
+        return sum(copy.copied for copy in self._done) + (0 if self._copy is None else self._copy.copied)
+
+    @property
     def damaged(self) -> bool:
         """Whether it is not whole, as far as it was copied."""
         return not self._is_whole

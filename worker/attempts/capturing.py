@@ -15,7 +15,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import storable
 from worker.attempts import folders
-from worker.attempts.captured import CapturedCopy, Found
+from worker.attempts.captured import TORN, CapturedCopy, Found
 from worker.attempts.capturedfolder import CapturedFolder, Torn
 from worker.attempts.copy_queue import CopyQueue
 from worker.attempts.copying import Changed, identity
@@ -85,6 +85,14 @@ class Capturing:
         self._chosen: dict[Parts, Found] = {}
         """Those in the queue."""
         self._warned: set[str] = set()
+        self._refused: set[str] = set()
+        self._linked: set[tuple[int, ...]] = set()
+        """Captured files that have other names."""
+
+    def has(self, match: Match) -> bool:
+        """Returns whether the file was captured as it is."""
+        name = Found(match).name
+        return identity(match.status) in self._linked or (name in self._known and name not in self._refused)
 
     @property
     def copying(self) -> bool:
@@ -115,6 +123,8 @@ class Capturing:
             begin = partial(self._copy_of, step=step, final=final)
             for copy in self._queue.copy(budget, begin=begin, refuse=refuse):
                 self._captured_at[copy.parts] = time.monotonic()
+                if copy.found.names > 1:
+                    self._linked.add(identity(copy.match.status))
                 if copy.damaged:
                     self._say(copy.parts, "is not whole: it is stored as a damaged checkpoint", warn)
                 done.append(copy)
@@ -146,6 +156,7 @@ class Capturing:
         self._rests = {parts: each for parts, each in self._seen.items() if before.get(parts) == each}
         came_ns = workfolders.came_ns(self._run)
         found = [item for item in found if item.match.status.st_size and not _came(item, came_ns)]
+        found = [item for item in found if not item.parts[-1].endswith(TORN)]
         new = [item for item in found if item.name not in self._known and item.name not in taken]
         new = self._each_once([item for item in new if not self._has_secret(item, warn)], found, warn)
         new = self._in_order(new)
@@ -160,7 +171,7 @@ class Capturing:
     def _find(self, warn: Warn) -> list[Found]:
         """Returns the files and folders that are a checkpoint each, each once."""
         search = Search(self._run.root.parent)
-        found = [Found(match) for root in _roots(self._run) for match in folders.find(search, root, self._patterns)]
+        found = [Found(match) for root in roots(self._run) for match in folders.find(search, root, self._patterns)]
         if search.is_cut:
             self._warn_once("cut", "config.checkpoints: not all files are looked at, as there are too many", warn)
         return found
@@ -190,6 +201,7 @@ class Capturing:
             first = same[0]
             if len(names[inode]) < first.match.status.st_nlink:
                 self._known.update(item.name for item in same)
+                self._refused.update(item.name for item in same)
                 self._say_left_out(first.parts, "it has names outside the job's folders", warn)
                 continue
             others = [parts for parts in sorted(names[inode]) if parts != first.parts]
@@ -265,7 +277,9 @@ class Capturing:
         if isinstance(error, Torn):
             self._torn[match.parts] = identity(match.status)
         if not isinstance(error, Changed):
-            self._known.add(self._chosen[match.parts].name)
+            name = self._chosen[match.parts].name
+            self._known.add(name)
+            self._refused.add(name)
             self._say_left_out(match.parts, error.message, warn)
 
     def _say_left_out(self, parts: Parts, why: str, warn: Warn) -> None:
@@ -282,7 +296,7 @@ class Capturing:
             warn(text)
 
 
-def _roots(run: RunDir) -> tuple[Parts, ...]:
+def roots(run: RunDir) -> tuple[Parts, ...]:
     """Returns the folders that patterns are relative to, by their paths below the job's folder."""
     return (WORK,), (*rundirs.job_path(run), run.artifacts.name)
 

@@ -14,6 +14,11 @@ class Queued(Protocol):
     @property
     def match(self) -> Match: ...
 
+    @property
+    def copied(self) -> int:
+        """Bytes so far."""
+        ...
+
     def copy_some(self, limit: int) -> int: ...
 
     def discard(self) -> None: ...
@@ -33,6 +38,11 @@ class CopyQueue(Generic[C]):
     def unfinished(self) -> bool:
         """Whether files wait to be copied."""
         return self._copy is not None or bool(self._waiting)
+
+    @property
+    def copied(self) -> int:
+        """Bytes of the unfinished copy."""
+        return 0 if self._copy is None else self._copy.copied
 
     def add(self, found: Iterable[Match]) -> None:
         self._waiting.extend(found)

@@ -1,5 +1,6 @@
 """Copies what an attempt wrote into the blob store, part by part: checkpoints, and files that nothing describes."""
 
+from collections.abc import Callable
 import errno
 import os
 from pathlib import Path
@@ -148,13 +149,20 @@ class FileCopy:
     """
 
     def __init__(
-        self, root: Path, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT, names: int = 1
+        self,
+        root: Path,
+        blobs: Blobs,
+        match: Match,
+        *,
+        what: str,
+        limit: int = CHECKPOINT_LIMIT,
+        names: int = 1,
+        beside: Callable[[bytes], object] | None = None,
     ) -> None:
-        """Copies nothing. `root`: the folder in which the match was found. `what` names the kind of file in errors.
+        """Copies nothing. `what` names the kind of file in errors; `limit` is its largest size in bytes.
 
-        `limit`: its largest size in bytes; `names`: how many names it may have.
-
-        Raises DataError if the file cannot be read, is too large or has changed, and OSError.
+        `root`: the folder below which the match was found. `names`: how many it may have. `beside` gets all bytes that
+        are copied. Raises DataError if the file cannot be read, is too large or has changed, and OSError.
         """
         self._match = match
         self._blob: Blob | None = None
@@ -165,7 +173,7 @@ class FileCopy:
         self._source: BinaryIO = source
         try:
             self._check_unchanged()
-            self._writer = blobs.create()
+            self._writer = blobs.create(beside=beside)
         except BaseException:
             source.close()
             raise
@@ -188,6 +196,11 @@ class FileCopy:
     def source(self) -> BinaryIO:
         """The open file."""
         return self._source
+
+    @property
+    def copied(self) -> int:
+        """Bytes that were copied so far."""
+        return self._writer.size
 
     @property
     def blob(self) -> Blob:

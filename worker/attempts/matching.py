@@ -82,7 +82,7 @@ class Search:
                     self._left -= 1
                     if self._left < 0:
                         break
-                    if pattern is not None and not _matches(entry.name, pattern):
+                    if pattern is not None and not matches(entry.name, pattern):
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         found.folders.append(entry.name)
@@ -111,5 +111,6 @@ class Search:
             yield from self._expand((*folder, name), inner, names_folders=names_folders)
 
 
-def _matches(name: str, pattern: str) -> bool:
+def matches(name: str, pattern: str) -> bool:
+    """Returns whether a name matches one part of a pattern."""
     return fnmatch.fnmatchcase(name, pattern) and (not name.startswith(".") or pattern.startswith("."))

@@ -93,6 +93,15 @@ def test_a_captured_checkpoint_is_listed_with_its_file(server: FakeServer) -> No
         assert "out/epoch-1.pt" not in second
 
 
+def test_a_checkpoint_that_is_not_whole_is_listed_as_such(server: FakeServer) -> None:
+    torn = {**CHECKPOINT, "files": [], "aliases": [], "damaged": True}
+    server.on(f"{JOB}/checkpoints", page([torn, {**CHECKPOINT, "id": "ckpt_0", "files": [], "aliases": ["latest"]}]))
+    for command in ("checkpoints", "show"):
+        heading, first, second = _run(server, command, "job_1").stdout.splitlines()[-3:]
+        at = heading.index("ALIASES")
+        assert (first[at:].split("  ")[0].strip(), second[at:].split("  ")[0].strip()) == ("not whole", "latest")
+
+
 def test_a_checkpoint_that_was_measured_again_is_listed_with_both_values(server: FakeServer) -> None:
     plain = {**CHECKPOINT, "files": [], "metrics": {"val/loss": 0.5}}
     again = {**plain, "remeasured": {"metrics": {"val/loss": 0.25}}}

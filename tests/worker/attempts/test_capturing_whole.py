@@ -1,5 +1,6 @@
 """What is not whole is not captured while the script runs, and is a damaged checkpoint in the end."""
 
+from collections.abc import Iterable
 import io
 import os
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.approved import Approved
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.attempts import capturing
+from worker.attempts.matching import Match
 from worker.attempts.relay import Relay
 from worker.attempts.writers import Writers
 from worker.host.workfolders import WorkRecord
@@ -121,9 +123,10 @@ def test_a_file_that_stayed_open_is_not_whole_in_the_end(run: RunDir, relay: Rel
 def test_of_files_of_another_user_those_are_captured_that_are_whole_by_their_bytes(
     run: RunDir, relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        capturing, "open_for_writing", lambda _, matches: Writers(set(), {match.parts for match in matches})
-    )
+    def cannot_tell(_: Path, matches: Iterable[Match]) -> Writers:
+        return Writers(set(), {match.parts for match in matches})
+
+    monkeypatch.setattr(capturing, "open_for_writing", cannot_tell)
     (run.work / "zip.pt").write_bytes(zipped())
     (run.work / "torn.pt").write_bytes(zipped()[:-5])
     (run.work / "other.npy").write_bytes(b"anything")

@@ -1,9 +1,11 @@
 """The working folder belongs to the job: an attempt finds what the one before has left, and nothing older."""
 
 from collections.abc import Generator
+import io
 import os
 from pathlib import Path
 from typing import Any
+import zipfile
 
 import pytest
 
@@ -19,6 +21,13 @@ from worker.attempts import capturing, setup
 from worker.host import workfolders
 from worker.host.untrusted import remove_inside
 from worker.host.workfolders import WorkRecord
+
+
+def zipped(content: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("data", content)
+    return file.getvalue()
 
 
 @pytest.fixture
@@ -108,7 +117,7 @@ def test_a_folder_of_an_attempt_that_a_restored_database_does_not_know_is_set_as
     record = workfolders.record_of(hosts.last.run)
     assert record is not None
     for unknown in ({"claimed_at": record.claimed_at + 1}, {"attempt": 7}):
-        write_record(hosts.last.run.work_record, WorkRecord(**{**record.to_dict(), **unknown}))
+        write_record(hosts.last.run.work_record, WorkRecord.from_dict({**record.to_dict(), **unknown}))
         hosts.start()
         assert read_tree(hosts.last.run.work) == CODE
         hosts.end()
@@ -185,6 +194,40 @@ def test_a_file_is_captured_once_over_attempts(hosts: Hosts, monkeypatch: pytest
     assert captured() == [(1, "out/a.pt"), (2, "out/b.pt")]
 
 
+@pytest.mark.parametrize("config", [{"checkpoints": ["out/*"]}])
+@pytest.mark.parametrize("host", ["a", "b"])
+def test_a_torn_file_lies_beside_the_whole_one_before_it(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setattr(capturing, "LOOK_SHARE", 0)
+    monkeypatch.setattr(capturing.Capturing.__init__, "__kwdefaults__", {"mask": None, "look_s": 0.0})
+
+    def captured() -> list[tuple[str, bool]]:
+        rows = hosts.store.read(lambda session: checkpoints.newest_first(session, hosts.job_id))
+        return [(row.files[0]["path"], row.damaged) for row in rows]
+
+    hosts.start()
+    whole = zipped(b"whole")
+    hosts.write("out/epoch=1.ckpt", whole)
+    hosts.write("out/last.pt", whole)
+    wait_for(lambda: len(captured()) == 2, "the whole files")
+    hosts.write("out/last.pt", whole[:-5])
+    hosts.end(EndReason.KILLED)
+    assert captured()[0] == ("out/last.pt", True)
+    plan = hosts.start(host).plan
+    work = hosts.last.run.work
+    assert {path.name: path.read_bytes() for path in (work / "out").iterdir()} == {
+        "epoch=1.ckpt": whole,
+        "last.pt": whole,
+        "last.pt.torn": whole[:-5],
+    }
+    given = {path.name: path.read_bytes() for path in (hosts.last.run.resume / "out").iterdir()}
+    assert [*given.values()] == [whole]
+    assert plan.env["TORCHYARD_RESUME_FROM"] == str(hosts.last.run.resume)
+    hosts.end(EndReason.COMPLETED)
+    assert sorted(captured()) == [("out/epoch=1.ckpt", False), ("out/last.pt", False), ("out/last.pt", True)]
+
+
 def test_a_folder_that_is_a_link_is_set_aside(hosts: Hosts, tmp_path: Path) -> None:
     hosts.start()
     hosts.end()
@@ -206,3 +249,32 @@ def test_artifacts_that_are_a_link_stay_behind(hosts: Hosts, tmp_path: Path) -> 
     hosts.start()
     assert not hosts.last.run.artifacts.is_symlink()
     assert list(hosts.last.run.artifacts.iterdir()) == []
+
+
+def test_of_a_job_that_succeeded_only_what_changed_stays(hosts: Hosts, tmp_path: Path) -> None:
+    hosts.start()
+    hosts.write("lib/a.py", b"a = 2")
+    hosts.write("out/plot.png", b"plot")
+    (hosts.last.run.work / "aside").symlink_to(tmp_path)
+    hosts.end(EndReason.COMPLETED)
+    assert read_tree(hosts.last.run.work / "lib") == {"a.py": (b"a = 2", False)}
+    assert {path.name for path in hosts.last.run.work.iterdir()} == {"lib", "out", "aside"}
+    assert hosts.last.run.work_record.exists()
+
+
+def test_nothing_is_trimmed_behind_a_link_of_the_job(hosts: Hosts, tmp_path: Path) -> None:
+    hosts.start()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "a.py").write_bytes(CODE["lib/a.py"][0])
+    os.utime(tmp_path / "lib" / "a.py", ns=(1, 1))
+    (hosts.last.run.work / "lib").rename(hosts.last.run.work / "old")
+    (hosts.last.run.work / "lib").symlink_to(tmp_path / "lib")
+    hosts.end(EndReason.COMPLETED)
+    assert (tmp_path / "lib" / "a.py").exists()
+
+
+@pytest.mark.parametrize("end", [EndReason.USER_ERROR, EndReason.PAUSED])
+def test_of_a_job_that_goes_on_all_stays(hosts: Hosts, end: EndReason) -> None:
+    hosts.start()
+    hosts.end(end)
+    assert read_tree(hosts.last.run.work) == CODE
