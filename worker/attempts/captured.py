@@ -48,8 +48,8 @@ class Found:
         """That of the checkpoint."""
         text = "/".join(rundirs.own_path(self.parts))
         file, status = hashlib.sha256(os.fsencode(text)).hexdigest()[:12], self.match.status
-        name = captured_name(file, modified_ns=status.st_mtime_ns, size=status.st_size)
-        return f"{name}-{status.st_ino:x}" if isinstance(self.match, FolderMatch) else name
+        number = status.st_ino if isinstance(self.match, FolderMatch) else None
+        return captured_name(file, modified_ns=status.st_mtime_ns, size=status.st_size, number=number)
 
     @property
     def files(self) -> Sequence[Match]:

@@ -156,7 +156,7 @@ class Capturing:
         self._rests = {parts: each for parts, each in self._seen.items() if before.get(parts) == each}
         came_ns = workfolders.came_ns(self._run)
         found = [item for item in found if item.match.status.st_size and not _came(item, came_ns)]
-        found = [item for item in found if not item.parts[-1].endswith(TORN)]
+        found = [item for item in found if not any(name.endswith(TORN) for name in item.parts)]
         new = [item for item in found if item.name not in self._known and item.name not in taken]
         new = self._each_once([item for item in new if not self._has_secret(item, warn)], found, warn)
         new = self._in_order(new)
