@@ -218,6 +218,7 @@ class FileCopy:
         limit -= max(copied, _MIN_FILE_COST)
         if self._writer.size < size:
             if limit > 0 or not copied:
+                self._check_unchanged()
                 raise Changed("it has become shorter")
             self._writer.sync()
             return 0
