@@ -104,20 +104,13 @@ class TornFolders:
             remove_inside(self.job, target.name)
 
 
-def _versions(root: str, checkpoints: Sequence[CheckpointFacts]) -> dict[Parts, list[CheckpointFacts]]:
-    """Returns the versions of each captured folder below the root, newest first."""
-    found: dict[Parts, list[CheckpointFacts]] = {}
-    for checkpoint in checkpoints:
-        if checkpoint.source != CAPTURED or captured_number(checkpoint.name) is None:
-            continue
-        path = _path_of(root, checkpoint)
-        if path is not None:
-            found.setdefault(path, []).append(checkpoint)
-    return found
+def path_of(root: str, checkpoint: CheckpointFacts) -> Parts | None:
+    """Returns a captured folder's path below its root; None if it lies below another one, or is no folder.
 
-
-def _path_of(root: str, checkpoint: CheckpointFacts) -> Parts | None:
-    """Returns the folder's path below its root: the name of the checkpoint has the digest of it."""
+    The name of the checkpoint has the digest of the path. Not all files need lie in the folder.
+    """
+    if captured_number(checkpoint.name) is None:
+        return None
     for file in checkpoint.files:
         names = file["path"].split("/") if file.get("root", WORK) == root else []
         for end in range(1, len(names)):
@@ -125,3 +118,13 @@ def _path_of(root: str, checkpoint: CheckpointFacts) -> Parts | None:
             if hashlib.sha256(os.fsencode(path)).hexdigest()[:12] == captured_file(checkpoint.name):
                 return tuple(names[:end])
     return None
+
+
+def _versions(root: str, checkpoints: Sequence[CheckpointFacts]) -> dict[Parts, list[CheckpointFacts]]:
+    """Returns the versions of each captured folder below the root, newest first."""
+    found: dict[Parts, list[CheckpointFacts]] = {}
+    for checkpoint in checkpoints:
+        path = path_of(root, checkpoint) if checkpoint.source == CAPTURED else None
+        if path is not None:
+            found.setdefault(path, []).append(checkpoint)
+    return found
