@@ -9,7 +9,7 @@ from pathlib import Path
 import time
 from typing import Any
 
-from bench.costs import contents, sweeps
+from bench.costs import contents, folders, sweeps
 from torchyard.contract.errors import TorchyardError
 
 API = "a request's thread of the API"
@@ -84,6 +84,9 @@ CASES = (
     Case("a picture of 8 MiB of empty segments", RELAY, contents.picture),
     Case("a table of 64 KiB", RELAY, contents.media),
     Case("a line of 1,000 metrics", RELAY, contents.event),
+    Case("a list of the 10,000 files of a checkpoint", OUTPUT, folders.manifest),
+    Case("an answer about a checkpoint of 10,000 files", API, folders.answer),
+    Case("a part of the tar of 10,000 files", API, folders.part_of_a_tar),
     Case("an index of 100,000 files in shards", READER, contents.index),
     Case("a bundle of 20,000 files", UPLOAD, contents.bundle),
     Case("8,000 cells of a table beside 64 KiB of secrets", OUTPUT, contents.secrets_in_a_table),

@@ -17,9 +17,10 @@ BOUNDED = ("torchyard/contract",)
 """Folders whose limits all stand on the page."""
 SHOWN_BY = {
     "after": "500 jobs of a batch that wait for each other in circles",
-    "archives": "download_checkpoint",
+    "archives": "a part of the tar of 10,000 files",
     "artifacts": "list_artifacts",
     "bundles": "a bundle of 20,000 files",
+    "checkpointfiles": "a list of the 10,000 files of a checkpoint",
     "columns": "list_jobs",
     "durations": "validate_spec",
     "environment": "8,000 cells of a table beside 64 KiB of secrets",
