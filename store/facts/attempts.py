@@ -115,6 +115,8 @@ class AttemptFacts:
     wanted: Wanted
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the environment of its ranks has beside the variables of every attempt: those of a trial."""
+    worker: str = ""
+    """The name of its worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,8 @@ class KnownJob:
     """By number: microseconds since the attempt ended; None while it is open."""
     age: int | None = None
     """Microseconds since the job has finished; None if it has not."""
+    asked: bool = False
+    """Whether somebody has asked for files of its working folder, which are not all stored yet."""
 
     @property
     def runs(self) -> bool:

@@ -41,6 +41,7 @@ def read(store: Store, claim: Claim) -> AttemptFacts:
             secrets=secrets.resolve(session, store.secret_keys, job),
             wanted=intents.wanted_of(row, job),
             variables=_variables_of(job),
+            worker=jobs.worker_name(session, row.worker_id),
         )
 
 
@@ -108,7 +109,7 @@ def removed_checkpoints(store: Snapshots, claim: Claim, *, attempt: int, names: 
 def artifacts_of_job(store: Snapshots, claim: Claim) -> Sequence[ArtifactFacts]:
     """Returns the files that the attempt's job has left, oldest first."""
     with store.read() as session:
-        return artifacts.after(session, claim.job_id, limit=_MOST_ARTIFACTS)
+        return artifacts.after(session, claim.job_id, limit=_MOST_ARTIFACTS, kept=None)
 
 
 def artifact_room(store: Snapshots, claim: Claim) -> Room:

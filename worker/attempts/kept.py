@@ -7,6 +7,7 @@ or changed, smallest first, up to a limit; but no caches, and no file with the v
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 import errno
 import heapq
 from pathlib import Path
@@ -45,6 +46,8 @@ LOOK_SHARE = 200
 _SPACED = 1.2
 """The pause until the same file is stored again while the job runs grows by this factor, up to an hour."""
 _LONGEST_SPACE_S = 3600.0
+_SHORT_ID = 12
+"""Characters of a job's id by which commands find it."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -61,8 +64,11 @@ class Keeping:
     """The values that no file has which is kept without a pattern."""
     captured: Callable[[Match], bool] = lambda _: False
     """Whether a file is stored as a checkpoint."""
-    where: Callable[[], str] = str
-    """Says where what is not kept still is, and how it can be kept; the paths follow."""
+    job_id: str = ""
+    host: str = ""
+    """The name of the host that has the folder. Empty: messages do not say it."""
+    lasts: timedelta | None = None
+    """How long that has it after the job's end. None: for ever."""
 
 
 class KeptFiles(LeftFiles):
@@ -93,7 +99,21 @@ class KeptFiles(LeftFiles):
         """Whether the newest look found any file, stored or not."""
 
     def message(self) -> str | None:
-        return self._not_kept.message(self._keeping.where())
+        keeping, until = self._keeping, self.until
+        if not keeping.host:
+            return self._not_kept.message("")
+        lasts = "" if until is None else f" until {until:%Y-%m-%d %H:%M} UTC"
+        job = keeping.job_id[:_SHORT_ID]
+        return self._not_kept.message(f", still on {keeping.host}{lasts}: torchyard keep {job}")
+
+    @property
+    def until(self) -> datetime | None:
+        lasts = self._keeping.lasts
+        return (
+            None
+            if lasts is None or not self._keeping.host
+            else (datetime.now(UTC) + lasts).replace(second=0, microsecond=0)
+        )
 
     def _is_due(self) -> bool:
         return self._patterns is not None and time.monotonic() >= self._next_look

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 import os
 from pathlib import Path
 import time
@@ -108,6 +109,11 @@ class LeftFiles(ABC):
     @abstractmethod
     def message(self) -> str | None:
         """Returns what to tell the owner when all is copied: which files are left out. None if that is none."""
+
+    @property
+    def until(self) -> datetime | None:
+        """The time that the message says, if it says one."""
+        return None
 
     def discard(self) -> None:
         """Forgets what was looked at, and discards an unfinished copy. Raises OSError."""
