@@ -19,7 +19,7 @@ from store.facts.output import DEFAULTS, NewArtifact, OutputLimits, Room, Stored
 from torchyard.contract.artifacts import KEPT, MOST_PATH_BYTES
 from torchyard.contract.errors import DataError
 from worker.attempts.copying import FileCopy, identity
-from worker.attempts.left_files import AGAIN_S, LeftFiles
+from worker.attempts.left_files import AGAIN_S, TOO_MANY, LeftFiles
 from worker.attempts.matching import Match, Parts
 from worker.attempts.not_kept import NotKept
 from worker.attempts.walking import Found, Patterns, TooMany, Walk
@@ -38,7 +38,7 @@ CACHES = frozenset(
 _MOST_ENTRIES = 1_000_000
 """Entries of folders that one look considers."""
 _MOST_FOUND = 10_000
-"""Files that one look finds: of more, the smallest."""
+"""Files that one look finds, if the limit of a job's files is not less: of more, the smallest."""
 LOOK_S = 2.0
 """Seconds between two looks while the job runs."""
 LOOK_SHARE = 200
@@ -121,6 +121,7 @@ class KeptFiles(LeftFiles):
     def _look(self, *, final: bool) -> Iterator[Match | None]:
         self._not_kept, self.matched = NotKept(self._mask), False
         smallest: list[tuple[int, Parts, Match]] = []
+        most = _MOST_FOUND if self._limits.artifacts is None else min(_MOST_FOUND, self._limits.artifacts)
         began = time.thread_time()
         took = 0.0
         try:
@@ -133,14 +134,15 @@ class KeptFiles(LeftFiles):
                 self.matched = True
                 if (match := self._candidate(item)) is not None:
                     heapq.heappush(smallest, (-match.status.st_size, match.parts, match))
-                    if len(smallest) > _MOST_FOUND:
-                        self._leave_out(heapq.heappop(smallest)[2], "")
+                    if len(smallest) > most:
+                        self._leave_out(heapq.heappop(smallest)[2], TOO_MANY)
         except TooMany:
             self._not_kept.cut(f"there are more than {_MOST_ENTRIES} files and folders")
+        found = [match for _, _, match in sorted(smallest, key=lambda item: (-item[0], item[1]))]
+        found = found if final else self._settled(found)
         took += time.thread_time() - began
         self._next_look = time.monotonic() + max(self._look_s, LOOK_SHARE * took)
-        found = [match for _, _, match in sorted(smallest, key=lambda item: (-item[0], item[1]))]
-        yield from found if final else self._settled(found)
+        yield from found
 
     def _walk(self) -> Walk:
         keeping = self._keeping
@@ -166,7 +168,7 @@ class KeptFiles(LeftFiles):
         match = Match((*self._keeping.parts, *item.parts), status)
         if self._is_stored(self._path_of(match), status) or self._keeping.captured(match):
             return None
-        if self._mask.finds(item.path):
+        if self._mask and self._mask.finds(item.path):
             self._not_kept.add(item.path, size=size, why="its path has the value of a secret")
             return None
         return match

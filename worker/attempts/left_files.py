@@ -18,6 +18,8 @@ from worker.host.mask import Mask
 Warn = Callable[[str], None]
 AGAIN_S = 30.0
 """Pause after an error, or after a look whose files had no room."""
+TOO_MANY = "the job has TORCHYARD_MAX_ARTIFACTS files already"
+"""Why a file is not stored."""
 _SLICE_S = 0.1
 """How long one call looks. What is left of the look follows in the next calls."""
 
@@ -203,7 +205,7 @@ class LeftFiles(ABC):
         for match in found:
             over = [why for most, why in limits if most is not None and size + match.status.st_size > most]
             if files is not None and len(fitting) >= files:
-                self._leave_out(match, "the job has TORCHYARD_MAX_ARTIFACTS files already")
+                self._leave_out(match, TOO_MANY)
             elif over:
                 self._leave_out(match, over[-1])
             else:

@@ -240,16 +240,16 @@ def test_a_pattern_that_matches_a_folder_keeps_all_below_it_and_two_patterns_kee
 
 
 def test_what_the_limits_and_the_quota_have_no_room_for_is_said(run: RunDir) -> None:
-    for name in ("a", "b", "c"):
-        write(run, f"out/{name}", b"12345")
+    for size, name in enumerate(("a", "b", "c"), start=4):
+        write(run, f"out/{name}", b"x" * size)
     job = Job(run, "out", limits=OutputLimits(artifacts=2))
     assert job.take() == ["./out/a", "./out/b"]
-    assert "out/ (1 file, 5 B, the job has TORCHYARD_MAX_ARTIFACTS files already)" in (job.files.message() or "")
+    assert "out/ (1 file, 6 B, the job has TORCHYARD_MAX_ARTIFACTS files already)" in (job.files.message() or "")
     job = Job(run, "out", left=7)
     assert job.take(final=False) + job.take(final=False) == ["./out/a"]
-    job.left = 2
+    job.left = 3
     assert job.take() == []
-    assert "out/ (2 files, 10 B, over the quota of stored bytes)" in (job.files.message() or "")
+    assert "out/ (2 files, 11 B, over the quota of stored bytes)" in (job.files.message() or "")
 
 
 def test_of_very_many_files_the_smallest_are_kept_and_of_folders_the_largest_are_named(
@@ -261,7 +261,9 @@ def test_of_very_many_files_the_smallest_are_kept_and_of_folders_the_largest_are
     job = Job(run)
     assert job.take() == ["./00/file", "./01/file", "./02/file"]
     text = job.files.message() or ""
-    assert text.startswith("not kept: 19/ (1 file, 20 B), 18/ (1 file, 19 B), ")
+    assert text.startswith(
+        "not kept: 19/ (1 file, 20 B, the job has TORCHYARD_MAX_ARTIFACTS files already), 18/ (1 file, 19 B, "
+    )
     assert "and 7 more (49 B)" in text
     monkeypatch.setattr(kept, "_MOST_ENTRIES", 10)
     job = Job(run)
