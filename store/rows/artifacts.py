@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Artifact, Job
@@ -76,7 +76,7 @@ def stored_path(path: str, *, kept: bool) -> str:
     return f"{KEPT}{path}" if kept else path
 
 
-def _facts(row: Row[Any]) -> ArtifactFacts:
+def _facts(row: Sequence[Any]) -> ArtifactFacts:
     facts = ArtifactFacts(*row)
     return replace(facts, path=facts.path.removeprefix(KEPT), kept=facts.path.startswith(KEPT))
 

@@ -2,11 +2,13 @@
 
 import gzip
 from secrets import token_hex
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from api.http import compression
+from api.routes import jobs
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 
@@ -91,3 +93,24 @@ def test_an_etag_is_known_again_however_its_answer_was_encoded(service: ApiFixtu
         for name in ("identity", "gzip"):
             again = service.client.get(path, headers={"If-None-Match": etag, "Accept-Encoding": name})
             assert (again.status_code, again.content, again.headers.get("content-encoding")) == (304, b"", None)
+
+
+def test_a_large_page_is_encoded_and_compressed_in_several_turns(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compression, "_PART_BYTES", 3000)
+    monkeypatch.setattr(jobs, "_PART_ROWS", 4)
+    ids = [service.submit()["id"] for _ in range(10)]
+    turns, go_on = list[str](), service.app.state.services.reads.go_on
+
+    async def counted(user: str, part: Any) -> Any:
+        turns.append(user)
+        return await go_on(user, part)
+
+    monkeypatch.setattr(service.app.state.services.reads, "go_on", counted)
+    answers = [service.client.get("/v1/jobs", headers={"Accept-Encoding": name}) for name in ("gzip", "identity")]
+    assert answers[0].headers["Content-Encoding"] == "gzip"
+    assert [row["id"] for row in answers[0].json()["data"]] == ids[::-1]
+    assert answers[0].content == answers[1].content
+    parts = -(-len(answers[1].content) // 3000)
+    assert len(turns) == 2 * 2 + parts

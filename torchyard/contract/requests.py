@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError, model_validator
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from torchyard.contract.artifacts import MOST_KEEP, KeptPattern
 from torchyard.contract.errors import FieldError, InvalidRequest
@@ -191,6 +191,16 @@ class RetryRequest(Schema):
     devices: Devices | None = Field(
         default=None, description="of each node, in place of those that the spec asks for; null: as many as before"
     )
+    fresh: bool = Field(
+        default=False,
+        description="whether it begins with the code alone: without folder, files and checkpoints of the job",
+    )
+
+    @model_validator(mode="after")
+    def _check_fresh(self) -> Self:
+        if self.fresh and self.from_ is not None:
+            raise ValueError("fresh begins with the code alone, so leave from out")
+        return self
 
 
 class NewModelVersion(Schema):
@@ -290,3 +300,11 @@ def parse_request(kind: type[S], raw: object, *, most_values: int = _MOST_VALUES
         return kind.model_validate(raw)
     except ValidationError as error:
         raise InvalidRequest("the request is not valid", errors=field_errors(error, kind)) from None
+
+
+def parsed_json(body: bytes) -> Any:
+    """Parses JSON. Raises InvalidRequest."""
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidRequest(f"the body is not JSON: {error}") from None
