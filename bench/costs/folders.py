@@ -39,7 +39,7 @@ def manifest() -> Prepare:
 def answer() -> Prepare:
     files = _files()
     facts = CheckpointFacts(
-        "ckpt_1", 1, "a", None, False, 1, {}, None, files, 1, sent_of(files, of="a"), CAPTURED, None, 1
+        "ckpt_1", 1, "a", None, False, 1, {}, None, files, 1, sent_of(files, of="a"), CAPTURED, 0, False, None, 1
     )
     checkpoint(replace(facts, files=files[:2])).model_dump_json()  # the view is built once a process
     return lambda: checkpoint(facts).model_dump_json()
