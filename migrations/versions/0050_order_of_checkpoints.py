@@ -4,8 +4,8 @@ Revision ID: 0050
 Revises: 0049
 
 Of the checkpoints that are there, a captured file has the time that its name says, and others the time of their
-listing; those that were listed at once keep the order of their steps. The copy of a captured one, from which a retried job
-started, is captured, too.
+listing; those that were listed at once keep the order of their steps. The copy of a captured one, from which a retried
+job started, is captured, too.
 """
 
 from itertools import islice

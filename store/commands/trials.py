@@ -20,6 +20,7 @@ from torchyard.contract.errors import (
     OwnerDisabled,
     QuotaExceeded,
     TorchyardError,
+    kept,
 )
 from torchyard.contract.job import AT_RUNG, JobState, Reason
 from torchyard.contract.pausing import PausePoint
@@ -33,6 +34,7 @@ _PARSE_S = 0.2
 """How long one transaction parses job specs: large ones are made in smaller portions."""
 
 _TOO_MANY_FAILED = "too_many_failed"
+_FAILED_STEP = Reason("internal", "a step of the sweep failed, and is tried again: the log of the controller says why")
 
 
 class _OnlyFirst(Exception):
@@ -134,6 +136,19 @@ def settle(store: Store, sweep_id: str) -> bool:
         return True
 
 
+def note_failed_step(store: Store, sweep_id: str) -> None:
+    """Has the sweep say that a step of it failed. It says so until a step makes trials, or has them go on."""
+    with store.write("ask_trials") as session:
+        sweep = _locked(session, sweep_id)
+        if sweep is None or SweepState(sweep.state).ended:
+            return
+        reason = _FAILED_STEP
+        if sweep.state == SweepState.CANCELLING:  # its code says how it ends
+            said = sweep.reason_message.removesuffix(f"; {reason.message}")
+            reason = Reason(sweep.reason_code, f"{said}; {reason.message}")
+        sweeps.say(session, sweep, reason)
+
+
 def _locked(session: Session, sweep_id: str) -> Sweep | None:
     try:
         return sweeps.lock(session, sweep_id)
@@ -201,7 +216,7 @@ def _submitted(
             job, trial = spec_of(spec, number, point), TrialOf(sweep.id, number)
             wanted[number] = Submission(job, caller, sweeps.visibility_of(sweep), trial=trial)
         except InvalidSpec as error:
-            found[number] = error
+            found[number] = kept(error)
     if wanted:
         found |= batches.submit(session, wanted)
     if spec.halving is not None:

@@ -1,6 +1,7 @@
 """The sweeps of a controller: each trial is made once, and what is asked of a sweep reaches its jobs."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 import math
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,8 @@ class Yard:
         return self.get(sweep_id).facts.state
 
     def trials(self, sweep_id: str) -> Sequence[TrialFacts]:
-        return queries.all_trials(self.store, sweep_id)
+        found = queries.trials_of(self.store, sweep_id, caller=SERVICE, sort="number", limit=1000)
+        return [trial for trial, _ in found.items]
 
     def ids(self, sweep_id: str) -> list[str]:
         return [str(trial.job_id) for trial in self.trials(sweep_id)]
@@ -83,6 +85,20 @@ class Yard:
 @pytest.fixture
 def yard(db: StoreFixture, store: Store) -> Yard:
     return Yard(db, store)
+
+
+def test_a_controller_reads_of_trials_what_lists_have(yard: Yard) -> None:
+    sweep = yard.sweep()
+    yard.run()
+    first, *others = yard.ids(sweep)
+    yard.end(first, loss=0.5)
+    yard.end(others[0], EndReason.USER_ERROR)
+    listed = [replace(trial, error=None) for trial in yard.trials(sweep)]
+    assert [trial.value for trial in listed] == [0.5, None, None]
+    known = queries.known_trials(yard.store, sweep)
+    assert [known(count) for count in range(4)] == [listed[:count] for count in range(4)]
+    at_rungs = [replace(trial, point={}, point_omitted=True, step=0, epoch=None) for trial in listed]
+    assert queries.trials_at_rungs(yard.store, sweep) == at_rungs
 
 
 def test_a_grid_becomes_jobs_with_their_values_names_and_numbers(yard: Yard) -> None:
@@ -299,6 +315,52 @@ def test_a_sweep_of_a_disabled_user_pauses(yard: Yard) -> None:
     assert yard.state(sweep) is SweepState.PAUSED
     assert yard.get(sweep).facts.reason_code == "owner_disabled"
     assert yard.trials(sweep) == []
+
+
+@quick_on_sqlite
+def test_the_owner_sees_that_a_step_fails_until_one_succeeds(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken, sound = yard.sweep(), yard.sweep()
+    make = trials.make
+
+    def fails(store: Store, sweep_id: str, points: Sequence[Any], *, first: int) -> bool:
+        if sweep_id == broken:
+            raise ValueError("by a newer program")
+        return make(store, sweep_id, points, first=first)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trials, "make", fails)
+        yard.run()
+        found = yard.get(broken).facts
+        assert (found.state, found.reason_code) == (SweepState.RUNNING, "internal")
+        assert found.reason_message.startswith("a step of the sweep failed, and is tried again")
+        yard.run()
+        assert yard.get(broken).facts.version == found.version  # it is told once
+    assert len(yard.trials(sound)) == 3
+    yard.run()
+    assert (len(yard.trials(broken)), yard.get(broken).facts.reason_code) == (3, "running")
+
+
+@quick_on_sqlite
+def test_a_cancelled_sweep_whose_step_fails_says_so_and_ends_as_it_was_asked(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = yard.sweep()
+    commands.ask(yard.store, "cancel", sweep, caller=ADA)
+    before = yard.get(sweep).facts
+
+    def fails(*_: Any) -> bool:
+        raise ValueError("by a newer program")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trials, "ask", fails)
+        yard.run()
+        yard.run()
+        found = yard.get(sweep).facts
+        assert found.reason_code == before.reason_code
+        assert found.reason_message.startswith(f"{before.reason_message}; a step of the sweep failed")
+        assert found.reason_message.count("a step of the sweep failed") == 1
+    yard.run()
+    assert yard.state(sweep) is SweepState.CANCELLED
 
 
 @quick_on_sqlite

@@ -205,6 +205,7 @@ class Attempt:
             readable=confinement.readable,
             writable=confinement.writable,
             gpus=self.gpus,
+            namespaces=self.namespaces,
         )
         own = places.environment({}) | ({} if sandbox is None else {"TMPDIR": temporary_in(sandbox)})
         return LaunchPlan(

@@ -54,7 +54,7 @@ class Sandbox(Record):
     namespaces: bool = False
     """Whether the attempt may make namespaces of its own inside, where system calls are filtered."""
     names_threads: bool = False
-    """Whether its processes may write to their files in `/proc`: CUDA does not start where it cannot name threads."""
+    """Whether to its processes the naming of other threads seems to succeed, which `/proc` forbids: CUDA needs it."""
     closed: list[str] = field(default_factory=list[str])
     """Folders of the service. No path of the three lists may be or contain one."""
     data_dir: str = ""
@@ -155,6 +155,8 @@ class ExitReport(Record):
     exit_code: ExitCode | None = None
     """That of the failing rank."""
     traceback: _ReportText | None = None
+    exited_well: bool = False
+    """Whether the program exited with 0 after it was asked to stop: it has closed what it wrote."""
     may_retry: bool = True
     """False: the next attempt would end in the same way, so the job fails whatever `max_restarts` says."""
 

@@ -4,8 +4,9 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError, model_validator
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
+from torchyard.contract.artifacts import MOST_KEEP, KeptPattern
 from torchyard.contract.errors import FieldError, InvalidRequest
 from torchyard.contract.filters import NO_CONTROLS, JobFilter
 from torchyard.contract.findings import field_errors
@@ -161,6 +162,14 @@ class FileLink(Schema):
     """Its path with its query, as a download asks for it."""
 
 
+class NewKeep(Schema):
+    """What to store of a job's working folder."""
+
+    paths: Annotated[list[KeptPattern], Field(min_length=1, max_length=MOST_KEEP)] = Field(
+        description="paths or patterns of files and folders there"
+    )
+
+
 class ResumeRequest(Schema):
     """How to resume a job."""
 
@@ -291,3 +300,11 @@ def parse_request(kind: type[S], raw: object, *, most_values: int = _MOST_VALUES
         return kind.model_validate(raw)
     except ValidationError as error:
         raise InvalidRequest("the request is not valid", errors=field_errors(error, kind)) from None
+
+
+def parsed_json(body: bytes) -> Any:
+    """Parses JSON. Raises InvalidRequest."""
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidRequest(f"the body is not JSON: {error}") from None

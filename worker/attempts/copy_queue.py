@@ -2,13 +2,29 @@
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from torchyard.contract.errors import DataError
-from worker.attempts.copying import FileCopy
 from worker.attempts.matching import Match
 
-C = TypeVar("C", bound=FileCopy)
+
+class Queued(Protocol):
+    """The copy of a file, or of a folder that is one checkpoint."""
+
+    @property
+    def match(self) -> Match: ...
+
+    @property
+    def copied(self) -> int:
+        """Bytes so far."""
+        ...
+
+    def copy_some(self, limit: int) -> int: ...
+
+    def discard(self) -> None: ...
+
+
+C = TypeVar("C", bound=Queued)
 
 
 class CopyQueue(Generic[C]):
@@ -22,6 +38,11 @@ class CopyQueue(Generic[C]):
     def unfinished(self) -> bool:
         """Whether files wait to be copied."""
         return self._copy is not None or bool(self._waiting)
+
+    @property
+    def copied(self) -> int:
+        """Bytes of the unfinished copy."""
+        return 0 if self._copy is None else self._copy.copied
 
     def add(self, found: Iterable[Match]) -> None:
         self._waiting.extend(found)

@@ -1,14 +1,18 @@
 """Stores what an attempt writes. What cannot be stored now stays in the run directory and is read again."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 import time
 from typing import Any
 
 from store.blobs import Blobs
 from store.facts.attempts import AttemptFacts
 from store.facts.output import Batch, OutputLimits
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.artifacts import Artifacts
+from worker.attempts.capturing import roots
+from worker.attempts.kept import Keeping, KeptFiles
+from worker.attempts.left_files import LeftFiles
 from worker.attempts.notices import Notices
 from worker.attempts.pace import Share
 from worker.attempts.records import AttemptRecords
@@ -16,7 +20,9 @@ from worker.attempts.relay import Relay
 from worker.attempts.relay_state import RelayState
 from worker.attempts.showing import Showing
 from worker.attempts.thinning import Thinning
-from worker.host import rundirs
+from worker.attempts.unmatched import Unmatched
+from worker.host import rundirs, workfolders
+from worker.host.secret_bytes import SecretBytes
 
 _MAX_BATCHES = 16
 """Batches that one call of `store_some` stores at most."""
@@ -71,10 +77,13 @@ class OutputRecorder:
             self.has_more = self.has_more and not self._slow
         return stored
 
-    def store_rest(self) -> bool:
-        """Stores the next part of what is left, after all processes have ended. Returns whether all is stored."""
+    def store_rest(self, *, completed: bool) -> bool:
+        """Stores the next part of what is left, after all processes have ended. Returns whether all is stored.
+
+        `completed`: whether they have ended with success.
+        """
         try:
-            if not self._store(final=True) and not self._store_thinned():
+            if not self._store(final=True, completed=completed) and not self._store_thinned():
                 self._show(final=True)
                 return True
         except OSError as error:
@@ -93,9 +102,9 @@ class OutputRecorder:
     def _slow(self) -> bool:
         return self._share.used_up or not _FLOODS.isdisjoint(self._records.cut)
 
-    def _store(self, *, final: bool) -> bool:
+    def _store(self, *, final: bool, completed: bool = False) -> bool:
         cut = self._records.cut
-        batch = self._relay.read(final=final, logs="log" not in cut, media="media" not in cut)
+        batch = self._relay.read(final=final, completed=completed, logs="log" not in cut, media="media" not in cut)
         if batch is None:
             return self._relay.copying
         with self._relay.storing(batch):
@@ -137,26 +146,59 @@ def output_of(
     limits: OutputLimits,
     records: AttemptRecords,
     notices: Notices,
+    folder_lasts: timedelta | None = None,
 ) -> OutputRecorder:
-    """Returns what stores the output of the attempt, the `number`-th of its job. Its run directory must be there."""
-    mask, patterns = records.mask, _patterns(attempt.spec)
+    """Returns what stores the output of the attempt, the `number`-th of its job. Its run directory must be there.
+
+    `folder_lasts`: how long its working folder is there after the job's end.
+    """
+    spec, mask = attempt.spec, records.mask
+    is_script = spec.get("trainer") == "script"
+    patterns = _patterns(spec.get("config", {}), "checkpoints") if is_script else []
+    relay: Relay
+    keeping = Keeping(
+        root=run.root.parent,
+        parts=(WORK,),
+        patterns=_patterns(spec, "keep") if is_script else (),
+        since_ns=lambda: workfolders.came_ns(run),
+        secrets=SecretBytes(records.secret_values),
+        job_id=run.root.parent.name,
+        host=attempt.worker,
+        lasts=folder_lasts,
+        captured=lambda match: relay.is_captured(match),  # noqa: PLW0108 it is made below
+    )
+    left: list[LeftFiles] = [Artifacts(run, blobs, room=records.artifact_room, limits=limits, mask=mask)]
+    if is_script:
+        left.append(KeptFiles(keeping, blobs, room=records.artifact_room, limits=limits, mask=mask))
     relay = Relay(
         run,
         blobs,
         state=RelayState.of(attempt.offsets),
         listed=records.checkpoint_names() if attempt.relay_seq else [],
-        captured=records.captured_names() if patterns and number > 1 else [],
+        captured=records.captured_names() if patterns else [],
         world_size=attempt.world_size,
-        nodes=attempt.spec.get("resources", {}).get("nodes", 1),
+        nodes=spec.get("resources", {}).get("nodes", 1),
         most_checkpoints=limits.checkpoints,
         patterns=patterns,
-        artifacts=Artifacts(run, blobs, room=records.artifact_room, attempt=number, limits=limits, mask=mask),
+        left=left,
+        unmatched=_unmatched(spec, run) if is_script else None,
         mask=mask,
     )
     return OutputRecorder(relay, records=records, notices=notices, attempts=number)
 
 
-def _patterns(spec: Mapping[str, Any]) -> list[str]:
-    """Returns which files of a script become checkpoints."""
-    config = spec.get("config", {}) if spec.get("trainer") == "script" else {}
-    return [str(pattern) for pattern in config.get("checkpoints", [])]
+def _unmatched(spec: Mapping[str, Any], run: RunDir) -> Unmatched:
+    config = spec.get("config", {})
+    patterns = {"keep": _patterns(spec, "keep"), "checkpoints": _patterns(config, "checkpoints")}
+    in_place = str(config.get("code", "")).startswith("file:")
+    note = (
+        f"; {config['code']} is used in place: patterns count below TORCHYARD_RUN_DIR/artifacts alone"
+        if in_place
+        else ""
+    )
+    return Unmatched(run.root.parent, roots(run), patterns, started_ns=lambda: rundirs.started_ns(run), note=note)
+
+
+def _patterns(of: Mapping[str, Any], key: str) -> list[str]:
+    """Returns the patterns of files that a script writes."""
+    return [str(pattern) for pattern in of.get(key, [])]

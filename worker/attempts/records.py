@@ -75,6 +75,11 @@ class AttemptRecords:
             self.mask = Mask(self._values)
         return found
 
+    @property
+    def secret_values(self) -> frozenset[str]:
+        """The values of the secrets that the job's spec names, or that they had since this process runs the attempt."""
+        return frozenset(self._values)
+
     def checkpoints(self) -> list[CheckpointFacts]:
         """Returns the job's checkpoints, newest first."""
         return self._patience.call(lambda: queries.checkpoints_of_job(self._store, self._claim))

@@ -16,14 +16,16 @@ from store.facts.telemetry import MetricPoint
 from torchyard.contract.events import Shown
 from torchyard.contract.rundir import RunDir
 from torchyard.host.failpoints import failpoint
-from worker.attempts.artifacts import Artifacts, artifact_of
 from worker.attempts.capturing import Capturing
 from worker.attempts.copying import CHECKPOINT_LIMIT, Copy
 from worker.attempts.events import EVENTS, EventReader
+from worker.attempts.left_files import LeftFiles
 from worker.attempts.logs import LogReader
+from worker.attempts.matching import Match
 from worker.attempts.media import MEDIA_LIMIT, ShownItems
 from worker.attempts.publishing import Publishing
 from worker.attempts.relay_state import RelayState
+from worker.attempts.unmatched import Unmatched
 from worker.attempts.warnings import warn
 from worker.host import rundirs
 from worker.host.mask import Mask
@@ -38,8 +40,10 @@ class Relay:
     """Reads the output of one attempt.
 
     `state`: what of it is stored. `listed`: the names of its stored checkpoints. `captured`: those that any attempt of
-    the job has captured. Beyond `most_checkpoints` one a minute is read. `mask`: what no name of a file may have. The
-    caller calls `read` and commits the batch within `storing`, again and again, and `close` in the end.
+    the job has captured. Beyond `most_checkpoints` one a minute is read. `patterns`: the files that become checkpoints.
+    `left`: the files that are stored by their paths. `unmatched` says which patterns match nothing. `mask`: what no
+    name of a file may have. The caller calls `read` and commits the batch within `storing`, again and again, and
+    `close` in the end.
     """
 
     def __init__(
@@ -55,11 +59,11 @@ class Relay:
         checkpoint_limit: int = CHECKPOINT_LIMIT,
         most_checkpoints: int | None = None,
         patterns: Sequence[str] = (),
-        artifacts: Artifacts | None = None,
+        left: Sequence[LeftFiles] = (),
+        unmatched: Unmatched | None = None,
         mask: Mask | None = None,
     ) -> None:
         mask, known, limit = mask or Mask(), set(listed), checkpoint_limit
-        self._captured = known | set(captured)
         self._run = run
         self._blobs = blobs
         self._state = state
@@ -68,10 +72,11 @@ class Relay:
         self._event_files = EventFiles(run.root.parent, rundirs.job_path(run), brought=Brought.of(run), mask=mask)
         self._checkpoints = Publishing(run, blobs, known=known, limit=limit, most=most_checkpoints, mask=mask)
         self._capturing = (
-            Capturing(run, blobs, patterns, known=self._captured, limit=limit, mask=mask) if patterns else None
+            Capturing(run, blobs, patterns, known=set(captured), limit=limit, mask=mask) if patterns else None
         )
         self._shown = ShownItems(run, blobs, mask=mask)
-        self._artifacts = None if state.artifacts_stored else artifacts
+        self._left = left
+        self._unmatched = unmatched
         self._copied: list[Copy] = []
         """The copies that belong to the batch that was read last."""
 
@@ -88,14 +93,20 @@ class Relay:
     @property
     def copying(self) -> bool:
         """Whether a copy or the last look is unfinished: then `read` has more to do, even if it returned None."""
-        unread = self._event_files.unfinished or (self._artifacts is not None and self._artifacts.unfinished)
+        unread = self._event_files.unfinished or any(files.unfinished for files in self._left)
         return self._copying_checkpoints or unread
+
+    def is_captured(self, match: Match) -> bool:
+        """Returns whether a file is stored as a checkpoint, as it is."""
+        return self._capturing is not None and self._capturing.has(match)
 
     @property
     def _copying_checkpoints(self) -> bool:
         return self._checkpoints.copying or (self._capturing is not None and self._capturing.copying)
 
-    def read(self, *, final: bool = False, logs: bool = True, media: bool = True) -> Batch | None:
+    def read(
+        self, *, final: bool = False, completed: bool = False, logs: bool = True, media: bool = True
+    ) -> Batch | None:
         """Reads at most 256 KiB of each file. Returns None if there is nothing new. Keeps the start of a long line.
 
         Each call copies at most 32 MiB of checkpoints, without a lock. A checkpoint is in the batch as soon as it is
@@ -103,8 +114,8 @@ class Relay:
 
         `final`: all processes have ended, so a last line without an end is complete; and if more than 256 MiB of a file
         are unread, only the last 16 MiB are read. All is read when the call returns None and `copying` is false.
-        `logs`, `media`: whether to read them; those of an attempt that may store no more are not. Raises OSError: the
-        next call reads the same again.
+        `completed`: they have ended with success. `logs`, `media`: whether to read them; those of an attempt that may
+        store no more are not. Raises OSError: the next call reads the same again.
         """
         self._discard_copied()
         failpoint("output.read")
@@ -123,9 +134,9 @@ class Relay:
             if not self._copying_checkpoints:
                 self._events.announce_progress(batch)
         if self._capturing is not None and not batch.media:
-            state = self._capture(self._capturing, batch, state, final=final)
-        if final and self._artifacts is not None and self._is_empty(batch, state) and not self._copying_checkpoints:
-            state = self._publish(self._artifacts, batch, state)
+            state = self._capture(self._capturing, batch, state, final=final, completed=completed)
+        if not (batch.media or batch.checkpoints or self._copying_checkpoints):
+            state = self._take_left(batch, state, final=final)
         batch.offsets = state.as_json()
         return None if self._is_empty(batch, state) else batch
 
@@ -139,12 +150,13 @@ class Relay:
             for copy in self._copied:
                 copy.publish()
             yield
-        if self._artifacts is not None:
-            self._artifacts.committed()
+        for files in self._left:
+            files.committed()
         self._state = RelayState.of(batch.offsets)
         self._events.stored()
-        for known in (self._checkpoints.known, self._captured):
-            known.update(new.name for new in batch.checkpoints)
+        self._checkpoints.known.update(new.name for new in batch.checkpoints if new.source is None)
+        if self._capturing is not None:
+            self._capturing.stored(new.name for new in batch.checkpoints if new.source is not None)
 
     def close(self) -> None:
         """Discards unfinished copies. Raises OSError."""
@@ -152,8 +164,8 @@ class Relay:
         self._checkpoints.discard()
         if self._capturing is not None:
             self._capturing.discard()
-        if self._artifacts is not None:
-            self._artifacts.discard()
+        for files in self._left:
+            files.discard()
 
     def _is_empty(self, batch: Batch, state: RelayState) -> bool:
         return state == self._state and not (batch.checkpoints or batch.events or batch.artifacts or batch.media)
@@ -191,7 +203,9 @@ class Relay:
         for text in found.warnings:
             warn(batch, text)
 
-    def _capture(self, capturing: Capturing, batch: Batch, state: RelayState, *, final: bool) -> RelayState:
+    def _capture(
+        self, capturing: Capturing, batch: Batch, state: RelayState, *, final: bool, completed: bool
+    ) -> RelayState:
         """Adds files that the script wrote as checkpoints, once it has nothing else to read if `final`."""
         steps = [point.step for points in (batch.points, batch.curves) for point in points]
         step = max([*steps, state.captured_step or 0])
@@ -200,22 +214,37 @@ class Relay:
         if final and (self._checkpoints.copying or state != self._state):
             return state
         taken = [new.name for new in batch.checkpoints]
-        for copy in capturing.take(COPY_LIMIT, step=step, final=final, taken=taken, warn=partial(warn, batch)):
+        told = partial(warn, batch)
+        for copy in capturing.take(COPY_LIMIT, step=step, final=final, completed=completed, taken=taken, warn=told):
             batch.checkpoints.append(copy.checkpoint)
             self._copied.append(copy)
         return state
 
-    def _publish(self, artifacts: Artifacts, batch: Batch, state: RelayState) -> RelayState:
-        """Adds files that the job left, and in the end which of them are left out."""
-        if state.artifacts_stored:
+    def _take_left(self, batch: Batch, state: RelayState, *, final: bool) -> RelayState:
+        """Adds files that the job left; if `final`, once there is nothing else to read, and which are left out."""
+        state = self._say_unmatched(batch, state, final=final)
+        for files in self._left:
+            if (final and not self._is_empty(batch, state)) or files.name in state.done:
+                continue
+            self._copied += (done := files.take(COPY_LIMIT, final=final, warn=partial(warn, batch)))
+            batch.artifacts += [files.row(copy) for copy in done]
+            if files.unfinished:
+                return state
+            if final and (text := files.message()) is not None:
+                warn(batch, text, until=files.until)
+            if final and not self._is_empty(batch, state):
+                return state.with_done(files.name)
+        return state
+
+    def _say_unmatched(self, batch: Batch, state: RelayState, *, final: bool) -> RelayState:
+        """Says which patterns match nothing: once while the job runs, and at its end."""
+        name = "unmatched_at_end" if final else "unmatched"
+        if self._unmatched is None or name in state.done or (final and not self._is_empty(batch, state)):
             return state
-        self._copied += (done := artifacts.take(COPY_LIMIT))
-        batch.artifacts += [artifact_of(copy) for copy in done]
-        if artifacts.unfinished:
+        if (text := self._unmatched.text(final=final)) is None:
             return state
-        if (text := artifacts.message()) is not None:
-            warn(batch, text)
-        return state if self._is_empty(batch, state) else replace(state, artifacts_stored=True)
+        warn(batch, text)
+        return state.with_done(name)
 
     def _timed(self, points: list[MetricPoint]) -> list[MetricPoint]:
         """Returns the points. The time of one that claims to be older than the attempt is the attempt's start."""
