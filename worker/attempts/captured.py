@@ -1,4 +1,4 @@
-"""One file that becomes a checkpoint of the source `captured`: its name, its place in the order, and its copy."""
+"""What becomes a checkpoint of the source `captured`: its name, its place in the order, and the copy of a file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from torchyard.contract.checkpointfiles import is_file_path
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.copying import FileCopy
+from worker.attempts.folders import FolderMatch
 from worker.attempts.matching import Match, Parts
 from worker.attempts.whole import is_whole
 from worker.host import rundirs
@@ -25,7 +26,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True)
 class Found:
-    """A file that matches, as one look found it."""
+    """A file or a folder that matches, as one look found it."""
 
     match: Match
     saved_at: int = 0
@@ -47,7 +48,13 @@ class Found:
         """That of the checkpoint."""
         text = "/".join(rundirs.own_path(self.parts))
         file, status = hashlib.sha256(os.fsencode(text)).hexdigest()[:12], self.match.status
-        return captured_name(file, modified_ns=status.st_mtime_ns, size=status.st_size)
+        number = status.st_ino if isinstance(self.match, FolderMatch) else None
+        return captured_name(file, modified_ns=status.st_mtime_ns, size=status.st_size, number=number)
+
+    @property
+    def files(self) -> Sequence[Match]:
+        """It alone, or all files of the folder."""
+        return self.match.files if isinstance(self.match, FolderMatch) else [self.match]
 
     def place(self, looked_ns: int) -> tuple[int, Sequence[int], Parts]:
         """Returns what sorts the files of one look by age: the time of saving, then the numbers in the name."""

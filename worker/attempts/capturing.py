@@ -14,9 +14,12 @@ from store.blobs import Blobs
 from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import storable
+from worker.attempts import folders
 from worker.attempts.captured import TORN, CapturedCopy, Found
+from worker.attempts.capturedfolder import CapturedFolder, Torn
 from worker.attempts.copy_queue import CopyQueue
 from worker.attempts.copying import Changed, identity
+from worker.attempts.folders import FolderMatch
 from worker.attempts.hardlinks import names_of
 from worker.attempts.matching import Match, Parts, Search
 from worker.attempts.writers import open_for_writing
@@ -38,6 +41,7 @@ _AGAIN_SHARE = 500
 _MOST_WARNED = 1000
 
 Warn = Callable[[str], None]
+Captured = CapturedCopy | CapturedFolder
 
 
 class Capturing:
@@ -69,13 +73,15 @@ class Capturing:
         """When the next may be captured of a job that has captured many."""
         self._left_at_end = MOST_AT_END
         self._seen: dict[Parts, tuple[int, ...]] = {}
-        """The files of the look before, and what each was."""
+        """The files and folders of the look before, and what each was."""
+        self._rests: dict[Parts, tuple[int, ...]] = {}
+        """Those that the look before found as the one before it."""
         self._rested: dict[Parts, tuple[int, ...]] = {}
         """Those that were at rest over two looks and closed, and what each was."""
         self._torn: dict[Parts, tuple[int, ...]] = {}
         """Those that were at rest, and not whole."""
         self._captured_at: dict[Parts, float] = {}
-        self._queue = CopyQueue[CapturedCopy]()
+        self._queue = CopyQueue[Captured]()
         self._chosen: dict[Parts, Found] = {}
         """Those in the queue."""
         self._warned: set[str] = set()
@@ -102,14 +108,14 @@ class Capturing:
         completed: bool = False,
         taken: Collection[str],
         warn: Warn,
-    ) -> list[CapturedCopy]:
+    ) -> list[Captured]:
         """Copies at most about `budget` bytes, and returns the copies that are complete.
 
         `step`: the newest that the script reported. `taken`: names that this call must not return again. `final`: all
         processes have ended, so that no file changes any more; `completed`: with success. Raises OSError if `final`;
         else it tries again later.
         """
-        done: list[CapturedCopy] = []
+        done: list[Captured] = []
         try:
             if not self.copying and (final or time.monotonic() >= self._next_look):
                 self._look(taken, final=final, completed=completed, warn=warn)
@@ -145,30 +151,34 @@ class Capturing:
     def _look(self, taken: Collection[str], *, final: bool, completed: bool, warn: Warn) -> None:
         began, before = time.monotonic(), self._seen
         found = self._find(warn)
+        rests = self._rests
         self._seen = {item.parts: identity(item.match.status) for item in found}
+        self._rests = {parts: each for parts, each in self._seen.items() if before.get(parts) == each}
         came_ns = workfolders.came_ns(self._run)
         found = [item for item in found if item.match.status.st_size and not _came(item, came_ns)]
-        found = [item for item in found if not item.parts[-1].endswith(TORN)]
+        found = [item for item in found if not any(name.endswith(TORN) for name in item.parts)]
         new = [item for item in found if item.name not in self._known and item.name not in taken]
         new = self._each_once([item for item in new if not self._has_secret(item, warn)], found, warn)
         new = self._in_order(new)
-        chosen = self._last(new, completed=completed, warn=warn) if final else self._due(new, before, warn)
+        chosen = self._last(new, completed=completed, warn=warn) if final else self._due(new, rests, warn)
         self._chosen = {item.parts: item for item in chosen}
+        for left_out in [each for item in chosen for each in _left_out(item)[:1]]:
+            self._say(left_out, "is a link or no file: its checkpoint is stored without what is", warn)
         self._queue.add(item.match for item in chosen)
         now = time.monotonic()
         self._next_look = now + max(self._look_s, LOOK_SHARE * (now - began))
 
     def _find(self, warn: Warn) -> list[Found]:
-        """Returns the files that match, each once."""
+        """Returns the files and folders that are a checkpoint each, each once."""
         search = Search(self._run.root.parent)
-        found = [Found(match) for root in roots(self._run) for match in search.find(root, self._patterns).values()]
+        found = [Found(match) for root in roots(self._run) for match in folders.find(search, root, self._patterns)]
         if search.is_cut:
             self._warn_once("cut", "config.checkpoints: not all files are looked at, as there are too many", warn)
         return found
 
     def _has_secret(self, item: Found, warn: Warn) -> bool:
         """Says so of a file whose path has the value of a secret. It is no checkpoint."""
-        if not self._mask.finds("/".join(rundirs.own_path(item.parts))):
+        if not any(self._mask.finds("/".join(rundirs.own_path(file.parts))) for file in item.files):
             return False
         # Its name is not kept: each time that the job writes the file, it has another one.
         self._say_left_out(item.parts, "its path has the value of a secret", warn)
@@ -209,13 +219,15 @@ class Capturing:
             ordered.append(replace(item, saved_at=newest))
         return ordered
 
-    def _due(self, new: Sequence[Found], before: dict[Parts, tuple[int, ...]], warn: Warn) -> list[Found]:
-        """Returns those files that are captured while the script runs."""
-        settled = [item for item in new if before.get(item.parts) == identity(item.match.status)]
+    def _due(self, new: Sequence[Found], rested: dict[Parts, tuple[int, ...]], warn: Warn) -> list[Found]:
+        """Returns those that are captured while the script runs. `rested`: what was at rest at the look before."""
+        settled = [item for item in new if item.parts in self._rests]
+        # Between two files of a folder a program may compute for seconds.
+        settled = [item for item in settled if _is_sealed(item) or rested.get(item.parts) == self._rests[item.parts]]
         settled = [item for item in settled if self._torn.get(item.parts) != identity(item.match.status)]
-        found = open_for_writing(self._run.root.parent, [item.match for item in settled])
-        settled = [item for item in settled if item.parts not in found.written]
-        settled = [replace(item, rested=item.parts not in found.untold) for item in settled]
+        found = open_for_writing(self._run.root.parent, [file for item in settled for file in item.files])
+        settled = [item for item in settled if found.written.isdisjoint(file.parts for file in item.files)]
+        settled = [replace(item, rested=found.untold.isdisjoint(file.parts for file in item.files)) for item in settled]
         self._rested = {item.parts: identity(item.match.status) for item in settled if item.rested}
         now, pause = time.monotonic(), self._pause_s()
         due = [item for item in settled if now - self._captured_at.get(item.parts, -pause) >= pause]
@@ -250,17 +262,20 @@ class Capturing:
         age_s = (time.time_ns() - started_ns) / 1e9 if started_ns else 0.0
         return min(max(_AGAIN_S, age_s / _AGAIN_SHARE), _LONGEST_AGAIN_S)
 
-    def _copy_of(self, match: Match, *, step: int, final: bool) -> CapturedCopy:
+    def _copy_of(self, match: Match, *, step: int, final: bool) -> Captured:
         found = self._chosen[match.parts]
+        if isinstance(match, FolderMatch):
+            return CapturedFolder(self._run, self._blobs, found, match, step=step, limit=self._limit, final=final)
         copy = CapturedCopy(self._run, self._blobs, found, step=step, limit=self._limit)
         if copy.damaged and not final:
             copy.discard()
-            self._torn[found.parts] = identity(found.match.status)
-            raise Changed("it is not whole")
+            raise Torn("it is not whole")
         return copy
 
     def _refuse(self, match: Match, error: DataError, *, warn: Warn) -> None:
-        """Leaves a file out: for good, or until it is looked at again if it has only changed."""
+        """Leaves one out: for good, or until it is looked at again if it has only changed."""
+        if isinstance(error, Torn):
+            self._torn[match.parts] = identity(match.status)
         if not isinstance(error, Changed):
             name = self._chosen[match.parts].name
             self._known.add(name)
@@ -289,6 +304,14 @@ def roots(run: RunDir) -> tuple[Parts, ...]:
 def _came(item: Found, came_ns: int) -> bool:
     """Returns whether the file came with the code."""
     return item.parts[0] == WORK and item.match.status.st_mtime_ns <= came_ns
+
+
+def _left_out(item: Found) -> Sequence[Parts]:
+    return item.match.left_out if isinstance(item.match, FolderMatch) else ()
+
+
+def _is_sealed(item: Found) -> bool:
+    return not isinstance(item.match, FolderMatch) or item.match.is_sealed
 
 
 def _inode(item: Found) -> tuple[int, int]:

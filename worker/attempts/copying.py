@@ -92,8 +92,7 @@ class CheckpointCopy:
 
     def publish(self) -> None:
         """Gives the blobs their names. The caller holds `Blobs.sharing` until its commit. Raises OSError."""
-        for copy in self._done:
-            copy.publish()
+        self._blobs.publish_all(self._done)
 
     def discard(self) -> None:
         """Removes every blob that has no name. Raises OSError."""
@@ -127,7 +126,7 @@ class CheckpointCopy:
         for file in files:
             self._open(file).close()
         size = sum(file.size for file in files)
-        _require_room(self._blobs, size, limit=limit, what="a checkpoint")
+        require_room(self._blobs, size, limit=limit, what="a checkpoint")
 
     def _open(self, file: ManifestFile) -> BinaryIO:
         source = open_inside(self._job, *self._folder, *file.path.split("/"))
@@ -167,7 +166,7 @@ class FileCopy:
         """
         self._match = match
         self._blob: Blob | None = None
-        _require_room(blobs, match.status.st_size, limit=limit, what=what)
+        require_room(blobs, match.status.st_size, limit=limit, what=what)
         source = open_inside(root, *match.parts, names=names)
         if source is None:
             raise Changed("it is gone")
@@ -187,6 +186,11 @@ class FileCopy:
     @property
     def parts(self) -> Parts:
         return self._match.parts
+
+    @property
+    def written(self) -> BlobWriter:
+        """The blob, once all is copied."""
+        return self._writer
 
     @property
     def source(self) -> BinaryIO:
@@ -242,7 +246,7 @@ def identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _require_room(blobs: Blobs, size: int, *, limit: int, what: str) -> None:
+def require_room(blobs: Blobs, size: int, *, limit: int, what: str) -> None:
     """Raises DataError if `what` may never have so many bytes, and OSError if the disk has no room for them now."""
     space = blobs.disk_space()
     if size > min(limit, space.total):

@@ -14,7 +14,7 @@ from typing import Any
 import uuid
 
 from store.blobs import Blobs
-from store.facts.checkpoints import CAPTURED, CheckpointFacts
+from store.facts.checkpoints import CAPTURED, CheckpointFacts, captured_number
 from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import printable
@@ -22,6 +22,7 @@ from torchyard.host import disk
 from torchyard.host.untrusted import folder_inside, open_inside
 from worker.attempts.captured import TORN
 from worker.attempts.matching import Parts
+from worker.attempts.tornfolders import TornFolders
 from worker.attempts.whole import is_whole
 from worker.host import rundirs
 from worker.host.untrusted import remove_inside
@@ -58,12 +59,17 @@ class TornFiles:
     checkpoints: Callable[[], Sequence[CheckpointFacts]]
     check: Callable[[], object] = lambda: None
     replaced: list[str] = field(default_factory=list[str])
+    moved: list[str] = field(default_factory=list[str])
+    """Folders that have no whole version."""
 
     def mend(self, root: str) -> None:
         """Replaces what is torn in a folder that an attempt before has left: `work`, or `artifacts`."""
         for path, versions in self._versions(root).items():
             if any(not each.checkpoint.damaged for each in versions):
                 self._mend((*self._base(root), *path), versions)
+        folders = TornFolders(self.run.root.parent, self.blobs, _PREFIX, self.check)
+        for path, has_whole in folders.mend(self._base(root), root, self.checkpoints()).items():
+            (self.replaced if has_whole else self.moved).append(path)
 
     def lay(self, root: str, *, folder: str | None = None) -> None:
         """Puts torn files that have no newer whole version into a new folder, beside where the whole ones lie.
@@ -77,12 +83,8 @@ class TornFiles:
 
     def message(self) -> str:
         """Returns what to tell the job's owner of what was replaced; empty: nothing."""
-        if not self.replaced:
-            return ""
-        more = len(self.replaced) - _MOST_NAMED
-        named = ", ".join(printable(path)[-200:] for path in self.replaced[:_MOST_NAMED])
-        rest = f", and {more} more" if more > 0 else ""
-        return f"not whole, and replaced by the version before: {named}{rest}; see NAME{TORN}"
+        told = (_told(self.replaced, "replaced by the version before"), _told(self.moved, "moved aside"))
+        return "; ".join(text for text in told if text)
 
     def remove_unfinished(self) -> None:
         """Removes files that were never put in their place, as far as possible."""
@@ -98,7 +100,8 @@ class TornFiles:
         """Returns the versions of each path below the root, newest first."""
         found: dict[Parts, list[_Version]] = {}
         for checkpoint in self.checkpoints():
-            for entry in checkpoint.files if checkpoint.source == CAPTURED else ():
+            is_file = checkpoint.source == CAPTURED and captured_number(checkpoint.name) is None
+            for entry in checkpoint.files if is_file else ():
                 if entry.get("modified_ns") is None or entry.get("root", WORK) != root:
                     continue
                 for text in (entry["path"], *entry.get("links", ())):
@@ -172,3 +175,11 @@ class TornFiles:
             return False
         with file:
             return is_whole(file, path[-1]) is False
+
+
+def _told(paths: Sequence[str], what: str) -> str:
+    if not paths:
+        return ""
+    more = len(paths) - _MOST_NAMED
+    named = ", ".join(printable(path)[-200:] for path in paths[:_MOST_NAMED])
+    return f"not whole, and {what}: {named}{f', and {more} more' if more > 0 else ''}; see NAME{TORN}"
