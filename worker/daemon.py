@@ -91,7 +91,7 @@ class Daemon:
             self._devices,
             identity=identity,
             troubles=self._troubles,
-            looked=lambda: self._keeper.report_soon(),
+            looked=lambda: self._keeper.report_soon(),  # noqa: PLW0108 it is made below
             clock=clock,
         )
         self._leases = Leases(self._store, self._runners, worker_id=self.id, holder=holder, clock=clock)
