@@ -49,6 +49,7 @@ SHOWN_BY = {
 """By a module of the contract: the operation or the case whose cost is that of its limits."""
 _LIMIT = re.compile(r"_?(MOST|MAX|LONGEST|LARGEST|DEEPEST)(_[A-Z_]+)?|_?[A-Z_]+_BYTES")
 _ROW = re.compile(r"^\| `?([^`|]+?)`? \|.*\| ([0-9.]+) \| [0-9.]+ \|$", re.MULTILINE)
+_STATUS = re.compile(r"^\| `(\w+)` \| [0-9,]+ \| ([0-9]{3}) \|", re.MULTILINE)
 
 _HEAD = f"""# What the largest inputs cost
 
@@ -113,6 +114,11 @@ def written(requests: Sequence[Cost], others: Sequence[CaseCost]) -> str:
 def measured() -> dict[str, float]:
     """Returns the processor time of each operation and case on the page."""
     return {name: float(seconds) for name, seconds in _ROW.findall(PAGE.read_text())}
+
+
+def statuses() -> dict[str, int]:
+    """Returns with what each operation was answered."""
+    return {name: int(status) for name, status in _STATUS.findall(PAGE.read_text())}
 
 
 def limits_on_the_page() -> set[str]:

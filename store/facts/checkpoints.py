@@ -72,10 +72,15 @@ class ArtifactFacts:
 
     id: str
     path: str
+    """Below `artifacts`, or below the working folder."""
     attempt: int
     size: int
     sha256: str
     created_at: int
+    modified_ns: int | None
+    """When it was modified, by the clock of its host; None if that is not known."""
+    kept: bool = False
+    """Whether it is of the working folder."""
 
 
 @dataclass(frozen=True, slots=True)

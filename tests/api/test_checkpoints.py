@@ -17,6 +17,7 @@ from store.db.tables import Checkpoint
 from tests.api.service import ApiFixture, both_databases, sha256
 from tests.api.test_problems import assert_problem
 from tests.archives import archive_of, digest_of
+from tests.rows import each_row
 from torchyard.contract import archives
 from torchyard.contract.checkpointfiles import MOST_FILES
 
@@ -65,9 +66,7 @@ def test_each_alias_finds_its_checkpoint(service: ApiFixture, path: str) -> None
             assert service.get(f"{path}/{ref}") == item
 
 
-@pytest.mark.parametrize(
-    "ref", ["epoch-3", "step-11", "worst", "epoch-", "epoch-" + "9" * 30, "ckpt_" + "0" * 32, "%00"]
-)
+@each_row("ref", ["epoch-3", "step-11", "worst", "epoch-", "epoch-" + "9" * 30, "ckpt_" + "0" * 32, "%00"])
 def test_an_unknown_alias_is_not_found(service: ApiFixture, path: str, ref: str) -> None:
     for part in ("", "/download", "/files/state.pt"):
         assert_problem(service.client.get(f"{path}/{ref}{part}"), 404, "not_found")
@@ -282,7 +281,7 @@ def test_the_download_of_a_checkpoint_in_parts_is_an_archive_of_all(service: Api
         assert service.client.get(f"{in_parts}/files/{name}").content == content
 
 
-@pytest.mark.parametrize("asked", ["0-0", "500-1600", "1000-", "-1500", "5-5,1023-1024,300000-300010"])
+@each_row("asked", ["0-0", "500-1600", "1000-", "-1500", "5-5,1023-1024,300000-300010"])
 def test_ranges_of_an_archive_are_those_of_its_bytes(service: ApiFixture, in_parts: str, asked: str) -> None:
     whole = archive_of(PARTS)
     answer = service.client.get(f"{in_parts}/download", headers={"Range": f"bytes={asked}"})

@@ -208,6 +208,7 @@ def test_sigterm_reaches_the_ranks_and_their_grace_counts(host: StrictHost) -> N
     assert (attempt.run.job / "saved-1").exists()
 
 
+@pytest.mark.thorough
 def test_a_rank_that_ignores_sigterm_is_killed_after_its_grace(host: StrictHost) -> None:
     text = SAVES_ON_SIGTERM.replace("SIGTERM, save", "SIGTERM, signal.SIG_IGN")
     attempt = host.attempt(text)
@@ -271,6 +272,7 @@ def test_secrets_reach_the_ranks_and_nobody_else(host: StrictHost) -> None:
     attempt.report()
 
 
+@pytest.mark.thorough
 def test_ranks_show_their_stacks(host: StrictHost) -> None:
     attempt = host.attempt(SAVES_ON_SIGTERM)
     attempt.wait_for_file("ready-0")

@@ -1,6 +1,7 @@
 """Stores what an attempt writes. What cannot be stored now stays in the run directory and is read again."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 import time
 from typing import Any
 
@@ -145,8 +146,12 @@ def output_of(
     limits: OutputLimits,
     records: AttemptRecords,
     notices: Notices,
+    folder_lasts: timedelta | None = None,
 ) -> OutputRecorder:
-    """Returns what stores the output of the attempt, the `number`-th of its job. Its run directory must be there."""
+    """Returns what stores the output of the attempt, the `number`-th of its job. Its run directory must be there.
+
+    `folder_lasts`: how long its working folder is there after the job's end.
+    """
     spec, mask = attempt.spec, records.mask
     is_script = spec.get("trainer") == "script"
     patterns = _patterns(spec.get("config", {}), "checkpoints") if is_script else []
@@ -157,6 +162,9 @@ def output_of(
         patterns=_patterns(spec, "keep") if is_script else (),
         since_ns=lambda: workfolders.came_ns(run),
         secrets=SecretBytes(records.secret_values),
+        job_id=run.root.parent.name,
+        host=attempt.worker,
+        lasts=folder_lasts,
         captured=lambda match: relay.is_captured(match),  # noqa: PLW0108 it is made below
     )
     left: list[LeftFiles] = [Artifacts(run, blobs, room=records.artifact_room, limits=limits, mask=mask)]

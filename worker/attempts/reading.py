@@ -139,6 +139,7 @@ class Reading:
             limits=worker.limits,
             records=attempt.records,
             notices=attempt.notices,
+            folder_lasts=worker.folder_lasts,
         )
 
     def _discard(self) -> None:

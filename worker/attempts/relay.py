@@ -231,7 +231,7 @@ class Relay:
             if files.unfinished:
                 return state
             if final and (text := files.message()) is not None:
-                warn(batch, text)
+                warn(batch, text, until=files.until)
             if final and not self._is_empty(batch, state):
                 return state.with_done(files.name)
         return state

@@ -215,9 +215,9 @@ def _of_folder(checkpoint: CheckpointFacts, generation: int, *, place: Place, pa
 
 
 def _of_artifact(artifact: ArtifactFacts, generation: int) -> Stored:
-    saved_ns = artifact.created_at * 1000
+    saved_ns = artifact.created_at * 1000 if artifact.modified_ns is None else artifact.modified_ns
     return Stored(
-        place="artifacts",
+        place="work" if artifact.kept else "artifacts",
         path=artifact.path,
         files=[StoredFile(artifact.path, artifact.sha256, artifact.size)],
         saved_ns=saved_ns,

@@ -38,7 +38,7 @@ def server() -> Iterator[FakeServer]:
         yield server
 
 
-@pytest.mark.parametrize("module", ["torchyard", "torchyard.cli"])
+@pytest.mark.parametrize("module", ["torchyard", pytest.param("torchyard.cli", marks=pytest.mark.thorough)])
 def test_the_version_is_printed(module: str) -> None:
     command = [sys.executable, "-P", "-m", module, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
