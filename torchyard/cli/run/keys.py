@@ -179,7 +179,7 @@ KEYS = (
         "checkpoints",
         Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=16)],
         'a list of at most 16 patterns, such as ["out/*.pt"]',
-        "files that the program writes below its working folder, and that become checkpoints",
+        "files and folders that the program writes below its working folder, and that become checkpoints",
         '["out/*.pt"]',
         default=[],
         from_text=words,
