@@ -35,9 +35,7 @@ from worker.settings import Settings
 from worker.troubles import Troubles
 from worker.watch import Turns
 
-_CLAIM_INTERVAL_S = 2.0
-_WAKEUP_WAIT_S = 1.0
-_STOPPING_WAKEUP_WAIT_S = 0.1
+_CLAIM_INTERVAL_S, _WAKEUP_WAIT_S, _STOPPING_WAKEUP_WAIT_S = 2.0, 1.0, 0.1
 _ENDING_WAIT_S = 0.1
 """How long a wake-up waits for an attempt that is about to end, and has probably caused it: one pass serves both."""
 _IDLE_FACTOR, _FULL_FACTOR = 1, 10
@@ -48,8 +46,7 @@ _LONGEST_REST_S = 10.0
 _SHUTDOWN_S, _LEAVE_S = 45.0, 10.0
 _HANGING_S = 2.0
 """How long the end of a daemon waits for a thread whose call may hang."""
-_SWEEP_INTERVAL_S = 10.0
-_DRAIN_CHECK_INTERVAL_S = 2.0
+_SWEEP_INTERVAL_S, _DRAIN_CHECK_INTERVAL_S = 10.0, 2.0
 _ERROR_REST_S, _LONGEST_ERROR_REST_S = 1.0, 8.0
 """Pause after an unexpected error of the loop: the first, and the longest after more in a row."""
 _ERROR_LOOK_S = 0.1
@@ -91,7 +88,11 @@ class Daemon:
             engine, self._runners, name=socket.gethostname(), runs=settings.runs, capacity=capacity, clock=clock
         )
         self._seen = Observation(
-            self._devices, identity=identity, troubles=self._troubles, looked=self._report_soon, clock=clock
+            self._devices,
+            identity=identity,
+            troubles=self._troubles,
+            looked=lambda: self._keeper.report_soon(),  # noqa: PLW0108 it is made below
+            clock=clock,
         )
         self._leases = Leases(self._store, self._runners, worker_id=self.id, holder=holder, clock=clock)
         self._housekeeper = Housekeeper(
@@ -103,7 +104,7 @@ class Daemon:
             clock=clock,
         )
         self._registration = self._registration_of(settings, pool)
-        self._draining = False
+        self._draining = self._stopping = self._leaving = False
         self._drain_interval = Interval(_DRAIN_CHECK_INTERVAL_S, clock)
         self._duties = self._duties_of(
             ("the sweep", Interval(_SWEEP_INTERVAL_S, clock), self._sweep),
@@ -132,7 +133,6 @@ class Daemon:
             max_stop_grace=settings.max_stop_grace,
             clock=clock,
         )
-        self._stopping = self._leaving = False
         self._others_ended = False
         """Whether what an earlier daemon has left of attempts that are not ours was ended. No job starts before."""
         self._claim_interval = Interval(_CLAIM_INTERVAL_S, clock)
@@ -188,9 +188,6 @@ class Daemon:
 
     def _duties_of(self, *schedule: Duty) -> Duties:
         return Duties(schedule, troubles=self._troubles, database_was_away=self._leases.database_was_away)
-
-    def _report_soon(self) -> None:
-        self._keeper.report_soon()
 
     def _sweep(self) -> None:
         self._leases.rescue_expired()
