@@ -66,7 +66,8 @@ def test_a_rank_that_survives_its_supervisor_is_ended_before_the_next_attempt(
 
     try:
         first = start()
-        wait_for((first.run.work / "beats").exists, "the first attempt")
+        beats = first.run.work / "beats"
+        wait_for(beats.exists, "the first attempt")
         wait_for(lambda: first.row.launcher is not None, "the supervisor is known")
         first.detach()  # the worker is frozen
         supervisor = read_record(first.run.supervisor, ProcessIdentity)
