@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 from torchyard.cli.run.values import Value, duration, fraction, number, pairs, parse_size, truth, words
 from torchyard.client.packing import MAX_SIZE
 from torchyard.contract.after import MOST_AFTER
-from torchyard.contract.artifacts import MOST_KEEP
 from torchyard.contract.environment import VARIABLE_NAME
+from torchyard.contract.keeping import MOST_KEEP
 from torchyard.contract.labels import Labels
 from torchyard.contract.recipes.script import MountName
 from torchyard.contract.resources import GpuName, PoolName
