@@ -265,3 +265,13 @@ def test_a_file_of_a_captured_folder_counts_as_captured(run: RunDir) -> None:
     [changed] = folders.find(Search(run.root.parent), ("work",), ["out/*"])
     assert isinstance(changed, FolderMatch)
     assert [relay.is_captured(file) for file in changed.files] == [True, False, True]
+
+
+def test_a_folder_of_deepspeed_is_captured_once_though_latest_names_the_next(run: RunDir) -> None:
+    relay = relay_of(run, "out/*")
+    for step in (10, 20):
+        write(run.work / f"out/global_step{step}", {"mp_rank_00_model_states.pt": zipped(b"m")})
+        (run.work / "out/latest").write_text(f"global_step{step}")
+        (new,) = saved([batch for _ in range(4) for batch in look(relay)])
+        assert [file.path for file in new.files] == [f"out/global_step{step}/mp_rank_00_model_states.pt", "out/latest"]
+    assert look(relay, final=True) == []
