@@ -1,9 +1,12 @@
 """The views of checkpoints, artifacts and bundles."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from api.present.times import time
 from store.facts.checkpoints import ArtifactFacts, BundleFacts, CheckpointFacts
 from store.uploads.folder import Partial
-from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView
+from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointFolder, CheckpointView
 
 
 def checkpoint(facts: CheckpointFacts) -> CheckpointView:
@@ -17,6 +20,8 @@ def checkpoint(facts: CheckpointFacts) -> CheckpointView:
             "attempt": facts.attempt,
             "metrics": facts.metrics,
             "files": facts.files,
+            "files_omitted": facts.files_omitted,
+            "folder": folder(sent),
             "size": sent["size"],
             "sha256": sent["sha256"],
             "aliases": facts.aliases,
@@ -25,6 +30,11 @@ def checkpoint(facts: CheckpointFacts) -> CheckpointView:
             "created_at": time(facts.created_at),
         }
     )
+
+
+def folder(sent: Mapping[str, Any]) -> CheckpointFolder | None:
+    """Returns the view of what a download sends, if that is a tar of a folder."""
+    return CheckpointFolder(path=sent["folder"], files=sent["files"]) if "files" in sent else None
 
 
 def artifact(facts: ArtifactFacts) -> ArtifactView:

@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+from api.present.checkpoints import folder
 from api.present.times import time
 from store.facts.models import ModelFacts, ModelVersionFacts
 from torchyard.contract.team import Visibility
@@ -43,6 +44,8 @@ def _values(facts: ModelVersionFacts) -> dict[str, Any]:
         "step": facts.step,
         "metrics": facts.metrics,
         "files": facts.files,
+        "files_omitted": facts.files_omitted,
+        "folder": folder(sent),
         "size": sent["size"],
         "sha256": sent["sha256"],
         "stored_bytes": facts.size,

@@ -1,7 +1,7 @@
 """Sends a blob or ranges of it: from this process, or by the proxy in front (X-Accel-Redirect)."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
@@ -14,7 +14,7 @@ from api.http import etags
 from api.services import Services
 from api.transfers.files import FileResponse, Layout, Span, Stored, disposition, spans_of
 from api.transfers.permits import permit
-from store.facts.checkpoints import ARCHIVE, archive_of
+from store.facts.checkpoints import ARCHIVE, Files
 from torchyard.contract import archives
 from torchyard.contract.media import MEDIA_TYPES
 from torchyard.contract.rundir import STATE_FILE
@@ -38,13 +38,13 @@ class Blob:
     media_type: str = BYTES
     fixed: bool = False
     """Whether the address never has other bytes."""
-    files: Sequence[Mapping[str, Any]] = ()
-    """The entries of the files whose archive is sent. Without any, the sha256 is that of a stored file."""
+    files: Files = ()
+    """The entries of the files whose tar is sent: then the sha256 is the digest of their list."""
 
     @classmethod
-    def of(cls, entry: Mapping[str, Any], name: str, *, files: Sequence[Mapping[str, Any]], path: str | None) -> Self:
-        """`entry`: that of `path`, or of what is sent where none is named: then it may be the archive of `files`."""
-        all_of = files if path is None and entry == archive_of(files) else ()
+    def of(cls, entry: Mapping[str, Any], name: str, *, files: Files, path: str | None) -> Self:
+        """`entry`: that of `path`, or of what is sent where none is named: then it may be the tar of `files`."""
+        all_of = files if "files" in entry else ()
         named = f"{name}{suffix_of(entry['path'])}"
         return cls(entry["sha256"], size=entry["size"], name=named, media_type=media_type_of(path), files=all_of)
 
@@ -70,8 +70,9 @@ def send_blob(request: Request, services: Services, blob: Blob, caller: Principa
         "ETag": f'"{blob.sha256}"',
         "Cache-Control": "private, max-age=31536000, immutable" if blob.fixed else "private, no-cache",
         "Content-Disposition": disposition(blob.name, inline=blob.media_type in _SHOWN),
-        "Repr-Digest": f"sha-256=:{base64.b64encode(bytes.fromhex(blob.sha256)).decode()}:",
     }
+    if not blob.files:  # nobody has computed that of a tar
+        headers["Repr-Digest"] = f"sha-256=:{base64.b64encode(bytes.fromhex(blob.sha256)).decode()}:"
     if blob.fixed:  # another user of the same browser asks anew
         headers["Vary"] = "Authorization, Cookie"
     if blob.media_type in _SHOWN:
@@ -96,12 +97,12 @@ def send_blob(request: Request, services: Services, blob: Blob, caller: Principa
 def _layout(services: Services, blob: Blob) -> Layout:
     blobs = services.store.blobs
     if not blob.files:
-        return [Stored(blobs.path(blob.sha256), blob.size)]
+        return Layout([Stored(blobs.path(blob.sha256), blob.size)])
     found: list[bytes | Stored] = []
-    for file in blob.files:
+    for file in sorted(blob.files, key=lambda file: file["path"].encode()):
         stored = Stored(blobs.path(file["sha256"]), file["size"])
         found += [archives.header(file["path"], stored.size), stored, archives.padding(stored.size)]
-    return [*found, archives.END]
+    return Layout([*found, archives.END])
 
 
 def _spans(request: Request, etag: str, *, size: int) -> list[Span] | None:

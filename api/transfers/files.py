@@ -1,8 +1,10 @@
 """Sends files, or the parts that `Range` selects (RFC 9110, 14), by the kernel if the server supports that."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import accumulate
 import os
 from pathlib import Path
 import re
@@ -48,8 +50,41 @@ class Stored:
         return self.size
 
 
-Layout = Sequence[bytes | Stored]
-"""What is sent, one after the other: stored files, and bytes between them."""
+@dataclass(frozen=True)
+class Part:
+    """Bytes of a stored file."""
+
+    path: Path
+    span: Span
+
+
+class Layout:
+    """What is sent, one after the other: stored files, and bytes between them."""
+
+    def __init__(self, items: Sequence[bytes | Stored]) -> None:
+        self._items = items
+        self._ends = [*accumulate(map(len, items))]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all."""
+        return self._ends[-1]
+
+    @property
+    def paths(self) -> list[Path]:
+        """Those of the stored files."""
+        return [item.path for item in self._items if isinstance(item, Stored)]
+
+    def placed(self, span: Span) -> Iterator[bytes | Part]:
+        """Yields what lies in a span of the whole: bytes, and parts of the files."""
+        for at in range(bisect_right(self._ends, span.start), len(self._items)):
+            item = self._items[at]
+            begin = self._ends[at] - len(item)
+            if begin >= span.end:
+                return
+            start, end = max(span.start - begin, 0), min(span.end - begin, len(item))
+            if start < end:
+                yield item[start:end] if isinstance(item, bytes) else Part(item.path, Span(start, end))
 
 
 class FileResponse(Response):
@@ -66,7 +101,7 @@ class FileResponse(Response):
     ) -> None:
         self._layout = layout
         self._permit = permit
-        self._pieces, extra = _pieces(spans, size=sum(map(len, layout)), media_type=media_type)
+        self._pieces, extra = _pieces(spans, size=layout.size, media_type=media_type)
         length = str(sum(map(len, self._pieces)))
         common = {"Accept-Ranges": "bytes", "Content-Length": length, "Content-Type": media_type}
         self.status_code = 200 if spans is None else 206
@@ -80,12 +115,12 @@ class FileResponse(Response):
             if scope["method"] != "HEAD":
                 for piece in _parts(self._pieces):
                     await ended_by(check)
-                    for part in [piece] if isinstance(piece, bytes) else _placed(piece, self._layout):
+                    for part in [piece] if isinstance(piece, bytes) else self._layout.placed(piece):
                         await _send_piece(part, files, scope, send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _open(self) -> "_Files":
-        paths = [item.path for item in self._layout if isinstance(item, Stored)]
+        paths = self._layout.paths
         try:
             for path in paths[1:]:
                 path.stat()
@@ -164,14 +199,6 @@ def _content_range(span: Span, *, size: int) -> str:
     return f"bytes {span.start}-{span.end - 1}/{size}"
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Bytes of a stored file."""
-
-    path: Path
-    span: Span
-
-
 class _Files(AbstractContextManager["_Files"]):
     """The files of a layout, of which one is open. Raises OSError."""
 
@@ -188,17 +215,7 @@ class _Files(AbstractContextManager["_Files"]):
         return self._file
 
 
-def _placed(span: Span, layout: Layout) -> Iterator[bytes | _Part]:
-    """Yields what lies in a span of the whole: bytes, and parts of the files."""
-    begin = 0
-    for item in layout:
-        start, end = max(span.start - begin, 0), min(span.end - begin, len(item))
-        if start < end:
-            yield item[start:end] if isinstance(item, bytes) else _Part(item.path, Span(start, end))
-        begin += len(item)
-
-
-async def _send_piece(part: bytes | _Part, files: _Files, scope: Scope, send: Send) -> None:
+async def _send_piece(part: bytes | Part, files: _Files, scope: Scope, send: Send) -> None:
     if isinstance(part, bytes):
         await send({"type": "http.response.body", "body": part, "more_body": True})
         return

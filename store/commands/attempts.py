@@ -17,10 +17,10 @@ from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 
 
-def mark_prepared(store: Store, claim: Claim, *, start_step: int) -> None:
-    """Records the step that the attempt resumes from, before its processes start."""
+def mark_prepared(store: Store, claim: Claim, *, start_step: int, is_known: bool = True) -> None:
+    """Records the step that the attempt resumes from, before its processes start. `is_known`: as in the rows."""
     with store.write("mark_prepared") as session:
-        attempts.mark_prepared(session, claim, start_step=start_step)
+        attempts.mark_prepared(session, claim, start_step=start_step, is_known=is_known)
 
 
 def set_reason(store: Store, claim: Claim, reason: Reason) -> None:

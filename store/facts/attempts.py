@@ -117,6 +117,19 @@ class AttemptFacts:
     """What the environment of its ranks has beside the variables of every attempt: those of a trial."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierAttempt:
+    """An attempt of the same job with a lower number."""
+
+    number: int
+    started_at: int
+    """When it was claimed, in microseconds since the epoch."""
+    ran: bool
+    """Whether a process of it was started."""
+    offsets: Mapping[str, int]
+    """As of `AttemptFacts`."""
+
+
 @dataclass(frozen=True)
 class KnownJob:
     """A job with a row, for which run directories may exist."""

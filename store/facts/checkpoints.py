@@ -5,13 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from torchyard.contract import archives
+from torchyard.contract.checkpointfiles import MOST_SHOWN_FILES_BYTES, digest_of, folder_of
 from torchyard.contract.errors import NotFound
-from torchyard.contract.rundir import ARCHIVE_SUFFIX, INDEX_FILE, STATE_FILE, is_in_parts
+from torchyard.contract.rundir import ARCHIVE_SUFFIX, STATE_FILE
 
 CAPTURED = "captured"
-"""The source of a checkpoint that is a file which the script wrote by itself."""
+"""The source of a checkpoint that is a file, or a folder, which the script wrote by itself."""
+_CAPTURED_PREFIX = "captured-"
 ARCHIVE = f"state{ARCHIVE_SUFFIX}"
-"""The path in the entry of an archive of all files."""
+"""The path in the entry of the tar of all files."""
+
+Files = Sequence[Mapping[str, Any]]
+"""`{path, size, sha256}` each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +33,18 @@ class CheckpointFacts:
     """Non-finite values are strings, because JSON has no numbers for them."""
     monitored: float | None
     """The value that decides about `best`."""
-    files: Sequence[Mapping[str, Any]]
-    """`{path, size, sha256}` each; the index of one in parts has `archive`, the sha256 of the archive of all."""
+    files: Files
+    """Empty in a row of a list that has `files_omitted`."""
+    files_bytes: int | None
+    """Bytes of `files` as JSON; None for a row of an older version."""
+    sent: Mapping[str, Any] | None
+    """What `sent_of` says of its files; None for a row of an older version."""
     source: str | None
     """None if the script published it."""
+    saved_at: int
+    """When it was saved, in nanoseconds. `store.rows.checkpoint_order` says what it decides."""
+    damaged: bool
+    """Whether it is not whole: it has no alias, and no job goes on from it."""
     remeasured: Mapping[str, Any] | None
     """Its metrics as they were measured again in one process, after training; None if they were not."""
     created_at: int
@@ -44,10 +57,13 @@ class CheckpointFacts:
 
     @property
     def main_file(self) -> Mapping[str, Any]:
-        """The entry of what is sent if no file is named: `state.pt`, that of a captured one, or an archive of all."""
-        if self.source == CAPTURED and self.files:
-            return self.files[0]
-        return archive_of(self.files) or self.file(STATE_FILE)
+        """The entry of what is sent if no file is named. Raises NotFound if there is nothing."""
+        return self.sent or sent_of(self.files, of=f"checkpoint {self.id}")
+
+    @property
+    def files_omitted(self) -> bool:
+        """Whether its files are too long for a row of a list, which has none of them."""
+        return are_omitted(self.files, self.files_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +89,42 @@ class BundleFacts:
     created_at: int
 
 
-def archive_of(files: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Returns the entry of the archive of a checkpoint in parts; None for one with a `state.pt`."""
-    if not is_in_parts(entry["path"] for entry in files):
-        return None
-    sha256 = next(entry["archive"] for entry in files if entry["path"] == INDEX_FILE)
-    size = archives.size_of((entry["path"], entry["size"]) for entry in files)
-    return {"path": ARCHIVE, "size": size, "sha256": sha256}
+def captured_name(file: str, *, modified_ns: int, size: int) -> str:
+    """Returns the name of a captured checkpoint: another one when the file was replaced, the same after a restart.
+
+    `file`: a digest of its path.
+    """
+    return f"{_CAPTURED_PREFIX}{file}-{modified_ns:x}-{size:x}"
 
 
-def entry_of(files: Sequence[Mapping[str, Any]], path: str, *, of: str) -> Mapping[str, Any]:
+def captured_file(name: str) -> str:
+    """Returns which file a captured checkpoint is of, by its name."""
+    return name.removeprefix(_CAPTURED_PREFIX).split("-")[0]
+
+
+def sent_of(files: Files, *, of: str) -> Mapping[str, Any]:
+    """Returns the entry of what is sent if no file is named: the only one, `state.pt`, or a tar of all.
+
+    That of a tar has `folder` besides, the path of the folder that has them all, which may be empty, and `files`, their
+    number. Its `sha256` is the digest of the list of files. `of`: what has the files. Raises NotFound for none.
+    """
+    if len(files) < 2 or any(entry["path"] == STATE_FILE for entry in files):
+        return files[0] if len(files) == 1 else entry_of(files, STATE_FILE, of=of)
+    return {
+        "path": ARCHIVE,
+        "size": archives.size_of((entry["path"], entry["size"]) for entry in files),
+        "sha256": digest_of((entry["path"], entry["sha256"]) for entry in files),
+        "folder": folder_of(entry["path"] for entry in files),
+        "files": len(files),
+    }
+
+
+def are_omitted(files: Files, files_bytes: int | None) -> bool:
+    """Returns whether the files of a row are too long for a list, which has none of them."""
+    return not files and (files_bytes or 0) > MOST_SHOWN_FILES_BYTES
+
+
+def entry_of(files: Files, path: str, *, of: str) -> Mapping[str, Any]:
     """Returns the entry of the file with this path. `of`: what has the files. Raises NotFound."""
     for entry in files:
         if entry["path"] == path:

@@ -1,13 +1,12 @@
 """What is known of models and their versions. Times are microseconds since the epoch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from store.facts.callers import Caller
-from store.facts.checkpoints import archive_of, entry_of
+from store.facts.checkpoints import Files, are_omitted, entry_of, sent_of
 from torchyard.contract.models import ModelRef
-from torchyard.contract.rundir import STATE_FILE
 from torchyard.contract.team import Visibility
 
 
@@ -27,8 +26,11 @@ class ModelVersionFacts:
     metrics: Mapping[str, Any]
     """Non-finite values are strings, because JSON has no numbers for them."""
     card: Mapping[str, Any] | None
-    files: Sequence[Mapping[str, Any]]
-    """`{path, size, sha256}` each."""
+    files: Files
+    """Empty in a row of a list that has `files_omitted`."""
+    files_bytes: int | None
+    sent: Mapping[str, Any] | None
+    """This and `files_bytes` are those of the checkpoint."""
     size: int
     """Bytes of its files together."""
     created_at: int
@@ -51,9 +53,13 @@ class ModelVersionFacts:
 
     @property
     def main_file(self) -> Mapping[str, Any]:
-        """The entry of what is sent if no file is named: `state.pt`, an archive of all, or the first one."""
-        has_state = any(entry["path"] == STATE_FILE for entry in self.files)
-        return self.file(STATE_FILE) if has_state else archive_of(self.files) or self.files[0]
+        """The entry of what is sent if no file is named. Raises NotFound if there is nothing."""
+        return self.sent or sent_of(self.files, of=f"model {self.ref}")
+
+    @property
+    def files_omitted(self) -> bool:
+        """Whether its files are too long for a row of a list, which has none of them."""
+        return are_omitted(self.files, self.files_bytes)
 
 
 @dataclass(frozen=True, slots=True)

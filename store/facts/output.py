@@ -9,7 +9,6 @@ from store.facts.media import NewMedia
 from store.facts.telemetry import MetricPoint
 from torchyard.contract.events import Remeasured
 from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.rundir import INDEX_FILE
 
 MAX_SERIES = 2000
 """The most series of one job."""
@@ -44,14 +43,15 @@ class NewCheckpoint:
     files: list[ManifestFile]
     source: str | None = None
     """None if the script published it."""
-    archive: str | None = None
-    """The sha256 of the archive of all files, if each rank has written its part."""
+    saved_at: int = 0
+    """When it was saved, in nanoseconds."""
+    damaged: bool = False
+    """Whether it is not whole."""
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        """The files as rows have them. The digest of their archive is beside that of the index."""
-        beside = {} if self.archive is None else {"archive": self.archive}
-        return [file.to_dict() | (beside if file.path == INDEX_FILE else {}) for file in self.files]
+        """The files as rows have them."""
+        return [{"path": file.path, "size": file.size, "sha256": file.sha256} for file in self.files]
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,8 @@ class OutputLimits:
     """Of all attempts of the job. Beyond these, a worker brings few points."""
     checkpoints: int | None = 10_000
     """Checkpoints of the attempt that are stored at will; then one a minute."""
+    versions: int | None = 3
+    """Whole captured checkpoints of one file that are kept."""
     artifacts: int | None = 1000
     """Files of one job."""
     media: int | None = 5000

@@ -38,7 +38,7 @@ class AdviceFacts:
     silence_us: int | None
     """How long ago the attempt that runs last reported something; None: it has not yet, or none runs."""
     checkpoint_step: int | None
-    """The step of the newest checkpoint; None without any."""
+    """The step of the checkpoint that the job would go on from; None without any."""
 
 
 def collect(store: Snapshots, job_id: str, *, caller: Caller) -> AdviceFacts:
@@ -47,14 +47,14 @@ def collect(store: Snapshots, job_id: str, *, caller: Caller) -> AdviceFacts:
         job = access.get(session, job_id, caller)
         state = JobState(job.state)
         failure = _last_failure(session, job) if state in {JobState.FAILED, JobState.QUEUED} else None
-        newest = checkpoints.newest_first(session, job.id, limit=1)
+        saved = checkpoints.resumed(session, job.id)
         return AdviceFacts(
             job=job_facts.of(session, job),
             failure=failure,
             lines=[] if failure is None else _last_lines(session, job, failure),
             workers=_workers(session, job),
             silence_us=_silence_us(session, job) if state is JobState.RUNNING else None,
-            checkpoint_step=newest[0].step if newest else None,
+            checkpoint_step=None if saved is None else saved.step,
         )
 
 

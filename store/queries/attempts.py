@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from store.db.database import Snapshots
 from store.db.tables import Job
-from store.facts.attempts import AttemptFacts, Claim, Wanted
+from store.facts.attempts import AttemptFacts, Claim, EarlierAttempt, Wanted
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.initial_weights import InitialFacts
 from store.facts.output import Room
@@ -71,6 +71,18 @@ def initial_of_job(store: Snapshots, claim: Claim) -> InitialFacts | None:
     """Returns what the attempt's job starts from, if its spec names weights."""
     with store.read() as session:
         return initial_files.of_job(session, claim.job_id)
+
+
+def earlier(store: Snapshots, claim: Claim) -> list[EarlierAttempt]:
+    """Returns the attempts of the same job that were claimed before, oldest first."""
+    with store.read() as session:
+        return attempt_facts.earlier(session, claim.job_id, before=claim.number)
+
+
+def captured_names(store: Snapshots, claim: Claim) -> list[str]:
+    """Returns the names of all checkpoints that any attempt of the same job has ever captured."""
+    with store.read() as session:
+        return checkpoints.captured_names(session, claim.job_id)
 
 
 def count_ended(store: Snapshots, claim: Claim, reason: EndReason, *, since: int) -> int:

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import Allocation, Attempt, Job, Worker
 from store.facts import pages
+from store.facts.attempts import EarlierAttempt
 from store.facts.callers import Caller
 from store.facts.jobs import HeldBefore, ListedAttempt, StoppedFor
 from store.facts.pages import FactPage
@@ -52,6 +53,16 @@ def listed(session: Session, job_id: str, *, caller: Caller, after: int, limit: 
         for row in rows
     ]
     return FactPage(attempts, found.has_more)
+
+
+def earlier(session: Session, job_id: str, *, before: int) -> list[EarlierAttempt]:
+    """Returns the job's attempts with numbers below `before`, oldest first."""
+    told = (Attempt.number, Attempt.started_at, Attempt.launcher.is_not(None), Attempt.offsets)
+    query = select(*told).where(Attempt.job_id == job_id, Attempt.number < before).order_by(Attempt.number)
+    return [
+        EarlierAttempt(number=number, started_at=started_at, ran=ran, offsets=offsets)
+        for number, started_at, ran, offsets in session.execute(query)
+    ]
 
 
 def _stopped_for(session: Session, job_ids: Collection[str], caller: Caller) -> dict[str | None, StoppedFor]:

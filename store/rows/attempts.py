@@ -63,9 +63,12 @@ def age(session: Session, row: Attempt) -> timedelta:
     return timedelta(microseconds=us)
 
 
-def mark_prepared(session: Session, claim: Claim, *, start_step: int) -> None:
-    """Records the step that the attempt resumes from, before its processes start. Raises StaleClaim."""
-    _fenced_update(session, claim, start_step=start_step)
+def mark_prepared(session: Session, claim: Claim, *, start_step: int, is_known: bool = True) -> None:
+    """Records the step that the attempt resumes from, before its processes start. Raises StaleClaim.
+
+    `is_known`: whether the program goes on there. Else the first step that it logs says where it does.
+    """
+    _fenced_update(session, claim, start_step=start_step, hides_after=start_step if is_known else None)
 
 
 def set_reason(session: Session, claim: Claim, reason: Reason) -> None:
@@ -119,6 +122,8 @@ def record(
     if batch.progress is not None:
         stepped = func.coalesce(Attempt.stepped_at, now_us())
         values["stepped_at"] = case((Attempt.start_step < batch.progress["step"], stepped), else_=Attempt.stepped_at)
+    if steps := [point.step for points in (batch.points, batch.curves) for point in points]:
+        values["hides_after"] = func.coalesce(Attempt.hides_after, min(steps) - 1)
     if batch.checkpoints:
         values["checkpoints"] = Attempt.checkpoints + len(batch.checkpoints)
     row = _fenced_update(session, claim, Attempt.relay_seq == seq, **values)
@@ -173,8 +178,9 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
     stopped_for = job.preempted_for if report.reason is EndReason.PREEMPTED else None
     ending = {"end_reason": report.reason, "detail": report.message, "stopped_for": stopped_for}
     session.execute(update(Attempt).where(_is(claim)).values(**ending))
-    step = checkpoints.highest_step(session, claim.job_id, attempt=claim.number) if closed.Attempt.checkpoints else None
-    published_checkpoint = step is not None and step > closed.Attempt.start_step
+    published_checkpoint = bool(closed.Attempt.checkpoints) and checkpoints.is_progress(
+        session, claim.job_id, attempt=claim.number, start_step=closed.Attempt.start_step
+    )
     state = outcome.apply(
         session,
         job,
@@ -238,7 +244,7 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
             warnings += [event.data["text"]] if event.type == "message" and event.data.get("level") in _ALARMING else []
     for checkpoint in batch.checkpoints:
         checkpoints.add(session, job_id, attempt=attempt, new=checkpoint)
-    if batch.checkpoints and (notice := retention.prune(session, job_id)) is not None:
+    if batch.checkpoints and (notice := retention.prune(session, job_id, versions=limits.versions)) is not None:
         meter.mark_cut("checkpoints", notice)
     if batch.remeasured is not None:
         checkpoints.note_remeasured(session, job_id, attempt=attempt, event=batch.remeasured)

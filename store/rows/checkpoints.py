@@ -2,21 +2,24 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+import json
 import math
 import re
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, cast, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, cast, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.documents import Parsed
 from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base, Checkpoint, Job
-from store.facts.checkpoints import CheckpointFacts
+from store.facts.checkpoint_order import Place, resumable
+from store.facts.checkpoint_order import place as place_of
+from store.facts.checkpoints import CAPTURED, CheckpointFacts, sent_of
 from store.facts.jobs import BestCheckpoint
 from store.facts.output import NewCheckpoint
 from store.ids import is_id, new_id
-from store.rows import columns, jobs, signals
+from store.rows import checkpoint_order, columns, jobs, signals
 from torchyard.contract.codec import json_number
 from torchyard.contract.errors import InvalidCursor, NotFound
 from torchyard.contract.events import Remeasured
@@ -27,12 +30,13 @@ _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
 
 def _best(value: ColumnElement[float | None]) -> Select[*tuple[Any, ...]]:
-    order = (value, Checkpoint.step, Checkpoint.id)
+    order = (value, *checkpoint_order.COLUMNS)
     place = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("place")
     ranked = select(Checkpoint.id, place).where(
         Checkpoint.job_id.in_(bindparam("jobs", expanding=True)),
         Checkpoint.removed_at.is_(None),
         Checkpoint.monitored.is_not(None),
+        ~Checkpoint.damaged,
     )
     first = ranked.subquery()
     told = (Checkpoint.id, Checkpoint.monitored, Checkpoint.epoch, Checkpoint.step, Checkpoint.remeasured)
@@ -45,6 +49,9 @@ _BEST = {"min": _best(Checkpoint.monitored.asc()), "max": _best(Checkpoint.monit
 
 
 _TOLD = columns.of(CheckpointFacts, Checkpoint)
+_FILES = columns.short_files(Checkpoint)
+_LISTED: list[Any] = [_FILES if column is Checkpoint.files else column for column in _TOLD]
+"""The same without many files."""
 
 
 def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> None:
@@ -56,6 +63,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
         return
     job = session.get_one(Job, job_id)
     policy = job.stored_spec.checkpoint
+    files = new.entries
     monitored = new.manifest.metrics.get(policy.monitor)
     values = {
         "id": new_id("ckpt"),
@@ -70,9 +78,13 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
             name=new.name,
             end_of_epoch=new.manifest.end_of_epoch,
             monitored=monitored if monitored is not None and math.isfinite(monitored) else None,
-            files=new.entries,
+            files=files,
+            files_bytes=len(json.dumps(files)),
+            sent=sent_of(files, of=f"checkpoint {new.name}") if files else None,
             size=sum(file.size for file in new.files),
             source=new.source,
+            saved_at=new.saved_at,
+            damaged=new.damaged,
             **values,
         )
     )
@@ -97,16 +109,26 @@ def note_remeasured(session: Session, job_id: str, *, attempt: int, event: Remea
 
 
 def newest_first(session: Session, job_id: str, *, limit: int | None = None) -> list[CheckpointFacts]:
-    """Returns the job's checkpoints without aliases, ordered by attempt and then by step, highest first."""
+    """Returns the job's checkpoints without aliases, newest first."""
     query = select(*_TOLD).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
-    query = query.order_by(Checkpoint.attempt.desc(), Checkpoint.step.desc(), Checkpoint.id.desc())
-    return [CheckpointFacts(*row) for row in session.execute(query.limit(limit))]
+    return [CheckpointFacts(*row) for row in session.execute(checkpoint_order.newest_first(query).limit(limit))]
 
 
-def highest_step(session: Session, job_id: str, *, attempt: int) -> int | None:
-    """Returns the highest step of the attempt's checkpoints, including removed ones; None without any."""
-    query = select(func.max(Checkpoint.step)).where(Checkpoint.job_id == job_id, Checkpoint.attempt == attempt)
-    return session.scalar(query)
+def resumed(session: Session, job_id: str) -> CheckpointFacts | None:
+    """Returns the checkpoint that the job goes on from, without aliases; None without a whole one."""
+    query = select(*_TOLD).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
+    row = session.execute(checkpoint_order.resumed_first(query).limit(1)).first()
+    return None if row is None else CheckpointFacts(*row)
+
+
+def is_progress(session: Session, job_id: str, *, attempt: int, start_step: int) -> bool:
+    """Returns whether the attempt has saved something new: a whole file, or a later step than it started from.
+
+    Counts those that were removed since.
+    """
+    new = or_(Checkpoint.source.is_not(None), Checkpoint.step > start_step)
+    query = select(Checkpoint.id).where(_of_attempt(job_id, attempt), ~Checkpoint.damaged, new)
+    return session.execute(query.limit(1)).first() is not None
 
 
 def listed(session: Session, job: Job, *, limit: int | None = None, behind: str | None = None) -> list[CheckpointFacts]:
@@ -117,8 +139,8 @@ def listed(session: Session, job: Job, *, limit: int | None = None, behind: str 
     aliases = _aliases(places, best_of(session, job))
     if behind is not None:
         given = _given(session, job, behind)
-        places = [place for place in places if (place.attempt, place.step, place.id) < given]
-    return _whole(session, [place.id for place in places[:limit]], aliases)
+        places = [place for place in places if place_of(place) < given]
+    return _whole(session, [place.id for place in places[:limit]], aliases, _LISTED)
 
 
 def best_of(session: Session, job: Job) -> BestCheckpoint | None:
@@ -154,12 +176,18 @@ def resolve(session: Session, job: Job, ref: str) -> CheckpointFacts:
     found = wanted if any(place.id == wanted for place in places) else aliases.get(wanted)
     if found is None:
         raise NotFound(f"job {job.id} {_explain_missing(session, job, wanted)}")
-    return _whole(session, [found], aliases)[0]
+    return _whole(session, [found], aliases, _TOLD)[0]
 
 
 def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
     """Returns the names of all checkpoints that the attempt listed, including removed ones."""
     return list(session.scalars(select(Checkpoint.name).where(_of_attempt(job_id, attempt))))
+
+
+def captured_names(session: Session, job_id: str) -> list[str]:
+    """Returns the names of all checkpoints that the job's attempts captured, including removed ones."""
+    captured = (Checkpoint.job_id == job_id, Checkpoint.source == CAPTURED)
+    return list(session.scalars(select(Checkpoint.name).where(*captured)))
 
 
 def removed_among(session: Session, job_id: str, *, attempt: int, names: Collection[str]) -> set[str]:
@@ -184,32 +212,36 @@ class _Place(NamedTuple):
 
     id: str
     attempt: int
+    saved_at: int
+    damaged: bool
+    source: str | None
     step: int
     epoch: int | None
     end_of_epoch: bool
 
 
-_PLACE = (Checkpoint.id, Checkpoint.attempt, Checkpoint.step, Checkpoint.epoch, Checkpoint.end_of_epoch)
+_PLACE = tuple(getattr(Checkpoint, name) for name in _Place._fields)
 
 
 def _places(session: Session, job_id: str) -> list[_Place]:
     """Returns the places of the job's checkpoints, newest first: without their files, which may be thousands."""
     query = select(*_PLACE).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
-    query = query.order_by(Checkpoint.attempt.desc(), Checkpoint.step.desc(), Checkpoint.id.desc())
-    return [_Place(*row) for row in session.execute(query)]
+    return [_Place(*row) for row in session.execute(checkpoint_order.newest_first(query))]
 
 
-def _given(session: Session, job: Job, checkpoint_id: str) -> tuple[int, int, str]:
-    query = select(Checkpoint.attempt, Checkpoint.step, Checkpoint.id)
+def _given(session: Session, job: Job, checkpoint_id: str) -> Place:
+    query = select(*checkpoint_order.COLUMNS)
     given = session.execute(query.where(Checkpoint.id == checkpoint_id, Checkpoint.job_id == job.id)).first()
     if given is None:
         raise InvalidCursor(f"{checkpoint_id!r} is not a checkpoint of this job")
-    return given.attempt, given.step, given.id
+    return given.attempt, given.saved_at, given.id
 
 
-def _whole(session: Session, ids: Sequence[str], aliases: Mapping[str, str]) -> list[CheckpointFacts]:
-    """Returns these checkpoints, in this order."""
-    rows = session.execute(select(*_TOLD).where(Checkpoint.id.in_(ids))) if ids else ()
+def _whole(
+    session: Session, ids: Sequence[str], aliases: Mapping[str, str], told: Sequence[Any]
+) -> list[CheckpointFacts]:
+    """Returns these checkpoints, in this order. `told`: the columns."""
+    rows = session.execute(select(*told).where(Checkpoint.id.in_(ids))) if ids else ()
     found = {facts.id: facts for facts in (CheckpointFacts(*row) for row in rows)}
     names: dict[str, list[str]] = {}
     for alias, checkpoint_id in aliases.items():
@@ -221,8 +253,10 @@ def _aliases(rows: Sequence[_Place], best: BestCheckpoint | None) -> dict[str, s
     owners: dict[str, str] = {}
     if best is not None:
         owners["best"] = best.id
-    for row in rows:
-        owners.setdefault("latest", row.id)
+    whole = [row for row in rows if not row.damaged]
+    for row in resumable(rows)[:1]:
+        owners["latest"] = row.id
+    for row in whole:
         if row.epoch is not None and row.end_of_epoch:
             owners.setdefault(f"epoch-{row.epoch}", row.id)
         owners.setdefault(f"step-{row.step}", row.id)

@@ -67,7 +67,7 @@ def _claim(
         raise StaleClaim(f"job {job_id} {refused}")
     number = job.attempt + 1
     held = {"guest": guest, "pool_devices": pool_devices, "holder": holder}
-    attempt_id = _insert_attempt(session, job_id, number=number, worker_id=worker.id, **held)
+    attempt_id = _insert_attempt(session, job, number=number, worker_id=worker.id, **held)
     if placement.devices:
         _allocate(session, attempt_id, placement)
     moved = jobs.transition(
@@ -125,15 +125,19 @@ def _check_host(session: Session, worker: Worker, job: Job) -> None:
             raise StaleClaim(f"worker {worker.name} has not so much {name} beside its other jobs")
 
 
-def _insert_attempt(session: Session, job_id: str, *, number: int, worker_id: str, **held: Any) -> int:
+def _insert_attempt(session: Session, job: Job, *, number: int, worker_id: str, **held: Any) -> int:
     """Inserts an open attempt with a fresh lease, and returns its id."""
-    newest = checkpoints.newest_first(session, job_id, limit=1)
+    saved = checkpoints.resumed(session, job.id)
+    step = 0 if saved is None else saved.step
+    # A script that finds its own files tells by its first step where it goes on.
+    is_known = job.trainer != "script" if saved is None else saved.source is None
     new = insert(Attempt).values(
-        job_id=job_id,
+        job_id=job.id,
         number=number,
         worker_id=worker_id,
         lease_until=now_us() + in_us(LEASE),
-        start_step=newest[0].step if newest else 0,
+        start_step=step,
+        hides_after=step if is_known else None,
         **held,
     )
     return session.execute(new.returning(Attempt.id)).scalar_one()

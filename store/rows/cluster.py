@@ -47,11 +47,11 @@ SINCE = func.coalesce(_IN_POOL_SINCE, Attempt.started_at)
 """Since when the attempt has its devices."""
 SAVED_AT = (
     select(func.max(Checkpoint.created_at))
-    .where(Checkpoint.job_id == Job.id, Checkpoint.attempt == Attempt.number)
+    .where(Checkpoint.job_id == Job.id, Checkpoint.attempt == Attempt.number, ~Checkpoint.damaged)
     .correlate(Job, Attempt)
     .scalar_subquery()
 )
-"""When the attempt's newest checkpoint was stored."""
+"""When the attempt's newest whole checkpoint was stored."""
 _RUNNING = Prepared(
     select(
         Attempt.worker_id,

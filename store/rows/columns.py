@@ -5,10 +5,11 @@ from functools import cache
 from typing import Any, TypeVar
 
 import sqlalchemy
-from sqlalchemy import Select
+from sqlalchemy import ColumnElement, Select, and_, case, literal
 from sqlalchemy.orm import InstrumentedAttribute
 
-from store.db.tables import Base
+from store.db.tables import Base, Checkpoint, ModelVersion
+from torchyard.contract.checkpointfiles import MOST_SHOWN_FILES_BYTES
 
 T = TypeVar("T")
 
@@ -22,6 +23,12 @@ def of(fact: type[Any], table: type[Base]) -> tuple[InstrumentedAttribute[Any], 
 def select(fact: type[Any], table: type[Base]) -> Select[*tuple[Any, ...]]:
     """Returns the query for these columns, whose rows are unpacked into facts."""
     return sqlalchemy.select(*of(fact, table))
+
+
+def short_files(table: type[Checkpoint | ModelVersion]) -> ColumnElement[Any]:
+    """Returns the files of a row as a list has them: none where they are long."""
+    are_long = and_(table.files_bytes > MOST_SHOWN_FILES_BYTES, table.sent.is_not(None))
+    return case((are_long, literal([], table.files.type)), else_=table.files).label("files")
 
 
 def read(fact: type[T], row: Base) -> T:

@@ -147,12 +147,12 @@ def last_visible_steps(session: Session, job_id: str) -> dict[int, int]:
 
     Attempt 0 is that of the checkpoint that a retried job started from.
     """
-    query = select(Attempt.number, Attempt.start_step).where(Attempt.job_id == job_id).order_by(Attempt.number.desc())
+    query = select(Attempt.number, Attempt.hides_after).where(Attempt.job_id == job_id).order_by(Attempt.number.desc())
     found: dict[int, int] = {}
     last = END
-    for number, start_step in session.execute(query):
+    for number, hides_after in session.execute(query):
         found[number] = last
-        last = min(last, start_step)
+        last = last if hides_after is None else min(last, hides_after)
     return found | {0: last}
 
 

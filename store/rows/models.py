@@ -19,8 +19,9 @@ from torchyard.contract.models import MOST_VERSIONS
 from torchyard.contract.team import Role, Visibility
 
 _TOLD = columns.of(ModelVersionFacts, ModelVersion)
-_LISTED: list[Any] = [null().label("card") if column is ModelVersion.card else column for column in _TOLD]
-"""The same without the card, which may be large."""
+_LEFT_OUT = {ModelVersion.card: null().label("card"), ModelVersion.files: columns.short_files(ModelVersion)}
+_LISTED: list[Any] = [_LEFT_OUT.get(column, column) for column in _TOLD]
+"""The same without the card, and without many files."""
 _HAS_VERSION = exists().where(ModelVersion.owner == Model.owner, ModelVersion.name == Model.name)
 
 
@@ -134,7 +135,7 @@ def _locked_or_new(session: Session, wanted: NewVersion) -> Model:
 def _inserted(
     session: Session, job: Job, checkpoint: CheckpointFacts, *, owner: str, name: str, version: int
 ) -> ModelVersionFacts:
-    copied = {key: getattr(checkpoint, key) for key in ("step", "epoch", "metrics", "files")}
+    copied = {key: getattr(checkpoint, key) for key in ("step", "epoch", "metrics", "files", "files_bytes")}
     row = insert(ModelVersion).values(
         owner=owner,
         name=name,
@@ -145,6 +146,7 @@ def _inserted(
         card=job.card,
         size=sum(file["size"] for file in checkpoint.files),
         created_at=now_us(),
+        sent=checkpoint.main_file,
         **copied,
     )
     return ModelVersionFacts(*session.execute(row.returning(*_TOLD)).one())

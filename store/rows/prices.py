@@ -11,15 +11,14 @@ from store.db.database import now_us
 from store.db.prepared import Prepared, among, texts
 from store.db.tables import Allocation, Attempt, Base, Checkpoint, Job, Worker
 from store.facts.prices import StopPrice
+from store.rows.checkpoint_order import resumed_first
 from store.rows.cluster import SAVED_AT, SINCE
 from torchyard.contract.price import Kind, Stake, saving
 
 _JOB_ID = Base.metadata.tables["attempts"].c.job_id
 _HELD = select(Allocation).where(Allocation.attempt_id == Attempt.id, Allocation.released_at.is_(None))
 _SAVED_STEP = (
-    select(Checkpoint.step)
-    .where(Checkpoint.job_id == Job.id, Checkpoint.removed_at.is_(None))
-    .order_by(Checkpoint.attempt.desc(), Checkpoint.step.desc())
+    resumed_first(select(Checkpoint.step).where(Checkpoint.job_id == Job.id, Checkpoint.removed_at.is_(None)))
     .limit(1)
     .correlate(Job)
     .scalar_subquery()

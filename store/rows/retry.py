@@ -63,7 +63,7 @@ def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
         raise Conflict(f"job {old.id} is {old.state}; only a job that has ended can be retried")
     visibility = cast("Visibility", old.visibility)
     if wanted.ref is None:
-        saved = next(iter(checkpoints.newest_first(session, old.id, limit=1)), None)
+        saved = checkpoints.resumed(session, old.id)
     else:
         saved = checkpoints.resolve(session, old, wanted.ref)
     return Submission(
@@ -92,7 +92,10 @@ def _go_on(session: Session, old_id: str, made: Submission, job_id: str) -> None
 
 def _copy_checkpoint(session: Session, checkpoint: CheckpointFacts, job_id: str) -> None:
     """Lists the checkpoint in the new job as one of attempt 0, before its first. The blobs are shared."""
-    kept = ("name", "epoch", "end_of_epoch", "step", "metrics", "monitored", "files", "remeasured")
+    kept = (
+        *("name", "epoch", "end_of_epoch", "step", "metrics", "monitored", "files", "files_bytes"),
+        *("sent", "remeasured", "source", "saved_at", "damaged"),
+    )
     values = {column: getattr(checkpoint, column) for column in kept}
     size = sum(file["size"] for file in checkpoint.files)
     session.execute(insert(Checkpoint).values(id=new_id("ckpt"), job_id=job_id, attempt=0, size=size, **values))

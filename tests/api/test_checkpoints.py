@@ -11,7 +11,7 @@ import pytest
 
 from tests.api.service import ApiFixture, sha256
 from tests.api.test_problems import assert_problem
-from tests.archives import archive_of
+from tests.archives import archive_of, digest_of
 
 STATE = bytes(range(256)) * 4_000
 WEIGHTS = b"weights"
@@ -255,17 +255,19 @@ def in_parts(service: ApiFixture) -> str:
     """A job whose only checkpoint was written by several ranks."""
     job_id = service.submit(name="large")["id"]
     new = service.new_checkpoint(step=10, epoch=1, files=PARTS, val_loss=0.25)
-    service.record(service.start(job_id), checkpoints=[replace(new, archive=sha256(archive_of(PARTS)))])
+    service.record(service.start(job_id), checkpoints=[new])
     return f"/v1/jobs/{job_id}/checkpoints/best"
 
 
 def test_the_download_of_a_checkpoint_in_parts_is_an_archive_of_all(service: ApiFixture, in_parts: str) -> None:
     whole = archive_of(PARTS)
     listed = service.get(in_parts)
-    assert (listed["size"], listed["sha256"]) == (len(whole), sha256(whole))
+    assert (listed["size"], listed["sha256"]) == (len(whole), digest_of(PARTS))
+    assert (listed["folder"], listed["files_omitted"]) == ({"path": "", "files": 4}, False)
     assert [file.keys() for file in listed["files"]] == [{"path", "size", "sha256"}] * 4
     for answer in (service.client.get(f"{in_parts}/download"), service.client.head(f"{in_parts}/download")):
-        assert answer.headers["etag"] == f'"{sha256(whole)}"'
+        assert answer.headers["etag"] == f'"{digest_of(PARTS)}"'
+        assert "repr-digest" not in answer.headers
         assert answer.headers["content-length"] == str(len(whole))
         assert answer.headers["content-disposition"] == 'attachment; filename="large-epoch-1.tar"'
         assert answer.content == (whole if answer.request.method == "GET" else b"")

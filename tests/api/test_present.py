@@ -173,11 +173,14 @@ def test_an_old_answer_is_not_shown_while_a_request_waits() -> None:
 
 def test_a_captured_checkpoint_sends_its_own_file() -> None:
     files = [{"path": "out/a.pt", "size": 3, "sha256": "a" * 64}]
-    facts = CheckpointFacts(new_id("ckpt"), 1, "a", None, False, 5, {}, None, files, CAPTURED, None, SECOND, ["latest"])
+    facts = CheckpointFacts(
+        *(new_id("ckpt"), 1, "a", None, False, 5, {}, None, files, None, None, CAPTURED),
+        *(0, False, None, SECOND, ["latest"]),
+    )
     view = checkpoints.checkpoint(facts)
     assert (view.size, view.sha256, view.source, view.aliases) == (3, "a" * 64, "captured", ["latest"])
     with pytest.raises(NotFound, match=r"no file 'state\.pt'"):
-        checkpoints.checkpoint(replace(facts, source=None))
+        checkpoints.checkpoint(replace(facts, files=[]))
 
 
 @pytest.mark.parametrize(("caller", "seen"), [(ADA, True), (OPERATOR, True), (EVE, False)])

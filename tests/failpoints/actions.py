@@ -211,7 +211,7 @@ def report(store: Store, claim: Claim) -> None:
     """Stores what a worker stores of an attempt: two batches, the second with a checkpoint, and its end."""
     records = AttemptRecords(store, claim, leaving=threading.Event())
     records.read()
-    records.prepared(0)
+    records.prepared(0, is_known=True)
     me = identity_of(os.getpid())
     assert me is not None
     records.launched_with_next_write(me.to_dict())

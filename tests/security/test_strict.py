@@ -1,6 +1,7 @@
 """Strict isolation on a real rack of one machine: a helper of root, a service without privilege, jobs of two users."""
 
 from collections.abc import Generator
+from dataclasses import replace
 import json
 import os
 from pathlib import Path
@@ -20,7 +21,9 @@ from tests.worker import launchers
 from tests.worker.attempt import wait_for
 from tests.worker.bundles.tars import store, tar_of
 from torchyard.contract.job import EndReason
+from torchyard.contract.records import LaunchPlan
 from torchyard.host.identity import identity_of
+from torchyard.host.recordfiles import read_record, write_record
 from worker.engines.local.launchers import strictness
 from worker.host import process
 
@@ -344,6 +347,28 @@ def test_a_bundle_that_is_not_unpacked_for_the_owner_is_refused(host: StrictHost
     report = host.attempt("print(1)", owner="ada", bundles=[other]).report()
     assert report.reason is EndReason.LAUNCH_FAILED
     assert "is missing or behind a link" in report.message
+
+
+WRITES_ITS_FOLDERS = """
+import os, pathlib, sys
+for folder in (os.environ["TORCHYARD_RUN_DIR"], sys.argv[1]):
+    pathlib.Path(folder, "mine").write_text("x")
+    print(os.listdir(folder), pathlib.Path(sys.argv[2]).exists())
+"""
+
+
+def test_an_attempt_writes_the_working_folder_of_its_job_and_sees_no_other(host: StrictHost) -> None:
+    attempt, other = (host.prepared(WRITES_ITS_FOLDERS) for _ in range(2))
+    for one in (attempt, other):
+        one.run.work.mkdir(mode=0o700)
+    plan = read_record(attempt.run.launch, LaunchPlan)
+    assert plan is not None
+    write_record(attempt.run.launch, replace(plan, argv=[*plan.argv, str(attempt.run.work), str(other.run.work)]))
+    host.give_to_service()
+    attempt.start()
+    assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
+    assert attempt.log("rank-0").splitlines()[1] == "['mine'] False"
+    assert (attempt.run.work / "mine").stat().st_uid == SERVICE
 
 
 def test_a_command_runs_once_in_strict_isolation(host: StrictHost) -> None:

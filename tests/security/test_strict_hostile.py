@@ -127,6 +127,14 @@ def _link_job(attempt: StrictAttempt) -> None:
     attempt.run.job.symlink_to("/etc")
 
 
+def _link_work(attempt: StrictAttempt) -> None:
+    attempt.run.work.symlink_to("/root")
+
+
+def _foreign_work(attempt: StrictAttempt) -> None:
+    attempt.run.work.mkdir()  # of root
+
+
 def _link_plan(attempt: StrictAttempt) -> None:
     attempt.run.launch.rename(attempt.run.ctl / "real.json")
     attempt.run.launch.symlink_to("real.json")
@@ -178,6 +186,8 @@ def _a_gpu_that_is_not_here(attempt: StrictAttempt) -> None:
     [
         (_link_run, "link"),
         (_link_job, "behind a link"),
+        (_link_work, "behind a link"),
+        (_foreign_work, "not the service's own"),
         (_link_plan, "link"),
         (_hard_link_plan, "other names"),
         (_foreign_plan, "not the service's own"),

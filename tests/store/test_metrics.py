@@ -1,17 +1,20 @@
 """Metric points: replaced, non-finite, and which are visible where attempts overlap."""
 
+from dataclasses import replace
 import math
 
+import pytest
 from sqlalchemy import insert, select
 
 from store.db.tables import Attempt, PointChunk, Series
 from store.facts.attempts import Claim
+from store.facts.checkpoints import CAPTURED
 from store.facts.telemetry import MetricPoint
 from store.queries.series import PointFilter
 from store.rows import attempts, metrics
 from store.rows.metrics import POINT
 from tests.databases import quick_on_sqlite
-from tests.store.fixture import StoreFixture
+from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason
 
 EVERYTHING = PointFilter()
@@ -100,13 +103,16 @@ def test_jobs_do_not_see_each_others_points(db: StoreFixture) -> None:
     assert (values(db, empty), latest(db, empty)) == ({}, {empty: {}})
 
 
-def trained(db: StoreFixture, job_id: str, worker: str, *, start: int, last: int, first: int | None = None) -> Claim:
+def trained(
+    db: StoreFixture, job_id: str, worker: str, *, start: int, last: int, first: int | None = None, ends: bool = True
+) -> Claim:
     """An attempt from `start` that logged its own number at each step to `last`, and was then lost."""
     claim = db.running(job_id, worker)
     db.write(lambda session: attempts.mark_prepared(session, claim, start_step=start))
     steps = range(start + 1 if first is None else first, last + 1)
     db.record(claim, seq=0, points=[point(step, claim.number) for step in steps])
-    db.end(claim, EndReason.WORKER_LOST)
+    if ends:
+        db.end(claim, EndReason.WORKER_LOST)
     return claim
 
 
@@ -148,16 +154,52 @@ def test_each_of_three_attempts_resumes_from_the_one_before(db: StoreFixture) ->
 def test_an_attempt_from_step_zero_hides_all_earlier_ones(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     trained(db, job_id, worker, start=0, last=3)
-    db.running(job_id, worker)
+    claim = db.running(job_id, worker)
+    db.write(lambda session: attempts.mark_prepared(session, claim, start_step=0))
     assert who(db, job_id) == []
     assert len(who(db, job_id, attempt=1)) == 3
+
+
+def test_a_recipe_without_a_checkpoint_hides_all_earlier_points_at_once(db: StoreFixture) -> None:
+    job_id, worker = db.submit(trainer="image-classification", config={"data": {"source": "digits"}}), db.worker()
+    trained(db, job_id, worker, start=0, last=3)
+    db.running(job_id, worker)
+    assert who(db, job_id) == []
+
+
+def test_a_script_that_may_go_on_from_its_own_files_hides_points_from_its_first_step(db: StoreFixture) -> None:
+    job_id, worker = db.submit(), db.worker()
+    trained(db, job_id, worker, start=0, last=5)
+    claim = db.running(job_id, worker)
+    assert who(db, job_id) == [(step, 1) for step in range(1, 6)]
+    db.record(claim, seq=0, points=[point(4, 2), point(3, 2)])
+    assert who(db, job_id) == [(1, 1), (2, 1), (3, 2), (4, 2)]
+    db.record(claim, seq=1, points=[point(1, 2)])  # what it tells later hides nothing more
+    assert who(db, job_id) == [(1, 2), (2, 1), (3, 2), (4, 2)]
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_an_attempt_after_a_captured_checkpoint_hides_points_from_its_first_step(
+    db: StoreFixture, captured: bool
+) -> None:
+    job_id, worker = db.submit(), db.worker()
+    first = trained(db, job_id, worker, start=0, last=5, ends=False)
+    saved = replace(checkpoint("c", step=2), source=CAPTURED if captured else None)
+    db.record(first, seq=1, checkpoints=[saved])
+    db.end(first, EndReason.WORKER_LOST)
+    claim = db.running(job_id, worker)
+    assert db.attempt(claim).start_step == 2
+    assert who(db, job_id) == [(step, 1) for step in range(1, 6 if captured else 3)]
+    db.write(lambda session: attempts.mark_prepared(session, claim, start_step=2, is_known=not captured))
+    db.record(claim, seq=0, curves=[point(5, 2, key="curve")])
+    assert who(db, job_id) == [(step, 1) for step in range(1, 5 if captured else 3)]
 
 
 def test_thousands_of_attempts_are_joined(db: StoreFixture) -> None:
     job_id, worker = db.submit(), db.worker()
     first = trained(db, job_id, worker, start=0, last=3)
     more = [
-        {"job_id": job_id, "number": number, "worker_id": worker, "lease_until": 0, "ended_at": 1, "start_step": 2}
+        {"job_id": job_id, "number": number, "worker_id": worker, "lease_until": 0, "ended_at": 1, "hides_after": 2}
         for number in range(first.number + 1, 3000)
     ]
     db.write(lambda session: session.execute(insert(Attempt), more))

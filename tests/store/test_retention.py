@@ -1,6 +1,6 @@
 """Retention keeps the newest and the best checkpoints, and removes no blob that others need."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
 import math
@@ -14,7 +14,8 @@ from store.blobs import Blobs
 from store.commands import cleanup
 from store.db.tables import Garbage
 from store.facts.attempts import Claim
-from store.facts.output import Batch, NewCheckpoint
+from store.facts.checkpoints import CAPTURED
+from store.facts.output import DEFAULTS, Batch, NewCheckpoint
 from store.rows import attempts, checkpoints, deletion
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
@@ -33,8 +34,8 @@ class Saved:
     value: float | None
 
     @property
-    def age(self) -> tuple[int, int, int]:
-        return self.attempt, self.step, self.number
+    def age(self) -> tuple[int, int]:
+        return self.attempt, self.number
 
 
 @dataclass
@@ -60,7 +61,7 @@ class ExpectedCheckpoints:
 
     def best_first(self, among: "set[Saved] | list[Saved]") -> list[Saved]:
         found = [(saved.value, saved) for saved in among if saved.value is not None and math.isfinite(saved.value)]
-        found.sort(key=lambda item: (item[1].step, item[1].number))
+        found.sort(key=lambda item: item[1].number)
         found.sort(key=lambda item: item[0], reverse=self.mode == "max")
         return [saved for _, saved in found]
 
@@ -285,3 +286,76 @@ def test_a_deleted_job_deletes_its_removed_checkpoints(db: StoreFixture, blobs: 
     assert db.everything()["checkpoints"] == []
     cleanup.collect_garbage(store_on(db.database, blobs=blobs))
     assert (stored(blobs), garbage(db)) == ([], 0)
+
+
+def at(number: int, *, damaged: bool = False, source: str | None = None, name: str | None = None) -> NewCheckpoint:
+    """Returns a checkpoint that was saved at the time `number`, whose step falls as the time grows."""
+    new = checkpoint(name or str(number), step=100 - number)
+    return replace(new, saved_at=number, damaged=damaged, source=source)
+
+
+def names(db: StoreFixture, job_id: str) -> list[str]:
+    return [row.name for row in db.read(lambda session: checkpoints.newest_first(session, job_id))]
+
+
+def test_the_newest_that_are_kept_are_those_that_were_saved_last(db: StoreFixture) -> None:
+    claim = claimed(db, keep_last=2)
+    add(db, claim, at(3), at(1), at(2))
+    assert names(db, claim.job_id) == ["3", "2"]
+
+
+def test_a_torn_newest_never_removes_the_last_whole_one(db: StoreFixture) -> None:
+    claim = claimed(db, keep_last=1)
+    add(db, claim, at(1), at(2))
+    for number in (3, 4):
+        add(db, claim, at(number, damaged=True))
+    assert names(db, claim.job_id) == ["4", "3", "2"]
+    add(db, claim, at(5))
+    assert names(db, claim.job_id) == ["5"]
+
+
+def test_of_equal_best_ones_the_one_that_was_saved_first_is_kept(db: StoreFixture) -> None:
+    claim = claimed(db, keep_last=1)
+    first = replace(checkpoint("first", step=9, val_loss=0.5), saved_at=1)
+    second = replace(checkpoint("second", step=3, val_loss=0.5), saved_at=2)
+    torn = replace(checkpoint("torn", step=3, val_loss=0.1), saved_at=3, damaged=True)
+    add(db, claim, second, first, torn, at(4))
+    assert names(db, claim.job_id) == ["4", "first"]
+
+
+def test_published_ones_and_captured_files_are_counted_apart(db: StoreFixture) -> None:
+    claim = claimed(db, keep_last=2)
+    add(db, claim, *[at(number) for number in (1, 2, 3)])
+    add(db, claim, *[at(number, source=CAPTURED, name=f"captured-f{number}-1-1") for number in (4, 5, 6)])
+    assert names(db, claim.job_id) == ["captured-f6-1-1", "captured-f5-1-1", "3", "2"]
+
+
+@quick_on_sqlite
+def test_the_newest_versions_of_a_captured_file_are_kept_by_their_number(db: StoreFixture) -> None:
+    claim = claimed(db, keep_last=None)
+    last = [at(number, source=CAPTURED, name=f"captured-aa-{number}-1") for number in (1, 2, 3, 4)]
+    numbered = [at(10 + number, source=CAPTURED, name=f"captured-b{number}-1-1") for number in range(5)]
+    published = [at(20 + number) for number in range(5)]
+    add(db, claim, *last, *numbered, *published)
+    kept = names(db, claim.job_id)
+    assert [name for name in kept if name.startswith("captured-aa")] == [f"captured-aa-{n}-1" for n in (4, 3, 2)]
+    assert len(kept) == 3 + 5 + 5
+
+
+def test_a_torn_version_of_a_captured_file_counts_for_none(db: StoreFixture) -> None:
+    claim = claimed(db, keep_last=None)
+    torn = at(4, source=CAPTURED, name="captured-aa-4-1", damaged=True)
+    last = [at(number, source=CAPTURED, name=f"captured-aa-{number}-1") for number in (1, 2, 3)]
+    add(db, claim, *last, torn)
+    assert names(db, claim.job_id) == [f"captured-aa-{number}-1" for number in (4, 3, 2, 1)]
+    add(db, claim, *[at(number, source=CAPTURED, name=f"captured-aa-{number}-1") for number in (5, 6, 7)])
+    assert names(db, claim.job_id) == [f"captured-aa-{number}-1" for number in (7, 6, 5)]
+
+
+def test_all_versions_are_kept_if_their_number_has_no_limit(db: StoreFixture) -> None:
+    claim = claimed(db, keep_last=None)
+    last = [at(number, source=CAPTURED, name=f"captured-aa-{number}-1") for number in range(5)]
+    batch = Batch(offsets={}, checkpoints=last)
+    limits = replace(DEFAULTS, versions=None)
+    db.write(lambda session: attempts.record(session, claim, batch, seq=0, limits=limits))
+    assert len(names(db, claim.job_id)) == 5

@@ -27,6 +27,7 @@ from torchyard.contract.tar import END, header, padding
 from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts import code
 from worker.attempts.prepare import plan_of
+from worker.attempts.workfolder import WorkFolder
 from worker.bundles.cache import BundleCache
 from worker.engines.base import AttemptPlan
 from worker.engines.local import supervisors
@@ -277,6 +278,8 @@ class Attempt:
         resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint"})
         self.run.config.write_text(json.dumps(resolved))
         unpacked = code.prepare(spec, run=self.run, bundles=self.bundles, owner="ada", allowed=[self.run.root])
+        if code.CODE in unpacked:
+            WorkFolder(self.run, self.number, self.claimed_at, earlier=()).take(unpacked[code.CODE])
         return plan_of(
             spec,
             key=self.key,

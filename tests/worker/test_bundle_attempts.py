@@ -43,7 +43,7 @@ def test_a_bundle_runs_as_it_would_by_hand(attempt: Attempt, program: dict[str, 
     attempt.start_spec(_script(code, args=["--lr", "1"], **program), world_size=1)
     assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
     shown = eval(attempt.log("rank-0", "stdout"))
-    folder = attempt.run.code
+    folder = attempt.run.work
     beside = folder / "a" / "b" if "entrypoint" in program else folder
     assert shown == {
         "cwd": str(folder),
@@ -75,7 +75,7 @@ def test_a_command_runs_once_and_its_exit_code_is_the_attempts(attempt: Attempt,
     assert report.message == ("the command exited with code 7" if code else "")
     assert attempt.log("rank-0", "stdout").splitlines() == [
         f"args {code} b c",
-        f"folder {attempt.run.code}",
+        f"folder {attempt.run.work}",
         "world [] [] devices [] mine [1]",
     ]
     assert attempt.log("rank-0", "stderr") == "trouble\n"
@@ -188,7 +188,7 @@ def test_an_attempt_changes_its_own_copy_and_neither_sees_nor_changes_the_cache(
     assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
     assert (tree / "train.py").read_text() == POISONS
     assert sorted(path.name for path in tree.iterdir()) == ["run.sh", "train.py"]
-    assert (attempt.run.code / "train.py").read_text() == "poison"
+    assert (attempt.run.work / "train.py").read_text() == "poison"
     assert (tree / "train.py").stat().st_nlink == 1
 
 

@@ -1,4 +1,4 @@
-"""Keeps downloaded checkpoints in the user's cache, by the sha256 of their files."""
+"""Keeps downloaded checkpoints in the user's cache, by the sha256 of their file, or of the list of their files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import hashlib
 import os
 from pathlib import Path
 import re
+import shutil
 from typing import TYPE_CHECKING
 
+from torchyard.contract.checkpointfiles import digest_of
 from torchyard.contract.errors import DataError, ServerError
 from torchyard.contract.models import ModelRef
-from torchyard.contract.rundir import ARCHIVE_SUFFIX, STATE_FILE, is_in_parts
+from torchyard.contract.rundir import STATE_FILE, is_in_parts
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class _Remote:
         in_parts = is_in_parts(file.path for file in listed.files)
         file = None if in_parts else STATE_FILE
         sha256 = file_to_download(listed, file, of=what).sha256
-        return cls(sha256, ARCHIVE_SUFFIX if in_parts else ".pt", partial(fetch, file=file))
+        return cls(sha256, "" if in_parts else ".pt", partial(fetch, file=file))
 
 
 def checkpoint_of(client: Client, named: str) -> Path:
@@ -66,6 +68,7 @@ def checkpoint_of(client: Client, named: str) -> Path:
         return target
     with _locked(folder):
         if not _is_there(target, remote.sha256):  # another process may have downloaded it
+            _remove(target)
             _download(remote, target)
             _trim(folder, target)
     return target
@@ -104,15 +107,22 @@ def _folder() -> Path:
 
 
 def _is_there(target: Path, sha256: str) -> bool:
-    """Returns whether the file is there, and is what it was. Counts it as used now."""
-    try:
-        with target.open("rb") as file:
-            whole = hashlib.file_digest(file, "sha256").hexdigest() == sha256
-    except FileNotFoundError:
+    """Returns whether the file or folder is there, and is what it was. Counts it as used now."""
+    if not target.exists():
         return False
-    if whole:
+    if target.is_dir():
+        files = [path for path in target.rglob("*") if not path.is_dir()]
+        found = digest_of((str(path.relative_to(target)), _sha256(path)) for path in files)
+    else:
+        found = _sha256(target)
+    if found == sha256:
         os.utime(target)
-    return whole
+    return found == sha256
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
@@ -143,9 +153,20 @@ def _download(remote: _Remote, target: Path) -> None:
 
 def _trim(folder: Path, kept: Path) -> None:
     """Removes what was used longest ago, until the rest is small enough. Who has a file open can read on."""
-    files = [(path, path.stat()) for path in folder.iterdir() if path.is_file() and path.name != "lock"]
-    total = sum(facts.st_size for _, facts in files)
-    for path, facts in sorted(files, key=lambda item: item[1].st_mtime):
+    found = [(path, path.stat().st_mtime, _size(path)) for path in folder.iterdir() if path.name != "lock"]
+    total = sum(size for _, _, size in found)
+    for path, _, size in sorted(found, key=lambda item: item[1]):
         if total > MOST_BYTES and path != kept:
-            path.unlink(missing_ok=True)
-            total -= facts.st_size
+            _remove(path)
+            total -= size
+
+
+def _size(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.rglob("*")) if path.is_dir() else path.stat().st_size
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torchyard.contract.views.checkpoints import CheckpointView
 
 _CAPTURED = "captured"
-"""The source of a checkpoint that is a file which the program wrote."""
+"""The source of a checkpoint that is a file or a folder which the program wrote."""
 
 
 def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
@@ -52,10 +52,14 @@ def download(
     file: Annotated[
         str | None, typer.Option(help="The file to download, such as model.safetensors; state.pt by default.")
     ] = None,
-    to: Annotated[Path, typer.Option("--output", "-o", help="The file to write, or the folder for it.")] = Path(),
+    to: Annotated[
+        Path, typer.Option("--output", "-o", help="The file or folder to write, or the folder for it.")
+    ] = Path(),
     as_json: Json = False,
 ) -> None:
     """Download a checkpoint, verify its sha256 and print its path. By default it is the best, else the newest one.
+
+    One in several files becomes a folder.
 
     If a download was interrupted, the same command continues it.
     """
@@ -79,7 +83,7 @@ def download(
 
 
 def _row(checkpoint: CheckpointView, *, with_file: bool, with_measured: bool) -> tuple[str, ...]:
-    captured = checkpoint.files[0].path if checkpoint.source == _CAPTURED and checkpoint.files else ""
+    captured = _written(checkpoint) if checkpoint.source == _CAPTURED else ""
     return (
         checkpoint.id,
         "" if checkpoint.epoch is None else str(checkpoint.epoch),
@@ -90,3 +94,10 @@ def _row(checkpoint: CheckpointView, *, with_file: bool, with_measured: bool) ->
         output.metrics(dict(sorted(checkpoint.metrics.items(), key=lambda item: not item[0].startswith("val/")))),
         *((output.metrics(checkpoint.remeasured.metrics if checkpoint.remeasured else {}),) if with_measured else ()),
     )
+
+
+def _written(checkpoint: CheckpointView) -> str:
+    """Returns the path of the file or folder that the program wrote."""
+    if checkpoint.folder is not None:
+        return f"{checkpoint.folder.path}/"
+    return checkpoint.files[0].path if checkpoint.files else ""

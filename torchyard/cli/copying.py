@@ -21,7 +21,7 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from torchyard.client import Client
     from torchyard.client.download import OnProgress
-    from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile
+    from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, CheckpointView
 
 _ARTIFACTS, _CHECKPOINTS = "artifacts", "checkpoints"
 
@@ -65,7 +65,8 @@ def cp(
             return _write_out(client, job_id, base, sources)
         targets = _targets(base, sources, Path(dest), name=names[-1])
         _check(base, targets, Path(dest))
-        _copy(client, job_id, base, targets)
+        if not _copied_at_once(client, job_id, names, Path(dest)):
+            _copy(client, job_id, base, targets)
     if as_json:
         terminal.write(json.dumps({"paths": [str(target) for target, _ in targets]}))
     else:
@@ -86,18 +87,25 @@ def _list(client: Client, job_id: str, *, as_json: bool) -> None:
     ]
     rows += [
         (
-            f"{_CHECKPOINTS}/{(*item.aliases, item.id)[0]}/{file.path}",
-            terminal.size(file.size),
+            f"{_CHECKPOINTS}/{(*item.aliases, item.id)[0]}/{path}",
+            terminal.size(size),
             str(item.attempt),
             terminal.ago(item.created_at),
         )
         for item in checkpoints
-        for file in item.files
+        for path, size in _listed(item)
     ]
     for line in output.table(("PATH", "SIZE", "ATTEMPT", "STORED"), rows) if rows else ():
         terminal.write(line)
     if not rows:
         terminal.note("Nothing yet. What a job writes to $TORCHYARD_RUN_DIR/artifacts is stored when it ends.")
+
+
+def _listed(item: CheckpointView) -> list[tuple[str, int]]:
+    """Returns the path and the size of each file; of very many files those of their folder."""
+    if item.files_omitted:
+        return [(f"{item.folder.path}/".lstrip("/") if item.folder else "", item.size)]
+    return [(file.path, file.size) for file in item.files]
 
 
 def _sources(client: Client, job_id: str, names: Sequence[str]) -> tuple[str, list[_Source]]:
@@ -152,6 +160,20 @@ def _check(base: str, targets: Sequence[tuple[Path, _Source]], dest: Path) -> No
             raise Conflict(f"{target} would lie outside {dest}, behind a link: nothing is copied")
         if target.is_dir():
             raise Conflict(f"{target} is a folder: nothing is copied")
+
+
+def _copied_at_once(client: Client, job_id: str, names: Sequence[str], dest: Path) -> bool:
+    """Copies a whole checkpoint in several files to a new folder, in one request. Returns whether it was one."""
+    from torchyard.cli.progress import Transfer
+
+    if len(names) != 2 or names[0] != _CHECKPOINTS:
+        return False
+    target, checkpoint = dest / names[1] if dest.is_dir() else dest, client.checkpoint(job_id, names[1])
+    if checkpoint.folder is None or target.exists():
+        return False
+    with Transfer(terminal.plain(target.name)) as transfer:
+        client.download(job_id, checkpoint.id, to=target, on_progress=transfer.show)
+    return True
 
 
 def _copy(client: Client, job_id: str, base: str, targets: Sequence[tuple[Path, _Source]]) -> None:

@@ -15,7 +15,7 @@ from torchyard.client.calls import call as call_calls
 from torchyard.client.calls import files as calls
 from torchyard.client.calls.call import Call
 from torchyard.client.discovery import Server
-from torchyard.client.download import PartFile
+from torchyard.client.download import Filled
 from torchyard.client.responses import parse, problem, unreachable
 from torchyard.client.stream import StreamItem, StreamReader
 from torchyard.client.transport import StreamedResponse, Transport
@@ -114,8 +114,8 @@ class Connection:
         self._hear(response)
         return response
 
-    async def fill(self, part: PartFile, path: str) -> None:
-        """Fetches what is missing of the file, over as many connections as that takes. Raises as `send` does."""
+    async def fill(self, part: Filled, path: str) -> None:
+        """Fetches what is missing of a file, over as many connections as that takes. Raises as `send` does."""
         backoff = self._new_backoff()
         while not part.complete:
             before = part.size

@@ -5,10 +5,11 @@ import errno
 import fcntl
 import hashlib
 from http import HTTPStatus
+import os
 from pathlib import Path
 import re
 import shutil
-from typing import Self
+from typing import Protocol, Self
 
 import httpx2
 
@@ -37,6 +38,44 @@ def file_to_download(listed: CheckpointView | ModelVersionView, path: str | None
     return found
 
 
+def is_next_part(response: httpx2.Response, *, start: int) -> bool:
+    """Returns whether the response is the part of the file that begins at `start`, and not the whole file.
+
+    Raises ServerError for another part.
+    """
+    if response.status_code != HTTPStatus.PARTIAL_CONTENT:
+        return False
+    match = _STARTS_AT.match(response.headers.get("Content-Range", ""))
+    if match is None or int(match[1]) != start:
+        raise ServerError(f"{response.url} did not send the part of the file that begins at byte {start}")
+    return True
+
+
+class Filled(Protocol):
+    """What arrives over one connection, or over many."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that have arrived."""
+        ...
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The request headers for the missing bytes."""
+        ...
+
+    def accept(self, response: httpx2.Response) -> None:
+        """Prepares for the response's body."""
+        ...
+
+    def write(self, chunk: bytes) -> None:
+        """Takes received bytes."""
+        ...
+
+
 class PartFile:
     """The file `NAME.<sha256>.part`, which is renamed to `target` once it is complete.
 
@@ -53,7 +92,7 @@ class PartFile:
         self._on_progress = on_progress
 
     def __enter__(self) -> Self:
-        self._file = self.path.open("a+b", buffering=0)
+        self._file = open(self.path, "a+b", buffering=0, opener=_follow_no_link)
         self._lock()
         try:
             self._hash_existing_bytes()
@@ -83,12 +122,8 @@ class PartFile:
 
     def accept(self, response: httpx2.Response) -> None:
         """Prepares for the response's body: it continues the file, or replaces it. Raises ServerError."""
-        if response.status_code != HTTPStatus.PARTIAL_CONTENT:
-            return self._truncate()
-        match = _STARTS_AT.match(response.headers.get("Content-Range", ""))
-        if match is None or int(match[1]) != self.size:
-            raise ServerError(f"{response.url} did not send the part of the file that begins at byte {self.size}")
-        return None
+        if not is_next_part(response, start=self.size):
+            self._truncate()
 
     def write(self, chunk: bytes) -> None:
         """Appends received bytes. Raises OSError."""
@@ -147,3 +182,7 @@ class PartFile:
     def _failed(self, error: OSError) -> OSError:
         kept = f"{self.size} of {self._expected.size} bytes are kept, and the next download continues from them"
         return OSError(error.errno, f"{error.strerror}; {kept}", str(self.path))
+
+
+def _follow_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

@@ -1,29 +1,29 @@
-"""The one form of the tar with all files of a checkpoint: a function of their paths and bytes alone."""
+"""The tar that a download of a checkpoint in several files sends: a function of their paths, sizes and bytes alone.
+
+The files are sorted by the bytes of their paths, and each has the mode 644, the time 0 and no owner. So each byte's
+place is known before anything is read.
+"""
 
 from collections.abc import Callable, Generator, Iterable
-import hashlib
+import re
 import tarfile
 
+from torchyard.contract import tar
+from torchyard.contract.checkpointfiles import MOST_FILES
 from torchyard.contract.errors import DataError
+from torchyard.contract.tar import BLOCK, END, padding
 
-BLOCK = 512
-END = bytes(2 * BLOCK)
-"""What ends an archive."""
+__all__ = ["BLOCK", "END", "header", "members", "padding", "size_of"]
 
-_MOST_MEMBERS = 2000
-_PLAIN, _LONG_NAME = b"0", b"L"
+_MOST_HEADERS = 2 * MOST_FILES
+_LONGEST_RECORDS = 8 * BLOCK
+_RECORD = re.compile(rb"[0-9]{1,5} (path|size)=([^\n\0]+)\n")
+_PLAIN, _LONG_NAME, _EXTENDED = b"0", b"L", b"x"
 
 
 def header(path: str, size: int) -> bytes:
     """Returns what is before the bytes of a file."""
-    member = tarfile.TarInfo(path)
-    member.size = size
-    return member.tobuf(tarfile.GNU_FORMAT)
-
-
-def padding(size: int) -> bytes:
-    """Returns what is behind the bytes of a file."""
-    return bytes(-size % BLOCK)
+    return tar.entry(path, size=size)
 
 
 def size_of(files: Iterable[tuple[str, int]]) -> int:
@@ -31,51 +31,38 @@ def size_of(files: Iterable[tuple[str, int]]) -> int:
     return sum(len(header(path, size)) + size + len(padding(size)) for path, size in files) + len(END)
 
 
-class Archive:
-    """The digest of an archive whose files come one after the other."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-        self._padding = b""
-
-    def begin(self, path: str, size: int) -> None:
-        """Begins the next file."""
-        self._digest.update(self._padding + header(path, size))
-        self._padding = padding(size)
-
-    def update(self, content: bytes) -> None:
-        """Takes the next bytes of the file."""
-        self._digest.update(content)
-
-    @property
-    def sha256(self) -> str:
-        """That of the archive of the files so far."""
-        whole = self._digest.copy()
-        whole.update(self._padding + END)
-        return whole.hexdigest()
-
-
 def members(read: Callable[[int, int], bytes], *, size: int) -> Generator[tuple[str, int, int]]:
-    """Yields the name, the offset and the size of each plain file whose name has at most 100 characters.
+    """Yields the path, the offset and the size of each plain file. Skips those that a record of GNU names.
 
     `read(offset, length)` returns bytes of an archive of `size` bytes. Raises DataError for what is no whole archive.
     """
-    at, renamed = 0, False
-    for _ in range(_MOST_MEMBERS):
+    at, records = 0, dict[bytes, bytes]()
+    skips = False
+    for _ in range(_MOST_HEADERS):
         block = read(at, BLOCK)
         if block == END[:BLOCK]:
             return
         if len(block) < BLOCK or block[257:262] != b"ustar":
             raise DataError("it is torn, or no archive of a checkpoint")
-        try:
-            member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-        except tarfile.HeaderError as error:
-            raise DataError(f"it is damaged: {error}") from None
-        start, end = at + BLOCK, at + BLOCK + member.size
-        if member.size < 0 or end > size:
+        path, length = _member(block, records)
+        start, end = at + BLOCK, at + BLOCK + length
+        if length < 0 or end > size:
             raise DataError("it is torn: it ends within a file")
-        if block[156:157] == _PLAIN and not renamed:
-            yield member.name, start, member.size
-        renamed = block[156:157] == _LONG_NAME
-        at = end + len(padding(member.size))
+        kind = block[156:157]
+        if kind == _PLAIN and not skips:
+            yield path, start, length
+        skips = kind == _LONG_NAME
+        is_extended = kind == _EXTENDED and length <= _LONGEST_RECORDS
+        records = dict(_RECORD.findall(read(start, length))) if is_extended else {}
+        at = end + len(padding(length))
     raise DataError("it has too many files")
+
+
+def _member(block: bytes, records: dict[bytes, bytes]) -> tuple[str, int]:
+    """Returns the path and the size that a header tells, or that the records before it do."""
+    try:
+        found = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+        path = records[b"path"].decode() if b"path" in records else found.name
+        return path, int(records.get(b"size", found.size))
+    except (tarfile.HeaderError, ValueError) as error:
+        raise DataError(f"it is damaged: {error}") from None

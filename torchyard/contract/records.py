@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, Literal
 
+from torchyard.contract.checkpointfiles import MOST_FILES, check_path
 from torchyard.contract.codec import Record, at_most, between, cut_at, matching
 from torchyard.contract.events import CardValues, Epoch, MetricName, Step, Time
 from torchyard.contract.job import EndReason
@@ -13,10 +14,6 @@ Rank = Annotated[int, between(0, 2**31 - 1)]
 ExitCode = Annotated[int, between(-(2**31), 2**31 - 1)]
 """Of a process, or minus the number of the signal that ended it."""
 Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 digits of a sha256")]
-_FILE_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
-_FILE_WORDS = (
-    "up to 5 names with / between them, of letters, digits, . _ - (not . or - first), up to 100 characters each"
-)
 _ReportText = Annotated[str, cut_at(100_000)]
 
 
@@ -205,7 +202,7 @@ class RankCollectives(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ManifestFile(Record):
-    path: Annotated[str, matching(rf"{_FILE_NAME}(/{_FILE_NAME}){{0,4}}", _FILE_WORDS)]
+    path: Annotated[str, check_path]
     size: Annotated[int, between(0, 2**63 - 1)]
     sha256: Sha256
 
@@ -219,6 +216,6 @@ class Manifest(Record):
     end_of_epoch: bool = True
     """Whether `epoch` had ended. A checkpoint saved inside an epoch has no `epoch-N` alias."""
     metrics: Annotated[dict[MetricName, float], at_most(1000)] = field(default_factory=dict[str, float])
-    files: Annotated[list[ManifestFile], at_most(1000)]
+    files: Annotated[list[ManifestFile], at_most(MOST_FILES)]
     card: CardValues | None = None
     """The run's card when this was saved."""

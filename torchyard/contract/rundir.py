@@ -9,8 +9,8 @@ The supervisor and the ranks share only this folder and the environment variable
       stop.json        asks the attempt to stop                      the worker writes it, supervisor and ranks read it
       init.json        the process above all of the attempt, if      the supervisor writes it
                        that is not the supervisor: strict isolation
-      brought.json     the event files of TensorBoard that were      the worker writes it
-                       there before the attempt started
+      brought.json     how far the event files of TensorBoard were   the worker writes it
+                       read that were there before the attempt started
       secrets.sock     gives secrets to the ranks of torchrun        the supervisor listens
       exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
       nodes/N/         the files above of node N, where a cluster has started the attempt: then those in ctl/ itself are
@@ -34,9 +34,15 @@ The supervisor and the ranks share only this folder and the environment variable
       logs/            one file per rank and stream                  the ranks' output, copied by the operating system
       torchrun/        torchrun's own folder                         torchrun
       checkpoints/     published checkpoints: each is whole once it has its manifest
-      artifacts/       other files that the job leaves
+      artifacts/       other files that the job leaves; the next attempt on this host finds them in its own folder
       media/           pictures that the run shows                            rank 0 writes them before their line
-      code/            the job's own copy of its bundle, where it works; removed when the attempt has ended
+
+Beside the folders of its attempts, a job whose code is a bundle has what outlives them:
+
+    work/              the working folder of the program, with its own copy of the bundle. It belongs to the job: an
+                       attempt finds there what the one before has left. May be written by the job
+    work.json          which attempt used it last                             the worker writes it, as the next one
+    brought.json       the event files of TensorBoard that came with the code
 """
 
 from collections.abc import Iterable
@@ -46,6 +52,8 @@ import os
 from pathlib import Path
 from typing import Self
 
+WORK = "work"
+"""The name of a job's working folder, beside the folders of its attempts."""
 MANIFEST = "manifest.json"
 STATE_FILE = "state.pt"
 WEIGHTS_FILE = "model.safetensors"
@@ -222,8 +230,18 @@ class RunDir:
         return self.input / "mounts"
 
     @property
-    def code(self) -> Path:
-        return self.job / "code"
+    def work(self) -> Path:
+        """The working folder of a script whose code is a bundle: the job's, whichever its attempt."""
+        return self.root.parent / WORK
+
+    @property
+    def work_record(self) -> Path:
+        return self.root.parent / "work.json"
+
+    @property
+    def came(self) -> Path:
+        """What came with the code into the working folder, as `brought` has it of an attempt."""
+        return self.root.parent / "brought.json"
 
     @property
     def checkpoints(self) -> Path:

@@ -1,4 +1,7 @@
-"""The one form of a bundle's tar: written by the packer of the client, and read by the upload and the worker."""
+"""The one form of our tars: that of a bundle, and that of a checkpoint in several files.
+
+A bundle's is written by the packer of the client, and read by the upload and the worker, which take nothing else.
+"""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -22,6 +25,8 @@ _RECORD = re.compile(rb"([1-9][0-9]{0,4}) path=([^\n\0]+)\n")
 _MAGIC = b"ustar\x0000"
 _SIZE_OF_RECORD = 2 * BLOCK + BLOCK
 _SHORT_NAME = 100
+_SHORT_SIZE = 8**11 - 1
+"""The bytes of the largest file that a header without a record can tell."""
 
 
 class Readable(Protocol):
@@ -62,13 +67,25 @@ class PlacedMember:
 
 
 def header(name: str, *, size: int, executable: bool) -> bytes:
-    """Returns what precedes a file's bytes in the tar. Raises InvalidBundle for a name that is not allowed."""
-    encoded, extended = check_name(name), b""
+    """Returns what precedes a file's bytes in a bundle. Raises InvalidBundle for a name that is not allowed."""
+    check_name(name)
+    return entry(name, size=size, mode=MODES[executable])
+
+
+def entry(name: str, *, size: int, mode: int = MODES[0]) -> bytes:
+    """Returns what precedes the bytes of a file of any size in a tar. The name is UTF-8."""
+    encoded, records = name.encode(), b""
     if _needs_record(name):
-        record = _record(encoded)
-        extended = _block(b"././@PaxHeader", mode=MODES[0], size=len(record), kind=b"x") + record + padding(len(record))
+        records = _record(b"path", encoded)
         encoded = name.encode("ascii", "replace")[:_SHORT_NAME]
-    return extended + _block(encoded, mode=MODES[executable], size=size, kind=b"0")
+    if size > _SHORT_SIZE:
+        records += _record(b"size", b"%d" % size)
+        size = 0
+    extended = b""
+    if records:
+        extended = _block(b"././@PaxHeader", mode=MODES[0], size=len(records), kind=b"x") + records
+        extended += padding(len(records))
+    return extended + _block(encoded, mode=mode, size=size, kind=b"0")
 
 
 def padding(size: int) -> bytes:
@@ -257,9 +274,9 @@ def _needs_record(name: str) -> bool:
     return not name.isascii() or len(name) > _SHORT_NAME
 
 
-def _record(name: bytes) -> bytes:
-    """Returns the record of PAX for a name. It begins with its own length."""
-    rest = b" path=" + name + b"\n"
+def _record(key: bytes, value: bytes) -> bytes:
+    """Returns a record of PAX. It begins with its own length."""
+    rest = b" " + key + b"=" + value + b"\n"
     length = len(rest) + len(str(len(rest)))
     length = len(rest) + len(str(length))
     return str(length).encode() + rest

@@ -36,7 +36,7 @@ COMMITS = (
 """What a transaction is for, by `store.db.database.Database.write`."""
 PUSHES = ("announce", "rebuild")
 """What is said to Redis, by `store.queue.Queue` and `store.line.upkeep.Upkeep`."""
-RECORDS = ("worker", "config", "plan", "supervisor", "stop", "exit", "ranks", "errors", "manifest")
+RECORDS = ("worker", "config", "plan", "supervisor", "stop", "exit", "ranks", "errors", "manifest", "work")
 """Records by their files, or by the folder of those that are numbered, by `torchyard.contract.rundir.write_record`."""
 
 NAMES = frozenset(
@@ -50,6 +50,7 @@ NAMES = frozenset(
         *(f"launch.start.{side}" for side in ("before", "after")),
         *(f"supervisor.launch.{side}" for side in ("before", "after")),
         *(f"bundle.{step}" for step in ("unpack", "rename", "renamed")),
+        *(f"folder.{step}" for step in ("copy", "rename", "renamed")),
         "supervisor.ended",
         "driver.read",
         "output.read",

@@ -9,6 +9,7 @@ from pathlib import Path
 import shutil
 from typing import Any, BinaryIO, cast
 
+from torchyard.contract.checkpointfiles import check_paths
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import MANIFEST
 from torchyard.host.failpoints import failpoint
@@ -26,11 +27,12 @@ def publish(
 ) -> None:
     """Writes the checkpoint `name` in `folder`: its `files`, and last the `manifest`, which then lists them.
 
-    An existing checkpoint of that name is kept as it is. Raises OSError, ValueError for a file name that a manifest
+    An existing checkpoint of that name is kept as it is. Raises OSError, ValueError for file names that a manifest
     does not allow, and what a function in `files` raises. Nothing is left of the checkpoint then.
     """
     if (folder / name).exists():
         return
+    check_paths(files.keys())
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f".{name}.{os.getpid()}"
     try:

@@ -153,7 +153,7 @@ class Artifacts:
         return fitting
 
     def _copy_of(self, match: Match) -> FileCopy:
-        return FileCopy(self._run, self._blobs, match, what="a file")
+        return FileCopy(self._run.job, self._blobs, match, what="a file")
 
     def _refuse(self, match: Match, error: DataError) -> None:
         self._left_out.add(match.parts[1:], error.message)

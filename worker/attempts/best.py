@@ -6,6 +6,7 @@ import logging
 from typing import Annotated, Any
 
 from store.blobs import Blobs
+from store.facts.checkpoint_order import place
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.codec import Record, between
 from torchyard.contract.errors import NotFound
@@ -81,6 +82,6 @@ def _is_part(path: str) -> bool:
 def _best_of(checkpoints: Sequence[CheckpointFacts], policy: CheckpointPolicy) -> CheckpointFacts | None:
     """Returns the one that `best` names: the earliest of equal ones."""
     sign = 1.0 if policy.mode == "min" else -1.0
-    order = {item.id: (sign * item.monitored, item.step) for item in checkpoints if item.monitored is not None}
-    found = [item for item in checkpoints if item.id in order]
-    return min(found, key=lambda item: (*order[item.id], item.id), default=None)
+    values = {item.id: sign * item.monitored for item in checkpoints if item.monitored is not None}
+    found = [item for item in checkpoints if item.id in values and not item.damaged]
+    return min(found, key=lambda item: (values[item.id], *place(item)), default=None)

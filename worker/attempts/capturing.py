@@ -1,6 +1,6 @@
 """Publishes files that a script wrote as checkpoints of the source `captured`, by the patterns of `config.checkpoints`.
 
-A pattern is relative to the script's working copy, and to `artifacts` of the run directory. A file is captured when two
+A pattern is relative to the job's working folder, and to `artifacts` of the run directory. A file is captured when two
 looks found it unchanged and nobody seen has it open for writing, or when the attempt has ended.
 """
 
@@ -16,17 +16,15 @@ from store.facts.checkpoints import CAPTURED
 from store.facts.output import NewCheckpoint
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import storable
 from worker.attempts.copy_queue import CopyQueue
 from worker.attempts.copying import Changed, FileCopy, identity
 from worker.attempts.matching import Match, Parts, Search
 from worker.attempts.writers import open_for_writing
-from worker.host import rundirs
+from worker.host import rundirs, workfolders
 from worker.host.mask import Mask
 
-ROOTS: tuple[Parts, ...] = (("code",), ("artifacts",))
-"""The folders of the job that patterns are relative to."""
 MOST_CAPTURED = 1000
 """Checkpoints that are captured of one attempt."""
 _LOOK_S = 2.0
@@ -46,7 +44,7 @@ class CapturedCopy(FileCopy):
 
     def __init__(self, run: RunDir, blobs: Blobs, match: Match, *, name: str, step: int, limit: int) -> None:
         """Raises as `FileCopy` does."""
-        super().__init__(run, blobs, match, limit=limit, what="a checkpoint")
+        super().__init__(run.root.parent, blobs, match, limit=limit, what="a checkpoint")
         self.name = name
         self._step = step
 
@@ -59,7 +57,7 @@ class CapturedCopy(FileCopy):
 
 
 class Capturing:
-    """Captures the files of one attempt. `known` has the names of its checkpoints, and grows with them.
+    """Captures the files of one attempt. `known` has the names of what its job has captured, and grows with them.
 
     `mask`: what no path may have.
     """
@@ -128,19 +126,19 @@ class Capturing:
 
     def _look(self, taken: Collection[str], *, final: bool, warn: Callable[[str], None]) -> None:
         began = time.monotonic()
-        search, before = Search(self._run.job), self._seen
-        found = [match for root in ROOTS for match in search.find(root, self._patterns).values()]
+        search, before = Search(self._run.root.parent), self._seen
+        found = [match for root in _roots(self._run) for match in search.find(root, self._patterns).values()]
         self._seen = {match.parts: identity(match.status) for match in found}
-        started_ns = rundirs.started_ns(self._run)  # what is older came with the code
-        new = [match for match in found if match.status.st_size and match.status.st_mtime_ns > started_ns]
+        came_ns = workfolders.came_ns(self._run)
+        new = [match for match in found if match.status.st_size and not _came(match, came_ns)]
         new = [match for match in new if (name := _name_of(match)) not in self._known and name not in taken]
-        for match in [match for match in new if self._mask.finds("/".join(match.parts))]:
+        for match in [match for match in new if self._mask.finds("/".join(rundirs.own_path(match.parts)))]:
             # Its name is not kept: each time that the job writes the file, it has another one.
             self._say_left_out(match.parts, "its path has the value of a secret", warn)
             new.remove(match)
         if not final:
             new = [match for match in new if self._is_settled(match, before)]
-            written = open_for_writing(self._run.job, new)
+            written = open_for_writing(self._run.root.parent, new)
             new = [match for match in new if match.parts not in written]
         room = MOST_CAPTURED - sum(name.startswith(_PREFIX) for name in self._known)
         if len(new) > room:
@@ -167,7 +165,8 @@ class Capturing:
             self._say_left_out(match.parts, error.message, warn)
 
     def _say_left_out(self, parts: Parts, why: str, warn: Callable[[str], None]) -> None:
-        path = storable(self._mask.text("/".join(parts)))[-200:]
+        own = rundirs.own_path(parts)
+        path = storable(self._mask.text("/".join(own[own[0] == WORK :])))[-200:]
         self._warn_once(path, f"{path} is not stored as a checkpoint: {why}", warn)
 
     def _warn_once(self, topic: str, text: str, warn: Callable[[str], None]) -> None:
@@ -176,13 +175,23 @@ class Capturing:
             warn(text)
 
 
+def _roots(run: RunDir) -> tuple[Parts, ...]:
+    """Returns the folders that patterns are relative to, by their paths below the job's folder."""
+    return (WORK,), (*rundirs.job_path(run), run.artifacts.name)
+
+
+def _came(match: Match, came_ns: int) -> bool:
+    """Returns whether the file came with the code."""
+    return match.parts[0] == WORK and match.status.st_mtime_ns <= came_ns
+
+
 def _name_of(match: Match) -> str:
-    """Returns the checkpoint's name. It is another one when the file was replaced, and the same after a restart."""
-    path = hashlib.sha256(os.fsencode("/".join(match.parts))).hexdigest()[:12]
+    """Returns the checkpoint's name. It is another one when the file was replaced, and the same in each attempt."""
+    path = hashlib.sha256(os.fsencode("/".join(rundirs.own_path(match.parts)))).hexdigest()[:12]
     return f"{_PREFIX}{path}-{match.status.st_mtime_ns:x}-{match.status.st_size:x}"
 
 
 def _listed_path(parts: Parts) -> str:
     """Returns the path that the checkpoint lists: below the working folder, with `_` for unusual characters."""
-    names = [_UNUSUAL.sub("_", name)[-_LONGEST:] for name in parts[1:]][-_DEEPEST:]
+    names = [_UNUSUAL.sub("_", name)[-_LONGEST:] for name in rundirs.own_path(parts)[1:]][-_DEEPEST:]
     return "/".join(name if name[0] not in ".-" else f"_{name[1:]}" for name in names)

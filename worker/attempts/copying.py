@@ -2,21 +2,22 @@
 
 import errno
 import os
+from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from store.blobs import Blob, Blobs, BlobWriter
 from store.facts.output import NewCheckpoint
-from torchyard.contract.archives import Archive
+from torchyard.contract.checkpointfiles import check_paths
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.rundir import INDEX_FILE, MANIFEST, STATE_FILE, RunDir, is_in_parts
+from torchyard.contract.rundir import INDEX_FILE, MANIFEST, STATE_FILE, RunDir
 from torchyard.host.untrusted import open_inside
 from worker.attempts.matching import Match, Parts
 
 CHECKPOINT_LIMIT = 1 << 40
 """The default limit of one checkpoint, in bytes."""
 
-_MAX_MANIFEST = 1 << 20
+_MAX_MANIFEST = 8 << 20
 _MIN_FILE_COST = 1 << 20  # opening and syncing a file counts as copying so many bytes
 
 
@@ -55,14 +56,12 @@ class CheckpointCopy:
         manifest = self._read_manifest()
         self._check_files(manifest.files, limit)
         self._pending = list(manifest.files)
-        self._archive = Archive() if is_in_parts(file.path for file in manifest.files) else None
         self._manifest = manifest
 
     @property
     def checkpoint(self) -> NewCheckpoint:
         """What was copied, once that is all."""
-        archive = None if self._archive is None else self._archive.sha256
-        return NewCheckpoint(self.name, self._manifest, list(self._manifest.files), archive=archive)
+        return NewCheckpoint(self.name, self._manifest, list(self._manifest.files))
 
     def copy_some(self, limit: int) -> int:
         """Copies about `limit` bytes at most. Returns how much of `limit` is left: if it is not 0, all is copied.
@@ -73,7 +72,7 @@ class CheckpointCopy:
             if limit <= 0:
                 return 0
             file = self._pending[0]
-            source, copy = self._current = self._current or (self._open(file), self._begin(file))
+            source, copy = self._current = self._current or (self._open(file), self._blobs.create())
             copied = copy.copy_from(source, min(limit, file.size - copy.size))
             limit -= max(copied, _MIN_FILE_COST)
             if copied and copy.size < file.size:
@@ -86,12 +85,6 @@ class CheckpointCopy:
             self._current = None
             self._pending.pop(0)
         return max(limit, 1)
-
-    def _begin(self, file: ManifestFile) -> BlobWriter:
-        if self._archive is None:
-            return self._blobs.create()
-        self._archive.begin(file.path, file.size)
-        return self._blobs.create(beside=self._archive.update)
 
     def publish(self) -> None:
         """Gives the blobs their names. The caller holds `Blobs.sharing` until its commit. Raises OSError."""
@@ -119,11 +112,13 @@ class CheckpointCopy:
             raise DataError("its manifest cannot be read") from None
 
     def _check_files(self, files: list[ManifestFile], limit: int) -> None:
-        paths = {file.path for file in files}
+        paths = [file.path for file in files]
         if STATE_FILE not in paths and INDEX_FILE not in paths:
             raise DataError(f"it has no {STATE_FILE}")
-        if len(paths) < len(files):
-            raise DataError("its manifest lists a file twice")
+        try:
+            check_paths(paths)
+        except ValueError as error:
+            raise DataError(f"its manifest {error}") from None
         for file in files:
             self._open(file).close()
         size = sum(file.size for file in files)
@@ -149,15 +144,17 @@ class FileCopy:
     The caller must call `discard` in the end, which does nothing after `publish`.
     """
 
-    def __init__(self, run: RunDir, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT) -> None:
-        """Copies nothing. `what` names the kind of file in errors; `limit` is its largest size in bytes.
+    def __init__(self, root: Path, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT) -> None:
+        """Copies nothing. `root`: the folder in which the match was found. `what` names the kind of file in errors.
+
+        `limit`: its largest size in bytes.
 
         Raises DataError if the file cannot be read, is too large or has changed, and OSError.
         """
         self._match = match
         self._blob: Blob | None = None
         _require_room(blobs, match.status.st_size, limit=limit, what=what)
-        source = open_inside(run.job, *match.parts)
+        source = open_inside(root, *match.parts)
         if source is None:
             raise Changed("it is gone")
         self._source: BinaryIO = source

@@ -7,7 +7,6 @@ import time
 from store.facts.attempts import AttemptFacts, NodeHeld
 from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
-from worker.attempts import code
 from worker.attempts.context import AttemptContext
 from worker.attempts.pace import Pace
 from worker.attempts.phases import Drained, Undrained, WantedStop
@@ -127,7 +126,6 @@ class Following:
         """Writes the attempt's last transaction. `requested`: the stops that the worker asked for."""
         key = self._attempt.key
         state = self._attempt.records.end(report, requested=requested)
-        code.remove_copy(self._attempt.run)
         logger.info("%s: attempt %d ended: %s; the job is %s", key.job_id, key.number, report.reason, state)
 
     def close(self) -> None:

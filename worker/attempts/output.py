@@ -139,16 +139,17 @@ def output_of(
     notices: Notices,
 ) -> OutputRecorder:
     """Returns what stores the output of the attempt, the `number`-th of its job. Its run directory must be there."""
-    mask = records.mask
+    mask, patterns = records.mask, _patterns(attempt.spec)
     relay = Relay(
         run,
         blobs,
         state=RelayState.of(attempt.offsets),
         listed=records.checkpoint_names() if attempt.relay_seq else [],
+        captured=records.captured_names() if patterns and number > 1 else [],
         world_size=attempt.world_size,
         nodes=attempt.spec.get("resources", {}).get("nodes", 1),
         most_checkpoints=limits.checkpoints,
-        patterns=_patterns(attempt.spec),
+        patterns=patterns,
         artifacts=Artifacts(run, blobs, room=records.artifact_room, attempt=number, limits=limits, mask=mask),
         mask=mask,
     )

@@ -34,7 +34,7 @@ class PackageSetup:
         if obstacle is not None:
             advice = "leave config.requirements out, or ask the operator to install what is needed"
             raise ConfigError(f"{obstacle}: {advice}")
-        order = requirements.order_of(plan.cwd, spec.config, packages.rules)
+        order = requirements.order_of(plan.source or plan.cwd, spec.config, packages.rules)
         return None if order is None else cls(plan, Installation(packages, order, owner=attempt.owner, run=run))
 
     @property

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from store.blobs import Blobs
-from store.facts.attempts import AttemptFacts
+from store.facts.attempts import AttemptFacts, EarlierAttempt
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.codec import Record, between
@@ -25,9 +25,10 @@ from worker.attempts.clusters import request_of
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
 from worker.attempts.saved import SavedFiles
+from worker.attempts.workfolder import WorkFolder
 from worker.bundles.cache import BundleCache
 from worker.engines.base import AttemptPlan, ClusterRequest
-from worker.host import rundirs
+from worker.host import rundirs, workfolders
 from worker.host.attempt_key import AttemptKey
 from worker.host.untrusted import remove_inside
 from worker.tensorboard import brought
@@ -54,6 +55,10 @@ class NotWanted(Exception):
     """Something is wanted of the attempt before it starts: `lifecycle` decides anew."""
 
 
+class StillRuns(Exception):
+    """A process of an earlier attempt of the job cannot be ended. The text says which one."""
+
+
 @dataclass(frozen=True)
 class Preparation:
     """Prepares one attempt."""
@@ -66,8 +71,10 @@ class Preparation:
     """The folders below which a `file://` URL may point."""
     records: AttemptRecords
     notices: Notices
-    kill_leftovers: Callable[[], str | None]
+    end: Callable[[AttemptKey], str | None]
     """Ends all processes of an attempt with this key. Returns a message if some cannot be killed, else None."""
+    runs: Callable[[AttemptKey], bool]
+    """Returns whether any process of an attempt with this key runs."""
     max_stop_grace: timedelta
     """What cuts the `stop_grace` of the spec."""
     check_wanted: Callable[[], None]
@@ -82,7 +89,7 @@ class Preparation:
 
         Raises DataError if the data, the weights or the code are missing or not allowed, ConfigError if a secret or
         what the job starts from is missing, or the pool does not give what is asked for, InvalidSpec, NotStartedYet,
-        StaleClaim and NotWanted.
+        StaleClaim, StillRuns and NotWanted.
         """
         self._move_stale_directory(attempt.started_at)
         spec = parse_spec(attempt.spec)
@@ -90,7 +97,8 @@ class Preparation:
         if self.records.secrets.problem is not None:
             raise ConfigError(self.records.secrets.problem)
         cluster = request_of(spec, owner=attempt.owner, pool=self.pool)
-        code.remove_copy(self.run)
+        earlier = self.records.earlier()
+        self._end_earlier(earlier)
         remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
         self.run.create()
         checkpoint = self._saved.fetch_checkpoint()
@@ -104,7 +112,12 @@ class Preparation:
             allowed=self.allowed,
             check=self.check_wanted,
         )
-        brought.remember(self.run, check=self.check_wanted)
+        if isinstance(spec, ScriptSpec):
+            folder = WorkFolder(self.run, self.key.number, attempt.started_at, earlier, check=self.check_wanted)
+            folder.bring_artifacts()
+            if code.CODE in unpacked and (told := folder.take(unpacked[code.CODE])) is not None:
+                self.notices.send_once(told, level="info")
+        brought.remember(self.run, read=_read_by(earlier), check=self.check_wanted)
         plan = plan_of(
             spec,
             key=self.key,
@@ -136,6 +149,15 @@ class Preparation:
         bringer = BestBringer(self.run, self.blobs, self.check_wanted)
         return bringer.bring(spec, self.records.checkpoints(), resumed=resumed)
 
+    def _end_earlier(self, earlier: Sequence[EarlierAttempt]) -> None:
+        """Ends what is left of the attempts that may have used what this one gets. Raises StillRuns."""
+        record = workfolders.record_of(self.run)
+        last = max((each.number for each in earlier if each.ran), default=None)
+        numbers = {last, None if record is None else record.attempt} - {None, self.key.number}
+        for key in [AttemptKey(self.key.job_id, number) for number in numbers if number is not None]:
+            if self.runs(key) and (unkillable := self.end(key)):
+                raise StillRuns(f"attempt {key.number} still runs here: {unkillable}")
+
     def _move_stale_directory(self, claimed_at: int) -> None:
         if not rundirs.is_stale(self.run, claimed_at=claimed_at):
             return
@@ -144,7 +166,7 @@ class Preparation:
             self.key.job_id,
             self.key.number,
         )
-        if unkillable := self.kill_leftovers():
+        if unkillable := self.end(self.key):
             raise OSError(unkillable)
         rundirs.move_aside(self.run)
 
@@ -175,17 +197,20 @@ def plan_of(
 
     Writes nothing.
 
-    A script runs in its code folder, as it would by hand, or in its own copy of a bundle. A recipe runs in the part of
-    the run directory that the job may write. `unpacked`: the bundles that the job reads, by field. `variables`: as of
-    `AttemptFacts`. Raises DataError.
+    A script runs in its code folder, as it would by hand, or in its job's working folder, which has a copy of a bundle.
+    A recipe runs in the part of the run directory that the job may write. `unpacked`: the bundles that the job reads,
+    by field. `variables`: as of `AttemptFacts`. Raises DataError.
     """
     env = {**variables, **_environment(key, run, {Env.RESUME_FROM: resume_from, Env.INIT_FROM: init_from})}
     if spec.profile is not None:
         env[Env.PROFILE.value] = f"{spec.profile.start}:{spec.profile.steps}"
     is_script = isinstance(spec, ScriptSpec)
-    if is_script:
-        folder = sources.code_of(spec, run, allowed)
-        program = (*sources.program(folder, spec.config), *spec.config.args)
+    source: Path | None = None
+    if isinstance(spec, ScriptSpec):
+        tree = unpacked.get(code.CODE)
+        source = sources.resolve(spec.config.code, allowed) if tree is None else tree.resolve()
+        folder = source if tree is None else run.work.parent.resolve() / run.work.name
+        program = (*sources.program_of(spec, source=source, folder=folder), *spec.config.args)
         if spec.config.mounts:
             env[Env.MOUNTS.value] = str(run.mounts)
     else:
@@ -193,6 +218,7 @@ def plan_of(
         env |= sources.data_of(spec, allowed, unpacked=unpacked)
         if shard_above != SHARD_ABOVE:
             env[Env.SHARD_ABOVE.value] = "" if shard_above is None else str(shard_above)
+    read_in_place = unpacked.keys() - {code.CODE}
     return AttemptPlan(
         key=key,
         claimed_at=claimed_at,
@@ -202,6 +228,7 @@ def plan_of(
         job_env=spec.plain_env,
         secrets=secrets,
         cwd=folder,
+        source=source,
         devices=devices,
         time_limit=max(time_left, LEAST_TIME),
         stall_timeout=spec.stall_timeout,
@@ -210,9 +237,14 @@ def plan_of(
         launcher=spec.launcher,
         cpus=spec.resources.cpus,
         memory_bytes=spec.resources.memory_bytes,
-        bundles={sha256: unpacked[name] for name, sha256 in bundles_of(spec).items() if name in unpacked},
+        bundles={sha256: unpacked[name] for name, sha256 in bundles_of(spec).items() if name in read_in_place},
         cluster=cluster,
     )
+
+
+def _read_by(earlier: Sequence[EarlierAttempt]) -> dict[str, int]:
+    """Returns how far event files were read by earlier attempts."""
+    return {name: size for each in earlier for name, size in each.offsets.items() if name.startswith(brought.PREFIX)}
 
 
 def _environment(key: AttemptKey, run: RunDir, saved: Mapping[Env, Path | None]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from store.commands import attempts as commands
-from store.facts.attempts import AttemptFacts, AttemptSecrets, Begun, Claim, NodeHeld, Wanted
+from store.facts.attempts import AttemptFacts, AttemptSecrets, Begun, Claim, EarlierAttempt, NodeHeld, Wanted
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.initial_weights import InitialFacts
 from store.facts.output import DEFAULTS, Batch, NewEvent, OutputLimits, Room
@@ -83,6 +83,14 @@ class AttemptRecords:
         """Returns what the job starts from, if its spec names weights."""
         return self._patience.call(lambda: queries.initial_of_job(self._store, self._claim))
 
+    def earlier(self) -> list[EarlierAttempt]:
+        """Returns the attempts of the job that were claimed before this one, oldest first."""
+        return [] if self._claim.number == 1 else self._patience.call(lambda: queries.earlier(self._store, self._claim))
+
+    def captured_names(self) -> list[str]:
+        """Returns the names of all checkpoints that any attempt of the job has ever captured."""
+        return self._patience.call(lambda: queries.captured_names(self._store, self._claim))
+
     def count_ended(self, reason: EndReason, *, since: int) -> int:
         """Returns how many attempts of the job, from number `since` on, ended for that reason."""
         return self._patience.call(lambda: queries.count_ended(self._store, self._claim, reason, since=since))
@@ -112,9 +120,14 @@ class AttemptRecords:
         """Raises StaleClaim if the attempt has ended, or another daemon of its pool has it."""
         self._patience.call(lambda: queries.wanted(self._store, self._claim))
 
-    def prepared(self, start_step: int) -> None:
-        """Stores the step that the attempt resumes from, before its processes start."""
-        self._patience.call(lambda: commands.mark_prepared(self._store, self._claim, start_step=start_step))
+    def prepared(self, start_step: int, *, is_known: bool) -> None:
+        """Stores the step that the attempt resumes from, before its processes start.
+
+        `is_known`: whether the program goes on there.
+        """
+        self._patience.call(
+            lambda: commands.mark_prepared(self._store, self._claim, start_step=start_step, is_known=is_known)
+        )
         self.start_step = start_step
 
     def set_reason(self, reason: Reason) -> None:

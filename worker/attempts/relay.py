@@ -37,9 +37,9 @@ COPY_LIMIT = 1 << 25
 class Relay:
     """Reads the output of one attempt.
 
-    `state`: what of it is stored. `listed`: the names of its stored checkpoints. Beyond `most_checkpoints` one a minute
-    is read. `mask`: what no name of a file may have. The caller calls `read` and commits the batch within `storing`,
-    again and again, and `close` in the end.
+    `state`: what of it is stored. `listed`: the names of its stored checkpoints. `captured`: those that any attempt of
+    the job has captured. Beyond `most_checkpoints` one a minute is read. `mask`: what no name of a file may have. The
+    caller calls `read` and commits the batch within `storing`, again and again, and `close` in the end.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Relay:
         *,
         state: RelayState = RelayState(),  # noqa: B008 it is frozen
         listed: Iterable[str],
+        captured: Iterable[str] = (),
         world_size: int,
         nodes: int = 1,
         checkpoint_limit: int = CHECKPOINT_LIMIT,
@@ -58,14 +59,17 @@ class Relay:
         mask: Mask | None = None,
     ) -> None:
         mask, known, limit = mask or Mask(), set(listed), checkpoint_limit
+        self._captured = known | set(captured)
         self._run = run
         self._blobs = blobs
         self._state = state
         self._events = EventReader(run.job)
         self._logs = LogReader(run.job, world_size=world_size, nodes=nodes)
-        self._event_files = EventFiles(run.job, brought=Brought.of(run), mask=mask)
+        self._event_files = EventFiles(run.root.parent, rundirs.job_path(run), brought=Brought.of(run), mask=mask)
         self._checkpoints = Publishing(run, blobs, known=known, limit=limit, most=most_checkpoints, mask=mask)
-        self._capturing = Capturing(run, blobs, patterns, known=known, limit=limit, mask=mask) if patterns else None
+        self._capturing = (
+            Capturing(run, blobs, patterns, known=self._captured, limit=limit, mask=mask) if patterns else None
+        )
         self._shown = ShownItems(run, blobs, mask=mask)
         self._artifacts = None if state.artifacts_stored else artifacts
         self._copied: list[Copy] = []
@@ -139,7 +143,8 @@ class Relay:
             self._artifacts.committed()
         self._state = RelayState.of(batch.offsets)
         self._events.stored()
-        self._checkpoints.known.update(new.name for new in batch.checkpoints)
+        for known in (self._checkpoints.known, self._captured):
+            known.update(new.name for new in batch.checkpoints)
 
     def close(self) -> None:
         """Discards unfinished copies. Raises OSError."""

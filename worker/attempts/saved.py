@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from store.blobs import Blobs
+from store.facts.checkpoint_order import resumable
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.rundir import RunDir
@@ -29,16 +30,14 @@ class SavedFiles:
         """Copies the newest intact checkpoint into the run directory, and tells the owner which ones were skipped."""
         skipped: list[CheckpointFacts] = []
         found: CheckpointFacts | None = None
-        # What the script published itself comes first: `resume` can read it.
-        for checkpoint in sorted(self.records.checkpoints(), key=lambda row: row.source is not None):
+        for checkpoint in resumable(self.records.checkpoints()):
             if self._copy(checkpoint.files, self.run.resume):
                 found = checkpoint
                 break
             skipped.append(checkpoint)
         step = found.step if found is not None else 0
-        if step != self.records.start_step:  # the claim assumed that the newest checkpoint is intact
-            self.records.prepared(step)
-        if skipped:
+        if skipped:  # the claim assumed that all are intact
+            self.records.prepared(step, is_known=found is not None and found.source is None)
             names = ", ".join(row.id for row in skipped)
             self.notices.send_once(f"{len(skipped)} damaged checkpoints were skipped: {names}")
         if found is not None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 import logging
+import time
 from typing import TypeVar
 
 from store.facts.attempts import AttemptFacts
@@ -14,7 +15,7 @@ from torchyard.host import disk
 from worker.attempts.context import AttemptContext
 from worker.attempts.packages import PackageSetup
 from worker.attempts.phases import Failed, Installing, Prepared, Unprepared
-from worker.attempts.prepare import LEAST_TIME, NotWanted, Preparation
+from worker.attempts.prepare import LEAST_TIME, NotWanted, Preparation, StillRuns
 from worker.engines.base import AttemptPlan, Handle, NotStartedYet
 from worker.packages.installation import NotInstalled
 
@@ -23,6 +24,8 @@ T = TypeVar("T")
 _TOPIC = "prepare"
 _PREPARE_AGAIN_S = 1.0
 _START_AGAIN_S = 10.0
+LONGEST_END_S = 300.0
+"""For so long, the attempt waits for the last process of an earlier one."""
 _MOST_FILLED = 3
 """After so many installations that fill the disk, the attempt ends, and may start on another host."""
 
@@ -43,6 +46,8 @@ class Setup:
         self._installs = False
         """Whether the job's reason says that packages are installed."""
         self._filled = 0
+        self._still_runs_since: float | None = None
+        """Since when it waits for the end of an earlier attempt."""
         self.has_log = False
         """Whether an installation may have written into the log of the attempt."""
 
@@ -123,12 +128,20 @@ class Setup:
             return Unprepared()
         except NotStartedYet as error:
             return self._wait(f"the attempt cannot be started now, and waits: {error}", str(error), _START_AGAIN_S)
-        except DataError as error:
-            return _failed(EndReason.DATA_ERROR, error.message)
-        except (ConfigError, InvalidSpec) as error:
-            return _failed(EndReason.CONFIG_ERROR, error.message)
+        except StillRuns as error:
+            return self._wait_for_end(str(error))
+        except (DataError, ConfigError, InvalidSpec) as error:
+            reason = EndReason.DATA_ERROR if isinstance(error, DataError) else EndReason.CONFIG_ERROR
+            return _failed(reason, error.message)
         except OSError as error:
             return self._refused(error)
+
+    def _wait_for_end(self, problem: str) -> Unprepared | Failed:
+        """Waits for the last process of an earlier attempt. One that does not end sends the job to another host."""
+        self._still_runs_since = self._still_runs_since or time.monotonic()
+        if time.monotonic() - self._still_runs_since < LONGEST_END_S:
+            return self._wait(f"the attempt waits: {problem}", problem, _PREPARE_AGAIN_S)
+        return _failed(EndReason.WORKER_LOST, f"{problem}; the job may start on another host")
 
     def _refused(self, error: OSError) -> Unprepared | Failed:
         """Waits while a disk is full. A broken disk costs no restart."""
@@ -152,7 +165,8 @@ def _preparation_of(attempt: AttemptContext, check_wanted: Callable[[], None]) -
         bundles=worker.bundles,
         records=attempt.records,
         notices=attempt.notices,
-        kill_leftovers=lambda: worker.engine.kill(Handle(attempt.key, 0)),
+        end=lambda key: worker.engine.kill(Handle(key, 0)),
+        runs=worker.engine.runs,
         max_stop_grace=worker.max_stop_grace,
         check_wanted=check_wanted,
         pool=worker.pool,

@@ -5,10 +5,8 @@ import os
 from pathlib import Path
 from urllib.parse import unquote
 
-from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import DataError
-from torchyard.contract.recipes import Script
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.rundir import Env
 from torchyard.contract.spec import RecipeSpec, ScriptSpec
 from worker.engines.base import COMMAND_OPTION
 
@@ -54,32 +52,27 @@ def _file_alone(folder: Path) -> Path | None:
     return found[0] if len(found) == 1 and found[0].is_file() else None
 
 
-def code_of(spec: ScriptSpec, run: RunDir, allowed: Sequence[Path]) -> Path:
-    """Returns the folder in which a script runs: the attempt's copy of a bundle, or a folder of the host.
+def program_of(spec: ScriptSpec, *, source: Path, folder: Path) -> tuple[str, ...]:
+    """Returns what the script runs in `folder`, without its arguments. Raises DataError.
 
-    Raises DataError.
+    `source`: the code as it came, which no job can have changed; `folder` itself if it runs where it is.
     """
-    if digest_in(spec.config.code) is not None:
-        return run.code.resolve()
-    return resolve(spec.config.code, allowed)
-
-
-def program(code: Path, config: Script) -> tuple[str, ...]:
-    """Returns what the script runs, without its arguments. Raises DataError."""
-    if not code.is_dir():
-        raise DataError(f"{code} is not a folder")
+    if not source.is_dir():
+        raise DataError(f"{source} is not a folder")
+    config = spec.config
     if config.command is not None:
         return COMMAND_OPTION, config.command
     if config.module is not None:
         return "-m", config.module
-    return (str(entrypoint(code, config.entrypoint or "")),)
+    script = entrypoint(source, config.entrypoint or "", shown=folder)
+    return (str(folder / script.relative_to(source)),)
 
 
-def entrypoint(code: Path, name: str) -> Path:
-    """Returns the path of the script `name` in the folder `code`. Raises DataError."""
+def entrypoint(code: Path, name: str, *, shown: Path) -> Path:
+    """Returns the path of the script `name` in the folder `code`, which messages call `shown`. Raises DataError."""
     script = Path(os.path.realpath(code / name))
     if not script.is_relative_to(code):
-        raise DataError(f"{code / name} lies outside the code folder")
+        raise DataError(f"{shown / name} lies outside the code folder")
     if not os.path.isfile(script):  # noqa: PTH113 Path.is_file raises for it, too
-        raise DataError(f"there is no {code / name}")
+        raise DataError(f"there is no {shown / name}")
     return script

@@ -21,7 +21,7 @@ MOST_LOOKED_AT = 50_000
 _WRITABLE = frozenset({os.O_WRONLY, os.O_RDWR})
 
 
-def open_for_writing(job: Path, matches: Iterable[Match]) -> set[Parts]:
+def open_for_writing(root: Path, matches: Iterable[Match]) -> set[Parts]:
     """Returns the paths of those files that a process has open for writing, or of which that cannot be told now.
 
     Of a file of another user nobody can tell: it counts as one that is not open.
@@ -29,7 +29,7 @@ def open_for_writing(job: Path, matches: Iterable[Match]) -> set[Parts]:
     written: set[Parts] = set()
     untold: dict[tuple[int, int], Parts] = {}
     for match in matches:
-        told = _is_written(job, match)
+        told = _is_written(root, match)
         if told is None:
             untold[match.status.st_dev, match.status.st_ino] = match.parts
         elif told:
@@ -37,10 +37,10 @@ def open_for_writing(job: Path, matches: Iterable[Match]) -> set[Parts]:
     return written | (_search(untold) if untold else set())
 
 
-def _is_written(job: Path, match: Match) -> bool | None:
+def _is_written(root: Path, match: Match) -> bool | None:
     """Returns None where there are no leases."""
     try:
-        file = open_inside(job, *match.parts)
+        file = open_inside(root, *match.parts)
     except (DataError, OSError):
         return False  # whoever copies it says why it cannot be read
     if file is None:

@@ -82,7 +82,6 @@ class RunDirSweeper:
                 yield from self._remove_orphaned_attempts(job_id, found[job_id], known[job_id], orphan_age)
         for attempt in sorted(ended):
             yield from self._remove_unfinished_checkpoints(attempt)
-            yield from self._remove_code(attempt)
         yield from self._remove_old(sorted(ended))
 
     def _remove_orphaned_job(self, job_id: str, age: timedelta) -> Generator[None]:
@@ -142,14 +141,6 @@ class RunDirSweeper:
             for name in unfinished:
                 self._remove(attempt.job_id, attempt.number, *path, name)
                 yield
-
-    def _remove_code(self, attempt: _EndedAttempt) -> Generator[None]:
-        """Removes the copy of a bundle that the attempt of a killed worker has left."""
-        path = rundirs.code_path(RunDir(self._runs / attempt.job_id / attempt.number))
-        left = path[-1] in rundirs.folders(self._path(attempt), *path[:-1])
-        if left and not self._in_use(attempt.job_id, attempt.number):
-            self._remove(attempt.job_id, attempt.number, *path)
-            yield
 
     def _remove_old(self, ended: list[_EndedAttempt]) -> Generator[None]:
         """Removes what is older than `keep`, and then the oldest until the total is at most `keep_bytes`."""

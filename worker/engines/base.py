@@ -75,6 +75,9 @@ class AttemptPlan:
     memory_bytes: int | None = None
     """As `cpus`."""
 
+    source: Path | None = None
+    """The code of a script as it came. Its copy in the working folder, `cwd`, may be another one by now."""
+
     bundles: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """The unpacked bundles that the program reads where they are, by sha256. Nobody may write them."""
 

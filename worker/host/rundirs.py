@@ -10,7 +10,7 @@ import stat
 
 from store.ids import is_id
 from torchyard.contract.codec import Record
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import WORK, RunDir
 from torchyard.host.untrusted import read_untrusted
 from worker.host.untrusted import folders_inside, remove_inside, walk_status
 
@@ -43,9 +43,9 @@ def is_stale(run: RunDir, *, claimed_at: int) -> bool:
 
 
 def started_ns(run: RunDir) -> int:
-    """Returns when all was there that came with the job, in nanoseconds since the epoch by this host's clock.
+    """Returns when the attempt was prepared, in nanoseconds since the epoch by this host's clock.
 
-    What an attempt wrote is newer. Returns 0 if nobody has noted it.
+    Returns 0 if nobody has noted it.
     """
     try:
         return run.brought.stat().st_mtime_ns
@@ -107,9 +107,14 @@ def checkpoints_path(run: RunDir) -> tuple[str, ...]:
     return run.checkpoints.relative_to(run.root).parts
 
 
-def code_path(run: RunDir) -> tuple[str, ...]:
-    """Returns the path of the copy of a bundle relative to the run directory."""
-    return run.code.relative_to(run.root).parts
+def job_path(run: RunDir) -> tuple[str, ...]:
+    """Returns the path of what the attempt's program may write, relative to the folder of the job."""
+    return run.root.name, run.job.name
+
+
+def own_path(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns a path below a job's folder without what names the attempt. That of the working folder stays as it is."""
+    return parts if parts[:1] == (WORK,) else parts[2:]
 
 
 def size(folder: Path, *, unlock: bool) -> int:

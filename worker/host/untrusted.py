@@ -52,6 +52,12 @@ def remove_inside(root: Path, *parts: str, may_continue: Callable[[], bool] = la
     return True
 
 
+def make_accessible(root: Path, *parts: str) -> None:
+    """Makes the folder `root/parts…` readable and writable for its owner. Raises OSError, also if a part is a link."""
+    with _unlocked_inside(root, *parts):
+        pass
+
+
 def walk_status(folder: Path, *, unlock: bool = False) -> Generator[os.stat_result]:
     """Yields the status of the folder and of all below it, at any depth. Follows no link, and skips what vanishes.
 

@@ -58,7 +58,8 @@ def sandbox_of(
     shared = _known((*map(Path, _KERNEL), *of_system(), *python))
     temporary = canonical(places.temporary)
     theirs = [*map(canonical, (*own, run.input))]
-    written = [*map(canonical, (run.job, places.home)), temporary]
+    work = [run.work] if run.work.is_dir() else []
+    written = [*map(canonical, (run.job, *work, places.home)), temporary]
     may_read = [*dict.fromkeys((*shared, *_paths((*of_variables(environ), *readable)))), *theirs]
     may_write = [*written, *_paths((_SHARED_MEMORY, *writable))]
     return Sandbox(

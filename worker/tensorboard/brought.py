@@ -1,10 +1,11 @@
-"""Remembers the event files that were there before an attempt started, such as those that came with its code.
+"""Remembers the event files that were there before an attempt started.
 
-They are recognized by their content: one that was copied, renamed or touched is still one of them, and one that was
-replaced or written anew is not.
+Those that came with the code are recognized by their content: one that was copied, renamed or touched is still one of
+them, and one that was replaced or written anew is not. Of those that an earlier attempt of the job has written, the
+next one reads on where that has left off.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 import hashlib
 import os
@@ -16,9 +17,12 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.host.untrusted import open_inside
+from worker.host import rundirs
 from worker.tensorboard import finding
 from worker.tensorboard.finding import Parts
 
+PREFIX = "tensorboard/"
+"""Begins the names of event files among the offsets of an attempt."""
 _HEAD = 32
 """Bytes at the start of a file that name it: they have the time of its first event, of the microsecond."""
 _TAIL = 4096
@@ -37,17 +41,20 @@ class Ending(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Brought(Record):
-    """The event files of one moment. `endings`: by the first bytes, in hexadecimal."""
+    """The event files of one moment."""
 
     endings: dict[str, list[Ending]] = field(default_factory=dict[str, list[Ending]])
+    """Of those that came with the code, by the first bytes in hexadecimal."""
+    offsets: dict[str, int] = field(default_factory=dict[str, int])
+    """Of those that earlier attempts wrote: the bytes that are stored of each, by `name_of` its path."""
 
     @classmethod
-    def found_in(cls, job: Path, *, check: Callable[[], object] = lambda: None) -> Self:
-        """Returns those that are there now. `check`: called before each. Raises OSError, and what `check` raises."""
+    def found_in(cls, root: Path, *, check: Callable[[], object] = lambda: None) -> Self:
+        """Returns the endings of those below `root`. `check`: called before each. Raises OSError and what it raises."""
         endings: dict[str, list[Ending]] = {}
-        for parts in finding.find(job):
+        for parts in finding.find(root, skipped=()):
             check()
-            file = _opened(job, parts)
+            file = _opened(root, parts)
             if file is None:
                 continue
             with file:
@@ -70,14 +77,38 @@ class Brought(Record):
         return max(sizes, default=0)
 
 
-def remember(run: RunDir, *, check: Callable[[], object] = lambda: None) -> None:
-    """Writes which event files are there before the attempt starts. `check`, and what is raised: as of `found_in`."""
-    write_record(run.brought, Brought.found_in(run.job, check=check))
+def remember(run: RunDir, *, read: Mapping[str, int], check: Callable[[], object] = lambda: None) -> None:
+    """Writes how far the event files were read that are there before the attempt starts.
+
+    `read`: the bytes of each that earlier attempts have stored, by `name_of` its path. Raises OSError, and what `check`
+    raises.
+    """
+    came = read_record(run.came, Brought) or Brought()
+    root, job = run.root.parent, rundirs.job_path(run)
+    offsets: dict[str, int] = {}
+    for parts in finding.find(root, job) if read else ():
+        check()
+        if (name := name_of(parts)) in read and (size := _size(root, finding.located(parts, job))) is not None:
+            offsets[name] = min(read[name], size)
+    write_record(run.brought, Brought(endings=came.endings, offsets=offsets))
 
 
-def _opened(job: Path, parts: Parts) -> BinaryIO | None:
+def name_of(parts: Parts) -> str:
+    """Returns the name of a file among the offsets."""
+    return PREFIX + hashlib.sha256(os.fsencode("/".join(parts))).hexdigest()[:16]
+
+
+def _size(root: Path, parts: Parts) -> int | None:
+    file = _opened(root, parts)
+    if file is None:
+        return None
+    with file:
+        return os.fstat(file.fileno()).st_size
+
+
+def _opened(root: Path, parts: Parts) -> BinaryIO | None:
     try:
-        return open_inside(job, *parts)
+        return open_inside(root, *parts)
     except DataError:
         return None  # no such file is read later either
 

@@ -6,7 +6,6 @@ a folder named like a split of the data (`train`, `val`, …), puts the folder's
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-import hashlib
 import os
 from pathlib import Path
 import re
@@ -21,7 +20,7 @@ from torchyard.contract.text import METRIC_KEY_LENGTH, storable
 from torchyard.host.untrusted import open_inside
 from worker.host.mask import Mask
 from worker.tensorboard import finding, summaries, tfrecords
-from worker.tensorboard.brought import Brought
+from worker.tensorboard.brought import PREFIX, Brought, name_of
 from worker.tensorboard.budget import Budget
 from worker.tensorboard.finding import Parts
 
@@ -40,7 +39,6 @@ _LOOK_SHARE = 50
 """Pause after a search, as a multiple of its duration."""
 _MOST_MASKED = 4096
 """Bytes of a tag in which secrets are masked, before its start is shown."""
-_PREFIX = "tensorboard/"
 _SPLITS = frozenset({"train", "training", "val", "valid", "validation", "dev", "eval", "evaluation", "test"})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -55,14 +53,21 @@ class Found:
 
 
 class EventFiles:
-    """The event files below `job`, the part of the run directory that the job may write.
+    """The event files below `root`. `job`: as of `finding.find`.
 
-    `brought`: those that were there before the attempt. Of these only what was appended since is read.
+    `brought`: those that were there before the attempt. Of these only what is not read yet is read.
     """
 
     def __init__(
-        self, job: Path, *, brought: Brought | None = None, mask: Mask | None = None, look_s: float = _LOOK_S
+        self,
+        root: Path,
+        job: Parts = (),
+        *,
+        brought: Brought | None = None,
+        mask: Mask | None = None,
+        look_s: float = _LOOK_S,
     ) -> None:
+        self._root = root
         self._job = job
         self._brought = brought or Brought()
         self._mask = mask or Mask()
@@ -117,8 +122,8 @@ class EventFiles:
     def _look(self, offsets: Mapping[str, int], found: Found) -> None:
         began = time.monotonic()
         self._comparisons, self._has_waiting = MOST_COMPARED, False
-        known = {name for name in offsets if name.startswith(_PREFIX)} | self._files.keys()
-        paths = {_name_of(parts): parts for parts in finding.find(self._job)}
+        known = {name for name in offsets if name.startswith(PREFIX)} | self._files.keys()
+        paths = {name_of(parts): parts for parts in finding.find(self._root, self._job)}
         full = "files" in self._warned  # no more are read, so none is compared
         paths = {
             name: parts for name, parts in paths.items() if name in known or (not full and self._has_new(name, parts))
@@ -139,10 +144,18 @@ class EventFiles:
 
         Returns False for one that waits to be compared.
         """
+        earlier = self._brought.offsets.get(name)
+        if earlier is not None:
+            self._starts[name] = earlier
+            return not self._has_size(parts, earlier)
         if not self._brought.endings:
             return True
+        return self._differs(name, parts)
+
+    def _differs(self, name: str, parts: Parts) -> bool:
+        """Does what `_has_new` does for a file that may have come with the code."""
         try:
-            status = self._job.joinpath(*parts).lstat()
+            status = self._root.joinpath(*self._located(parts)).lstat()
             found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
             if self._idle.get(name) == found:
                 return False
@@ -150,7 +163,7 @@ class EventFiles:
                 self._has_waiting = True
                 return False
             self._comparisons -= 1
-            file = open_inside(self._job, *parts)
+            file = open_inside(self._root, *self._located(parts))
         except (DataError, OSError):
             return True  # whoever reads it says why it cannot be read
         if file is not None:
@@ -161,9 +174,12 @@ class EventFiles:
             return False
         return True
 
+    def _located(self, parts: Parts) -> Parts:
+        return finding.located(parts, self._job)
+
     def _read_file(self, name: str, parts: Parts, offset: int, found: Found) -> None:
         try:
-            file = open_inside(self._job, *parts)
+            file = open_inside(self._root, *self._located(parts))
         except DataError as error:
             return self._give_up(name, f"{storable(error.message)}, and is not read", found)
         except PermissionError:
@@ -176,7 +192,7 @@ class EventFiles:
     def _has_size(self, parts: Parts, offset: int) -> bool:
         """Returns True if the file surely has nothing new."""
         try:
-            status = os.lstat(self._job.joinpath(*parts))
+            status = os.lstat(self._root.joinpath(*self._located(parts)))
         except OSError:
             return False
         return status.st_size == offset and stat.S_ISREG(status.st_mode)
@@ -254,8 +270,3 @@ class EventFiles:
         if topic not in self._warned:
             self._warned.add(topic)
             found.warnings.append(text)
-
-
-def _name_of(parts: Parts) -> str:
-    """Returns the name of a file among the offsets."""
-    return _PREFIX + hashlib.sha256(os.fsencode("/".join(parts))).hexdigest()[:16]

@@ -84,7 +84,9 @@ class Attempt(Base):
     holder: Mapped[str | None] = mapped_column(String(255))
     """Of an attempt in a pool: the daemon that alone may write for it."""
     start_step: Mapped[int] = mapped_column(BigInteger, default=0)
-    """The step from which it resumed; points of earlier attempts beyond it are hidden."""
+    """The step from which it resumed."""
+    hides_after: Mapped[int | None] = mapped_column(BigInteger)
+    """Points of earlier attempts beyond this step are hidden. NULL: none, as it has not logged a step yet."""
     launcher: Mapped[dict[str, Any] | None] = mapped_column(Document)
     """The engine's handle, as JSON: a superset of `torchyard.contract.rundir.ProcessIdentity`."""
     relay_seq: Mapped[int] = mapped_column(BigInteger, default=0)

@@ -10,6 +10,7 @@ from sqlalchemy import (
     LargeBinary,
     String,
     UniqueConstraint,
+    false,
     text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
@@ -95,7 +96,7 @@ class Checkpoint(Base):
             "ix_checkpoints_kept",
             "job_id",
             "attempt",
-            "step",
+            "saved_at",
             sqlite_where=text("removed_at IS NULL"),
             postgresql_where=text("removed_at IS NULL"),
         ),
@@ -108,12 +109,20 @@ class Checkpoint(Base):
     epoch: Mapped[int | None]
     end_of_epoch: Mapped[bool]
     step: Mapped[int] = mapped_column(BigInteger)
+    saved_at: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
+    """When it was saved, in nanoseconds: `store.rows.checkpoint_order` says what it decides."""
+    damaged: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Whether its worker found that it is not whole."""
     metrics: Mapped[dict[str, Any]]
     """Non-finite values are strings, because JSON has no numbers for them."""
     monitored: Mapped[float | None] = mapped_column(Float64, nullable=True)
     """The value that decides about `best`; NULL if it is absent or not finite."""
     files: Mapped[list[Any]]
     """`{path, size, sha256}` each, as the relay read them; `sha256` is the blob's key. Empty after removal."""
+    files_bytes: Mapped[int | None]
+    """Bytes of `files` as JSON; NULL for a row of an older version."""
+    sent: Mapped[dict[str, Any] | None]
+    """What `store.facts.checkpoints.sent_of` says of the files; NULL for a row of an older version."""
     size: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     """Bytes of its files together; 0 after removal."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())

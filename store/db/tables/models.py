@@ -49,6 +49,9 @@ class ModelVersion(Base):
     """The card of the job at that time."""
     files: Mapped[list[Any]]
     """`{path, size, sha256}` each; `sha256` is the blob's key."""
+    files_bytes: Mapped[int | None]
+    sent: Mapped[dict[str, Any] | None]
+    """This and `files_bytes` are those of the checkpoint."""
     size: Mapped[int] = mapped_column(BigInteger)
     """Bytes of its files together."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())

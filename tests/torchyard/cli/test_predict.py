@@ -17,7 +17,7 @@ from tests.approved import Approved
 from tests.archives import archive_of
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.terminal import in_terminal
-from tests.torchyard.client.answers import JOB, NOW, job
+from tests.torchyard.client.answers import JOB, NOW, job, serve_folder
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer
 from tests.torchyard.contract.specs import SCRIPT
 from tests.torchyard.models.test_loading import digits, films, walls
@@ -209,14 +209,21 @@ def test_a_jobs_checkpoint_in_parts_is_downloaded_once_and_predicts_the_same(
 ) -> None:
     picture(tmp_path / "a.png")
     folder = parts.write(tmp_path / "parts", torch.load(states["digits"], weights_only=True))
-    archive = archive_of({path.name: path.read_bytes() for path in folder.iterdir()})
-    sha256 = serve(server, archive, path="state.index.json")
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    serve(server, b"")
+    sha256 = serve_folder(server, files, source="run")["sha256"]
     expected = lines(predict(states["digits"], "a.png", "--json"))
     for name in ("job_1", "job_1/best"):
         assert lines(predict(name, "a.png", "--json", server=server)) == expected
     assert downloads(server) == 1
-    kept = tmp_path / "cache" / "torchyard" / "checkpoints" / f"{sha256}.tar"
+    kept = tmp_path / "cache" / "torchyard" / "checkpoints" / sha256
+    assert (kept.stat().st_mode & 0o777, (kept / "state.index.json").stat().st_mode & 0o777) == (0o700, 0o600)
     assert lines(predict(kept, "a.png", "--json")) == lines(predict("parts", "a.png", "--json")) == expected
+    (tmp_path / "all.tar").write_bytes(archive_of(files))
+    assert lines(predict("all.tar", "a.png", "--json")) == expected
+    (kept / "state.index.json").write_bytes(b"changed")  # by who knows whom
+    assert lines(predict("job_1", "a.png", "--json", server=server)) == expected
+    assert downloads(server) == 2
 
 
 def test_two_processes_at_once_download_once(

@@ -1,9 +1,12 @@
 """Answers of a Torchyard server, for the fake one."""
 
+from collections.abc import Mapping
 import hashlib
 import json
 from typing import Any
+from urllib.parse import quote
 
+from tests.archives import archive_of, digest_of
 from tests.torchyard.client.fake_server import Answer, FakeServer
 
 NOW = "2026-01-02T03:04:05Z"
@@ -21,6 +24,25 @@ def serve_checkpoint(
     for ref in ("best", "ckpt_1"):
         server.on(f"{JOB}/checkpoints/{ref}", {**listed, **size})
     server.on(f"{JOB}/checkpoints/ckpt_1/download", Answer(sent, status, headers or {}))
+
+
+def serve_folder(server: FakeServer, files: Mapping[str, bytes], *sent: Answer, **changes: Any) -> dict[str, Any]:
+    """Serves a checkpoint of these files, whose download is `sent`, or the tar of them. Returns its view."""
+    listed = [
+        {"path": path, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for path, content in files.items()
+    ]
+    whole = archive_of(files)
+    view = {"id": "ckpt_1", "epoch": None, "step": 9, "attempt": 1, "metrics": {}, "files": listed, "aliases": ["best"]}
+    view |= {"size": len(whole), "sha256": digest_of(files), "created_at": NOW, "source": "captured"}
+    view |= {"folder": {"path": "", "files": len(files)}, **changes}
+    for ref in ("best", "ckpt_1"):
+        server.on(f"{JOB}/checkpoints/{ref}", view)
+    named = {"Content-Disposition": 'attachment; filename="mine-step-9.tar"'}
+    server.on(f"{JOB}/checkpoints/ckpt_1/download", *(sent or [Answer(whole, 200, named)]))
+    for path, content in files.items():
+        server.on(f"{JOB}/checkpoints/ckpt_1/files/{quote(path)}", Answer(content))
+    return view
 
 
 def job(**changes: Any) -> dict[str, Any]:

@@ -29,7 +29,9 @@ def saved(bringer: BestBringer, step: int, value: float | None, *, attempt: int 
     files = [{"path": "state.pt", "size": blob.size, "sha256": blob.sha256}]
     metrics = {"val/loss": "NaN" if value is None else value}
     name = f"step-{step}"
-    return CheckpointFacts(f"ckpt_{step}", attempt, name, None, False, step, metrics, value, files, None, None, 1)
+    return CheckpointFacts(
+        f"ckpt_{step}", attempt, name, None, False, step, metrics, value, files, None, None, None, 0, False, None, 1
+    )
 
 
 def bring(bringer: BestBringer, *found: CheckpointFacts, **spec: Any) -> BestSoFar | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from pathlib import Path
+import re
 from typing import Any
 
 import pytest
@@ -23,7 +24,6 @@ from torchyard.contract.rundir import Env
 from torchyard.contract.spec import RecipeSpec, parse_spec
 from worker.attempts import intents, sources
 from worker.bundles import copying
-from worker.cleanup.sweeper import RunDirSweeper
 from worker.host.untrusted import remove_inside
 
 CODE: Tree = {"train.py": (b"print(1)", False), "run.sh": (b"#!/bin/sh", True)}
@@ -57,21 +57,18 @@ def simulated(
     remove_inside(tmp_path, "unpacked")
 
 
-def test_an_attempt_has_its_own_copy_until_it_ends(simulated: SimulatedRunnerFixture) -> None:
+def test_an_attempt_works_in_the_folder_of_its_job(simulated: SimulatedRunnerFixture) -> None:
     attempt = simulated.start_ranks()
-    assert read_tree(simulated.run.code) == CODE
+    assert read_tree(simulated.run.work) == CODE
     assert read_tree((simulated.run.mounts / "data").resolve()) == DATA
     plan = attempt.plan
-    assert plan.cwd == simulated.run.code
+    assert plan.cwd == simulated.run.work
+    assert plan.source is not None
+    assert read_tree(plan.source) == CODE
     assert plan.env["TORCHYARD_MOUNTS"] == str(simulated.run.mounts)
     assert list(plan.bundles.values()) == [(simulated.run.mounts / "data").resolve()]
-    (simulated.run.code / "out").mkdir()
-    (simulated.run.code / "out").chmod(0o500)
-    (simulated.run.artifacts / "kept").touch()
     attempt.end()
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
-    assert not simulated.run.code.exists()
-    assert (simulated.run.artifacts / "kept").exists()
 
 
 @pytest.mark.parametrize("code", [{**CODE, "large.bin": (bytes(1 << 20), False)}])
@@ -98,19 +95,6 @@ def test_each_part_of_the_copy_is_a_turn_and_a_cancel_ends_it(
     assert simulated.engine.attempts == {}
 
 
-def test_a_copy_that_a_killed_worker_left_is_swept(simulated: SimulatedRunnerFixture) -> None:
-    simulated.start_ranks().end()
-    simulated.wait_for_end()
-    (simulated.run.code / "a").mkdir(parents=True)
-    swept = RunDirSweeper(
-        simulated.context.runs, simulated.context.store, keep=None, keep_bytes=None, in_use=lambda _: False
-    )
-    for _ in swept.sweep():
-        pass
-    assert not simulated.run.code.exists()
-    assert simulated.run.logs.exists()
-
-
 OLD_EVENTS = scalars("loss", {900: 0.1})
 EARLIER_RUN: Tree = {
     "train.py": (b"print(1)", False),
@@ -134,8 +118,8 @@ def test_what_an_earlier_run_left_in_the_code_is_no_work_of_any_attempt(simulate
     assert simulated.wait_for_end().state == JobState.QUEUED
     simulated.claim = service.starting(job_id, service.worker())
     attempt = simulated.start_ranks()
-    write(simulated.run.code / "runs" / NAME, OLD_EVENTS + scalars("loss", {3: 0.5}))
-    (simulated.run.code / "new.pt").write_bytes(b"new")
+    write(simulated.run.work / "runs" / NAME, OLD_EVENTS + scalars("loss", {3: 0.5}))
+    (simulated.run.work / "new.pt").write_bytes(b"new")
     simulated.write_log("new\n")
     attempt.end()
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
@@ -144,7 +128,7 @@ def test_what_an_earlier_run_left_in_the_code_is_no_work_of_any_attempt(simulate
     assert [(one.step, [file["path"] for file in one.files]) for one in stored] == [(3, ["new.pt"])]
     assert service.read(lambda session: artifacts.room(session, job_id)).stored == []
     assert simulated.lines() == ["new"]
-    assert [text for text in simulated.messages() if "old" in text] == []
+    assert [text for text in simulated.messages() if re.search(r"\bold", text)] == []
 
 
 @pytest.mark.parametrize("config", [{"code": bundle_url("0" * 64)}, {"mounts": {"data": bundle_url("0" * 64)}}])
@@ -171,7 +155,7 @@ def test_a_missing_entrypoint_is_named(simulated: SimulatedRunnerFixture, approv
     simulated.start_runner()
     assert simulated.wait_for_end().state == JobState.FAILED
     assert simulated.job.error is not None
-    assert simulated.job.error["message"] == approved("message", code=simulated.run.code)
+    assert simulated.job.error["message"] == approved("message", code=simulated.run.work)
 
 
 @pytest.mark.parametrize("where", ["unpacked", "runs"])
@@ -187,7 +171,7 @@ def test_an_attempt_waits_while_the_disk_is_full(simulated: SimulatedRunnerFixtu
         assert "cannot be prepared now, and waits: [Errno 28] No space left on device" in simulated.messages()[0]
         (folder / "ballast").unlink()
         wait_for(lambda: simulated.key in simulated.engine.attempts, "the start")
-        assert read_tree(simulated.run.code) == CODE
+        assert read_tree(simulated.run.work) == CODE
         simulated.engine.attempts[simulated.key].end()
         assert simulated.wait_for_end().state == JobState.SUCCEEDED
 

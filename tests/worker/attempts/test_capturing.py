@@ -12,10 +12,12 @@ from store.facts.output import Batch
 from tests.approved import Approved
 from tests.worker import eventfiles
 from torchyard.contract.rundir import RunDir
+from torchyard.host.recordfiles import write_record
 from worker.attempts import capturing
 from worker.attempts.matching import Search
 from worker.attempts.relay import Relay
 from worker.host.mask import Mask
+from worker.host.workfolders import WorkRecord
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +30,8 @@ def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path) -> RunDir:
     run = RunDir(tmp_path / "run")
     run.create()
-    run.brought.write_text("{}")
-    os.utime(run.brought, ns=(1, 1))
-    (run.job / "code" / "out").mkdir(parents=True)
+    write_record(run.work_record, WorkRecord(attempt=1, claimed_at=1, came_ns=1))
+    (run.work / "out").mkdir(parents=True)
     return run
 
 
@@ -65,7 +66,7 @@ def warnings(batches: list[Batch]) -> list[str]:
 
 
 def test_a_file_is_captured_when_two_looks_found_it_the_same(run: RunDir) -> None:
-    file = run.job / "code" / "out" / "epoch=1.pt"
+    file = run.work / "out" / "epoch=1.pt"
     relay = relay_of(run, "out/*.pt")
     file.write_bytes(b"half")
     assert look(relay) == []
@@ -80,12 +81,12 @@ def test_a_file_is_captured_when_two_looks_found_it_the_same(run: RunDir) -> Non
 
 def test_a_file_that_is_open_for_writing_waits_for_its_writer_or_the_end(run: RunDir) -> None:
     relay = relay_of(run, "*.pt")
-    with (run.job / "code" / "a.pt").open("wb", buffering=0) as writer:
+    with (run.work / "a.pt").open("wb", buffering=0) as writer:
         writer.write(b"part")
         assert captured(look(relay) + look(relay) + look(relay)) == []
-    with (run.job / "code" / "a.pt").open("rb"):  # a reader does no harm
+    with (run.work / "a.pt").open("rb"):  # a reader does no harm
         assert captured(look(relay)) == [("a.pt", 4)]
-    with (run.job / "code" / "b.pt").open("wb", buffering=0) as writer:
+    with (run.work / "b.pt").open("wb", buffering=0) as writer:
         writer.write(b"part")
         assert captured(look(relay, final=True)) == [("b.pt", 4)]
 
@@ -111,9 +112,10 @@ def test_the_step_is_the_newest_that_was_reported(run: RunDir) -> None:
 
 
 def test_what_came_with_the_code_and_what_is_no_plain_file_is_left_out(run: RunDir, approved: Approved) -> None:
-    folder = run.job / "code" / "out"
+    folder = run.work / "out"
     (folder / "old.pt").write_bytes(b"x")
-    os.utime(run.brought)
+    came_ns = (folder / "old.pt").stat().st_mtime_ns
+    write_record(run.work_record, WorkRecord(attempt=1, claimed_at=1, came_ns=came_ns))
     outside = run.root.parent / "outside.pt"
     outside.write_bytes(b"secret")
     (folder / "link.pt").symlink_to(outside)

@@ -16,7 +16,6 @@ import pytest
 from store.blobs import Blobs
 from store.facts.output import Batch
 from tests.approved import Approved
-from tests.archives import archive_of
 from tests.worker import eventfiles
 from torchyard.contract.events import Remeasured
 from torchyard.contract.records import Manifest, ManifestFile
@@ -213,7 +212,7 @@ def test_points_are_not_older_than_their_attempt(run: RunDir) -> None:
     now = time.time_ns() // 1000 + 60_000_000
     lines = (f'{{"type":"metric","step":1,"time":{written},"values":{{"a":1}}}}\n' for written in (30, now))
     run.events.write_text("".join(lines))
-    brought.remember(run)
+    brought.remember(run, read={})
     eventfiles.write(run.artifacts / "tb" / eventfiles.NAME, eventfiles.scalars("loss", {1: 0.5}))
     started = run.brought.stat().st_mtime_ns // 1000
     (batch,) = drain(relay_of(run))
@@ -711,11 +710,17 @@ def test_a_log_with_a_second_hard_link_is_not_read(run: RunDir, approved: Approv
     assert texts(batches) == [approved("texts")]
 
 
-def test_of_a_checkpoint_in_parts_the_digest_of_the_archive_is_known(run: RunDir) -> None:
+def test_the_files_of_a_checkpoint_keep_their_names(run: RunDir) -> None:
     folder = run.checkpoints / "epoch-0001"
-    files = {"state.index.json": b"{}", "state-1.safetensors": random.Random(0).randbytes(700_000), "none": b""}
-    folder.mkdir()
+    deep = "/".join("abcdefghijklmno")
+    files = {
+        "state.index.json": b"{}",
+        "epoch=1 é.ckpt": b"x" * 700_000,
+        ".metadata": b"",
+        f"{deep}/__0_0.distcp": b"1",
+    }
     for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     listed = [
         ManifestFile(path=name, size=len(content), sha256=hashlib.sha256(content).hexdigest())
@@ -724,5 +729,4 @@ def test_of_a_checkpoint_in_parts_the_digest_of_the_archive_is_known(run: RunDir
     write_record(folder / "manifest.json", Manifest(step=7, epoch=1, files=listed))
     announce(run, folder.name)
     (saved,) = [item for batch in drain(relay_of(run)) for item in batch.checkpoints]
-    assert saved.archive == hashlib.sha256(archive_of(files)).hexdigest()
-    assert [entry.get("archive") for entry in saved.entries] == [saved.archive, None, None]
+    assert saved.entries == [file.to_dict() for file in listed]

@@ -4,12 +4,11 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 import re
 
-from torchyard.client.calls import call as call_calls
 from torchyard.client.calls import files as calls
 from torchyard.client.core.base import Core
-from torchyard.client.download import OnProgress, PartFile, file_to_download
+from torchyard.client.download import OnProgress, PartFile
+from torchyard.client.fetching import fetch
 from torchyard.client.references import find_checkpoint
-from torchyard.client.responses import file_name
 from torchyard.contract.artifacts import is_artifact_path
 from torchyard.contract.errors import NotFound, ServerError
 from torchyard.contract.media import MediaPart
@@ -41,23 +40,20 @@ class FilesCore(Core):
         to: str | Path = ".",
         on_progress: OnProgress | None = None,
     ) -> Path:
-        """Fetches a checkpoint's `state.pt` (of one in parts the archive of all), or its `file` of that path, and
-        returns the path that it wrote: `to`, or if that is a folder, the server's name in it. `ref`: as `checkpoint`.
+        """Fetches a checkpoint's `state.pt` (of one with a `folder` the folder with all files), or its `file` of that
+        path, and returns the path that it wrote: `to`, or if that is a folder, the server's name in it. `ref`: as
+        `checkpoint`.
 
-        The file is written whole, with the listed sha256, or not at all. After a failure the bytes that arrived stay in
-        a `.part` file, and the next download continues from them. Raises NotFound, OSError, Conflict if another process
-        downloads the same file, and ServerError if the bytes are not those that the server lists.
+        It is written whole, with the listed sha256 of each file, or not at all. After a failure the bytes that arrived
+        stay in a `.part` file or folder, and the next download continues from them. Raises NotFound, OSError, Conflict
+        if another process downloads the same, or if the folder is there already, and ServerError if the bytes are not
+        those that the server lists.
         """
         checkpoint = await self.checkpoint(job_id, ref)
-        expected = file_to_download(checkpoint, file, of=f"checkpoint {checkpoint.id}")
-        path = calls.file_path(job_id, checkpoint.id, file)
-        target = Path(to)
-        if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file
-            target /= file_name(await self._connection.send(call_calls.head(path))) or f"{checkpoint.id}.pt"
-        with PartFile(target, expected, on_progress) as part:
-            await self._connection.fill(part, path)
-            part.finish()
-        return target
+        path, of = calls.file_path(job_id, checkpoint.id, file), f"checkpoint {checkpoint.id}"
+        return await fetch(
+            self._connection, path, checkpoint, of=of, file=file, to=to, name=checkpoint.id, on_progress=on_progress
+        )
 
     def artifacts(self, job_id: str, *, path: str | None = None) -> AsyncGenerator[ArtifactView]:
         """Yields the files that the job left in its folder `artifacts`; with `path`, that file or those in that folder.

@@ -4,13 +4,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
-from torchyard.client.calls import call as call_calls
 from torchyard.client.calls import models as calls
 from torchyard.client.calls import team as team_calls
 from torchyard.client.core.base import Core
-from torchyard.client.download import OnProgress, PartFile, file_to_download
+from torchyard.client.download import OnProgress
+from torchyard.client.fetching import fetch
 from torchyard.client.references import find_checkpoint
-from torchyard.client.responses import file_name
 from torchyard.contract.models import ModelRef
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.models import ModelVersionSummary, ModelVersionView, ModelView
@@ -67,23 +66,17 @@ class ModelsCore(Core):
     async def download_model(
         self, ref: str, *, file: str | None = None, to: str | Path = ".", on_progress: OnProgress | None = None
     ) -> Path:
-        """Fetches the `state.pt` of the version that `ref` names, else of the newest, or its `file` of that path.
-        Returns the path that it wrote: `to`, or if that is a folder, the server's name for the file in it.
+        """Fetches the `state.pt` of the version that `ref` names, else of the newest (of one with a `folder` the folder
+        with all files), or its `file` of that path. Returns the path that it wrote: `to`, or if that is a folder, the
+        server's name in it.
 
-        The file is written whole or continued as by `download`, and raises what that does.
+        It is written whole or continued as by `download`, and raises what that does.
         """
         version = await self.model_version(ref)
         named = str(ModelRef(version.owner, version.name, version.version))
-        expected = file_to_download(version, file, of=f"model {named}")
         path = calls.file_path(version.owner, version.name, version.version, file)
-        target = Path(to)
-        if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file
-            given = file_name(await self._connection.send(call_calls.head(path)))
-            target /= given or f"{version.name}-v{version.version}.pt"
-        with PartFile(target, expected, on_progress) as part:
-            await self._connection.fill(part, path)
-            part.finish()
-        return target
+        name, of = f"{version.name}-v{version.version}", f"model {named}"
+        return await fetch(self._connection, path, version, of=of, file=file, to=to, name=name, on_progress=on_progress)
 
     async def _parsed(self, text: str) -> tuple[str, str, int | None]:
         """Returns owner, name and version of what the text names. The server is asked once who oneself is."""

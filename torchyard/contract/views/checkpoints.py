@@ -18,10 +18,20 @@ class RemeasuredView(View):
     metrics: dict[str, Number]
 
 
-class CheckpointView(View):
-    """A checkpoint. `size` and `sha256` are those of the file that `/download` sends.
+class CheckpointFolder(View):
+    """Of a checkpoint in several files without a `state.pt`, which `/download` sends as a tar."""
 
-    `source` is `run` for one that the script published, `captured` for a file that matched `config.checkpoints`.
+    path: str
+    """The folder that has them all; empty if there is none."""
+    files: int
+    """How many they are."""
+
+
+class CheckpointView(View):
+    """A checkpoint. `size` is that of the file that `/download` sends, and `sha256` its digest.
+
+    Of a `folder`, the file is a tar, and `sha256` the digest of the list of its files. `source` is `run` for one that
+    the script published, `captured` for a file or folder that matched `config.checkpoints`.
     """
 
     id: str
@@ -30,6 +40,9 @@ class CheckpointView(View):
     attempt: int
     metrics: dict[str, Number]
     files: list[CheckpointFile]
+    files_omitted: bool = False
+    """Whether a list left the files out, as they are many: ask for the checkpoint itself."""
+    folder: CheckpointFolder | None = None
     size: int
     sha256: str
     aliases: list[str]

@@ -6,11 +6,11 @@ from pydantic import Field, JsonValue
 
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.base import Number, View
-from torchyard.contract.views.checkpoints import CheckpointFile
+from torchyard.contract.views.checkpoints import CheckpointFile, CheckpointFolder
 
 
 class ModelVersionSummary(View):
-    """A version of a model, as lists show it. `size` and `sha256` are those of the file that `/download` sends."""
+    """A version of a model, as lists show it. `size` and `sha256` are as those of a checkpoint."""
 
     owner: str
     name: str
@@ -22,6 +22,9 @@ class ModelVersionSummary(View):
     step: int
     metrics: dict[str, Number]
     files: list[CheckpointFile]
+    files_omitted: bool = False
+    """Whether a list left the files out, as they are many: ask for the version itself."""
+    folder: CheckpointFolder | None = None
     size: int
     sha256: str
     stored_bytes: int

@@ -12,6 +12,7 @@ import stat
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import LaunchPlan
+from torchyard.contract.rundir import WORK
 from torchyard.host.identity import boot_id
 from torchyard.host.untrusted import RECORD_LIMIT, folder_inside, open_inside
 from worker.host.datafolders import UNPACKED
@@ -44,7 +45,9 @@ class Order:
     input: Folder
     """Read-only."""
     job: Folder
-    """Writable, as are the next two."""
+    """Writable, as are the next three."""
+    work: Folder | None
+    """The working folder of the job, if it has one: found by the job's id alone."""
     home: Folder
     temporary: Folder
     bundles: list[Folder]
@@ -85,6 +88,7 @@ def read_order(config: Config, start: Start, stack: ExitStack) -> Order:
         control=opened(*run, "ctl"),
         input=opened(*run, "input"),
         job=opened(*run, "job"),
+        work=opened(*run[:-1], WORK) if _exists(config, *run[:-1], WORK) else None,
         home=opened("caches", owner),
         temporary=replace(opened("tmp", temporary), path=shared.TEMPORARY),
         bundles=[opened(UNPACKED, owner, sha256, boot_id()) for sha256 in plan.sandbox.strict.bundles],
@@ -106,6 +110,16 @@ def _read_plan(config: Config, *run: str) -> LaunchPlan:
             return LaunchPlan.from_json(file.read(RECORD_LIMIT))
         except ValueError as error:
             raise Refusal(f"the plan cannot be read: {error}") from None
+
+
+def _exists(config: Config, *parts: str) -> bool:
+    """Returns whether anything has this name, be it a link, which is refused then."""
+    try:
+        with folder_inside(config.data_dir, *parts[:-1]) as parent:
+            os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _open(config: Config, stack: ExitStack, *parts: str) -> Folder:

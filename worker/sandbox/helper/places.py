@@ -38,6 +38,7 @@ def places_of(config: Config, order: Order, *, uid: int, stack: ExitStack) -> li
         *((folder, False) for folder in order.bundles),
         (order.input, False),
         (order.job, True),
+        *([] if order.work is None else [(order.work, True)]),
         (order.home, True),
         (order.temporary, True),
     ]
