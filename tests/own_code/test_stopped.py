@@ -68,7 +68,6 @@ class Runs:
             options["env"] = {"GATE": str(gate)}
         if not as_it_is:
             options["checkpoints"] = [*program.checkpoints]
-            options["keep"] = [*program.keep]
         return self.service.client.run(f"{program.name}.py", folder=self._folder, **options)
 
     def result(self, program: Program) -> str:
@@ -156,5 +155,5 @@ def said(job: Job, word: str) -> list[str]:
 
 def stored(job: Job) -> set[str]:
     """Returns the paths below the working folder of all that is stored of the job."""
-    captured = {file.path for checkpoint in job.checkpoints() for file in checkpoint.files}
-    return captured | {item.path for item in job.artifacts()}
+    captured = {file.path for checkpoint in job.checkpoints() for file in checkpoint.view.files}
+    return captured | {item.view.path for item in job.artifacts()}
