@@ -26,6 +26,7 @@ from api.routes import (
     curves,
     health,
     jobs,
+    keeping,
     logs,
     media,
     models,
@@ -96,7 +97,7 @@ def token_of(settings: Settings) -> str:
 
 def _routes() -> list[BaseRoute]:
     """Returns the routes, which no setting changes: FastAPI prepared them when they were declared."""
-    contents = (attempts, stream, telemetry, curves, logs, stacks, stars, checkpoints, artifacts, media, code)
+    contents = (attempts, stream, telemetry, curves, logs, stacks, stars, checkpoints, artifacts, keeping, media, code)
     areas = (
         submission,
         batches,

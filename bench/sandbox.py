@@ -32,7 +32,9 @@ def measure() -> Iterator[Row]:
         theirs = [_seconds_of_bubblewrap() * 1000 for _ in range(REPEATS)] if shutil.which("bwrap") else []
         peer = "bwrap, and the start of `true`" if theirs else "bwrap is not installed"
         what = f"entering the sandbox, level {isolation.level}"
-        ours = _in_forks(lambda: entry.enter(sandbox, ended=None, stops=bool), make=lambda: entry.fork(sandbox))
+        ours = _in_forks(
+            lambda: entry.enter(sandbox, reaps=True, ended=print, stops=bool), make=lambda: entry.fork(sandbox)
+        )
         yield Row(what, "ms", ours, peer=peer, theirs=theirs, at_most=5)
         yield Row("– mounts of its own", "ms", _in_forks(lambda: _make_mounts(sandbox)))
         yield Row("– privileges", "ms", _in_forks(privileges.drop))

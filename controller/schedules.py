@@ -35,4 +35,14 @@ class Schedules:
             raise
         except Exception:  # noqa: BLE001 - the others go on
             _log.exception("schedule %s is left for the next run", due.schedule_id)
+            self._tell(due)
             return False
+
+    def _tell(self, due: Due) -> None:
+        """Tells the owner that what was due failed."""
+        try:
+            commands.note_failure(self._store, due.schedule_id)
+        except Unavailable:
+            raise
+        except Exception:  # noqa: BLE001 - the others go on
+            _log.exception("schedule %s could not be told that it failed", due.schedule_id)

@@ -54,11 +54,12 @@ class BlobWriter:
     Call `discard` in the end; it does nothing after `publish`.
     """
 
-    def __init__(self, blobs: "Blobs", path: Path) -> None:
+    def __init__(self, blobs: "Blobs", path: Path, beside: Callable[[bytes], object] | None = None) -> None:
         self.size = 0
         """Bytes copied so far."""
         self._blobs = blobs
         self._path = path
+        self._beside = beside
         self._digest = hashlib.sha256()
         self._file = _create_private(path)
 
@@ -67,6 +68,8 @@ class BlobWriter:
         copied = 0
         while copied < limit and (chunk := source.read(min(_CHUNK, limit - copied))):
             self._digest.update(chunk)
+            if self._beside is not None:
+                self._beside(chunk)
             _write_all(self._file, chunk)
             copied += len(chunk)
         self.size += copied
@@ -145,11 +148,11 @@ class Blobs:
             writer.discard()
         return blob
 
-    def create(self) -> BlobWriter:
-        """Returns a writer of a new blob. Raises OSError."""
+    def create(self, *, beside: Callable[[bytes], object] | None = None) -> BlobWriter:
+        """Returns a writer of a new blob. `beside` gets all bytes that are copied into it. Raises OSError."""
         self.check()
         self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return BlobWriter(self, self._incoming / uuid4().hex)
+        return BlobWriter(self, self._incoming / uuid4().hex, beside)
 
     def publish(self, path: Path, sha256: str) -> None:
         """Gives a file of the blobs' file system, which was synced, the name of its sha256; durable when this returns.

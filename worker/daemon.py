@@ -13,6 +13,7 @@ from store.store import NotMigrated, Store
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
 from torchyard.host.identity import boot_id
 from worker.aside import Aside
+from worker.attempts.asked import AskedFiles
 from worker.attempts.context import WorkerContext
 from worker.attempts.runners import AttemptRunners
 from worker.cleanup.housekeeper import Housekeeper
@@ -108,8 +109,12 @@ class Daemon:
             ("the sweep", Interval(_SWEEP_INTERVAL_S, clock), self._sweep),
             ("the look whether this worker drains", self._drain_interval, self._check_drain),
         )
-        cleaning = self._duties_of(("the housekeeping", Interval(_SWEEP_INTERVAL_S, clock), self._housekeeper.sweep))
-        self._cleaner = Aside(Turns("the housekeeping"), lambda _: cleaning.run_due(), troubles=self._troubles)
+        self._asked = AskedFiles(settings.runs, self._store, self.id, limits=settings.output_limits, clock=clock)
+        sweep = "the housekeeping", Interval(_SWEEP_INTERVAL_S, clock), self._housekeeper.sweep
+        cleaning = self._duties_of(sweep, self._asked.duty)
+        self._cleaner = Aside(
+            Turns("the housekeeping"), lambda _: cleaning.run_due(), troubles=self._troubles, last=self._asked.close
+        )
         self._turns = Turns("the thread that starts jobs")
         self._keeper = Keeper(
             self._leases,
@@ -361,6 +366,7 @@ class Daemon:
         if woken and wakeups.asked:
             self._runners.recheck_intents()
             self._drain_interval.make_due()
+            self._asked.interval.make_due()
         elif woken and self._runners.any_ending():
             self._runners.ended.wait(_ENDING_WAIT_S)
         return woken

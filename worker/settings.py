@@ -84,7 +84,9 @@ class Settings(ClusterSettings):
     keep_runs: Age = None
     """How long run directories are kept after the end of their attempt."""
     keep_runs_bytes: Size = None
-    """Bytes of all run directories of this host."""
+    """Bytes of all run directories and working folders of this host."""
+    folder_retention: Age = timedelta(hours=24)
+    """How long the working folder of a script is kept after the end of its job, if the disk has room."""
     bundle_ttl: Age = timedelta(days=30)
     """How long a bundle that no job names is kept after its last use."""
     max_caches_bytes: Size = 20_000_000_000
@@ -114,6 +116,8 @@ class Settings(ClusterSettings):
     """Items of one job, which its runs show, that are stored."""
     max_artifact_bytes: Size = DEFAULTS.artifact_bytes
     """Bytes of these files and items."""
+    max_kept_bytes: Size = DEFAULTS.kept_bytes
+    """Bytes of the files of one job's working folder that are kept without a pattern."""
 
     @property
     def runs(self) -> Path:
@@ -143,6 +147,7 @@ class Settings(ClusterSettings):
             artifacts=self.max_artifacts,
             media=self.max_media,
             artifact_bytes=self.max_artifact_bytes,
+            kept_bytes=self.max_kept_bytes,
         )
 
     @property
@@ -156,6 +161,7 @@ class Settings(ClusterSettings):
             ),
             runs=self.keep_runs,
             run_bytes=self.keep_runs_bytes,
+            folders=self.folder_retention,
             unused_bundles=self.bundle_ttl,
             cache_bytes=self.max_caches_bytes,
         )

@@ -3,10 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from api.present.times import time
+from api.present.times import time, time_or_none
 from store.facts.checkpoints import ArtifactFacts, BundleFacts, CheckpointFacts
+from store.facts.keeping import KeepFacts
 from store.uploads.folder import Partial
-from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointFolder, CheckpointView
+from torchyard.contract.views.checkpoints import (
+    ArtifactView,
+    BundleView,
+    CheckpointFolder,
+    CheckpointView,
+    KeepView,
+)
 
 
 def checkpoint(facts: CheckpointFacts) -> CheckpointView:
@@ -46,6 +53,22 @@ def artifact(facts: ArtifactFacts) -> ArtifactView:
         attempt=facts.attempt,
         sha256=facts.sha256,
         created_at=time(facts.created_at),
+    )
+
+
+def keep(found: KeepFacts) -> KeepView:
+    """Returns the view of a request to store files of a working folder."""
+    return KeepView(
+        paths=list(found.paths),
+        attempt=found.attempt,
+        requested_at=time(found.requested_at),
+        answered_at=time_or_none(found.answered_at),
+        refused=found.refused,
+        files=found.files,
+        size=found.size,
+        copied=found.copied,
+        worker=found.worker,
+        away=found.away,
     )
 
 

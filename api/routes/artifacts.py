@@ -52,3 +52,32 @@ def download_artifact(request: Request, services: ServicesDep, caller: FileReade
     found = checkpoints.artifact(services.store, job_id, storable(path), caller=caller)
     blob = Blob(found.sha256, size=found.size, name=found.path.rpartition("/")[2])
     return send_blob(request, services, blob, caller, job_id)
+
+
+@router.get("/jobs/{job_id}/kept")
+@in_turns
+def list_kept_files(
+    *,
+    services: ServicesDep,
+    caller: JobReader,
+    job_id: str,
+    path: PathFilter = None,
+    limit: Limit = 100,
+    after: AfterArtifact = None,
+) -> Page[ArtifactView]:
+    """Lists the files of the job's working folder that are kept, oldest first. A newer one of a path replaces it."""
+    cursor, wanted = id_after(after, "art"), None if path is None else storable(path)
+    found = checkpoints.artifacts_of(
+        services.store, job_id, caller=caller, limit=limit, behind=cursor, path=wanted, kept=True
+    )
+    return page(ArtifactView, found, present.artifact, cursor=lambda item: item.id)
+
+
+@router.head("/jobs/{job_id}/kept/{path:path}", **DOWNLOAD_HEAD)
+@router.get("/jobs/{job_id}/kept/{path:path}", **DOWNLOAD)
+@in_turns
+def download_kept_file(request: Request, services: ServicesDep, caller: FileReader, job_id: str, path: str) -> Response:
+    """Sends a kept file, by its listed path. Its sha256 is the `ETag`."""
+    found = checkpoints.artifact(services.store, job_id, storable(path), caller=caller, kept=True)
+    blob = Blob(found.sha256, size=found.size, name=found.path.rpartition("/")[2])
+    return send_blob(request, services, blob, caller, job_id)

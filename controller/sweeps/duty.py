@@ -56,7 +56,17 @@ class Sweeps:
             raise
         except Exception:  # noqa: BLE001 - the others go on
             _log.exception("sweep %s is left for the next run", sweep.id)
+            self._tell(sweep)
             return False
+
+    def _tell(self, sweep: DueSweep) -> None:
+        """Tells the owner that a step failed."""
+        try:
+            trials.note_failed_step(self._store, sweep.id)
+        except Unavailable:
+            raise
+        except Exception:  # noqa: BLE001 - the others go on
+            _log.exception("sweep %s could not be told that a step failed", sweep.id)
 
     def _step(self, sweep: DueSweep) -> bool:
         if sweep.asked is not None:

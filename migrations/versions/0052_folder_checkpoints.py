@@ -1,7 +1,7 @@
 """Checkpoints of many files: what a download sends, and how long the list of files is, are beside that list
 
 Revision ID: 0052
-Revises: 0050
+Revises: 0051
 
 Checkpoints and versions that were there before have neither: both are made of their files, which are few.
 """
@@ -13,7 +13,7 @@ from migrations.turns import limit_lock_waits
 from store.db.database import Document
 
 revision = "0052"
-down_revision = "0050"
+down_revision = "0051"
 branch_labels = None
 depends_on = None
 

@@ -7,6 +7,7 @@ NotFound, Forbidden and Unavailable.
 from collections.abc import Mapping
 from datetime import timedelta
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Job
@@ -22,6 +23,7 @@ from store.rows import (
     intents,
     job_facts,
     jobs,
+    quotas,
     stars,
     unattended,
     worker_facts,
@@ -111,12 +113,15 @@ def drain(store: Store, worker_id: str, *, drain: bool, caller: Caller) -> Worke
 
 
 def _act(session: Session, action: JobAction, job_id: str, caller: Caller, grace: timedelta | None) -> Job:
+    before = session.scalar(select(Job.version).where(Job.id == job_id))
     if action == "cancel":
         if grace == AT_ONCE:
             unattended.cancel(session, job_id, caller)
         job = intents.request_cancel(session, job_id, caller, grace=grace)
     else:
         job = (intents.request_pause if action == "pause" else intents.resume)(session, job_id, caller)
+    if job.version == before:  # nothing has changed, and it may be sent without end
+        quotas.check_change(session, caller.name)
     audit.add(session, caller, "job.cancel_now" if grace == AT_ONCE else f"job.{action}", job_id)
     jobs.announce(session, job)
     return job

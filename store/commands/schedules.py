@@ -60,6 +60,12 @@ def do(store: Store, due: Due) -> bool:
         return found is not None
 
 
+def note_failure(store: Store, schedule_id: str) -> None:
+    """Has the schedule say that what was due of it failed, until a run is accepted."""
+    with store.write("run_schedule") as session:
+        due_schedules.note_failure(session, schedule_id)
+
+
 def _add(session: Session, new: NewSchedule) -> tuple[ScheduleFacts, bool]:
     known = None if new.keyed is None else schedules.answered(session, new.keyed)
     if known is not None:

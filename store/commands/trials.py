@@ -33,6 +33,7 @@ _PARSE_S = 0.2
 """How long one transaction parses job specs: large ones are made in smaller portions."""
 
 _TOO_MANY_FAILED = "too_many_failed"
+_FAILED_STEP = Reason("internal", "a step of the sweep failed, and is tried again: the log of the controller says why")
 
 
 class _OnlyFirst(Exception):
@@ -132,6 +133,19 @@ def settle(store: Store, sweep_id: str) -> bool:
             return False
         sweeps.move(session, sweep, end, reason=reason)
         return True
+
+
+def note_failed_step(store: Store, sweep_id: str) -> None:
+    """Has the sweep say that a step of it failed. It says so until a step makes trials, or has them go on."""
+    with store.write("ask_trials") as session:
+        sweep = _locked(session, sweep_id)
+        if sweep is None or SweepState(sweep.state).ended:
+            return
+        reason = _FAILED_STEP
+        if sweep.state == SweepState.CANCELLING:  # its code says how it ends
+            said = sweep.reason_message.removesuffix(f"; {reason.message}")
+            reason = Reason(sweep.reason_code, f"{said}; {reason.message}")
+        sweeps.say(session, sweep, reason)
 
 
 def _locked(session: Session, sweep_id: str) -> Sweep | None:

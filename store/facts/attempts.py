@@ -137,3 +137,10 @@ class KnownJob:
     finished: bool
     attempts: dict[int, int | None]
     """By number: microseconds since the attempt ended; None while it is open."""
+    age: int | None = None
+    """Microseconds since the job has finished; None if it has not."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether an attempt is open."""
+        return None in self.attempts.values()

@@ -56,11 +56,15 @@ class NewCheckpoint:
 
 @dataclass(frozen=True)
 class NewArtifact:
-    """A file whose blob is stored."""
+    """A file whose blob is stored. Of the working folder, its path begins with `KEPT`."""
 
     path: str
     size: int
     sha256: str
+    modified_ns: int | None = None
+    """When it was modified, in nanoseconds since the epoch by the host's clock."""
+    asked: bool = False
+    """Whether somebody asked for it, by `torchyard keep`."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,8 @@ class StoredArtifact:
     path: str
     attempt: int
     size: int
+    modified_ns: int | None = None
+    asked: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,6 +140,8 @@ class OutputLimits:
     """Items of one job that its runs show."""
     artifact_bytes: int | None = 10 << 30
     """Bytes of these files and items."""
+    kept_bytes: int | None = 64 << 20
+    """Bytes of the files of one job's working folder that are kept without a pattern."""
 
 
 DEFAULTS = OutputLimits()

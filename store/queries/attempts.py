@@ -1,12 +1,12 @@
 """What a worker reads of its attempts, and of those whose leases have expired. All of them raise Unavailable."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 
 from store.db.database import Snapshots
 from store.db.tables import Job
 from store.facts.attempts import AttemptFacts, Claim, EarlierAttempt, Wanted
-from store.facts.checkpoints import CheckpointFacts
+from store.facts.checkpoints import ArtifactFacts, CheckpointFacts
 from store.facts.initial_weights import InitialFacts
 from store.facts.output import Room
 from store.rows import artifacts, attempt_facts, attempts, checkpoints, initial_files, intents, jobs, leases, secrets
@@ -14,6 +14,8 @@ from store.store import Store
 from torchyard.contract.job import EndReason
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.rundir import Env
+
+_MOST_ARTIFACTS = 100_000
 
 
 def read(store: Store, claim: Claim) -> AttemptFacts:
@@ -101,6 +103,12 @@ def removed_checkpoints(store: Snapshots, claim: Claim, *, attempt: int, names: 
     """Returns those of `names` that an attempt of the same job listed and that were removed since."""
     with store.read() as session:
         return checkpoints.removed_among(session, claim.job_id, attempt=attempt, names=names)
+
+
+def artifacts_of_job(store: Snapshots, claim: Claim) -> Sequence[ArtifactFacts]:
+    """Returns the files that the attempt's job has left, oldest first."""
+    with store.read() as session:
+        return artifacts.after(session, claim.job_id, limit=_MOST_ARTIFACTS)
 
 
 def artifact_room(store: Snapshots, claim: Claim) -> Room:

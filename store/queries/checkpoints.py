@@ -40,16 +40,27 @@ def named(store: Snapshots, job_id: str, ref: str, *, caller: Caller) -> NamedCh
 
 
 def artifacts_of(
-    store: Snapshots, job_id: str, *, caller: Caller, limit: int, behind: str | None = None, path: str | None = None
+    store: Snapshots,
+    job_id: str,
+    *,
+    caller: Caller,
+    limit: int,
+    behind: str | None = None,
+    path: str | None = None,
+    kept: bool = False,
 ) -> FactPage[ArtifactFacts]:
-    """Returns files that the job left, oldest first: behind the one with the id `behind`, and at or below `path`."""
+    """Returns files that the job left, oldest first: behind the one with the id `behind`, and at or below `path`.
+
+    `kept`: those of its working folder in place of its artifacts.
+    """
     with store.read() as session:
         access.readable_job(session, job_id, caller)
-        return pages.first(artifacts.after(session, job_id, limit=limit + 1, behind=behind, path=path), limit)
+        found = artifacts.after(session, job_id, limit=limit + 1, behind=behind, path=path, kept=kept)
+        return pages.first(found, limit)
 
 
-def artifact(store: Snapshots, job_id: str, path: str, *, caller: Caller) -> ArtifactFacts:
-    """Returns the file of this path."""
+def artifact(store: Snapshots, job_id: str, path: str, *, caller: Caller, kept: bool = False) -> ArtifactFacts:
+    """Returns the file of this path, among those of the working folder if `kept`."""
     with store.read() as session:
         access.readable_job(session, job_id, caller)
-        return artifacts.get(session, job_id, path)
+        return artifacts.get(session, job_id, path, kept=kept)

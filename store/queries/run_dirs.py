@@ -13,8 +13,8 @@ from store.facts.attempts import KnownJob
 def known_jobs(store: Snapshots, job_ids: Collection[str]) -> dict[str, KnownJob]:
     """Returns those of `job_ids` that exist, by id."""
     with store.read() as session:
-        query = select(Job.id, Job.finished_at).where(Job.id.in_(job_ids))
-        found = {row.id: KnownJob(row.finished_at is not None, {}) for row in session.execute(query)}
+        query = select(Job.id, (now_us() - Job.finished_at).label("age")).where(Job.id.in_(job_ids))
+        found = {row.id: KnownJob(row.age is not None, {}, row.age) for row in session.execute(query)}
         age = (now_us() - Attempt.ended_at).label("age")
         for row in session.execute(select(Attempt.job_id, Attempt.number, age).where(Attempt.job_id.in_(job_ids))):
             found[row.job_id].attempts[row.number] = row.age

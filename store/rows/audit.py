@@ -11,7 +11,7 @@ from store.db.prepared import Prepared
 from store.db.tables import AuditEntry, Base
 from store.facts.callers import Caller
 from store.facts.team import AuditFacts, AuditFilter, AuditPage
-from store.rows import columns
+from store.rows import columns, quotas
 from torchyard.contract.text import storable
 
 MOST_SEARCHED = 100_000
@@ -24,8 +24,24 @@ _NEW = Prepared(insert(Base.metadata.tables["audit"]).inline(), columns=_COLUMNS
 _log = logging.getLogger("torchyard.audit")
 
 
+_REPEATED = frozenset(
+    {
+        *("job.change", "job.archive", "job.unarchive", "job.resume", "sweep.resume", "sweep.promote"),
+        *("schedule.change", "model.add", "model.change", "secret.set", "token.make", "bundle.upload"),
+        *("target.add", "target.change", "target.test"),
+    }
+)
+"""Changes that can be made without end, with an entry each, or that begin such a round. Others end or remove something,
+or are limited where it is added: who may not add anything can still do those."""
+
+
 def add(session: Session, caller: Caller, action: str, object: str, *, outcome: str = "ok") -> None:
-    """Adds an entry, and logs it as one line of JSON. `outcome` is `ok` or the code of an error."""
+    """Adds an entry, and logs it as one line of JSON. `outcome` is `ok` or the code of an error.
+
+    Raises QuotaExceeded for a change that can be repeated without end, if too much is written for the caller.
+    """
+    if action in _REPEATED:
+        quotas.check_change(session, caller.name)
     add_all(session, action, [(caller, object)], outcome=outcome)
 
 

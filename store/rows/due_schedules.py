@@ -15,6 +15,7 @@ from torchyard.contract.schedules import ScheduleState
 
 MOST_REFUSED = 10
 """After so many refusals in a row, a schedule is paused."""
+_UNKNOWN = "the run could not be submitted: the log of the controller says why"
 _ENDED = Reason("ended", "no time of it is left before its `until`")
 _LIVE = tuple(state for state in JobState if not state.terminal)
 _RUNS_STILL = exists().where(Job.id == Schedule.last_job_id, Job.state.in_(_LIVE))
@@ -54,13 +55,20 @@ def note_refused(session: Session, row: Schedule, error: Exception) -> None:
     """Notes why the run that is due was refused. After `MOST_REFUSED` in a row, pauses the schedule."""
     known = isinstance(error, TorchyardError)
     code = error.code if known else "internal"
-    message = _message(error) if known else "the run could not be submitted: the log of the controller says why"
+    message = _message(error) if known else _UNKNOWN
     told: dict[str, Any] = {"last_error": {"code": code, "message": message, "at": schedules.now(session)}}
     if row.refused + 1 >= MOST_REFUSED:
         reason = Reason("refused", f"{MOST_REFUSED} runs in a row were refused: {message}")
         _set(session, row, refused=row.refused + 1, **told, **_stopped(ScheduleState.PAUSED, reason))
     else:
         _go_on(session, row, refused=row.refused + 1, **told)
+
+
+def note_failure(session: Session, schedule_id: str) -> None:
+    """Notes that what is due could not be done, and is tried again: once, and not at each attempt."""
+    row = session.scalars(select(Schedule).where(Schedule.id == schedule_id).with_for_update()).first()
+    if row is not None and (row.last_error or {}).get("message") != _UNKNOWN:
+        _set(session, row, last_error={"code": "internal", "message": _UNKNOWN, "at": schedules.now(session)})
 
 
 def lock_replaced(session: Session, schedule_id: str) -> Schedule | None:

@@ -202,6 +202,22 @@ def check_written(session: Session, owner: str) -> None:
     check_stored(session, owner, limits_of(session, owner))
 
 
+def check_change(session: Session, who: str) -> None:
+    """Raises QuotaExceeded if what requests have written for the user is more than all that the user may store.
+
+    Whoever has too many files may still change what is there: those are stopped where they grow.
+    """
+    most = limit_of(session, who, Resource.STORED_BYTES)
+    if most is None:
+        return
+    if (written := stored_counts.of(session, who).written) > most + stored_counts.FREE_WRITTEN_BYTES:
+        raise QuotaExceeded(
+            f"what requests of {who} have written (specs, notes, events, the audit) takes {written} of {most} bytes:"
+            " delete jobs that are not needed; of the audit nothing is removed, so an administrator may have to raise"
+            " the quota"
+        )
+
+
 def check_priority(owner: str, priority: int, limits: Mapping[Resource, int]) -> None:
     """Raises QuotaExceeded if the user's jobs may not have this priority."""
     if (most := limits.get(Resource.PRIORITY)) is not None and priority > most:

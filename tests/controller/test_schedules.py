@@ -305,6 +305,24 @@ def test_a_schedule_that_cannot_be_read_holds_up_no_other(yard: Yard) -> None:
     assert job.schedule_id == sound
 
 
+@quick_on_sqlite
+def test_the_owner_sees_that_what_is_due_fails(yard: Yard) -> None:
+    broken = yard.add()
+    change = update(Schedule).where(Schedule.id == broken).values(schedule={"cron": "by a newer program"})
+    yard.db.write(lambda session: session.execute(change))
+
+    def told() -> dict[str, Any]:
+        yard.pass_time(broken, 2 * MINUTE_US)
+        yard.run()
+        found = yard.db.read(lambda session: session.get_one(Schedule, broken).last_error)
+        assert found is not None
+        return found
+
+    first = told()
+    assert (first["code"], first["message"][:40]) == ("internal", "the run could not be submitted: the log ")
+    assert told() == first  # a run each two seconds writes nothing
+
+
 def test_two_controllers_submit_a_run_once(yard: Yard) -> None:
     schedule_id = yard.add(overlap="cancel")
     for runs in range(1, 6):

@@ -302,6 +302,52 @@ def test_a_sweep_of_a_disabled_user_pauses(yard: Yard) -> None:
 
 
 @quick_on_sqlite
+def test_the_owner_sees_that_a_step_fails_until_one_succeeds(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken, sound = yard.sweep(), yard.sweep()
+    make = trials.make
+
+    def fails(store: Store, sweep_id: str, points: Sequence[Any], *, first: int) -> bool:
+        if sweep_id == broken:
+            raise ValueError("by a newer program")
+        return make(store, sweep_id, points, first=first)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trials, "make", fails)
+        yard.run()
+        found = yard.get(broken).facts
+        assert (found.state, found.reason_code) == (SweepState.RUNNING, "internal")
+        assert found.reason_message.startswith("a step of the sweep failed, and is tried again")
+        yard.run()
+        assert yard.get(broken).facts.version == found.version  # it is told once
+    assert len(yard.trials(sound)) == 3
+    yard.run()
+    assert (len(yard.trials(broken)), yard.get(broken).facts.reason_code) == (3, "running")
+
+
+@quick_on_sqlite
+def test_a_cancelled_sweep_whose_step_fails_says_so_and_ends_as_it_was_asked(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = yard.sweep()
+    commands.ask(yard.store, "cancel", sweep, caller=ADA)
+    before = yard.get(sweep).facts
+
+    def fails(*_: Any) -> bool:
+        raise ValueError("by a newer program")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trials, "ask", fails)
+        yard.run()
+        yard.run()
+        found = yard.get(sweep).facts
+        assert found.reason_code == before.reason_code
+        assert found.reason_message.startswith(f"{before.reason_message}; a step of the sweep failed")
+        assert found.reason_message.count("a step of the sweep failed") == 1
+    yard.run()
+    assert yard.state(sweep) is SweepState.CANCELLED
+
+
+@quick_on_sqlite
 def test_a_trial_whose_job_is_deleted_stays_in_the_ranking(yard: Yard) -> None:
     sweep = yard.sweep()
     yard.run()

@@ -1,7 +1,6 @@
 """What each level of isolation shuts, by the attacker's job in an attempt without a service."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 import json
 import os
 from pathlib import Path
@@ -24,7 +23,7 @@ from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from worker.engines.local import supervisors
 from worker.host import orphans, process
-from worker.sandbox import landlock, levels, namespaces, seccomp, tables
+from worker.sandbox import landlock, levels, namespaces, seccomp
 from worker.sandbox.levels import Isolation
 from worker.sandbox.namespaces import Namespaces
 
@@ -68,38 +67,6 @@ for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, si
     os.kill(1, number)
     os.kill(os.getppid(), 0)
 print("it lives", flush=True)
-"""
-NAMES_THREADS = """
-import os, pathlib, threading
-other = threading.Thread(target=threading.Event().wait, daemon=True)
-other.start()
-comm = pathlib.Path(f"/proc/self/task/{other.native_id}/comm")
-try:
-    comm.write_text("named")
-except OSError:
-    pass
-own, opened = 0, []
-for top in ("/proc", "/proc/net/"):
-    for folder, names, files in os.walk(top):
-        names[:] = [name for name in names if name not in {"fd", "map_files"}]  # what they name lies elsewhere
-        of_process = folder.split("/")[2].isdigit() if folder != "/proc" else False
-        for path in (os.path.join(folder, name) for name in files):
-            try:
-                os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
-            except OSError:
-                continue
-            if of_process and "/net" not in folder:
-                own += 1
-            else:
-                opened.append(path)
-try:
-    pathlib.Path("/proc/1/mem").open("r+b")
-    opened.append("memory of the first process")
-except OSError:
-    pass
-print("a thread is", comm.read_text().strip(), flush=True)
-print("own", min(own, 1), flush=True)
-print("opened", opened, flush=True)
 """
 INSPECTIONS = ("environ of", "maps of", "auxv of", "memory of", "what", "a file that", "a descriptor of", "ptrace of")
 NAMESPACES = ("a user namespace", "a process in a user namespace", "a process in a user namespace, by clone3")
@@ -260,58 +227,6 @@ def test_a_job_cannot_end_or_stop_the_first_process(attempt: Attempt) -> None:
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, report
     assert "it lives" in attempt.log("rank-0", "stdout")
-
-
-@needs_pids
-@pytest.mark.parametrize("level", [HERE, replace(HERE, level="basic")], ids=str)
-def test_a_job_with_gpus_names_its_threads_and_writes_nothing_else_in_proc(
-    attempt: Attempt, level: IsolationReport
-) -> None:
-    attempt.isolation, attempt.gpus = level, True
-    attempt.start(NAMES_THREADS)
-    report = attempt.report()
-    assert report.reason is EndReason.COMPLETED, report
-    printed = attempt.log("rank-0", "stdout")
-    may = tables.writable_table() is None  # else this user could change them from inside of the job
-    assert ("a thread is named\n" in printed) == may
-    assert f"own {int(may)}\nopened []\n" in printed
-
-
-@needs_pids
-@pytest.mark.parametrize("level", [HERE, replace(HERE, level="basic")], ids=str)
-def test_a_job_without_gpus_writes_nothing_in_proc(attempt: Attempt, level: IsolationReport) -> None:
-    attempt.isolation = level
-    attempt.start(NAMES_THREADS)
-    report = attempt.report()
-    assert report.reason is EndReason.COMPLETED, report
-    assert "own 0\nopened []\n" in attempt.log("rank-0", "stdout")
-
-
-def test_a_job_with_gpus_writes_nothing_in_proc_where_it_could_change_tables_of_the_network(
-    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    attempt.isolation, attempt.gpus = HERE, True
-    monkeypatch.setattr(tables, "NETWORK", tmp_path)
-    (tmp_path / "dev").write_text("")
-    (tmp_path / "dev").chmod(0o444)
-    (tmp_path / "xt_recent").mkdir()
-
-    def names_threads() -> bool:
-        plan = attempt.plan([])
-        assert plan.sandbox is not None
-        return plan.sandbox.names_threads
-
-    before = names_threads()
-    (tmp_path / "xt_recent" / "blocked").write_text("")
-    assert before == (HERE.own_pids or os.geteuid() != 0)
-    assert not names_threads()
-
-
-def test_a_job_with_gpus_writes_nothing_in_the_hosts_proc(attempt: Attempt) -> None:
-    attempt.isolation, attempt.gpus = LANDLOCK, True
-    plan = attempt.plan([])
-    assert plan.sandbox is not None
-    assert plan.sandbox.names_threads == (os.geteuid() != 0)
 
 
 @needs_pids

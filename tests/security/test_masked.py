@@ -160,7 +160,7 @@ def test_masked_artifacts_are_left_out_at_each_look(tmp_path: Path) -> None:
     run.create()
     (run.artifacts / VALUE).mkdir()
     (run.artifacts / VALUE / "file").write_text("x")
-    files = Artifacts(run, Blobs(tmp_path / "blobs"), room=lambda: Room((), None), attempt=1, mask=Mask([VALUE]))
+    files = Artifacts(run, Blobs(tmp_path / "blobs"), room=lambda: Room((), None), mask=Mask([VALUE]))
     assert files.take(1 << 20) == []
     assert files.message() == (
         "1 of the files in artifacts is not stored: ***/file (its path has the value of a secret)"

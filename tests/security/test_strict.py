@@ -17,6 +17,7 @@ import pytest
 from tests.security import strict_host
 from tests.security.strict_host import FIRST_UID, SERVICE, StrictHost
 from tests.security.test_attacks import ATTACK, HOME_FILES, SECRET_FILES
+from tests.security.test_proc import WALK
 from tests.worker import launchers
 from tests.worker.attempt import wait_for
 from tests.worker.bundles.tars import store, tar_of
@@ -97,6 +98,12 @@ def test_the_service_reads_all_that_the_owners_user_writes(host: StrictHost) -> 
     assert uid == host.state.uid_of("ada")
     assert pid < 20
     assert count <= 4  # the first one, the launcher and two ranks: nothing from outside
+
+
+def test_a_job_writes_no_file_of_proc(host: StrictHost) -> None:
+    attempt = host.attempt(WALK.read_text())
+    assert attempt.report().reason is EndReason.COMPLETED, host.logs()
+    assert json.loads(attempt.log("rank-0")) == {"named": False, "opened": []}
 
 
 def test_each_owner_has_a_uid_and_a_home(host: StrictHost) -> None:

@@ -1,13 +1,19 @@
 """The parts of strict isolation that need no root: options, limits, uids, devices, and what the worker asks for."""
 
+import errno
 from pathlib import Path
+import shutil
+import subprocess
+import sys
 
 import pytest
 
+from tests.security.test_proc import NAMES_ANOTHER
 from torchyard.contract.errors import ConfigError
 from torchyard.host.recordfiles import write_record
 from worker.host import process
-from worker.sandbox.helper.bubblewrap import Bind, Box, options
+from worker.sandbox import naming
+from worker.sandbox.helper.bubblewrap import Bind, Box, command, options
 from worker.sandbox.helper.cgroups import Cgroups
 from worker.sandbox.helper.config import Config
 from worker.sandbox.helper.gpus import device_nodes
@@ -36,7 +42,25 @@ def test_the_options_of_a_box() -> None:
     assert "--disable-userns --cap-drop ALL --new-session --die-with-parent" in found
     assert "--perms 1777 --size 1048576 --tmpfs /dev/shm --dev-bind /dev/nvidia1 /dev/nvidia1" in found
     assert "--ro-bind-data 7 /etc/passwd --bind /tmp/0 /run/job --ro-bind /tmp/1 /run/input" in found
-    assert found.endswith("--remount-ro / --clearenv --setenv A 1 2 --chdir /run/job --info-fd 9")
+    assert found.endswith("--remount-ro / --remount-ro /proc --clearenv --setenv A 1 2 --chdir /run/job --info-fd 9")
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+@pytest.mark.parametrize(("filtered", "answer"), [(1, "0"), (None, str(errno.EROFS))])
+def test_with_devices_a_program_names_threads_though_it_writes_nothing_in_proc(
+    filtered: int | None, answer: str
+) -> None:
+    box = Box(env={}, cwd="/", network="none", shm=1, system=[], devices=["/dev/zero"], filter=filtered)
+    python = [sys.executable, "-I", "-c", NAMES_ANOTHER]
+    mounts = ("--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+    argv = ["bwrap", *mounts, "--remount-ro", "/proc", "--", *command(box, python)]
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == answer
+
+
+@pytest.mark.parametrize(("ends", "code"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 15)", 128 + 15)])
+def test_what_lets_a_program_name_threads_ends_like_it(ends: str, code: int) -> None:
+    argv = [sys.executable, "-P", "-I", "-m", naming.__name__, sys.executable, "-c", f"import os, sys; {ends}"]
+    assert subprocess.run(argv, check=False).returncode == code
 
 
 def test_only_egress_shares_the_network() -> None:

@@ -1,18 +1,30 @@
 """The kept bytes of owners are those of the rows, whatever happened to them."""
 
 from collections.abc import Callable
+import contextlib
 from itertools import count
 import random
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 
-from store.commands import cleanup
+from store.commands import cleanup, requests
 from store.db.database import Database
 from store.db.documents import bytes_of
-from store.db.tables import Artifact, Attempt, Checkpoint, Job, Preferences, StoredCount, Sweep, SweepTrial
-from store.facts.callers import Caller
+from store.db.tables import (
+    Artifact,
+    Attempt,
+    AuditEntry,
+    Checkpoint,
+    Job,
+    JobEvent,
+    Preferences,
+    StoredCount,
+    Sweep,
+    SweepTrial,
+)
+from store.facts.callers import SERVICE, Caller
 from store.facts.output import NewEvent, NewLines, TrimLimits
 from store.facts.sweeps import NewSweep
 from store.facts.telemetry import MetricPoint
@@ -20,14 +32,17 @@ from store.rows import deletion, edits, leases, preferences, quotas, stored_coun
 from store.rows.stored_counts import FREE_WRITTEN_BYTES, Stored
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
-from torchyard.contract.errors import QuotaExceeded
+from torchyard.contract.errors import Conflict, QuotaExceeded
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.patches import JobPatch
+from torchyard.contract.requests import JobAction
 from torchyard.contract.sweeps import SweepSpec
 from torchyard.contract.team import Resource, Role
 
 MOST_ROWS = 8
-ADA = Caller("ada", Role.MEMBER)
+ROW_BYTES = 256
+"""That of the migration 0050."""
+ADA, ADMIN = Caller("ada", Role.MEMBER), Caller("root", Role.ADMIN)
 JOB = {"trainer": "image-classification", "config": {"data": {"source": "digits"}}}
 
 
@@ -44,6 +59,7 @@ class History:
     def step(self) -> None:
         acts: list[Callable[[], None]] = [self._submit, self._start, self._record, self._record, self._end]
         acts += [self._note, self._trim, self._delete, self._sweep, self._remove_sweep, self._prefer, self._add_up]
+        acts += [self._ask, self._ask]
         self._random.choice(acts)()
 
     def _submit(self) -> None:
@@ -77,6 +93,17 @@ class History:
                 notes="\u00e4" * self._random.randint(0, 50), labels={"a": "b" * self._random.randint(0, 50)}
             )
             self.db.write(lambda session, job_id=job_id, patch=patch: edits.change(session, job_id, patch))
+
+    def _ask(self) -> None:
+        action: JobAction = self._random.choice(["pause", "resume", "cancel", "archive", "label"])
+        for job_id in self._some(*JobState):
+            with contextlib.suppress(Conflict, QuotaExceeded):
+                if action in {"archive", "label"}:
+                    requests.edit(store_on(self.db.database), action, job_id, caller=ADMIN, labels={"a": "b"})
+                else:
+                    requests.act(
+                        store_on(self.db.database), action, job_id, caller=self._random.choice([SERVICE, ADMIN])
+                    )
 
     def _trim(self) -> None:
         keep = TrimLimits(log_bytes=self._random.choice([0, 8]), event_bytes=self._random.choice([0, 120]))
@@ -166,6 +193,50 @@ def test_over_the_quota_nothing_more_is_written(db: StoreFixture, what: str) -> 
             db.write(lambda session: edits.change(session, job_id, JobPatch(notes="much longer notes")))
 
 
+@pytest.mark.parametrize("state", ["running", "queued"])
+def test_who_pauses_and_resumes_a_job_without_end_is_told_of_the_quota(db: StoreFixture, state: str) -> None:
+    limited(db, 1000)
+    job_id = db.submit()
+    if state == "running":
+        db.running(job_id, db.worker())
+    _written_before(db, FREE_WRITTEN_BYTES - 20_000)
+    with pytest.raises(QuotaExceeded):
+        for _ in range(200):
+            requests.act(store_on(db.database), "pause", job_id, caller=ADA)
+            requests.act(store_on(db.database), "resume", job_id, caller=ADA)
+    assert written(db, "ada") < FREE_WRITTEN_BYTES + 3_000
+    requests.act(store_on(db.database), "cancel", job_id, caller=ADA)  # what ends a job is never refused
+
+
+@quick_on_sqlite
+def test_changes_that_only_the_audit_keeps_are_counted_and_bounded(db: StoreFixture) -> None:
+    limited(db, 0)
+    job_id = db.submit()
+    _written_before(db, FREE_WRITTEN_BYTES - 20_000)
+    with pytest.raises(QuotaExceeded, match="of the audit nothing is removed"):
+        for number in range(200):
+            requests.edit(store_on(db.database), "label", job_id, caller=ADA, labels={"number": str(number)})
+    assert written(db, "ada") < FREE_WRITTEN_BYTES + 2_000
+
+
+@pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
+@quick_on_sqlite
+def test_a_request_that_changes_nothing_is_bounded_too(db: StoreFixture, action: JobAction) -> None:
+    limited(db, 0)
+    job_id = db.submit()
+    requests.act(store_on(db.database), action, job_id, caller=ADA)
+    _written_before(db, FREE_WRITTEN_BYTES - 20_000)
+    with pytest.raises(QuotaExceeded):
+        for _ in range(200):
+            requests.act(store_on(db.database), action, job_id, caller=ADA)
+    assert written(db, "ada") < FREE_WRITTEN_BYTES + 2_000
+
+
+def _written_before(db: StoreFixture, size: int) -> None:
+    """Has something else of `ada` take so many bytes."""
+    db.write(lambda session: preferences.put(session, "ada", {"text": "x" * size}))
+
+
 def test_a_quota_is_checked_without_reading_what_jobs_have_stored(db: StoreFixture) -> None:
     limited(db, 1 << 30)
     db.submit_many(3)
@@ -186,7 +257,7 @@ def written(db: StoreFixture, owner: str) -> int:
 
 
 def check(db: StoreFixture) -> None:
-    for owner in ("ada", "eve"):
+    for owner in ("ada", "eve", ADMIN.name):
         assert db.read(lambda session, owner=owner: stored_counts.of(session, owner)) == counted(db.database, owner)
 
 
@@ -208,4 +279,13 @@ def counted(database: Database, owner: str) -> Stored:
         others = (select(func.sum(bytes_of(column))).where(column.class_.owner == owner) for column in columns)
         sums = [swept.where(Sweep.owner == owner), *others]
         written = sum(int(session.scalar(each) or 0) for each in sums)
+        events = session.scalars(select(JobEvent).where(JobEvent.job_id.in_(ids))).all()
+        asked = [event for event in events if "by" in event.data]
+        texts = [session.scalar(select(bytes_of(JobEvent.data)).where(*_is(event))) or 0 for event in asked]
+        audited = session.scalars(select(AuditEntry.object).where(AuditEntry.who == owner)).all()
+        written += sum(size + ROW_BYTES for size in [*texts, *(len(each.encode()) for each in audited)])
         return Stored(files, written + sum(len((job.notes or "").encode()) for job in jobs))
+
+
+def _is(event: JobEvent) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return JobEvent.job_id == event.job_id, JobEvent.seq == event.seq

@@ -205,6 +205,7 @@ class Attempt:
             readable=confinement.readable,
             writable=confinement.writable,
             gpus=self.gpus,
+            namespaces=self.namespaces,
         )
         own = places.environment({}) | ({} if sandbox is None else {"TMPDIR": temporary_in(sandbox)})
         return LaunchPlan(
@@ -279,7 +280,8 @@ class Attempt:
         self.run.config.write_text(json.dumps(resolved))
         unpacked = code.prepare(spec, run=self.run, bundles=self.bundles, owner="ada", allowed=[self.run.root])
         if code.CODE in unpacked:
-            WorkFolder(self.run, self.number, self.claimed_at, earlier=()).take(unpacked[code.CODE])
+            folder = WorkFolder(run=self.run, number=self.number, claimed_at=self.claimed_at, blobs=self.bundles.blobs)
+            folder.take(unpacked[code.CODE])
         return plan_of(
             spec,
             key=self.key,

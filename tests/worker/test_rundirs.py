@@ -7,12 +7,13 @@ from pathlib import Path
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 from sqlalchemy import delete, update
 
 from store.db.database import Database, in_us, now_us
-from store.db.tables import Attempt, DeletedJob
+from store.db.tables import Attempt, DeletedJob, Job
 from store.facts.attempts import Claim
 from store.ids import new_id
 from store.rows import deletion
@@ -22,10 +23,12 @@ from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.worker.attempt import wait_for
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import Env, RunDir
+from torchyard.host.recordfiles import write_record
 from worker.cleanup import sweeper
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.host import process, rundirs
 from worker.host.attempt_key import AttemptKey
+from worker.host.workfolders import WorkRecord
 
 MIB = 1 << 20
 NOW = timedelta()
@@ -42,15 +45,28 @@ class RunDirsFixture:
         self.worker = self.store.worker()
         self.handled: set[tuple[str, int]] = set()
 
-    def sweep(self, *, keep: timedelta | None = None, keep_bytes: int | None = None, orphans: timedelta = DAY) -> None:
-        for _ in self.dirs(keep=keep, keep_bytes=keep_bytes).sweep(orphan_age=orphans):
+    def sweep(self, *, orphans: timedelta = DAY, **keep: Any) -> None:
+        for _ in self.dirs(**keep).sweep(orphan_age=orphans):
             pass
 
-    def dirs(self, *, keep: timedelta | None = None, keep_bytes: int | None = None) -> RunDirSweeper:
+    def dirs(
+        self,
+        *,
+        keep: timedelta | None = None,
+        keep_folders: timedelta | None = None,
+        keep_bytes: int | None = None,
+    ) -> RunDirSweeper:
         def in_use(key: AttemptKey) -> bool:
             return (key.job_id, key.number) in self.handled or bool(process.find(key.job_id, key.number))
 
-        return RunDirSweeper(self.runs, store_on(self.store.database), keep=keep, keep_bytes=keep_bytes, in_use=in_use)
+        return RunDirSweeper(
+            self.runs,
+            store_on(self.store.database),
+            keep=keep,
+            keep_folders=keep_folders,
+            keep_bytes=keep_bytes,
+            in_use=in_use,
+        )
 
     def start(self, job_id: str) -> Claim:
         claim = self.store.running(job_id, self.worker, job_id)
@@ -314,3 +330,74 @@ def test_a_host_without_run_directories_has_nothing_to_remove(
 def _sleep(job_id: str, number: int) -> subprocess.Popen[bytes]:
     own = {Env.JOB_ID: job_id, Env.ATTEMPT: str(number)}
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, **own})
+
+
+def with_folder(host: RunDirsFixture, job_id: str, *, days: int | None = None) -> Path:
+    """Gives a job a working folder of a mebibyte, and has it finish so many days ago."""
+    run = RunDir(host.runs / job_id / "1")
+    run.work.mkdir(parents=True)
+    (run.work / "state").write_bytes(os.urandom(MIB))
+    write_record(run.work_record, WorkRecord(attempt=1, claimed_at=1, came_ns=1))
+    if days is not None:
+        past = now_us() - in_us(days * DAY)
+        host.store.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(finished_at=past)))
+    return run.work
+
+
+def test_a_working_folder_ends_some_time_after_its_job(host: RunDirsFixture) -> None:
+    old, young, running, waiting = host.ended(), host.ended(), host.store.submit(), host.store.submit()
+    host.start(running)
+    host.end(host.start(waiting), EndReason.PREEMPTED, days=100)
+    for job_id, days in ((old, 2), (young, 0), (running, None), (waiting, None)):
+        with_folder(host, job_id, days=days)
+    host.sweep(keep_folders=DAY)
+    assert {path.parent.name for path in host.runs.glob("*/work")} == {young, running, waiting}
+    assert {path.name for path in (host.runs / old).iterdir()} == {"1"}
+    host.handled.add((young, 1))
+    host.sweep(keep_folders=NOW)
+    assert {path.parent.name for path in host.runs.glob("*/work")} == {young, running, waiting}
+    host.handled.clear()
+    host.sweep(keep_folders=NOW)
+    assert {path.parent.name for path in host.runs.glob("*/work")} == {running, waiting}
+
+
+def test_working_folders_count_and_the_oldest_go_first(host: RunDirsFixture) -> None:
+    running = host.store.submit()
+    host.start(running)
+    with_folder(host, running)
+    older, newer = host.ended(days=4), host.ended(days=1)
+    with_folder(host, older, days=4)
+    with_folder(host, newer, days=1)
+    host.sweep(keep_bytes=5 * MIB)
+    assert host.existing() >= {f"{newer}/1", f"{newer}/work", f"{running}/1", f"{running}/work"}
+    assert not (host.runs / older).exists()
+
+
+def test_folders_of_ended_jobs_go_when_the_disk_asks_and_no_other(
+    host: RunDirsFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running, older, newer = host.store.submit(), host.ended(days=4), host.ended(days=1)
+    host.start(running)
+    for job_id, days in ((running, None), (older, 4), (newer, 1)):
+        with_folder(host, job_id, days=days)
+    asked = [True, False, False]
+
+    def lacks_room(_: RunDirSweeper) -> bool:
+        return asked.pop(0)
+
+    monkeypatch.setattr(RunDirSweeper, "_lacks_room", lacks_room)
+    host.sweep(keep_folders=30 * DAY)
+    assert {path.parent.name for path in host.runs.glob("*/work")} == {running, newer}
+    asked[:] = [True, True]
+    host.sweep(keep_folders=30 * DAY)
+    assert {path.parent.name for path in host.runs.glob("*/work")} == {running}
+    assert host.existing() >= {f"{running}/1", f"{older}/1", f"{newer}/1"}
+
+
+def test_what_a_killed_worker_left_half_made_goes(host: RunDirsFixture) -> None:
+    running, ended = host.store.submit(), host.ended()
+    host.start(running)
+    for job_id in (running, ended):
+        (host.runs / job_id / ".work.77" / "a").mkdir(parents=True)
+    host.sweep()
+    assert {path.parent.name for path in host.runs.glob("*/.work.77")} == {running}

@@ -28,16 +28,17 @@ _ARTIFACTS, _CHECKPOINTS = "artifacts", "checkpoints"
 
 @dataclass(frozen=True)
 class _Source:
-    """A file of a job. `checkpoint` is None for an artifact."""
+    """A file of a job. `checkpoint` is None for an artifact and for a kept file."""
 
     file: ArtifactView | CheckpointFile
     checkpoint: str | None = None
+    kept: bool = False
 
 
 def cp(
     source: Annotated[
         str,
-        typer.Argument(metavar="JOB:PATH", help="artifacts/FILE, a folder of it, or checkpoints/REF/FILE."),
+        typer.Argument(metavar="JOB:PATH", help="artifacts/FILE, checkpoints/REF/FILE, a kept FILE, or a folder."),
     ],
     dest: Annotated[
         str | None, typer.Argument(metavar="DEST", help="A file or folder to write; - is stdout.", show_default=False)
@@ -53,6 +54,7 @@ def cp(
     if not (job and found):
         raise typer.BadParameter(f"{source!r} is not JOB:PATH, such as {source or 'digits'}:artifacts")
     names = [name for name in path.split("/") if name not in {"", "."}]
+    in_work = path.startswith("./")
     if names and dest is None:
         raise typer.BadParameter(f"name the file or folder to write, such as . for {source}")
     with connect() as client:
@@ -60,7 +62,7 @@ def cp(
         if not names:
             return _list(client, job_id, as_json=as_json)
         assert dest is not None
-        base, sources = _sources(client, job_id, names)
+        base, sources = _sources(client, job_id, names, in_work=in_work)
         if dest == "-":
             return _write_out(client, job_id, base, sources)
         targets = _targets(base, sources, Path(dest), name=names[-1])
@@ -77,14 +79,14 @@ def cp(
 
 def _list(client: Client, job_id: str, *, as_json: bool) -> None:
     artifacts, checkpoints = [*client.artifacts(job_id)], [*client.checkpoints(job_id)]
+    kept = [*client.kept_files(job_id)]
     if as_json:
-        found = {"artifacts": artifacts, "checkpoints": checkpoints}
+        found = {"artifacts": artifacts, "checkpoints": checkpoints, "kept": kept}
         terminal.write(json.dumps({key: [item.model_dump(mode="json") for item in found[key]] for key in found}))
         return
-    rows = [
-        (f"{_ARTIFACTS}/{item.path}", terminal.size(item.size), str(item.attempt), terminal.ago(item.created_at))
-        for item in sorted(artifacts, key=lambda item: item.path)
-    ]
+    named = [(_kept_path(item.path), item) for item in sorted(kept, key=lambda item: item.path)]
+    named += [(f"{_ARTIFACTS}/{item.path}", item) for item in sorted(artifacts, key=lambda item: item.path)]
+    rows = [(name, terminal.size(item.size), str(item.attempt), terminal.ago(item.created_at)) for name, item in named]
     rows += [
         (
             f"{_CHECKPOINTS}/{(*item.aliases, item.id)[0]}/{path}",
@@ -98,7 +100,12 @@ def _list(client: Client, job_id: str, *, as_json: bool) -> None:
     for line in output.table(("PATH", "SIZE", "ATTEMPT", "STORED"), rows) if rows else ():
         terminal.write(line)
     if not rows:
-        terminal.note("Nothing yet. What a job writes to $TORCHYARD_RUN_DIR/artifacts is stored when it ends.")
+        terminal.note("Nothing yet. What a program writes is stored at its end, and what --keep names while it runs.")
+
+
+def _kept_path(path: str) -> str:
+    """Returns how a kept file is named: with `./` in front where it would look like another file."""
+    return f"./{path}" if path.partition("/")[0] in {_ARTIFACTS, _CHECKPOINTS} else path
 
 
 def _listed(item: CheckpointView) -> list[tuple[str, int]]:
@@ -108,28 +115,36 @@ def _listed(item: CheckpointView) -> list[tuple[str, int]]:
     return [(file.path, file.size) for file in item.files]
 
 
-def _sources(client: Client, job_id: str, names: Sequence[str]) -> tuple[str, list[_Source]]:
+def _sources(client: Client, job_id: str, names: Sequence[str], *, in_work: bool) -> tuple[str, list[_Source]]:
     """Returns the files that the path names, and the path below which they are: empty, or that of the file itself.
 
-    Raises NotFound.
+    `in_work`: whether the path is of the working folder, whatever its name. Raises NotFound.
     """
     from torchyard.contract.errors import NotFound
 
     kind, *rest = names
+    if in_work or kind not in {_ARTIFACTS, _CHECKPOINTS}:
+        below = "/".join(names)
+        found = [_Source(item, kept=True) for item in client.kept_files(job_id, path=below)]
+        if not found:
+            raise NotFound(
+                f"job {job_id} has no kept file {below!r}: `{output.command()} cp {job_id}:` lists what it has"
+            )
+        return below, found
     if kind == _ARTIFACTS:
         below = "/".join(rest)
         found = [_Source(item) for item in client.artifacts(job_id, path=below or None)]
         if not found:
             raise NotFound(f"job {job_id} has no artifact {below!r}" if below else f"job {job_id} has no artifacts yet")
         return below, found
-    if kind == _CHECKPOINTS and rest:
+    if rest:
         checkpoint, below = client.checkpoint(job_id, rest[0]), "/".join(rest[1:])
         files = [file for file in checkpoint.files if not below or file.path == below or _is_below(file.path, below)]
         if not files:
             has = ", ".join(file.path for file in checkpoint.files)
             raise NotFound(f"checkpoint {checkpoint.id} has no file {below!r}; it has {has}")
         return below, [_Source(file, checkpoint.id) for file in files]
-    raise typer.BadParameter("a path begins with artifacts or with checkpoints/REF, such as checkpoints/best/state.pt")
+    raise typer.BadParameter("name a checkpoint, such as checkpoints/best/state.pt")
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -192,7 +207,7 @@ def _fetch(client: Client, job_id: str, source: _Source, target: Path, show: OnP
     if source.checkpoint is not None:
         client.download(job_id, source.checkpoint, file=source.file.path, to=target, on_progress=show)
     else:
-        client.download_artifact(job_id, source.file.path, to=target, on_progress=show)
+        client.download_artifact(job_id, source.file.path, kept=source.kept, to=target, on_progress=show)
 
 
 def _is_there(target: Path, file: ArtifactView | CheckpointFile) -> bool:

@@ -7,13 +7,12 @@ import os
 from pathlib import Path
 import shlex
 import subprocess
-import sys
 import tempfile
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torchyard.cli import choosing, output
+from torchyard.cli import choosing, named, output
 from torchyard.cli.arguments import Json, connect, label_of
 from torchyard.cli.choosing import DryRun, Everybody, Filter, Found, Having, InStates, SomeJobs, WithLabels
 from torchyard.host import terminal
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
 
     from torchyard.client import Client
     from torchyard.contract.views.jobs import JobView
+
+_MOST_NOTES_FILE = 1 << 20
+"""Bytes that are read of a file with notes. The service takes fewer."""
 
 
 def edit(
@@ -110,8 +112,7 @@ def _notes(text: str | None, file: str | None) -> str | None:
     if file is None:
         return text
     try:
-        found = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return found.decode().replace("\r\n", "\n")
+        return named.read(file, _MOST_NOTES_FILE).decode().replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise typer.BadParameter(f"{file} is no text in UTF-8") from None
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
+import errno
 import functools
 import json
 import math
-from pathlib import Path
 import re
-import sys
 from typing import TYPE_CHECKING, Any
 
+from torchyard.cli import named
+from torchyard.cli.named import STDIN
 from torchyard.contract.errors import InvalidSpec, TooLarge
 from torchyard.contract.mediadata import whole
 
 if TYPE_CHECKING:
     import yaml
 
-STDIN = "-"
 _MOST_YAML_BYTES = 1 << 20
 """Reading more takes minutes."""
 _TEXT = "tag:yaml.org,2002:str"
@@ -75,13 +74,12 @@ def _bytes(file: str) -> bytes:
 
     name = _name(file)
     try:
-        with nullcontext(sys.stdin.buffer) if file == STDIN else Path(file).open("rb") as source:
-            written = source.read(MOST_BATCH_BYTES + 1)
+        return named.read(file, MOST_BATCH_BYTES)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            most = f"which have at most {MOST_BATCH_BYTES} bytes together"
+            raise TooLarge(f"{name} is too large to have job specs, {most}") from None
         raise InvalidSpec(f"{name} cannot be read: {error.strerror or error}") from None
-    if len(written) > MOST_BATCH_BYTES:
-        raise TooLarge(f"{name} is too large to have job specs, which have at most {MOST_BATCH_BYTES} bytes together")
-    return written
 
 
 def _json_lines(written: bytes) -> dict[int, Any] | None:

@@ -129,6 +129,8 @@ class Client(Driver[ClientCore]):
     checkpoint = blocking(ClientCore.checkpoint)
     download = blocking(ClientCore.download)
     artifacts = iterating(ClientCore.artifacts)
+    kept_files = iterating(ClientCore.kept_files)
+    keep = blocking(ClientCore.keep)
     download_artifact = blocking(ClientCore.download_artifact)
     media = iterating(ClientCore.media)
     download_picture = blocking(ClientCore.download_picture)

@@ -47,6 +47,8 @@ class Job(Driver[AsyncJob], JobShape):
     latest_checkpoint = blocking(AsyncJob.latest_checkpoint, Checkpoint)
     checkpoints = iterating(AsyncJob.checkpoints, Checkpoint)
     artifacts = iterating(AsyncJob.artifacts, Artifact)
+    kept_files = iterating(AsyncJob.kept_files, Artifact)
+    keep = blocking(AsyncJob.keep)
 
     def retry(
         self, *, from_: str | None = None, devices: int | None = None, idempotency_key: str | None = None

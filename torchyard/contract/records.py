@@ -54,7 +54,7 @@ class Sandbox(Record):
     namespaces: bool = False
     """Whether the attempt may make namespaces of its own inside, where system calls are filtered."""
     names_threads: bool = False
-    """Whether its processes may write to their files in `/proc`: CUDA does not start where it cannot name threads."""
+    """Whether to its processes the naming of other threads seems to succeed, which `/proc` forbids: CUDA needs it."""
     closed: list[str] = field(default_factory=list[str])
     """Folders of the service. No path of the three lists may be or contain one."""
     data_dir: str = ""

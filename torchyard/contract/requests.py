@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 from pydantic_core import to_json
 
+from torchyard.contract.artifacts import MOST_KEEP, KeptPattern
 from torchyard.contract.errors import FieldError, InvalidRequest
 from torchyard.contract.filters import NO_CONTROLS, JobFilter
 from torchyard.contract.findings import field_errors
@@ -159,6 +160,14 @@ class FileLink(Schema):
         ),
     ]
     """Its path with its query, as a download asks for it."""
+
+
+class NewKeep(Schema):
+    """What to store of a job's working folder."""
+
+    paths: Annotated[list[KeptPattern], Field(min_length=1, max_length=MOST_KEEP)] = Field(
+        description="paths or patterns of files and folders there"
+    )
 
 
 class ResumeRequest(Schema):

@@ -16,6 +16,7 @@ from pydantic import (
 
 from torchyard.contract import recipes
 from torchyard.contract.after import MOST_AFTER, After
+from torchyard.contract.artifacts import MOST_KEEP, KeptPattern
 from torchyard.contract.durations import DEFAULT_TIME_LIMIT, above_zero
 from torchyard.contract.environment import Env, SecretRef
 from torchyard.contract.errors import FieldError, InvalidSpec
@@ -227,6 +228,12 @@ class ScriptSpec(_Common):
 
     trainer: Literal["script"]
     name: JobName = "script"
+    keep: Annotated[list[KeptPattern], Field(max_length=MOST_KEEP)] = Field(
+        default=[],
+        exclude_if=lambda patterns: not patterns,
+        description="patterns of files and folders, below the working folder, that are stored by their paths while the "
+        "program runs and at its end. Without any, what it has created or changed, up to 64 MiB or the worker's limit",
+    )
     config: recipes.Script
 
     @property

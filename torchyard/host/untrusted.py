@@ -1,4 +1,6 @@
-"""Reads files that a training process wrote: no link is followed, nothing blocks, only regular files with one name."""
+"""Reads files that others wrote: nothing blocks, and only regular files are read. In a run directory, where a training
+process wrote them, no link is followed, and a file has one name.
+"""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -44,6 +46,22 @@ def read_tail(path: Path, limit: int, *, start: int = 0) -> bytes:
         size = os.fstat(file.fileno()).st_size
         begin = max(start, size - limit)
         return os.pread(file.fileno(), min(limit, max(0, size - begin)), begin)
+
+
+def read_given(path: Path, most: int) -> bytes:
+    """Returns the content of a file that came with somebody's folder, or that a link there names.
+
+    Raises OSError, also if it is no regular file or has more than `most` bytes.
+    """
+    _check_given(path.stat(), path, most)  # before it is opened, which a device may notice
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb", buffering=0) as file:
+        _check_given(os.fstat(file.fileno()), path, most)
+        content = b""
+        while chunk := file.read(most + 1 - len(content)):
+            content += chunk
+    if len(content) > most:
+        raise _too_large(path, most)
+    return content
 
 
 def append_untrusted(path: Path, data: bytes) -> None:
@@ -126,3 +144,16 @@ def _why_not(descriptor: int) -> str | None:
         return "is not a regular file"
     # A second name may lie outside the run directory. No name: the file was replaced a moment ago.
     return "has other names" if status.st_nlink > 1 else None
+
+
+def _check_given(status: os.stat_result, path: Path, most: int) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    if status.st_size > most:
+        raise _too_large(path, most)
+
+
+def _too_large(path: Path, most: int) -> OSError:
+    return OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))

@@ -62,8 +62,11 @@ class Base:
             self.files.check_unchanged()
 
 
-def open_base(folder: Path, *, field: str = "model.weights") -> Base:
-    """Reads and checks a folder, all but the weights. Raises DataError, which names `field`, the file and a remedy."""
+def open_base(folder: Path, *, field: str = "model.weights", confined: bool = False) -> Base:
+    """Reads and checks a folder, all but the weights. Raises DataError, which names `field`, the file and a remedy.
+
+    `confined`: a tokenizer that takes much to read is refused. A job reads it within the limits of the job.
+    """
     if not folder.is_dir():
         raise DataError(f"{field}: there is no folder that can be read: {folder}")
     configure_transformers()
@@ -75,7 +78,7 @@ def open_base(folder: Path, *, field: str = "model.weights") -> Base:
         described(contents[CONFIG])  # what the folder is, before what its weights lack
         files = WeightFiles(folder)
         config = read_config(contents[CONFIG], tensors=len(files.views))
-        tokenizer = read_tokenizer(contents, names=names, folder=folder)
+        tokenizer = read_tokenizer(contents, names=names, folder=folder, confined=confined)
         check_vocabulary(tokenizer, config)
         # Of several, the one that is used, and that a checkpoint keeps.
         tokenizer.chat_template = template_of(tokenizer)  # pyright: ignore[reportAttributeAccessIssue] its stub lacks it

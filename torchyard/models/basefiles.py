@@ -1,6 +1,6 @@
 """Reads the configuration and the tokenizer in the folder of a base."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes.causal import HF_CAUSAL
 from torchyard.models.checkpoint import raise_unless_failed, reason
+from torchyard.models.confined import Confined, is_plain
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, TokenizersBackend
@@ -59,15 +60,19 @@ def described(content: bytes) -> dict[str, Any]:
     return {key: value for key, value in raw.items() if key not in _NOT_OF_THE_MODEL and not key.startswith("_")}
 
 
-def read_tokenizer(contents: Mapping[str, bytes], *, names: set[str], folder: Path) -> "TokenizersBackend":
+def read_tokenizer(
+    contents: Mapping[str, bytes], *, names: set[str], folder: Path, confined: bool
+) -> "TokenizersBackend":
     """Returns the tokenizer of files with these contents. `names` are those of all files in `folder`.
 
-    Raises DataError.
+    `confined`: what its reading takes is known before this process reads it. Raises DataError.
     """
     if TOKENIZER not in contents:
         raise DataError(_without_tokenizer(names, folder))
     for name in contents.keys() - {CONFIG, TEMPLATE}:
         _check_special(name, contents[name])
+    if confined:
+        _check_reading(contents)
     from transformers import TokenizersBackend
 
     with TemporaryDirectory(prefix="torchyard-") as copy:  # what was hashed is what is read
@@ -131,6 +136,29 @@ def _check_special(name: str, content: bytes) -> None:
             raise DataError(
                 f"{name} has {len(value)} tokens beside the vocabulary ({key}), and may have {MOST_SPECIAL}"
             )
+
+
+def _check_reading(contents: Mapping[str, bytes]) -> None:
+    """Raises DataError if reading a tokenizer takes more than it may: each token that is added to it is normalized."""
+    try:
+        content = contents[TOKENIZER].decode()
+        if is_plain(content):
+            return
+        others = [json.loads(contents[name]) for name in contents.keys() - {CONFIG, TEMPLATE, TOKENIZER}]
+        for _ in Confined(content).encode_all([*_texts(others)]):
+            pass
+    except (DataError, UnicodeError, RecursionError) as error:
+        raise DataError(f"{TOKENIZER} and what is beside it are no tokenizer: {reason(error)}") from error
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yields the strings in a value, and the keys."""
+    if isinstance(value, str):
+        yield value
+    for each in value if isinstance(value, (list, dict)) else ():
+        yield from _texts(each)
+    for each in value.values() if isinstance(value, dict) else ():
+        yield from _texts(each)
 
 
 def _without_tokenizer(names: set[str], folder: Path) -> str:

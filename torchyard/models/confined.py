@@ -4,7 +4,7 @@ A tokenizer is a program: a few rules of its normalizer make gigabytes of a lett
 time. So one that is not of the kind that a training makes runs in a process with limits of memory and of time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import json
 import os
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 import weakref
 
 from torchyard.contract.errors import DataError
@@ -31,6 +31,8 @@ LEAST_NUMBERS = 1 << 16
 """Tokens that a text may become at least, and characters that tokens may."""
 MOST_TIMES = 64
 """So many more tokens for each character of a text, and characters for each token."""
+BATCH_CHARACTERS = 1 << 16
+"""Those of texts that are sent together, at most, unless one has more: what comes back has a bound, too."""
 _DIGITS = 12
 """Characters of a token in an answer, or of a character as JSON writes it."""
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
@@ -43,6 +45,14 @@ _PLAIN = {
     "padding": (None,),
 }
 """The parts of the tokenizers that a training makes. What they take grows with the text alone."""
+
+
+class Encoded(NamedTuple):
+    """The tokens of a text."""
+
+    ids: list[int]
+    offsets: list[list[int]]
+    """Of each token the characters of the text that it has; none if they were not asked for."""
 
 
 class Confined:
@@ -66,19 +76,28 @@ class Confined:
 
     def encode(self, text: str, *, special: bool = True) -> list[int]:
         """Returns the tokens of a text. `special`: whether the tokenizer adds some."""
-        return self._ask({"text": text, "special": special}, characters=len(text))["ids"]
+        return next(self.encode_all([text], special=special)).ids
 
-    def decode(self, tokens: list[int]) -> str:
-        """Returns tokens as text, without the special ones."""
-        return self._ask({"tokens": tokens}, characters=len(tokens))["text"]
+    def encode_all(self, texts: Sequence[str], *, special: bool = True, offsets: bool = False) -> Iterator[Encoded]:
+        """Yields the tokens of each text. `offsets`: with the characters that each token has."""
+        for some in _batches(texts):
+            question = {"texts": some, "special": special, "offsets": offsets}
+            characters = sum(len(text) + 1 for text in some)
+            for found in self._ask(question, characters=characters, numbers=3 if offsets else 1)["encodings"]:
+                yield Encoded(*found)
 
-    def _ask(self, question: Mapping[str, Any], *, characters: int) -> dict[str, Any]:
+    def decode(self, tokens: list[int], *, special: bool = False) -> str:
+        """Returns tokens as text. `special`: with the special ones."""
+        return self._ask({"tokens": tokens, "special": special}, characters=len(tokens))["text"]
+
+    def _ask(self, question: Mapping[str, Any], *, characters: int, numbers: int = 1) -> dict[str, Any]:
+        """`numbers`: so many of each token are in the answer."""
         with self._lock:
             process = self._started()
             assert process.stdin is not None
             assert process.stdout is not None
             _send(process.stdin, {**question, "seconds": TEXT_CPU_S + characters // CPU_S_CHARACTERS})
-            most = _DIGITS * (LEAST_NUMBERS + MOST_TIMES * characters)
+            most = numbers * _DIGITS * (LEAST_NUMBERS + MOST_TIMES * characters)
             line = process.stdout.readline(most)
             if not line.endswith(b"\n"):
                 self._process, cut = None, len(line) == most
@@ -117,6 +136,20 @@ def is_plain(content: str) -> bool:
 
 def _kind(part: Any) -> Any:
     return part.get("type", "") if isinstance(part, dict) else part
+
+
+def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yields texts that are sent together."""
+    some: list[str] = []
+    characters = 0
+    for text in texts:
+        if some and characters + len(text) > BATCH_CHARACTERS:
+            yield some
+            some, characters = [], 0
+        some.append(text)
+        characters += len(text) + 1
+    if some:
+        yield some
 
 
 def _send(pipe: IO[bytes], value: Any) -> None:
@@ -184,10 +217,12 @@ def _encoder(content: str, max_length: int | None) -> Any:
 
 
 def _answer(encoder: Any, question: Mapping[str, Any]) -> dict[str, Any]:
-    if "text" in question:
-        return {"ids": encoder.encode(question["text"], add_special_tokens=question["special"]).ids}
+    if "texts" in question:
+        encode = encoder.encode_batch if question["offsets"] else encoder.encode_batch_fast
+        found = encode(question["texts"], add_special_tokens=question["special"])
+        return {"encodings": [[each.ids, each.offsets if question["offsets"] else []] for each in found]}
     if "tokens" in question:
-        return {"text": encoder.decode(question["tokens"], skip_special_tokens=True)}
+        return {"text": encoder.decode(question["tokens"], skip_special_tokens=not question["special"])}
     return {"size": encoder.get_vocab_size(), "highest": max(encoder.get_vocab().values(), default=0)}
 
 

@@ -136,7 +136,7 @@ def _on_base(
     config: CausalLm, tensors: Mapping[str, Tensor], found: LanguageMetadata, *, device: torch.device, folder: Path
 ) -> Language:
     assert found.adapter is not None
-    base = open_base(folder, field="base")
+    base = open_base(folder, field="base", confined=True)
     wanted = found.adapter.base
     if base.digest != wanted.digest:
         raise DataError(

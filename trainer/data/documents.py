@@ -14,6 +14,7 @@ from torch import Tensor
 from torchyard.contract.errors import DataError
 from torchyard.models.chat import Message, Spans, render
 from torchyard.models.checkpoint import raise_unless_failed, reason
+from torchyard.models.confined import Confined, Encoded
 from trainer.data.examples import Example
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def tokenize(
     max_length: int,
     too_long: Literal["cut", "leave_out"],
     on_chunk: Callable[[], None] = lambda: None,
+    confined: Confined | None = None,
 ) -> Documents:
     """Tokenizes each example as one text, and calls `on_chunk` after some. Raises DataError.
 
@@ -74,8 +76,9 @@ def tokenize(
     conversation gets those of the chat template, and EOS if none of the assistant's turns has one. Special tokens that
     are written in an example are tokenized as such, as transformers and TRL do by default. A token is counted if any of
     its characters is one of the completion or of a turn: `Answer: ` and `yes` have the token ` yes`, which is counted.
+    `confined`: the tokenizer in a process of its own, if it is a stranger's.
     """
-    encoder = _Encoder(tokenizer)
+    encoder = _Encoder(tokenizer, confined)
     ids: list[Tensor] = []
     counted: list[Tensor] = []
     lengths: list[int] = []
@@ -172,7 +175,8 @@ def _chunks(texts: Iterable[_Text]) -> Iterator[list[_Text]]:
 
 
 class _Encoder:
-    def __init__(self, tokenizer: "TokenizersBackend") -> None:
+    def __init__(self, tokenizer: "TokenizersBackend", confined: Confined | None) -> None:
+        self._confined = confined
         self._backend = cast(Tokenizer, tokenizer.backend_tokenizer)
         self._backend.no_padding()
         self._backend.no_truncation()
@@ -183,8 +187,7 @@ class _Encoder:
         """Yields the tokens of each text, and which of them are counted."""
         is_chat, whole = chunk[0].is_chat, chunk[0].spans is None
         try:
-            encode = self._backend.encode_batch_fast if whole else self._backend.encode_batch
-            encodings = encode([text.text for text in chunk], add_special_tokens=not is_chat)
+            encodings = self._encodings([text.text for text in chunk], special=not is_chat, offsets=not whole)
         except BaseException as error:
             raise_unless_failed(error)
             raise DataError(f"the tokenizer cannot read a text from {chunk[0].where} on: {reason(error)}") from error
@@ -196,6 +199,14 @@ class _Encoder:
             else:
                 yield np.append(ids, np.int32(self._end or 0)), np.append(counted, np.bool_(True))
 
+    def _encodings(
+        self, texts: Sequence[str], *, special: bool, offsets: bool
+    ) -> Sequence[Encoding] | Sequence[Encoded]:
+        if self._confined is not None:
+            return [*self._confined.encode_all(texts, special=special, offsets=offsets)]
+        encode = self._backend.encode_batch if offsets else self._backend.encode_batch_fast
+        return encode(texts, add_special_tokens=special)
+
     def _ends(self, ids: _Ids, counted: _Marks, *, is_chat: bool) -> bool:
         if self._end is None:
             return True
@@ -204,7 +215,7 @@ class _Encoder:
         return len(ids) > 0 and int(ids[-1]) == self._end
 
 
-def _counted(encoding: Encoding, spans: Spans) -> _Marks:
+def _counted(encoding: Encoding | Encoded, spans: Spans) -> _Marks:
     """Returns which tokens have a character in one of the spans."""
     offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)
     # A special token that the tokenizer adds has the offsets (0, 0). Count one at the end as behind the text.

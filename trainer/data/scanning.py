@@ -52,6 +52,8 @@ class Scan:
     """The digest of the source, if that is a bundle."""
     alive: Callable[[], None] | None = None
     """Called while this process reads, where there is nothing to say."""
+    confined: bool = False
+    """Whether a stranger's tokenizer reads texts in a process with limits, and not within those of a job."""
     _due: float = 0.0
     _told: bool = False
 

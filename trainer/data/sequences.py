@@ -12,6 +12,7 @@ from torch import Tensor
 
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes.causal import CausalDataConfig
+from torchyard.models.confined import Confined
 from torchyard.run.accelerator import is_accelerator
 from trainer.data.batch import Batch
 from trainer.data.documents import Documents, tokenize
@@ -131,12 +132,13 @@ def load_sequences(
     vocabulary: int,
     base: str,
     on_chunk: Callable[[], None] = lambda: None,
+    confined: Confined | None = None,
 ) -> SequenceData:
     """Loads JSON lines, or a folder with train.jsonl and val.jsonl, as tokens in rows of `config.max_length`.
 
     `tokenizer` is a fast one; `vocabulary` are the tokens that the model has; `base` is what an error calls it. A
-    source without its own split is split by the configuration's seed. `on_chunk` is called now and then. Raises
-    DataError.
+    source without its own split is split by the configuration's seed. `on_chunk` is called now and then. `confined`:
+    see `documents.tokenize`. Raises DataError.
     """
     reading = _Reading(path)
     documents = tokenize(
@@ -147,6 +149,7 @@ def load_sequences(
         max_length=config.max_length,
         too_long=config.too_long,
         on_chunk=on_chunk,
+        confined=confined,
     )
     _check_ids(documents, vocabulary=vocabulary, base=base)
     held_out = torch.arange(len(documents)) >= reading.training

@@ -1,13 +1,14 @@
 """Trains a tokenizer, tokenizes texts, and pads batches to their longest text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Encoding, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 import torch
 from torch import Tensor
 
+from torchyard.models.confined import Confined, Encoded, is_plain
 from torchyard.models.tokenizer import TokenizerFiles
 from torchyard.run.accelerator import free_memory, is_accelerator
 from trainer.data.batch import Batch
@@ -92,18 +93,26 @@ class Tokens:
         return {"input_ids": ids.where(mask, self.padding), "attention_mask": mask}
 
 
-def tokenize(texts: Texts, *, tokenizer: TokenizerFiles, max_length: int, padding: int, device: torch.device) -> Tokens:
+def tokenize(
+    texts: Texts,
+    *,
+    tokenizer: TokenizerFiles,
+    max_length: int,
+    padding: int,
+    device: torch.device,
+    confined: bool = False,
+) -> Tokens:
     """Tokenizes each text, and cuts it at `max_length` tokens, special tokens included.
 
     Special tokens in texts are tokenized as plain text. The tokens are on `device` if they take a small part of its
-    free memory.
+    free memory. `confined`: one that did not come from a training has a process with limits, and may raise DataError.
     """
-    encoder = tokenizer.encoder(max_length=max_length)
+    encode = _encode(tokenizer, max_length=max_length, confined=confined)
     parts: list[Tensor] = []
     lengths: list[int] = []
     for first in range(0, len(texts.texts), CHUNK):
-        encodings = encoder.encode_batch_fast(texts.texts[first : first + CHUNK])
-        lengths += [len(encoding) for encoding in encodings]
+        encodings = encode(texts.texts[first : first + CHUNK])
+        lengths += [len(encoding.ids) for encoding in encodings]
         parts.append(torch.tensor([token for encoding in encodings for token in encoding.ids], dtype=torch.int32))
     ids = torch.cat(parts)
     where = device if is_accelerator(device) and ids.nbytes < free_memory(device) / 8 else ids.device
@@ -114,3 +123,12 @@ def tokenize(texts: Texts, *, tokenizer: TokenizerFiles, max_length: int, paddin
         lengths=torch.tensor(lengths),
         padding=padding,
     )
+
+
+def _encode(
+    tokenizer: TokenizerFiles, *, max_length: int, confined: bool
+) -> Callable[[Sequence[str]], Sequence[Encoding | Encoded]]:
+    if confined and not is_plain(tokenizer.content):
+        child = Confined(tokenizer.content, max_length=max_length)
+        return lambda texts: [*child.encode_all(texts)]
+    return tokenizer.encoder(max_length=max_length).encode_batch_fast

@@ -115,7 +115,7 @@ def make_task(
     `weights`: the folder of the base; `none`: the one that the configuration names. Raises DataError and ConfigError.
     """
     with paused():  # this imports transformers
-        origin = open_origin(config, weights=weights, metadata=metadata)
+        origin = open_origin(config, weights=weights, metadata=metadata, confined=scan.confined)
     data = load_sequences(
         local_path(source),
         config.data,
@@ -124,6 +124,7 @@ def make_task(
         vocabulary=origin.vocabulary,
         base=origin.name,
         on_chunk=scan.beat,
+        confined=origin.confined,
     )
     scan.note(data.notes, "info")
     language = make_language_model(origin, config, metadata=metadata, device=device, scan=scan)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
 import json
 from typing import Any
 
@@ -62,12 +61,11 @@ def continue_prompts(
             made = _continued(model, begun, most=most, stops=stops, device=device, world=world, on_tokens=on_tokens)
     finally:
         train_mode(model)
-    decode = partial(origin.tokenizer.decode, clean_up_tokenization_spaces=False)
     return [
         Continuation(
-            prompt=decode(prompt.tokens),
-            continuation=decode(tokens, skip_special_tokens=True),
-            expected=decode(prompt.rest[:most], skip_special_tokens=True),
+            prompt=origin.decode(prompt.tokens),
+            continuation=origin.decode(tokens, special=False),
+            expected=origin.decode(prompt.rest[:most], special=False),
         )
         for prompt, tokens in zip(prompts, made, strict=True)
     ]

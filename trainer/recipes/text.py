@@ -152,6 +152,7 @@ def make_task(
             max_length=config.data.max_length,
             padding=text.padding(model),
             device=device,
+            confined=scan.confined,
         )
         for texts in (data.train, data.val)
     )

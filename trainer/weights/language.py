@@ -17,6 +17,7 @@ from torchyard.contract.recipes import CausalLm
 from torchyard.models import causal, lora, opening
 from torchyard.models.base import Base, load_model, open_base, slices
 from torchyard.models.checkpoint import reason
+from torchyard.models.confined import Confined, is_plain
 from torchyard.models.language import config_from, tokenizer_state, transformers_files
 from torchyard.models.placement import DTYPES, precision
 from trainer.activations import recompute_layers
@@ -43,6 +44,16 @@ class Origin:
     config: "PreTrainedConfig"
     name: str
     """Its name in error messages."""
+    confined: Confined | None
+    """The tokenizer in a process of its own, if it may be a stranger's and nobody limits this one."""
+
+    def decode(self, tokens: list[int], *, special: bool = True) -> str:
+        """Returns tokens as text. `special`: with the special ones. Raises DataError."""
+        if self.confined is not None:
+            return self.confined.decode(tokens, special=special)
+        text = self.tokenizer.decode(tokens, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
+        assert isinstance(text, str)
+        return text
 
     @property
     def vocabulary(self) -> int:
@@ -67,25 +78,36 @@ class LanguageModel:
     """The weights of what is on the meta device; None: nothing is."""
 
 
-def open_origin(config: CausalLm, *, weights: str, metadata: Mapping[str, Any] | None) -> Origin:
+def open_origin(
+    config: CausalLm, *, weights: str, metadata: Mapping[str, Any] | None, confined: bool = False
+) -> Origin:
     """Reads all but the weights. `weights`: the base's folder; `none`: the one that the configuration names.
 
-    `metadata`: the state of a checkpoint. Raises DataError and ConfigError.
+    `metadata`: the state of a checkpoint. `confined`: a stranger's tokenizer is used within limits.
+
+    Raises DataError and ConfigError.
     """
     saved = None if metadata is None else _described(metadata, "the checkpoint")
     if metadata is None or saved is None or saved.tokenizer is None:
-        base = open_base(_folder(config, weights))
-        origin = Origin(base, None, base.tokenizer, base.config, str(base.folder))
+        base = open_base(_folder(config, weights), confined=confined)
+        child = _child(base.tokenizer) if confined else None
+        origin = Origin(base, None, base.tokenizer, base.config, str(base.folder), child)
     else:
         shape = opening.shape_of(saved.model_config_, metadata["model"])
         model_config = config_from(shape)
         tokenizer = opening.tokenizer_of(saved.tokenizer, vocabulary=model_config.vocab_size)
-        origin = Origin(None, shape, tokenizer, model_config, "the checkpoint's model")
+        child = _child(tokenizer) if confined else None
+        origin = Origin(None, shape, tokenizer, model_config, "the checkpoint's model", child)
     if config.data.max_length > origin.context:
         raise ConfigError(
             f"data.max_length is {config.data.max_length}, and {origin.name} takes {origin.context} tokens at most"
         )
     return origin
+
+
+def _child(tokenizer: "TokenizersBackend") -> Confined | None:
+    content = tokenizer.backend_tokenizer.to_str()
+    return None if is_plain(content) else Confined(content)
 
 
 def make_language_model(

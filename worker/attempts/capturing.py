@@ -86,6 +86,12 @@ class Capturing:
         self._captured_at: dict[Parts, float] = {}
         self._queue = CopyQueue[CapturedCopy]()
         self._warned: set[str] = set()
+        self._refused: set[str] = set()
+
+    def has(self, match: Match) -> bool:
+        """Returns whether the file was captured as it is."""
+        name = _name_of(match)
+        return name in self._known and name not in self._refused
 
     @property
     def copying(self) -> bool:
@@ -127,7 +133,7 @@ class Capturing:
     def _look(self, taken: Collection[str], *, final: bool, warn: Callable[[str], None]) -> None:
         began = time.monotonic()
         search, before = Search(self._run.root.parent), self._seen
-        found = [match for root in _roots(self._run) for match in search.find(root, self._patterns).values()]
+        found = [match for root in roots(self._run) for match in search.find(root, self._patterns).values()]
         self._seen = {match.parts: identity(match.status) for match in found}
         came_ns = workfolders.came_ns(self._run)
         new = [match for match in found if match.status.st_size and not _came(match, came_ns)]
@@ -162,6 +168,7 @@ class Capturing:
         """Leaves a file out: for good, or until it is looked at again if it has only changed."""
         if not isinstance(error, Changed):
             self._known.add(_name_of(match))
+            self._refused.add(_name_of(match))
             self._say_left_out(match.parts, error.message, warn)
 
     def _say_left_out(self, parts: Parts, why: str, warn: Callable[[str], None]) -> None:
@@ -175,7 +182,7 @@ class Capturing:
             warn(text)
 
 
-def _roots(run: RunDir) -> tuple[Parts, ...]:
+def roots(run: RunDir) -> tuple[Parts, ...]:
     """Returns the folders that patterns are relative to, by their paths below the job's folder."""
     return (WORK,), (*rundirs.job_path(run), run.artifacts.name)
 

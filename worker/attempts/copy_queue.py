@@ -23,6 +23,11 @@ class CopyQueue(Generic[C]):
         """Whether files wait to be copied."""
         return self._copy is not None or bool(self._waiting)
 
+    @property
+    def copied(self) -> int:
+        """Bytes of the unfinished copy."""
+        return 0 if self._copy is None else self._copy.copied
+
     def add(self, found: Iterable[Match]) -> None:
         self._waiting.extend(found)
 

@@ -1,5 +1,6 @@
 """Copies what an attempt wrote into the blob store, part by part: checkpoints, and files that nothing describes."""
 
+from collections.abc import Callable
 import errno
 import os
 from pathlib import Path
@@ -144,12 +145,20 @@ class FileCopy:
     The caller must call `discard` in the end, which does nothing after `publish`.
     """
 
-    def __init__(self, root: Path, blobs: Blobs, match: Match, *, what: str, limit: int = CHECKPOINT_LIMIT) -> None:
-        """Copies nothing. `root`: the folder in which the match was found. `what` names the kind of file in errors.
+    def __init__(
+        self,
+        root: Path,
+        blobs: Blobs,
+        match: Match,
+        *,
+        what: str,
+        limit: int = CHECKPOINT_LIMIT,
+        beside: Callable[[bytes], object] | None = None,
+    ) -> None:
+        """Copies nothing. `what` names the kind of file in errors; `limit` is its largest size in bytes.
 
-        `limit`: its largest size in bytes.
-
-        Raises DataError if the file cannot be read, is too large or has changed, and OSError.
+        `root`: the folder below which the match was found. `beside` gets all bytes that are copied. Raises DataError
+        if the file cannot be read, is too large or has changed, and OSError.
         """
         self._match = match
         self._blob: Blob | None = None
@@ -160,7 +169,7 @@ class FileCopy:
         self._source: BinaryIO = source
         try:
             self._check_unchanged()
-            self._writer = blobs.create()
+            self._writer = blobs.create(beside=beside)
         except BaseException:
             source.close()
             raise
@@ -173,6 +182,11 @@ class FileCopy:
     @property
     def parts(self) -> Parts:
         return self._match.parts
+
+    @property
+    def copied(self) -> int:
+        """Bytes that were copied so far."""
+        return self._writer.size
 
     @property
     def blob(self) -> Blob:

@@ -5,8 +5,9 @@ import logging
 import time
 
 from store.facts.attempts import AttemptFacts, NodeHeld
-from torchyard.contract.job import EndReason, Reason
+from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
+from worker.attempts import workfolder
 from worker.attempts.context import AttemptContext
 from worker.attempts.pace import Pace
 from worker.attempts.phases import Drained, Undrained, WantedStop
@@ -32,6 +33,7 @@ class Following:
         self._attempt = attempt
         self._handle = Handle(attempt.key, 0)
         self._reading = Reading(attempt)
+        self._facts: AttemptFacts | None = None
         self._is_queued = False
         self._nodes: Sequence[base.NodeDevices] = ()
         """What a cluster has given to the attempt, once it is known."""
@@ -62,7 +64,7 @@ class Following:
 
     def follow(self, handle: Handle, facts: AttemptFacts) -> None:
         """Begins to relay the attempt's output and to watch for its end. The facts may be those of its beginning."""
-        self._handle = handle
+        self._handle, self._facts = handle, facts
         self._reading.follow(handle, facts)
         self._pace = Pace()
         self._unwatch()
@@ -126,6 +128,8 @@ class Following:
         """Writes the attempt's last transaction. `requested`: the stops that the worker asked for."""
         key = self._attempt.key
         state = self._attempt.records.end(report, requested=requested)
+        if state is JobState.SUCCEEDED and self._facts is not None:
+            workfolder.trim(self._attempt.run, self._facts, self._attempt.worker.bundles)
         logger.info("%s: attempt %d ended: %s; the job is %s", key.job_id, key.number, report.reason, state)
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ class Search:
                     self._left -= 1
                     if self._left < 0:
                         break
-                    if not _matches(entry.name, pattern):
+                    if not matches(entry.name, pattern):
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.name)
@@ -77,5 +77,6 @@ class Search:
         return sorted(files, key=lambda match: match.parts), sorted(folders)
 
 
-def _matches(name: str, pattern: str) -> bool:
+def matches(name: str, pattern: str) -> bool:
+    """Returns whether a name matches one part of a pattern."""
     return fnmatch.fnmatchcase(name, pattern) and (not name.startswith(".") or pattern.startswith("."))

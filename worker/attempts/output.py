@@ -7,8 +7,11 @@ from typing import Any
 from store.blobs import Blobs
 from store.facts.attempts import AttemptFacts
 from store.facts.output import Batch, OutputLimits
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.artifacts import Artifacts
+from worker.attempts.capturing import roots
+from worker.attempts.kept import Keeping, KeptFiles
+from worker.attempts.left_files import LeftFiles
 from worker.attempts.notices import Notices
 from worker.attempts.pace import Share
 from worker.attempts.records import AttemptRecords
@@ -16,7 +19,9 @@ from worker.attempts.relay import Relay
 from worker.attempts.relay_state import RelayState
 from worker.attempts.showing import Showing
 from worker.attempts.thinning import Thinning
-from worker.host import rundirs
+from worker.attempts.unmatched import Unmatched
+from worker.host import rundirs, workfolders
+from worker.host.secret_bytes import SecretBytes
 
 _MAX_BATCHES = 16
 """Batches that one call of `store_some` stores at most."""
@@ -139,7 +144,21 @@ def output_of(
     notices: Notices,
 ) -> OutputRecorder:
     """Returns what stores the output of the attempt, the `number`-th of its job. Its run directory must be there."""
-    mask, patterns = records.mask, _patterns(attempt.spec)
+    spec, mask = attempt.spec, records.mask
+    is_script = spec.get("trainer") == "script"
+    patterns = _patterns(spec.get("config", {}), "checkpoints") if is_script else []
+    relay: Relay
+    keeping = Keeping(
+        root=run.root.parent,
+        parts=(WORK,),
+        patterns=_patterns(spec, "keep") if is_script else (),
+        since_ns=lambda: workfolders.came_ns(run),
+        secrets=SecretBytes(records.secret_values),
+        captured=lambda match: relay.is_captured(match),  # noqa: PLW0108 it is made below
+    )
+    left: list[LeftFiles] = [Artifacts(run, blobs, room=records.artifact_room, limits=limits, mask=mask)]
+    if is_script:
+        left.append(KeptFiles(keeping, blobs, room=records.artifact_room, limits=limits, mask=mask))
     relay = Relay(
         run,
         blobs,
@@ -147,16 +166,28 @@ def output_of(
         listed=records.checkpoint_names() if attempt.relay_seq else [],
         captured=records.captured_names() if patterns and number > 1 else [],
         world_size=attempt.world_size,
-        nodes=attempt.spec.get("resources", {}).get("nodes", 1),
+        nodes=spec.get("resources", {}).get("nodes", 1),
         most_checkpoints=limits.checkpoints,
         patterns=patterns,
-        artifacts=Artifacts(run, blobs, room=records.artifact_room, attempt=number, limits=limits, mask=mask),
+        left=left,
+        unmatched=_unmatched(spec, run) if is_script else None,
         mask=mask,
     )
     return OutputRecorder(relay, records=records, notices=notices, attempts=number)
 
 
-def _patterns(spec: Mapping[str, Any]) -> list[str]:
-    """Returns which files of a script become checkpoints."""
-    config = spec.get("config", {}) if spec.get("trainer") == "script" else {}
-    return [str(pattern) for pattern in config.get("checkpoints", [])]
+def _unmatched(spec: Mapping[str, Any], run: RunDir) -> Unmatched:
+    config = spec.get("config", {})
+    patterns = {"keep": _patterns(spec, "keep"), "checkpoints": _patterns(config, "checkpoints")}
+    in_place = str(config.get("code", "")).startswith("file:")
+    note = (
+        f"; {config['code']} is used in place: patterns count below TORCHYARD_RUN_DIR/artifacts alone"
+        if in_place
+        else ""
+    )
+    return Unmatched(run.root.parent, roots(run), patterns, started_ns=lambda: rundirs.started_ns(run), note=note)
+
+
+def _patterns(of: Mapping[str, Any], key: str) -> list[str]:
+    """Returns the patterns of files that a script writes."""
+    return [str(pattern) for pattern in of.get(key, [])]

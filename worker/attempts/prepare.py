@@ -19,7 +19,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.host.recordfiles import write_record
-from worker.attempts import code, sources
+from worker.attempts import code, restoring, sources
 from worker.attempts.best import BestBringer, BestSoFar
 from worker.attempts.clusters import request_of
 from worker.attempts.notices import Notices
@@ -112,11 +112,8 @@ class Preparation:
             allowed=self.allowed,
             check=self.check_wanted,
         )
-        if isinstance(spec, ScriptSpec):
-            folder = WorkFolder(self.run, self.key.number, attempt.started_at, earlier, check=self.check_wanted)
-            folder.bring_artifacts()
-            if code.CODE in unpacked and (told := folder.take(unpacked[code.CODE])) is not None:
-                self.notices.send_once(told, level="info")
+        if isinstance(spec, ScriptSpec) and (told := self._folder(attempt, earlier).take(unpacked.get(code.CODE))):
+            self.notices.send_once(told, level="info")
         brought.remember(self.run, read=_read_by(earlier), check=self.check_wanted)
         plan = plan_of(
             spec,
@@ -148,6 +145,17 @@ class Preparation:
     def _bring_best(self, spec: Spec, *, resumed: CheckpointFacts) -> BestSoFar | None:
         bringer = BestBringer(self.run, self.blobs, self.check_wanted)
         return bringer.bring(spec, self.records.checkpoints(), resumed=resumed)
+
+    def _folder(self, attempt: AttemptFacts, earlier: Sequence[EarlierAttempt]) -> WorkFolder:
+        return WorkFolder(
+            run=self.run,
+            number=self.key.number,
+            claimed_at=attempt.started_at,
+            earlier=earlier,
+            blobs=self.blobs,
+            stored=lambda: restoring.versions_of(self.records.checkpoints(), self.records.artifacts()),
+            check=self.check_wanted,
+        )
 
     def _end_earlier(self, earlier: Sequence[EarlierAttempt]) -> None:
         """Ends what is left of the attempts that may have used what this one gets. Raises StillRuns."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from store.commands import attempts as commands
 from store.facts.attempts import AttemptFacts, AttemptSecrets, Begun, Claim, EarlierAttempt, NodeHeld, Wanted
-from store.facts.checkpoints import CheckpointFacts
+from store.facts.checkpoints import ArtifactFacts, CheckpointFacts
 from store.facts.initial_weights import InitialFacts
 from store.facts.output import DEFAULTS, Batch, NewEvent, OutputLimits, Room
 from store.facts.telemetry import Answer
@@ -75,9 +75,18 @@ class AttemptRecords:
             self.mask = Mask(self._values)
         return found
 
+    @property
+    def secret_values(self) -> frozenset[str]:
+        """The values of the secrets that the job's spec names, or that they had since this process runs the attempt."""
+        return frozenset(self._values)
+
     def checkpoints(self) -> list[CheckpointFacts]:
         """Returns the job's checkpoints, newest first."""
         return self._patience.call(lambda: queries.checkpoints_of_job(self._store, self._claim))
+
+    def artifacts(self) -> Sequence[ArtifactFacts]:
+        """Returns the files that the job has left, oldest first."""
+        return self._patience.call(lambda: queries.artifacts_of_job(self._store, self._claim))
 
     def initial(self) -> InitialFacts | None:
         """Returns what the job starts from, if its spec names weights."""

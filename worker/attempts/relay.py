@@ -16,14 +16,16 @@ from store.facts.telemetry import MetricPoint
 from torchyard.contract.events import Shown
 from torchyard.contract.rundir import RunDir
 from torchyard.host.failpoints import failpoint
-from worker.attempts.artifacts import Artifacts, artifact_of
 from worker.attempts.capturing import Capturing
 from worker.attempts.copying import CHECKPOINT_LIMIT, Copy
 from worker.attempts.events import EVENTS, EventReader
+from worker.attempts.left_files import LeftFiles
 from worker.attempts.logs import LogReader
+from worker.attempts.matching import Match
 from worker.attempts.media import MEDIA_LIMIT, ShownItems
 from worker.attempts.publishing import Publishing
 from worker.attempts.relay_state import RelayState
+from worker.attempts.unmatched import Unmatched
 from worker.attempts.warnings import warn
 from worker.host import rundirs
 from worker.host.mask import Mask
@@ -38,8 +40,10 @@ class Relay:
     """Reads the output of one attempt.
 
     `state`: what of it is stored. `listed`: the names of its stored checkpoints. `captured`: those that any attempt of
-    the job has captured. Beyond `most_checkpoints` one a minute is read. `mask`: what no name of a file may have. The
-    caller calls `read` and commits the batch within `storing`, again and again, and `close` in the end.
+    the job has captured. Beyond `most_checkpoints` one a minute is read. `patterns`: the files that become checkpoints.
+    `left`: the files that are stored by their paths. `unmatched` says which patterns match nothing. `mask`: what no
+    name of a file may have. The caller calls `read` and commits the batch within `storing`, again and again, and
+    `close` in the end.
     """
 
     def __init__(
@@ -55,7 +59,8 @@ class Relay:
         checkpoint_limit: int = CHECKPOINT_LIMIT,
         most_checkpoints: int | None = None,
         patterns: Sequence[str] = (),
-        artifacts: Artifacts | None = None,
+        left: Sequence[LeftFiles] = (),
+        unmatched: Unmatched | None = None,
         mask: Mask | None = None,
     ) -> None:
         mask, known, limit = mask or Mask(), set(listed), checkpoint_limit
@@ -71,7 +76,8 @@ class Relay:
             Capturing(run, blobs, patterns, known=self._captured, limit=limit, mask=mask) if patterns else None
         )
         self._shown = ShownItems(run, blobs, mask=mask)
-        self._artifacts = None if state.artifacts_stored else artifacts
+        self._left = left
+        self._unmatched = unmatched
         self._copied: list[Copy] = []
         """The copies that belong to the batch that was read last."""
 
@@ -88,8 +94,12 @@ class Relay:
     @property
     def copying(self) -> bool:
         """Whether a copy or the last look is unfinished: then `read` has more to do, even if it returned None."""
-        unread = self._event_files.unfinished or (self._artifacts is not None and self._artifacts.unfinished)
+        unread = self._event_files.unfinished or any(files.unfinished for files in self._left)
         return self._copying_checkpoints or unread
+
+    def is_captured(self, match: Match) -> bool:
+        """Returns whether a file is stored as a checkpoint, as it is."""
+        return self._capturing is not None and self._capturing.has(match)
 
     @property
     def _copying_checkpoints(self) -> bool:
@@ -124,8 +134,8 @@ class Relay:
                 self._events.announce_progress(batch)
         if self._capturing is not None and not batch.media:
             state = self._capture(self._capturing, batch, state, final=final)
-        if final and self._artifacts is not None and self._is_empty(batch, state) and not self._copying_checkpoints:
-            state = self._publish(self._artifacts, batch, state)
+        if not (batch.media or batch.checkpoints or self._copying_checkpoints):
+            state = self._take_left(batch, state, final=final)
         batch.offsets = state.as_json()
         return None if self._is_empty(batch, state) else batch
 
@@ -139,8 +149,8 @@ class Relay:
             for copy in self._copied:
                 copy.publish()
             yield
-        if self._artifacts is not None:
-            self._artifacts.committed()
+        for files in self._left:
+            files.committed()
         self._state = RelayState.of(batch.offsets)
         self._events.stored()
         for known in (self._checkpoints.known, self._captured):
@@ -152,8 +162,8 @@ class Relay:
         self._checkpoints.discard()
         if self._capturing is not None:
             self._capturing.discard()
-        if self._artifacts is not None:
-            self._artifacts.discard()
+        for files in self._left:
+            files.discard()
 
     def _is_empty(self, batch: Batch, state: RelayState) -> bool:
         return state == self._state and not (batch.checkpoints or batch.events or batch.artifacts or batch.media)
@@ -205,17 +215,31 @@ class Relay:
             self._copied.append(copy)
         return state
 
-    def _publish(self, artifacts: Artifacts, batch: Batch, state: RelayState) -> RelayState:
-        """Adds files that the job left, and in the end which of them are left out."""
-        if state.artifacts_stored:
+    def _take_left(self, batch: Batch, state: RelayState, *, final: bool) -> RelayState:
+        """Adds files that the job left; if `final`, once there is nothing else to read, and which are left out."""
+        state = self._say_unmatched(batch, state, final=final)
+        for files in self._left:
+            if (final and not self._is_empty(batch, state)) or files.name in state.done:
+                continue
+            self._copied += (done := files.take(COPY_LIMIT, final=final, warn=partial(warn, batch)))
+            batch.artifacts += [files.row(copy) for copy in done]
+            if files.unfinished:
+                return state
+            if final and (text := files.message()) is not None:
+                warn(batch, text)
+            if final and not self._is_empty(batch, state):
+                return state.with_done(files.name)
+        return state
+
+    def _say_unmatched(self, batch: Batch, state: RelayState, *, final: bool) -> RelayState:
+        """Says which patterns match nothing: once while the job runs, and at its end."""
+        name = "unmatched_at_end" if final else "unmatched"
+        if self._unmatched is None or name in state.done or (final and not self._is_empty(batch, state)):
             return state
-        self._copied += (done := artifacts.take(COPY_LIMIT))
-        batch.artifacts += [artifact_of(copy) for copy in done]
-        if artifacts.unfinished:
+        if (text := self._unmatched.text(final=final)) is None:
             return state
-        if (text := artifacts.message()) is not None:
-            warn(batch, text)
-        return state if self._is_empty(batch, state) else replace(state, artifacts_stored=True)
+        warn(batch, text)
+        return state.with_done(name)
 
     def _timed(self, points: list[MetricPoint]) -> list[MetricPoint]:
         """Returns the points. The time of one that claims to be older than the attempt is the attempt's start."""

@@ -6,8 +6,10 @@ import fcntl
 import os
 from pathlib import Path
 
-_FICLONE = 0x40049409
-_NO_CLONES = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno.ENOSYS, errno.EPERM}
+FICLONE = 0x40049409
+"""The request that makes a file share the blocks of another one."""
+NO_CLONES = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno.ENOSYS, errno.EPERM}
+"""Errors of file systems that cannot do that."""
 _CHUNK = 1 << 24
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -45,9 +47,9 @@ def _copy_file(source: str, target: Path, check: Callable[[], object]) -> None:
 
 def _clone(reading: int, writing: int, check: Callable[[], object]) -> None:
     try:
-        fcntl.ioctl(writing, _FICLONE, reading)
+        fcntl.ioctl(writing, FICLONE, reading)
     except OSError as error:
-        if error.errno not in _NO_CLONES:
+        if error.errno not in NO_CLONES:
             raise
         while os.sendfile(writing, reading, None, _CHUNK):  # from where the last call ended
             check()

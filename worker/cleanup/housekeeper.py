@@ -49,7 +49,12 @@ class Housekeeper:
         self._retention = retention
         self._runs = root / "runs"
         self._sweeper = RunDirSweeper(
-            self._runs, store, keep=retention.runs, keep_bytes=retention.run_bytes, in_use=in_use
+            self._runs,
+            store,
+            keep=retention.runs,
+            keep_folders=retention.folders,
+            keep_bytes=retention.run_bytes,
+            in_use=in_use,
         )
         folder = root.absolute()
         self._caches = Caches(WorkerPlaces(root).homes, folder / UNPACKED, folder / ENVIRONMENTS, store)

@@ -15,7 +15,9 @@ class Retention:
     runs: timedelta | None = None
     """How long run directories are kept after the end of their attempt."""
     run_bytes: int | None = None
-    """Bytes of all run directories of this host."""
+    """Bytes of all run directories and working folders of this host."""
+    folders: timedelta | None = None
+    """How long a working folder is kept after the end of its job."""
     unused_bundles: timedelta | None = None
     """How long a bundle that no job names is kept after its last use."""
     cache_bytes: int | None = None

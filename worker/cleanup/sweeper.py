@@ -1,7 +1,8 @@
 """Removes run directories: those that no row knows, those that are too old, and the oldest beyond a total size.
 
 After the end of its attempt, a run directory is a cache: everything that counts is stored by then. The directory of an
-open attempt, or of one whose processes may still run, is never touched.
+open attempt, or of one whose processes may still run, is never touched. The working folder of a job is one of them: it
+ends with the job, and goes before the disk is full.
 """
 
 from collections.abc import Callable, Collection, Generator
@@ -10,14 +11,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 import logging
 from pathlib import Path
+import shutil
 import time
 
 from store.commands import run_dirs as commands
 from store.facts.attempts import KnownJob
 from store.queries import run_dirs as queries
 from store.store import Store
-from torchyard.contract.rundir import RunDir
-from worker.host import rundirs
+from torchyard.contract.rundir import WORK, RunDir
+from worker.host import rundirs, workfolders
 from worker.host.attempt_key import AttemptKey
 from worker.host.untrusted import remove_inside, walk_status
 
@@ -30,18 +32,24 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, order=True)
-class _EndedAttempt:
-    """The run directory of an ended attempt. The attempt that ended first sorts first."""
+class _Ended:
+    """The run directory of an ended attempt, or the working folder of an ended job. What ended first sorts first."""
 
     minus_age_us: int
     """The negated microseconds since its end."""
     job_id: str
     number: str
+    """That of the attempt, or `WORK`."""
     job_finished: bool
+
+    @property
+    def is_folder(self) -> bool:
+        return self.number == WORK
 
 
 class RunDirSweeper:
-    """`keep`: the age of an attempt's end; `keep_bytes`: the total size; None keeps all.
+    """`keep`: the age of an attempt's end; `keep_folders`: that of a job's, for its working folder; `keep_bytes`: the
+    total size; None keeps all.
 
     `in_use` returns whether the worker still handles an attempt, or one of its processes runs.
     """
@@ -52,12 +60,14 @@ class RunDirSweeper:
         store: Store,
         *,
         keep: timedelta | None,
+        keep_folders: timedelta | None = None,
         keep_bytes: int | None,
         in_use: Callable[[AttemptKey], bool],
     ) -> None:
         self._runs = runs.resolve()
         self._store = store
         self._keep = keep
+        self._keep_folders = keep_folders
         self._keep_bytes = keep_bytes
         self._in_use_by_worker = in_use
         self._final_sizes: dict[Path, int] = {}
@@ -66,7 +76,7 @@ class RunDirSweeper:
     def sweep(self, *, orphan_age: timedelta = ORPHAN_AGE) -> Generator[None]:
         """Makes one pass. Yields after each query and after each directory. Raises Unavailable."""
         found = rundirs.by_job(self._runs)
-        ended: list[_EndedAttempt] = []
+        ended: list[_Ended] = []
         job_ids = sorted(found)
         for first in range(0, len(job_ids), _JOBS_PER_QUERY):
             some = job_ids[first : first + _JOBS_PER_QUERY]
@@ -78,10 +88,12 @@ class RunDirSweeper:
                     continue
                 if known[job_id].finished and not found[job_id]:
                     self._remove_empty(job_id)
-                ended += _ended_attempts(job_id, found[job_id], known[job_id])
+                ended += _ended(job_id, found[job_id], known[job_id])
+                ended += self._ended_folder(job_id, known[job_id])
                 yield from self._remove_orphaned_attempts(job_id, found[job_id], known[job_id], orphan_age)
         for attempt in sorted(ended):
-            yield from self._remove_unfinished_checkpoints(attempt)
+            if not attempt.is_folder:
+                yield from self._remove_unfinished_checkpoints(attempt)
         yield from self._remove_old(sorted(ended))
 
     def _remove_orphaned_job(self, job_id: str, age: timedelta) -> Generator[None]:
@@ -102,7 +114,8 @@ class RunDirSweeper:
                 self._remove(job_id, _ORPHAN_PREFIX + number)
             yield
         for name in rundirs.folders(self._runs, job_id):
-            interrupted = name.startswith(_ORPHAN_PREFIX)
+            unfinished = name.startswith(workfolders.FRESH_PREFIX) and not known.runs
+            interrupted = unfinished or name.startswith(_ORPHAN_PREFIX)
             stale = name.startswith(rundirs.STALE_PREFIX)
             if interrupted or (stale and self._is_unchanged(folder / name, age, job_id, [])):
                 self._remove(job_id, name)
@@ -129,7 +142,7 @@ class RunDirSweeper:
                 return False
         return True
 
-    def _remove_unfinished_checkpoints(self, attempt: _EndedAttempt) -> Generator[None]:
+    def _remove_unfinished_checkpoints(self, attempt: _Ended) -> Generator[None]:
         """Removes checkpoints that a killed attempt had begun to write. Their names start with a dot."""
         run = RunDir(self._runs / attempt.job_id / attempt.number)
         path = rundirs.checkpoints_path(run)
@@ -142,13 +155,18 @@ class RunDirSweeper:
                 self._remove(attempt.job_id, attempt.number, *path, name)
                 yield
 
-    def _remove_old(self, ended: list[_EndedAttempt]) -> Generator[None]:
-        """Removes what is older than `keep`, and then the oldest until the total is at most `keep_bytes`."""
-        if self._keep is not None:
-            newest_us = -(self._keep // timedelta(microseconds=1))
-            for attempt in [attempt for attempt in ended if attempt.minus_age_us <= newest_us]:
-                self._remove_ended(attempt)
+    def _remove_old(self, ended: list[_Ended]) -> Generator[None]:
+        """Removes what is older than it is kept, and then the oldest until the disk has room and the total is small."""
+        for one in ended:
+            keep = self._keep_folders if one.is_folder else self._keep
+            if keep is not None and -one.minus_age_us * timedelta(microseconds=1) >= keep:
+                self._remove_ended(one)
                 yield
+        for folder in [one for one in ended if one.is_folder]:
+            if not self._lacks_room():
+                break
+            self._remove_ended(folder)
+            yield
         if self._keep_bytes is None:
             return
         sizes = yield from self._measure({self._path(attempt) for attempt in ended if attempt.job_finished})
@@ -159,13 +177,38 @@ class RunDirSweeper:
                 total -= size
                 yield
 
-    def _remove_ended(self, attempt: _EndedAttempt) -> bool:
+    def _remove_ended(self, ended: _Ended) -> bool:
+        removed = self._remove_folder(ended.job_id) if ended.is_folder else self._remove_attempt(ended)
+        if removed and ended.job_finished:
+            self._remove_empty(ended.job_id)
+        return removed
+
+    def _remove_attempt(self, attempt: _Ended) -> bool:
         if self._in_use(attempt.job_id, attempt.number) or not self._remove(attempt.job_id, attempt.number):
             return False
         logger.info("%s: the run directory of attempt %s is removed", attempt.job_id, attempt.number)
-        if attempt.job_finished:
-            self._remove_empty(attempt.job_id)
         return True
+
+    def _remove_folder(self, job_id: str) -> bool:
+        """Removes the working folder of an ended job. Nobody finds half of it: it has another name first."""
+        folder = self._runs / job_id
+        if not workfolders.exists(folder) or any(self._in_use(job_id, each) for each in rundirs.attempts_in(folder)):
+            return False
+        name = _ORPHAN_PREFIX + WORK
+        self._remove(job_id, name)
+        try:
+            workfolders.withdraw(folder, name)
+        except OSError as error:
+            logger.warning("%s: its working folder cannot be removed: %s", job_id, error)
+            return False
+        if self._remove(job_id, name):
+            logger.info("%s: its working folder is removed", job_id)
+        return True
+
+    def _lacks_room(self) -> bool:
+        """Returns whether less than a tenth of the disk is free."""
+        found = shutil.disk_usage(self._runs)
+        return found.free < found.total // 10
 
     def _remove_empty(self, job_id: str) -> None:
         """Removes the folder of a finished job. An unfinished job may be about to get its next run directory."""
@@ -173,10 +216,10 @@ class RunDirSweeper:
             (self._runs / job_id).rmdir()
 
     def _measure(self, final: Collection[Path]) -> Generator[None, None, dict[Path, int]]:
-        """Returns the bytes on disk of each run directory. `final`: the directories that no longer change."""
+        """Returns the bytes on disk of each run directory and working folder. `final`: those that no longer change."""
         found: dict[Path, int] = {}
         for job_id, numbers in rundirs.by_job(self._runs).items():
-            for number in numbers:
+            for number in (*numbers, *([WORK] if workfolders.exists(self._runs / job_id) else [])):
                 path = self._runs / job_id / number
                 size = self._final_sizes.get(path)
                 found[path] = size if size is not None else rundirs.size(path, unlock=path in final)
@@ -184,7 +227,12 @@ class RunDirSweeper:
         self._final_sizes = {path: size for path, size in found.items() if path in final}
         return found
 
-    def _path(self, attempt: _EndedAttempt) -> Path:
+    def _ended_folder(self, job_id: str, known: KnownJob) -> list[_Ended]:
+        if known.age is None or known.runs or not workfolders.exists(self._runs / job_id):
+            return []
+        return [_Ended(-known.age, job_id, WORK, job_finished=True)]
+
+    def _path(self, attempt: _Ended) -> Path:
         return self._runs / attempt.job_id / attempt.number
 
     def _in_use(self, job_id: str, number: str) -> bool:
@@ -197,6 +245,6 @@ class RunDirSweeper:
         return removed
 
 
-def _ended_attempts(job_id: str, numbers: Collection[str], known: KnownJob) -> list[_EndedAttempt]:
+def _ended(job_id: str, numbers: Collection[str], known: KnownJob) -> list[_Ended]:
     ages = {number: known.attempts.get(int(number)) for number in numbers}
-    return [_EndedAttempt(-age, job_id, number, known.finished) for number, age in ages.items() if age is not None]
+    return [_Ended(-age, job_id, number, known.finished) for number, age in ages.items() if age is not None]

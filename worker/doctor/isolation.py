@@ -4,10 +4,9 @@ from pathlib import Path
 
 from torchyard.contract.errors import ConfigError
 from worker.doctor.findings import Finding, failed, ok, warning
-from worker.sandbox import levels
+from worker.sandbox import levels, threads
 from worker.sandbox.levels import Isolation
 from worker.sandbox.strict.requirements import HelperNeeds
-from worker.sandbox.tables import writable_table
 
 _DEVICES = Path("/dev")
 _ADVICE = "docs/security.md says what this means, and how a kernel or a container allows it"
@@ -19,8 +18,13 @@ def check_isolation(isolation: Isolation, needs: HelperNeeds | None = None) -> F
         found = levels.level_of(isolation, needs=needs)
     except ConfigError as error:
         return failed("isolation", error.message, _ADVICE)
-    if found.level in {"basic", "landlock"} and any(_DEVICES.glob("nvidia*")) and (table := writable_table()):
-        problem = f"jobs with GPUs cannot use CUDA, for which they would have to be able to write {table} too"
-        return warning("isolation", problem, "run the worker as a user of its own, or with strict isolation")
+    if (
+        found.level in {"basic", "landlock"}
+        and found.filtered
+        and any(_DEVICES.glob("nvidia*"))
+        and not threads.is_allowed()
+    ):
+        problem = "jobs with GPUs cannot use CUDA: what runs this worker lets no filter of system calls ask a process"
+        return warning("isolation", problem, "run the worker outside of that container, or with strict isolation")
     fact = f"jobs are {levels.describe(found)}"
     return warning("isolation", fact, _ADVICE) if found.lacks else ok("isolation", fact)

@@ -5,8 +5,11 @@ service's own.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 import os
+from pathlib import Path
+import stat
 from typing import Annotated
 import uuid
 
@@ -14,7 +17,7 @@ from torchyard.contract.codec import Record, between
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import sync_folder, write_record
-from torchyard.host.untrusted import read_untrusted
+from torchyard.host.untrusted import folder_inside, read_untrusted
 from worker.host import rundirs
 from worker.host.untrusted import make_accessible, remove_inside
 
@@ -31,12 +34,18 @@ class WorkRecord(Record):
     """As in the attempt's row: numbers are used again after an older database was restored."""
     came_ns: int
     """When all was there that came with the code, by the clock of its disk. What is newer, the job has written."""
+    told: str = ""
+    """What the job's owner is told of the folder when an attempt runs in it."""
+    trimmed: bool = False
+    """Whether what came with the code and did not change was removed, as the job has succeeded."""
 
 
 def record_of(run: RunDir) -> WorkRecord | None:
     """Returns the record of the job's working folder; None if there is no whole one."""
     found = read_untrusted(run.work_record, WorkRecord)
-    return found if found is not None and os.path.isdir(run.work) and not os.path.islink(run.work) else None  # noqa: PTH112, PTH114 neither may raise
+    with suppress(OSError):
+        return found if stat.S_ISDIR(run.work.lstat().st_mode) else None
+    return None
 
 
 def came_ns(run: RunDir) -> int:
@@ -74,6 +83,46 @@ def set_aside(run: RunDir) -> None:
         aside = run.work.with_name(rundirs.STALE_PREFIX + WORK)
         remove_inside(aside.parent, aside.name)
         run.work.rename(aside)
+
+
+def exists(job: Path) -> bool:
+    """Returns whether the folder of a job has a working folder."""
+    return os.path.lexists(job / WORK)
+
+
+def withdraw(job: Path, name: str) -> None:
+    """Renames the working folder in the folder of a job, and removes what was noted of it. Raises OSError."""
+    run = RunDir(job / "1")
+    run.work_record.unlink(missing_ok=True)
+    run.came.unlink(missing_ok=True)
+    run.work.rename(job / name)
+
+
+def trim(run: RunDir, tree: Path) -> None:
+    """Removes what came with the code, which is in `tree` still, and has not changed. Follows no link of the job.
+
+    Raises OSError.
+    """
+    record = record_of(run)
+    if record is None:
+        return
+    write_record(run.work_record, replace(record, trimmed=True))
+    for folder, _, files in os.walk(tree, topdown=False):
+        parts = Path(folder).relative_to(tree).parts
+        with suppress(OSError):  # the job has removed or closed it, or put a link there
+            with folder_inside(run.work, *parts) as opened:
+                for name in files:
+                    _remove_unchanged(opened, name, like=Path(folder, name).stat(), came_ns=record.came_ns)
+            if parts:
+                with folder_inside(run.work, *parts[:-1]) as parent:
+                    os.rmdir(parts[-1], dir_fd=parent)
+
+
+def _remove_unchanged(folder: int, name: str, *, like: os.stat_result, came_ns: int) -> None:
+    with suppress(FileNotFoundError):
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISREG(found.st_mode) and found.st_size == like.st_size and found.st_mtime_ns <= came_ns:
+            os.unlink(name, dir_fd=folder)
 
 
 def remove_unfinished(run: RunDir, *, keep: Collection[str] = ()) -> None:

@@ -1,15 +1,18 @@
-"""The first process of an attempt's pid namespace. See pid_namespaces(7).
+"""The first process of an attempt, mostly of its pid namespace: see pid_namespaces(7).
 
-All processes of the attempt are below it, whatever they do, and the kernel kills them when it ends.
+All processes of the attempt are below it, whatever they do. In a pid namespace, the kernel kills them when it ends.
 """
 
 from collections.abc import Callable
 import contextlib
 import os
 import signal
+import threading
 from typing import NoReturn
 
 from torchyard.host import inspection
+from worker.host import process
+from worker.sandbox.threads import Names
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -17,19 +20,22 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def stay_first() -> None:
     """Makes this first process the agent itself, which has to reap what loses its parent. Raises OSError."""
     inspection.forbid()
-    _ignore_signals()
+    _handle_signals(signal.SIG_DFL)  # the kernel drops those that have no handler
 
 
-def fork_agent(ended: Callable[[int], None], *, stops: Callable[[], bool]) -> None:
+def fork_agent(ended: Callable[[int], None], *, stops: Callable[[], bool], names: Names | None = None) -> None:
     """Goes on in a child, whose exit code `ended` gets. The first process reaps, and ends after that child.
 
     If `stops` says then that the attempt is asked to stop, it ends after all others: they have a grace to save.
-    Raises OSError.
+    `names`: it answers these calls besides, and must be above all processes that make them. Raises OSError.
     """
+    process.become_subreaper()
     inspection.forbid()  # the attempt's processes may inspect each other, but not the first one
     agent = os.fork()
     if agent:
-        _reap_until_exit_of(agent, ended, stops)
+        _reap_until_exit_of(agent, ended, stops, names)
+    if names is not None:
+        names.close()
     inspection.permit()
     os.setsid()  # the leader of the session so far is outside, without a pid here
 
@@ -41,9 +47,13 @@ def reap_all() -> None:
             os.waitpid(-1, 0)
 
 
-def _reap_until_exit_of(agent: int, ended: Callable[[int], None], stops: Callable[[], bool]) -> NoReturn:
+def _reap_until_exit_of(
+    agent: int, ended: Callable[[int], None], stops: Callable[[], bool], names: Names | None
+) -> NoReturn:
     try:
-        _ignore_signals()
+        _handle_signals(signal.SIG_IGN)
+        if names is not None:
+            threading.Thread(target=names.answer, daemon=True).start()
         while True:
             pid, status = os.waitpid(-1, 0)
             if pid == agent:
@@ -55,6 +65,6 @@ def _reap_until_exit_of(agent: int, ended: Callable[[int], None], stops: Callabl
         os._exit(0)
 
 
-def _ignore_signals() -> None:
-    for number in _SIGNALS:  # the kernel drops those that have no handler
-        signal.signal(number, signal.SIG_DFL)
+def _handle_signals(handler: signal.Handlers) -> None:
+    for number in _SIGNALS:
+        signal.signal(number, handler)

@@ -28,7 +28,7 @@ _NO_OWN_PIDS = (
 )
 _NOT_FILTERED = (
     "filters of system calls (CONFIG_SECCOMP_FILTER, x86-64 or arm64): jobs may use this user's keyrings, and change"
-    " limits and priorities of its processes"
+    " limits and priorities of its processes, and jobs with GPUs cannot use CUDA"
 )
 
 

@@ -96,7 +96,6 @@ def make_mounts(
     own: Sequence[str] = (),
     temporary: str = "",
     temporary_at: Sequence[str] = (),
-    names_threads: bool = False,
 ) -> None:
     """Makes the mounts of the new namespaces: read-only but for `writable`, and an empty `/dev/shm`. Raises OSError.
 
@@ -107,8 +106,6 @@ def make_mounts(
 
     Terminals are new ones too. `/run` has only what is among `readable` and `writable`: sockets there start programs
     outside, as the user of this process. With `pids`, `/proc` shows the processes of this namespace alone.
-
-    With `names_threads`, a process may write to its files in `/proc`, but not to the settings of the kernel there.
     """
     folder = Path.cwd()
     limits = closed_of(["/", *closed], data_dir=data_dir, own=own)
@@ -125,14 +122,11 @@ def make_mounts(
         _mount(f"{_TERMINALS}/ptmx", _NEW_TERMINAL, flags=_MS_BIND)
     if pids:
         _mount("proc", _PROC, kind="proc", flags=_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-    if names_threads:
-        for path in _settings():
-            _mount(path, path, flags=_MS_BIND)
     for path in shown_writable:
         with _opened(path, limits) as place:
             _mount(place, place, flags=_MS_BIND | _MS_REC)
     _set_read_only("/", _AT_RECURSIVE, read_only=True)
-    for path in (_SHM, _TERMINALS, *temporary_at, *([_PROC] if names_threads else [])):
+    for path in (_SHM, _TERMINALS, *temporary_at):
         _set_read_only(path, 0, read_only=False)
     for path in shown_writable:
         with _opened(path, limits) as place:
@@ -223,13 +217,6 @@ def _opened(path: str, closed: Closed) -> Generator[str]:
         yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)
-
-
-def _settings() -> list[str]:
-    """Returns what `/proc` has besides processes that somebody might write, such as `sys` and `sysrq-trigger`."""
-    with os.scandir(_PROC) as entries:
-        others = [entry for entry in entries if not entry.name.isdigit() and not entry.is_symlink()]
-    return [entry.path for entry in others if entry.is_dir() or entry.stat().st_mode & 0o222]
 
 
 def _reopen_stdin() -> None:

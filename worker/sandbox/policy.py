@@ -16,12 +16,8 @@ from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
 from worker.sandbox.opening import canonical
 from worker.sandbox.places import Places
 from worker.sandbox.shared import TEMPORARY, of_python, of_system, of_variables
-from worker.sandbox.tables import writable_table
 
-_PROC = "/proc"
-_KERNEL = (_PROC, "/sys")
-_SETTING = "/proc/sys/kernel/core_pattern"
-_WRITE_PROC = Access.WRITE_FILE | Access.TRUNCATE
+_KERNEL = ("/proc", "/sys")
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 what POSIX shared memory uses
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _TERMINALS = ("tty", "ptmx", "pts")
@@ -68,7 +64,7 @@ def sandbox_of(
         own_pids=isolation.own_mounts and isolation.own_pids,
         filtered=isolation.filtered,
         namespaces=namespaces,
-        names_threads=gpus and names_threads(isolation),
+        names_threads=gpus and isolation.filtered and (isolation.level == "landlock" or isolation.own_mounts),
         closed=list(map(canonical, closed)),
         data_dir=os.path.realpath(caches.parent),
         own=[*theirs, *written, *_known(python)],
@@ -78,13 +74,6 @@ def sandbox_of(
         temporary=temporary,
         temporary_at=_replaced(temporary, (*may_read, *may_write)) if isolation.own_mounts else [],
     )
-
-
-def names_threads(isolation: IsolationReport) -> bool:
-    """Returns whether a job with GPUs may write to its files in `/proc`, without which CUDA does not start."""
-    # Without a pid namespace, `/proc` has the settings of the host: who can write those gets no more.
-    writes_settings = not isolation.own_pids and os.access(_SETTING, os.W_OK)
-    return not writes_settings and writable_table() is None
 
 
 def install_sandbox(
@@ -134,8 +123,7 @@ def strict_sandbox(strict: Strict, places: Places) -> Sandbox:
 def rules(sandbox: Sandbox) -> list[tuple[str, Access]]:
     """Returns the sandbox as rules of Landlock."""
     writable = [temporary_in(sandbox) if path == sandbox.temporary else path for path in sandbox.writable]
-    named = [_PROC] if sandbox.names_threads else []
-    by_access = ((READ, sandbox.readable), (WRITE, writable), (DEVICE, sandbox.devices), (_WRITE_PROC, named))
+    by_access = ((READ, sandbox.readable), (WRITE, writable), (DEVICE, sandbox.devices))
     return [(path, access) for access, paths in by_access for path in paths]
 
 

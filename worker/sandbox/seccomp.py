@@ -6,9 +6,11 @@ could never be killed. Limits and priorities of a process can be set by every pr
 namespace, a job may set only its own. A process is root in a user namespace of its own, and reaches much more of the
 kernel there: unless the operator allows that, a job gets none. Whoever opens a file on which a process of the same user
 has a lease waits for that process, the service too. Some families of sockets know no network namespaces.
+
+A second filter has a call wait until another process answers it: see seccomp_unotify(2).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import ctypes
 from dataclasses import dataclass
 import errno
@@ -20,8 +22,9 @@ import struct
 from torchyard.host.inspection import prctl
 
 _PR_GET_SECCOMP, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 21, 22, 38, 2
+_SET_MODE_FILTER, _NEW_LISTENER, _ONLY_KILLED = 1, 1 << 3, 1 << 5
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_ALLOW, _ASK, _ERRNO = 0x7FFF0000, 0x7FC00000, 0x00050000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 """Offsets in `struct seccomp_data`."""
 _X32 = 0x40000000
@@ -44,6 +47,9 @@ class _Machine:
     """The numbers of an architecture: its own in `linux/audit.h`, and those of its system calls."""
 
     audit: int
+    seccomp: int
+    opens: tuple[tuple[int, int], ...]
+    """The calls that open a file, each with the argument that has the flags."""
     keyrings: tuple[int, int, int]
     modes: tuple[tuple[int, int], ...]
     """The calls that set the mode of a file, each with the argument that has the mode."""
@@ -63,6 +69,8 @@ class _Machine:
 _MACHINES = {
     "x86_64": _Machine(
         audit=0xC000003E,
+        seccomp=317,
+        opens=((2, 1), (257, 2)),
         keyrings=(248, 249, 250),
         modes=((2, 2), (85, 1), (90, 1), (91, 1), (133, 1), (257, 3), (259, 2), (268, 2), (452, 2)),
         ptrace=101,
@@ -75,6 +83,8 @@ _MACHINES = {
     ),
     "aarch64": _Machine(
         audit=0xC00000B7,
+        seccomp=277,
+        opens=((56, 2),),
         keyrings=(217, 218, 219),
         modes=((33, 2), (52, 1), (53, 2), (56, 3), (452, 2)),
         ptrace=117,
@@ -86,6 +96,9 @@ _MACHINES = {
         by_who=((140, _PRIO_USER), (30, _IOPRIO_WHO_USER)),
     ),
 }
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class _Program(ctypes.Structure):
@@ -109,6 +122,43 @@ def restrict(*, others: bool, namespaces: bool = False) -> None:
     filtered = _Program(len(code) // 8, code)
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
     prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(filtered))
+
+
+def listen() -> int:
+    """Has each call that opens an existing file for writing wait for an answer, here and in descendants, for ever.
+
+    Returns the descriptor from which the calls are read. While nobody has it, they fail. Raises OSError, also if this
+    process has such a filter already.
+    """
+    machine, code = _MACHINES[os.uname().machine], asking_program()
+    filtered = _Program(len(code) // 8, code)
+    prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    for flags in (_NEW_LISTENER | _ONLY_KILLED, _NEW_LISTENER):  # only Linux 5.19 keeps signals from ending the wait
+        numbers = map(ctypes.c_ulong, (_SET_MODE_FILTER, flags))
+        listener = int(_libc.syscall(machine.seccomp, *numbers, ctypes.byref(filtered)))
+        if listener >= 0:
+            return listener
+    number = ctypes.get_errno()
+    raise OSError(number, f"seccomp: {os.strerror(number)}")
+
+
+def opened(number: int, arguments: Sequence[int]) -> tuple[int, int]:
+    """Returns where the process has the path that a call of `listen` opens, and the flags of the call."""
+    flags = dict(_MACHINES[os.uname().machine].opens)[number]
+    return arguments[flags - 1], arguments[flags]
+
+
+@cache
+def asking_program() -> bytes:
+    """Returns the filter of `listen`. What may create the file is no such call."""
+    machine = _MACHINES[os.uname().machine]
+    code = [_instruction(_LOAD, _ARCHITECTURE), _instruction(_EQUAL, machine.audit, if_true=1), _allow()]
+    code.append(_instruction(_LOAD, _NUMBER))
+    for number, argument in machine.opens:
+        flags = _instruction(_LOAD, _ARGUMENTS + 8 * argument)
+        creates, writes = _when(_ANY_BIT, os.O_CREAT, [_allow()]), _when(_ANY_BIT, os.O_ACCMODE, [_ask()])
+        code += _when(_EQUAL, number, [flags, *creates, *writes, _allow()])
+    return b"".join([*code, _allow()])
 
 
 @cache
@@ -178,6 +228,10 @@ def _deny(number: int) -> bytes:
 
 def _allow() -> bytes:
     return _instruction(_RETURN, _ALLOW)
+
+
+def _ask() -> bytes:
+    return _instruction(_RETURN, _ASK)
 
 
 def _instruction(code: int, value: int, *, if_true: int = 0, if_false: int = 0) -> bytes:

@@ -12,6 +12,7 @@ from store.db.tables.estimates import Calibration, Estimate, Forecast, ForecastL
 from store.db.tables.fairness import Reservation, RunLengths, Usage
 from store.db.tables.initial_weights import InitialWeights
 from store.db.tables.jobs import HELD, NEVER_TRIMMED, Job, WaitingReason
+from store.db.tables.keeping import KeepRequest
 from store.db.tables.media import Media, MediaPicture
 from store.db.tables.models import Model, ModelVersion
 from store.db.tables.notifications import Message, NotificationTarget, Signal
@@ -62,6 +63,7 @@ __all__ = [
     "JobCount",
     "JobEvent",
     "JobPackages",
+    "KeepRequest",
     "LogChunk",
     "LoginCode",
     "Media",

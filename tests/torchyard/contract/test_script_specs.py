@@ -37,6 +37,14 @@ from torchyard.contract.spec import ScriptSpec, parse_spec
         ("config.checkpoints", ["/out/*.pt"]),
         ("config.checkpoints", ["out/../../*.pt"]),
         ("config.checkpoints", [""]),
+        ("keep", ["/**"]),
+        ("keep", ["../x"]),
+        ("keep", ["a/../../x"]),
+        ("keep", [""]),
+        ("keep", ["./"]),
+        ("keep", ["a" * 501]),
+        ("keep", ["*"] * 33),
+        ("keep", "results/*"),
         ("config.mounts", {"a/b": "file:///data"}),
         ("config.mounts", {"..": "file:///data"}),
         ("config.mounts", {"a" * 65: "file:///data"}),
@@ -52,6 +60,16 @@ from torchyard.contract.spec import ScriptSpec, parse_spec
 )
 def test_bad_configuration_of_a_script_is_refused_by_name(path: str, value: Any) -> None:
     assert all(field == path or field.startswith(f"{path}.") for field in refused(put(SCRIPT, path, value)))
+
+
+def test_a_wrong_pattern_of_what_is_kept_is_named_by_its_place() -> None:
+    assert refused(put(SCRIPT, "keep", ["results/*", "../x", "."])) == {
+        "keep.1": "'../x' must be inside the working folder: relative, without `..`",
+        "keep.2": "'.' names no file: `**` is all that the program writes",
+    }
+    assert parse_spec(put(SCRIPT, "keep", ["**", "a b/[x]*"])).model_dump()["keep"] == ["**", "a b/[x]*"]
+    assert "keep" not in parse_spec(SCRIPT).model_dump()
+    assert refused(put(IMAGES, "keep", ["results/*"])).keys() == {"keep"}
 
 
 def test_an_entrypoint_stays_inside_the_code(approved: Approved) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, distributed, nn
 from tests.trainer.ranks import on_ranks, results
 from trainer.data.sequences import Prompt
 from trainer.recipes.continuations import CALL_TOKENS, continue_prompts
+from trainer.weights.language import Origin
 from trainer.world import joined
 
 END, NEW_TOKENS = 0, 3 * CALL_TOKENS
@@ -46,7 +47,9 @@ class Tokenizer:
 def continue_one(tokens: Sequence[Sequence[int | None]]) -> tuple[list[str], int]:
     """Returns the continuation of a prompt, and how often progress was told."""
     told: list[None] = []
-    origin: Any = SimpleNamespace(tokenizer=Tokenizer(), config=SimpleNamespace(eos_token_id=END), context=99)
+    config: Any = SimpleNamespace(eos_token_id=END, max_position_embeddings=99)
+    tokenizer: Any = Tokenizer()
+    origin = Origin(None, None, tokenizer, config, "the base", None)
     with joined(timedelta(seconds=20)) as world:
         found = continue_prompts(
             Together(tokens[world.rank]),

@@ -34,8 +34,8 @@ def relay_of(
     limits: OutputLimits | None = None,
 ) -> Relay:
     blobs = Blobs(run.root.parent / "blobs")
-    files = Artifacts(run, blobs, room=lambda: Room(stored, left), attempt=2, limits=limits or OutputLimits())
-    return Relay(run, blobs, state=RelayState.of(offsets or {}), listed=(), world_size=1, artifacts=files)
+    files = Artifacts(run, blobs, room=lambda: Room(stored, left), limits=limits or OutputLimits())
+    return Relay(run, blobs, state=RelayState.of(offsets or {}), listed=(), world_size=1, left=[files])
 
 
 def paths(batches: list[Batch]) -> list[str]:
@@ -92,7 +92,7 @@ def test_a_restarted_worker_stores_what_is_left(run: RunDir) -> None:
     store(relay, batch)
     relay.close()
     assert 0 < len(batch.artifacts) < 100
-    stored = [StoredArtifact(item.path, 2, item.size) for item in batch.artifacts]
+    stored = [StoredArtifact(item.path, 2, item.size, item.modified_ns) for item in batch.artifacts]
     rest = paths(drain(relay_of(run, stored=stored, offsets=batch.offsets), final=True))
     assert sorted([*paths([batch]), *rest]) == [f"{number:03}" for number in range(100)]
 
@@ -176,16 +176,18 @@ def test_a_file_that_changes_or_vanishes_after_the_look_is_left_out(run: RunDir,
     grown, gone = write(run, "grown"), write(run, "gone")
     write(run, "kept")
     blobs = Blobs(run.root.parent / "blobs")
+    asked: list[int] = []
 
     def room() -> Room:
-        """Is asked between the look and the copies."""
-        with grown.open("ab") as file:
-            file.write(b"more")
-        gone.unlink()
+        """Is asked before the look, and between the look and the copies."""
+        asked.append(1)
+        if len(asked) == 2:
+            with grown.open("ab") as file:
+                file.write(b"more")
+            gone.unlink()
         return Room((), None)
 
-    files = Artifacts(run, blobs, room=room, attempt=2)
-    relay = Relay(run, blobs, listed=(), world_size=1, artifacts=files)
+    relay = Relay(run, blobs, listed=(), world_size=1, left=[Artifacts(run, blobs, room=room)])
     batches = drain(relay, final=True)
     assert paths(batches) == ["kept"]
     assert texts(batches)[0] == approved("texts")
@@ -198,7 +200,8 @@ def test_an_artifact_of_many_parts_is_copied_over_several_turns(run: RunDir) -> 
     assert relay.copying
     (batch,) = drain(relay, final=True)
     assert [(item.path, item.size) for item in batch.artifacts] == [("large", 70 << 20)]
-    assert batch.artifacts == [NewArtifact("large", 70 << 20, batch.artifacts[0].sha256)]
+    modified_ns = (run.artifacts / "large").stat().st_mtime_ns
+    assert batch.artifacts == [NewArtifact("large", 70 << 20, batch.artifacts[0].sha256, modified_ns=modified_ns)]
 
 
 def test_a_disk_that_is_full_meanwhile_keeps_nothing_and_all_is_stored_once_it_has_room(

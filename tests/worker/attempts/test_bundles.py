@@ -85,7 +85,7 @@ def test_each_part_of_the_copy_is_a_turn_and_a_cancel_ends_it(
         return send(*arguments)
 
     monkeypatch.setattr(copying.os, "sendfile", send_and_cancel)
-    monkeypatch.setattr(copying, "_FICLONE", 0)  # no file system knows it
+    monkeypatch.setattr(copying, "FICLONE", 0)  # no file system knows it
     monkeypatch.setattr(copying, "_CHUNK", 1 << 16)
     monkeypatch.setattr(intents, "READ_EVERY_S", 0.0)
     simulated.start_runner()
@@ -126,7 +126,8 @@ def test_what_an_earlier_run_left_in_the_code_is_no_work_of_any_attempt(simulate
     assert {key: list(found.steps) for key, found in service.series(job_id).items()} == {"loss": [3]}
     stored = service.read(lambda session: list(checkpoints.newest_first(session, job_id)))
     assert [(one.step, [file["path"] for file in one.files]) for one in stored] == [(3, ["new.pt"])]
-    assert service.read(lambda session: artifacts.room(session, job_id)).stored == []
+    kept = service.read(lambda session: artifacts.room(session, job_id)).stored
+    assert [(item.path, item.attempt) for item in kept] == [(f"./runs/{NAME}", 2)]
     assert simulated.lines() == ["new"]
     assert [text for text in simulated.messages() if re.search(r"\bold", text)] == []
 

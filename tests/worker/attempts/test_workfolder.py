@@ -108,7 +108,7 @@ def test_a_folder_of_an_attempt_that_a_restored_database_does_not_know_is_set_as
     record = workfolders.record_of(hosts.last.run)
     assert record is not None
     for unknown in ({"claimed_at": record.claimed_at + 1}, {"attempt": 7}):
-        write_record(hosts.last.run.work_record, WorkRecord(**{**record.to_dict(), **unknown}))
+        write_record(hosts.last.run.work_record, WorkRecord.from_dict({**record.to_dict(), **unknown}))
         hosts.start()
         assert read_tree(hosts.last.run.work) == CODE
         hosts.end()
@@ -206,3 +206,32 @@ def test_artifacts_that_are_a_link_stay_behind(hosts: Hosts, tmp_path: Path) -> 
     hosts.start()
     assert not hosts.last.run.artifacts.is_symlink()
     assert list(hosts.last.run.artifacts.iterdir()) == []
+
+
+def test_of_a_job_that_succeeded_only_what_changed_stays(hosts: Hosts, tmp_path: Path) -> None:
+    hosts.start()
+    hosts.write("lib/a.py", b"a = 2")
+    hosts.write("out/plot.png", b"plot")
+    (hosts.last.run.work / "aside").symlink_to(tmp_path)
+    hosts.end(EndReason.COMPLETED)
+    assert read_tree(hosts.last.run.work / "lib") == {"a.py": (b"a = 2", False)}
+    assert {path.name for path in hosts.last.run.work.iterdir()} == {"lib", "out", "aside"}
+    assert hosts.last.run.work_record.exists()
+
+
+def test_nothing_is_trimmed_behind_a_link_of_the_job(hosts: Hosts, tmp_path: Path) -> None:
+    hosts.start()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "a.py").write_bytes(CODE["lib/a.py"][0])
+    os.utime(tmp_path / "lib" / "a.py", ns=(1, 1))
+    (hosts.last.run.work / "lib").rename(hosts.last.run.work / "old")
+    (hosts.last.run.work / "lib").symlink_to(tmp_path / "lib")
+    hosts.end(EndReason.COMPLETED)
+    assert (tmp_path / "lib" / "a.py").exists()
+
+
+@pytest.mark.parametrize("end", [EndReason.USER_ERROR, EndReason.PAUSED])
+def test_of_a_job_that_goes_on_all_stays(hosts: Hosts, end: EndReason) -> None:
+    hosts.start()
+    hosts.end(end)
+    assert read_tree(hosts.last.run.work) == CODE

@@ -75,6 +75,10 @@ def run(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Files it writes that become checkpoints: 'out/*.pt'. Repeatable."),
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Files and folders it writes that are stored: 'results/*'. Repeatable."),
+    ] = None,
     init_from: Annotated[
         str | None,
         typer.Option(metavar="JOB/REF", help="Weights to start from: digits/best, SWEEP/best, or model:NAME@VERSION."),
@@ -112,6 +116,10 @@ def run(
     ] = None,
     visibility: Annotated[Visibility | None, typer.Option(help="Who may read the job.")] = None,
     max_size: Annotated[str | None, typer.Option(metavar="SIZE", help="The most that is packed: 200MiB.")] = None,
+    trust_folder: Annotated[
+        bool,
+        typer.Option("--trust-folder", help="Agree to the secrets, mounts, weights and visibility of torchyard.toml."),
+    ] = False,
     sweep: sweep_options.Sweep = None,
     array: sweep_options.Array = None,
     method: sweep_options.Method = None,
@@ -131,6 +139,7 @@ def run(
     """
     from torchyard.cli.run.program import find_program
     from torchyard.cli.run.settings import read_settings
+    from torchyard.cli.run.trust import check
 
     of_slurm = {"account": account, "qos": qos, "constraint": constraint, "reservation": reservation}
     resources = {"devices": devices, "nodes": nodes, "pool": pool, "gpu": gpu, "cpus": cpus, "memory_gb": memory_gb}
@@ -145,6 +154,7 @@ def run(
             "requirements": requirements,
             "include": include,
             "checkpoints": checkpoints,
+            "keep": keep,
             "init_from": init_from,
             "after": after,
             "launcher": launcher,
@@ -163,6 +173,7 @@ def run(
     chosen = {"method": method, "trials": trials, "halving": halving, "max_parallel": max_parallel}
     sweep_spec = _sweep_of(sweep, array, {**chosen, "monitor": monitor, "mode": mode})
     folder = Path.cwd()
+    check(settings, folder, agrees=trust_folder)
     program = find_program(tuple(words), folder=folder, module=module, any_executable=_after_dashes(words))
     with connect() as client:
         client.me()  # whoever cannot be reached, or does not know the token, says so before anything is packed

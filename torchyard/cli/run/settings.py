@@ -4,10 +4,11 @@ A flag goes before a variable of the environment, that before `torchyard.toml` i
 the user's own file.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 import os
 from pathlib import Path
+import re
 import tomllib
 
 import typer
@@ -18,11 +19,15 @@ from torchyard.client.logins import login_file
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.rundir import Env
 from torchyard.contract.wording import suggestion, unknown_key
+from torchyard.host.untrusted import read_given
 
 PROJECT_FILE = "torchyard.toml"
 DEFAULT = "default"
 TABLE = "run"
 """The table of a file that has the settings."""
+
+MOST_BYTES = 1 << 20
+"""Of a file with settings."""
 
 _PREFIX = "TORCHYARD_RUN_"
 _OTHERS = {Env.RUN_DIR}
@@ -46,12 +51,18 @@ class Layer:
 
     values: Mapping[str, Value] = field(default_factory=dict[str, Value])
     origins: Mapping[str, str] = field(default_factory=dict[str, str])
+    lines: Mapping[str, int] = field(default_factory=dict[str, int])
+    """In which line of a file a key stands, where that was found."""
 
 
 class Settings:
-    """The settings of all layers, the strongest first. Tables are joined, key by key."""
+    """The settings of all layers, the strongest first. Tables are joined, key by key.
 
-    def __init__(self, *layers: Layer) -> None:
+    `of_folder` is the layer of the file that came with the folder.
+    """
+
+    def __init__(self, *layers: Layer, of_folder: Layer | None = None) -> None:
+        self.of_folder = of_folder or Layer()
         self._settings = {key.name: Setting(key.default, DEFAULT) for key in KEYS if not key.is_table}
         self._tables: dict[str, dict[str, Setting]] = {key.name: {} for key in KEYS if key.is_table}
         for layer in reversed(layers):
@@ -89,11 +100,13 @@ def read_settings(flags: Mapping[str, Value] | None = None) -> Settings:
 
     Raises ConfigError, and BadParameter for a wrong flag.
     """
+    of_folder = _from_file(Path(PROJECT_FILE))
     return Settings(
         _from_flags(flags or {}),
         _from_environment(os.environ),
-        _from_file(Path(PROJECT_FILE)),
+        of_folder,
         _from_file(user_file()),
+        of_folder=of_folder,
     )
 
 
@@ -128,7 +141,8 @@ def _from_environment(environment: Mapping[str, str]) -> Layer:
 
 def _from_file(path: Path) -> Layer:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = read_given(path, MOST_BYTES).decode("utf-8")
+        content = tomllib.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         return Layer()
     except OSError as error:
@@ -141,7 +155,14 @@ def _from_file(path: Path) -> Layer:
     values = content.get(TABLE, {})
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: {TABLE} must be a table, which begins with the line [{TABLE}]")
-    return _checked(values, {name: f"{path}: {TABLE}.{name}" for name in values}, dict.fromkeys(values, str(path)))
+    layer = _checked(values, {name: f"{path}: {TABLE}.{name}" for name in values}, dict.fromkeys(values, str(path)))
+    return replace(layer, lines=_lines(text, layer.values))
+
+
+def _lines(text: str, names: Iterable[str]) -> dict[str, int]:
+    """Returns the first line that begins with each key. A key that TOML allows in other forms is not found."""
+    found = {name: re.search(rf"^[ \t]*(\[?[ \t]*{TABLE}\.)?{name}[ \t.=\]]", text, re.MULTILINE) for name in names}
+    return {name: text.count("\n", 0, match.start()) + 1 for name, match in found.items() if match is not None}
 
 
 def _checked(values: Mapping[str, Value], places: Mapping[str, str], origins: Mapping[str, str]) -> Layer:

@@ -48,6 +48,7 @@ def job_spec(
             **({} if settings["profile"] is None else {"profile": _profile(settings["profile"])}),
             "env": {**settings["env"], **secrets},
             "labels": settings["labels"],
+            "keep": settings["keep"],
             "config": config,
             **{key: value for key, value in plain.items() if value is not None},
         }

@@ -1,11 +1,12 @@
 """Calls about checkpoints, artifacts and bundles."""
 
 from collections.abc import Sequence
+import json
 from urllib.parse import quote
 
-from torchyard.client.calls.call import LARGE_PAGE, LONGEST_PAGE, Call, Params, job_path, segment
+from torchyard.client.calls.call import JSON, LARGE_PAGE, LONGEST_PAGE, Call, Params, job_path, segment
 from torchyard.contract.views.base import Page, View
-from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView
+from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView, KeepView
 from torchyard.contract.views.media import MediaView
 
 
@@ -19,6 +20,19 @@ def checkpoint(job_id: str, ref: str) -> Call[CheckpointView]:
 
 def artifacts(job_id: str, *, path: str | None) -> Call[Page[ArtifactView]]:
     return Call(Page[ArtifactView], "GET", f"{job_path(job_id)}/artifacts", {"path": path, "limit": LARGE_PAGE})
+
+
+def kept_files(job_id: str, *, path: str | None) -> Call[Page[ArtifactView]]:
+    return Call(Page[ArtifactView], "GET", f"{job_path(job_id)}/kept", {"path": path, "limit": LARGE_PAGE})
+
+
+def ask_to_keep(job_id: str, paths: Sequence[str]) -> Call[KeepView]:
+    content = json.dumps({"paths": [*paths]})
+    return Call(KeepView, "POST", f"{job_path(job_id)}/keep", content=content, headers=JSON)
+
+
+def keep(job_id: str) -> Call[KeepView]:
+    return Call(KeepView, "GET", f"{job_path(job_id)}/keep")
 
 
 def media(job_id: str, *, keys: Sequence[str]) -> Call[Page[MediaView]]:
@@ -45,8 +59,8 @@ def file_path(job_id: str, ref: str, file: str | None) -> str:
     return f"{checkpoint}/download" if file is None else f"{checkpoint}/files/{quote(file)}"
 
 
-def artifact_path(job_id: str, path: str) -> str:
-    return f"{job_path(job_id)}/artifacts/{quote(path)}"
+def artifact_path(job_id: str, path: str, *, kept: bool = False) -> str:
+    return f"{job_path(job_id)}/{'kept' if kept else 'artifacts'}/{quote(path)}"
 
 
 def picture_path(job_id: str, media_id: str, part: str) -> str:

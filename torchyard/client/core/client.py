@@ -71,6 +71,7 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         name: str | None = None,
         mounts: Mounts = MappingProxyType({}),
         checkpoints: Sequence[str] = (),
+        keep: Sequence[str] = (),
         requirements: str | None = None,
         include: Sequence[str] = (),
         max_size: int = MAX_SIZE,
@@ -84,10 +85,10 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         `program` is a file of the folder that ends in `.py`, a module if `module`, else a command. `include` are paths
         and patterns of files that git ignores and the program needs; a warning says what else git leaves out. `mounts`
         are more folders, packed whole, or URLs, which the program finds at `$TORCHYARD_MOUNTS/NAME`. `checkpoints` are
-        patterns of files that become checkpoints. `max_size` is in bytes, for each folder. `spec` has further keys of a
-        job spec: `env`, `time_limit`, `resources`, …. Without `name` it has the folder's name, and the next free number
-        where a job has that, unless there is an `idempotency_key`, as a repeated call must be the same. Returns what
-        `submit` does.
+        patterns of files that become checkpoints, `keep` those of files and folders that are stored by their paths.
+        `max_size` is in bytes, for each folder. `spec` has further keys of a job spec: `env`, `time_limit`,
+        `resources`, …. Without `name` it has the folder's name, and the next free number where a job has that, unless
+        there is an `idempotency_key`, as a repeated call must be the same. Returns what `submit` does.
         Raises ConfigError, InvalidBundle, TooLarge, InvalidSpec, and QuotaExceeded.
         """
         needed = program if program.endswith(".py") and not module else None
@@ -111,6 +112,8 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         if idempotency_key is not None:  # a repeated call is the same, whatever else lies in the folder by then
             del config["left_out"]
         wanted["config"] = {key: value for key, value in config.items() if value}
+        if keep:
+            wanted["keep"] = [*keep]
         if name is None and idempotency_key is None:
             wanted["name"] = await self.free_name(wanted["name"])
         return await self.submit(wanted, idempotency_key=idempotency_key)

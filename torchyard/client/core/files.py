@@ -1,8 +1,9 @@
 """The operations on checkpoints and artifacts."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 import re
+import time
 
 from torchyard.client.calls import files as calls
 from torchyard.client.core.base import Core
@@ -10,11 +11,12 @@ from torchyard.client.download import OnProgress, PartFile
 from torchyard.client.fetching import fetch
 from torchyard.client.references import find_checkpoint
 from torchyard.contract.artifacts import is_artifact_path
-from torchyard.contract.errors import NotFound, ServerError
+from torchyard.contract.errors import Conflict, NotFound, ServerError
 from torchyard.contract.media import MediaPart
-from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, CheckpointView
+from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, CheckpointView, KeepView
 from torchyard.contract.views.media import MediaView
 
+_KEEP_POLL_S = 0.5
 _ID = re.compile(r"med_[0-9a-f]{32}")
 
 
@@ -62,17 +64,60 @@ class FilesCore(Core):
         """
         return self._connection.pages(calls.artifacts(job_id, path=path))
 
+    def kept_files(self, job_id: str, *, path: str | None = None) -> AsyncGenerator[ArtifactView]:
+        """Yields the files of the job's working folder that are kept; with `path`, that file or those in that folder.
+
+        They are stored at the end of each attempt, and those that the spec's `keep` names while it runs.
+        """
+        return self._connection.pages(calls.kept_files(job_id, path=path))
+
+    async def keep(
+        self,
+        job_id: str,
+        paths: Sequence[str],
+        *,
+        timeout: float = 60.0,  # noqa: ASYNC109 - as in Client
+        on_progress: Callable[[KeepView], object] | None = None,
+    ) -> KeepView:
+        """Has files and folders of the job's working folder stored by the worker on whose host that is, and waits.
+
+        `paths` are relative to the folder, and may be patterns. `refused` of what it returns says what was not stored.
+        Raises Conflict if the job has no such folder or the worker is away, TimeoutError if the worker has copied
+        nothing more for `timeout` seconds, and Forbidden if the job belongs to another user.
+        """
+        found = await self._connection.answer(calls.ask_to_keep(job_id, paths))
+        deadline = time.monotonic() + timeout
+        while found.answered_at is None:
+            if found.away:
+                raise Conflict(f"{found.worker}, which has the folder of this job, is away: it goes on once it is back")
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"{found.worker} has copied nothing more for {timeout:g} s: it may still do so")
+            await self._transport.sleep(_KEEP_POLL_S)
+            before, found = found, await self._connection.answer(calls.keep(job_id))
+            if on_progress is not None:
+                on_progress(found)
+            if found.copied != before.copied:
+                deadline = time.monotonic() + timeout
+        return found
+
     async def download_artifact(
-        self, job_id: str, path: str, *, to: str | Path = ".", on_progress: OnProgress | None = None
+        self,
+        job_id: str,
+        path: str,
+        *,
+        kept: bool = False,
+        to: str | Path = ".",
+        on_progress: OnProgress | None = None,
     ) -> Path:
         """Fetches the artifact with this path, and returns the path that it wrote: `to`, or if that is a folder, the
-        artifact's own name in it.
+        artifact's own name in it. `kept`: a file that `kept_files` yields instead.
 
         The file is written whole or continued as by `download`, and raises what that does.
         """
-        found = [item async for item in self.artifacts(job_id, path=path) if item.path == path]
+        listed = self.kept_files(job_id, path=path) if kept else self.artifacts(job_id, path=path)
+        found = [item async for item in listed if item.path == path]
         if not found:
-            raise NotFound(f"job {job_id} has no artifact {path!r}")
+            raise NotFound(f"job {job_id} has no {'kept file' if kept else 'artifact'} {path!r}")
         target, name = Path(to), path.rpartition("/")[2]
         if target.is_dir():  # noqa: ASYNC240 - as short as every other access to the file
             if not is_artifact_path(path):
@@ -80,7 +125,7 @@ class FilesCore(Core):
             target /= name
         expected = CheckpointFile(path=path, size=found[0].size, sha256=found[0].sha256)
         with PartFile(target, expected, on_progress) as part:
-            await self._connection.fill(part, calls.artifact_path(job_id, path))
+            await self._connection.fill(part, calls.artifact_path(job_id, path, kept=kept))
             part.finish()
         return target
 

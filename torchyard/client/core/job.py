@@ -14,7 +14,7 @@ from torchyard.client.core.telemetry import TelemetryCore
 from torchyard.client.series import Metrics, Series
 from torchyard.client.stream import Update
 from torchyard.contract.media import MediaPart
-from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView
+from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView, KeepView
 from torchyard.contract.views.estimates import StopView
 from torchyard.contract.views.jobs import JobView
 from torchyard.contract.views.media import MediaView
@@ -62,6 +62,7 @@ class AsyncArtifact(ArtifactShape):
     _view: ArtifactView
     _client: JobCore
     _job_id: str
+    _kept: bool = False
 
     @property
     def view(self) -> ArtifactView:
@@ -69,7 +70,7 @@ class AsyncArtifact(ArtifactShape):
 
     async def download(self, to: str | Path = ".") -> Path:
         """Fetches it, and returns the path, as `Client.download_artifact` does."""
-        return await self._client.download_artifact(self._job_id, self.path, to=to)
+        return await self._client.download_artifact(self._job_id, self.path, kept=self._kept, to=to)
 
 
 class AsyncJob(JobShape):
@@ -138,6 +139,16 @@ class AsyncJob(JobShape):
         async with aclosing(self._client.artifacts(self.id, path=path)) as views:
             async for view in views:
                 yield AsyncArtifact(view, self._client, self.id)
+
+    async def kept_files(self, path: str | None = None) -> AsyncGenerator[AsyncArtifact]:
+        """Yields the files of the working folder that are kept; with `path`, that file or those in that folder."""
+        async with aclosing(self._client.kept_files(self.id, path=path)) as views:
+            async for view in views:
+                yield AsyncArtifact(view, self._client, self.id, _kept=True)
+
+    async def keep(self, *paths: str) -> KeepView:
+        """Has files and folders of the working folder stored, and waits, as `Client.keep` does."""
+        return await self._client.keep(self.id, paths)
 
     def media(self, *keys: str) -> AsyncGenerator[MediaView]:
         """Yields what the job shows at its steps, of these keys or of all, by key, step and number."""

@@ -34,7 +34,7 @@ class CheckpointShape(ABC):
 
 
 class ArtifactShape(ABC):
-    """A file that a job left in its folder `artifacts`."""
+    """A file that a job left in its folder `artifacts`, or a kept one of its working folder."""
 
     @property
     @abstractmethod
@@ -42,7 +42,7 @@ class ArtifactShape(ABC):
 
     @property
     def path(self) -> str:
-        """The path of the file below `artifacts`."""
+        """The path of the file below that folder."""
         return self.view.path
 
     @property

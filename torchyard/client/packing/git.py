@@ -1,15 +1,19 @@
 """Asks git which files of a folder are its user's own, and which commit they are from."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager
 import os
 from pathlib import Path
 import re
 import subprocess
+import threading
 
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes.script import MOST_DIFF_BYTES, Git
 from torchyard.contract.text import storable
 
+MOST_S = 120.0
+"""Of one command of git."""
 _OTHER_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 """Variables that a hook has. They name the repository of the hook, and not that of the folder."""
 _DIFF = ("diff", "HEAD", "--relative", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv")
@@ -99,7 +103,7 @@ def _diff(folder: Path, packed: Collection[str], safe: Sequence[str]) -> str:
     if not names:
         return ""
     arguments = (*safe, "--literal-pathspecs", *_DIFF, "--irreversible-delete", "--", *names)
-    with _started(folder, *arguments, stderr=subprocess.DEVNULL) as process:
+    with _running(folder, *arguments, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         found = process.stdout.read(MOST_DIFF_BYTES + 1)
         process.kill()
@@ -122,8 +126,11 @@ def _names(folder: Path, *options: str) -> set[str]:
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Runs git, which starts no program that the folder's configuration names. Raises FileNotFoundError."""
-    with _started(folder, *arguments) as process:
+    """Runs git, which starts no program that the folder's configuration names.
+
+    Raises FileNotFoundError, and ConfigError if it does not end.
+    """
+    with _running(folder, *arguments) as process:
         stdout, stderr = process.communicate()
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
@@ -161,7 +168,31 @@ def _submodules(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _started(folder: Path, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+@contextmanager
+def _running(folder: Path, *arguments: str, stderr: int = subprocess.PIPE) -> Generator[subprocess.Popen[bytes]]:
+    """Runs git during the block. Raises ConfigError if it had to be ended: it waits without end for a pipe."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    with _started(folder, *arguments, stderr=stderr) as process:
+        timer = threading.Timer(MOST_S, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield process
+        finally:
+            timer.cancel()
+    if late.is_set():
+        raise ConfigError(
+            f"git did not end in {MOST_S:g} s in {folder}: is a .gitignore there, or a file that"
+            " its configuration includes, a pipe or a device?"
+        )
+
+
+def _started(folder: Path, *arguments: str, stderr: int) -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if name not in _OTHER_REPOSITORY}
     return subprocess.Popen(
         ["git", *_SAFE, *arguments],  # noqa: S607 - the user's own git

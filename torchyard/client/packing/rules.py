@@ -9,12 +9,14 @@ import re
 from typing import TYPE_CHECKING
 
 from torchyard.contract.errors import ConfigError
+from torchyard.host.untrusted import read_given
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 IGNORE_FILE = ".torchyardignore"
 """A file of the folder, in the syntax of .gitignore. What it matches is not packed; what a `!` line matches is."""
+MOST_IGNORE_BYTES = 1 << 20
 _SPECIAL = re.compile(r"([\\*?\[\]!# ])")
 """Characters that mean something in a line of .gitignore."""
 
@@ -71,10 +73,12 @@ def _readable(name: str) -> str:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        return read_given(path, MOST_IGNORE_BYTES).decode("utf-8").splitlines()
     except FileNotFoundError:
         return []
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
 
 

@@ -23,6 +23,7 @@ _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 _INSIDE = "of letters, digits and `_.+-/`, of which the first is a letter, a digit or `_`"
 MountName = Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9_\-]{1,64}$", "1 to 64 letters, digits, `_` and `-`"))]
 _Pattern = Annotated[str, Field(min_length=1, max_length=500)]
+
 _LeftOut = Annotated[str, Field(min_length=1, max_length=MOST_PATH)]
 _COMMIT = allowing(r"^([0-9a-f]{40}|[0-9a-f]{64})$", "the 40 or 64 hexadecimal digits of a commit")
 _ENTRYPOINT = allowing(rf"^{_PATH}\.py$", f"the path of a .py file below the code folder, {_INSIDE}")

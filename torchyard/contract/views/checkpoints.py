@@ -53,7 +53,8 @@ class CheckpointView(View):
 
 
 class ArtifactView(View):
-    """A file that a job left. `path` is the one below `artifacts` of its run directory."""
+    """A file that a job left. `path` is the one below `artifacts` of its run directory; of a kept file, the one below
+    its working folder."""
 
     id: str
     path: str
@@ -62,6 +63,27 @@ class ArtifactView(View):
     """The newest attempt that wrote it."""
     sha256: str
     created_at: datetime
+
+
+class KeepView(View):
+    """A request to store files of a job's working folder, and how far its worker has come."""
+
+    paths: list[str]
+    attempt: int
+    requested_at: datetime
+    answered_at: datetime | None = None
+    """Null while the worker has not come to its end."""
+    refused: str | None = None
+    """Why nothing was stored, or what was not."""
+    files: int
+    """Files that were stored for it, and their bytes."""
+    size: int
+    copied: int
+    """Bytes that were copied, with those of a file that is not whole yet."""
+    worker: str
+    """The worker on whose host the folder is."""
+    away: bool
+    """Whether that worker has not been seen for a while."""
 
 
 class BundleView(View):

@@ -87,7 +87,8 @@ def _become(
         _redirect(order, Path(job))
         os.set_inheritable(info, True)
         given = _memory("\0".join(bubblewrap.options(box, info=info)).encode())
-        os.execve(config.bwrap, [config.bwrap, "--args", str(given), "--", *order.plan.argv], {})  # noqa: S606
+        command = bubblewrap.command(box, order.plan.argv)
+        os.execve(config.bwrap, [config.bwrap, "--args", str(given), "--", *command], {})  # noqa: S606
     except BaseException as error:  # noqa: BLE001 nothing may return into the frames of the parent
         os.write(failed, f"the attempt's sandbox cannot be made: {error}".encode())
     finally:

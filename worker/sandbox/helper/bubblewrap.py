@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+import sys
 
+from worker.sandbox import naming
 from worker.sandbox.strict.protocol import Network
 
 _NAMESPACES = ("user", "pid", "ipc", "uts")
@@ -45,6 +47,14 @@ def options(box: Box, *, info: int | None = None) -> list[str]:
     return [*_namespaces(box), *_mounts(box), *_process(box, info)]
 
 
+def command(box: Box, argv: Sequence[str]) -> list[str]:
+    """Returns what runs inside: with devices and a filter a program that runs `argv`, so CUDA can name threads."""
+    return [
+        *((sys.executable, "-P", "-I", "-m", naming.__name__) if box.devices and box.filter is not None else ()),
+        *argv,
+    ]
+
+
 def _namespaces(box: Box) -> Iterator[str]:
     yield from (f"--unshare-{name}" for name in _NAMESPACES)
     yield "--unshare-cgroup-try"
@@ -68,6 +78,7 @@ def _mounts(box: Box) -> Iterator[str]:
     for bind in box.binds:
         yield from ("--bind" if bind.writable else "--ro-bind", bind.source, bind.target)
     yield from ("--remount-ro", "/dev", "--remount-ro", "/")  # files there would take memory without a limit
+    yield from ("--remount-ro", "/proc")  # some settings there are open to all users
 
 
 def _process(box: Box, info: int | None) -> Iterator[str]:

@@ -38,6 +38,7 @@ def test_a_flag_goes_before_the_environment_and_that_before_both_files(tmp_path:
         "max_size": (1 << 30, "torchyard.toml"),
         "include": ([], "default"),
         "checkpoints": ([], "default"),
+        "keep": ([], "default"),
         "after": ([], "default"),
         "max_restarts": (0, "default"),
         "detach": (True, "TORCHYARD_RUN_DETACH"),

@@ -116,7 +116,8 @@ class AgentProcess:
     @property
     def _is_first(self) -> bool:
         """Whether the agent is the first process of a pid namespace."""
-        return self._reaps and self.plan.sandbox is not None and self.plan.sandbox.own_pids
+        sandbox = self.plan.sandbox
+        return sandbox is not None and sandbox.own_pids and not entry.forks(sandbox, reaps=self._reaps)
 
     def _stops(self) -> bool:
         return os.path.lexists(self._run_dir.stop)
@@ -165,7 +166,7 @@ class AgentProcess:
         if self.plan.sandbox is None:
             inspection.permit()  # as of any program, and so the supervisor sees what they hold in `/dev/shm`
         else:
-            entry.enter(self.plan.sandbox, ended=None if self._reaps else write, stops=self._stops)
+            entry.enter(self.plan.sandbox, reaps=self._reaps, ended=write, stops=self._stops)
         if not self._is_first:
             os.close(exits)
 

@@ -1,0 +1,35 @@
+"""Asks the worker of a job to store files of its working folder, and says how far it has come."""
+
+from typing import Annotated
+
+from api.access.auth import JobId, JobReader, JobWriter
+from api.openapi.routers import guarded
+from api.parameters.bodies import json_body
+from api.parameters.reads import in_turns
+from api.present import checkpoints as present
+from api.services import ServicesDep
+from store.commands import keeping as commands
+from store.queries import keeping as queries
+from torchyard.contract.errors import Conflict, Unavailable
+from torchyard.contract.requests import NewKeep
+from torchyard.contract.views.checkpoints import KeepView
+
+router = guarded("artifacts", Conflict, Unavailable)
+
+KeepBody = Annotated[NewKeep, json_body(NewKeep, example={"paths": ["results/"]})]
+
+
+@router.post("/jobs/{job_id}/keep", status_code=202)
+def keep_files(services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: KeepBody) -> KeepView:
+    """Asks the worker on whose host the job's working folder is to store files and folders of it by their paths.
+
+    The same request again changes nothing until it is answered.
+    """
+    return present.keep(commands.ask(services.store, job_id, wanted.paths, caller=caller))
+
+
+@router.get("/jobs/{job_id}/keep")
+@in_turns
+def get_keep(services: ServicesDep, caller: JobReader, job_id: JobId) -> KeepView:
+    """Returns the newest such request, to the job's owner and administrators."""
+    return present.keep(queries.newest(services.store, job_id, caller=caller))

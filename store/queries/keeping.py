@@ -1,0 +1,34 @@
+"""Requests to keep files of working folders. All of them raise Unavailable."""
+
+from store.db.database import Snapshots
+from store.facts.attempts import AttemptSecrets
+from store.facts.callers import Caller
+from store.facts.keeping import KeepFacts, Kept
+from store.facts.output import Room
+from store.rows import artifacts, jobs, keeping, secrets
+from store.store import Store
+
+
+def newest(store: Snapshots, job_id: str, *, caller: Caller) -> KeepFacts:
+    """Returns the newest request for the job. Raises as `store.rows.keeping.read` does."""
+    with store.read() as session:
+        return keeping.read(session, job_id, caller)
+
+
+def unanswered(store: Snapshots, worker_id: str) -> list[Kept]:
+    """Returns the requests that the worker is to answer, oldest first."""
+    with store.read() as session:
+        return keeping.unanswered(session, worker_id)
+
+
+def room(store: Snapshots, job_id: str) -> Room:
+    """Returns which files of the job are stored, and how many bytes its owner may store besides. Raises NotFound."""
+    with store.read() as session:
+        jobs.get(session, job_id)
+        return artifacts.room(session, job_id)
+
+
+def secrets_of(store: Store, job_id: str) -> AttemptSecrets:
+    """Returns the secrets that the job's spec names, as they are now. Raises NotFound."""
+    with store.read() as session:
+        return secrets.resolve(session, store.secret_keys, jobs.get(session, job_id))

@@ -1,0 +1,53 @@
+"""The command `keep`: stores files of a job's working folder in the service."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import JobArgument, Json, connect
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from torchyard.contract.views.checkpoints import KeepView
+
+
+def keep(
+    job: JobArgument,
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH…", help="Files and folders of its working folder, or patterns of them.")
+    ],
+    *,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait while nothing more is copied.")] = 60.0,
+    as_json: Json = False,
+) -> None:
+    """Store files that a job left in its working folder, as long as its host has them, and wait until they are stored.
+
+    The host keeps the folder for a day after the job's end, unless its operator says otherwise. `torchyard cp` fetches
+    what is stored.
+    """
+    from torchyard.contract.errors import Conflict
+
+    with connect() as client:
+        job_id = client.get(job).id
+        found = client.keep(job_id, paths, timeout=timeout, on_progress=_show)
+    if as_json:
+        return output.write_json(found)
+    if found.refused is not None and not found.files:
+        raise Conflict(f"{found.worker}: {found.refused}")
+    told = f"{output.count(found.files, 'file')}, {terminal.size(found.size)}" if found.files else "stored already"
+    terminal.write(f"kept: {told}")
+    if found.refused is not None:
+        terminal.note(f"{found.worker}: {terminal.plain(found.refused)}")
+    terminal.note(f"`{output.command()} cp {job}:{terminal.plain(paths[0])} .` fetches what is kept.")
+    return None
+
+
+def _show(found: KeepView) -> None:
+    if sys.stderr.isatty():
+        line = f"{found.worker} has stored {output.count(found.files, 'file')} and copied {terminal.size(found.copied)}"
+        sys.stderr.write(f"\r{terminal.plain(line)}\033[K" + ("\r\033[K" if found.answered_at is not None else ""))
+        sys.stderr.flush()
