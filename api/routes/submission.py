@@ -102,7 +102,7 @@ async def retry_job(
     services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: RetryBody, keyed: Keyed
 ) -> Response:
     """Submits the spec of a job that has ended as a new job, which goes on from a checkpoint of the old one."""
-    retry = Retry(job_id, caller, keyed, wanted.from_, devices=wanted.devices)
+    retry = Retry(job_id, caller, keyed, wanted.from_, devices=wanted.devices, fresh=wanted.fresh)
     return _answer(await services.submissions.submit(retry), caller)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.job import EndReason, Reason
@@ -113,6 +113,8 @@ class AttemptFacts:
     """Whether a cluster starts it, and chooses its devices."""
     secrets: AttemptSecrets
     wanted: Wanted
+    inherited: "Inherited | None" = None
+    """Set for a retry that finds anything of the other job in its working folder."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the environment of its ranks has beside the variables of every attempt: those of a trial."""
 
@@ -128,6 +130,19 @@ class EarlierAttempt:
     """Whether a process of it was started."""
     offsets: Mapping[str, int]
     """As of `AttemptFacts`."""
+
+
+Inherits = Literal["folder", "files", "checkpoint"]
+"""What the working folder of a retry begins with: a copy of the other job's folder, where that is on its host, or else
+the files that are stored of that job; these alone; or the checkpoint that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """The job that this one retries, and what it finds of that."""
+
+    job_id: str
+    inherits: Inherits
 
 
 @dataclass(frozen=True)

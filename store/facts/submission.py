@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from store.facts.attempts import Inherits
 from store.facts.callers import Caller
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.initial_weights import InitialFacts
@@ -44,6 +45,7 @@ class NewJob:
     owner: str
     visibility: Visibility = "private"
     retry_of: str | None = None
+    begins_with: Inherits | None = None
     trial: TrialOf | None = None
     job_id: str | None = None
     waits_for: Reason | None = None
@@ -56,7 +58,8 @@ class Submission:
     """A job that a caller submits. `visibility`: the default visibility, for a spec that sets none.
 
     `run`: of a schedule, if the service submits it for its owner. `retry_of`: the job that it goes on with, of which
-    the transaction has the row; `goes_on_from`: the checkpoint of that job from which it does, if it has one.
+    the transaction has the row; `goes_on_from`: the checkpoint of that job from which it does, if it has one;
+    `begins_with`: what it finds of that job in its working folder.
     `devices_before`: of a retry, how many of each node the retried job asked for.
     `initial`: what the spec's `init_from` names, once that is known.
     `after`: the jobs in the spec's `after`, once they are known; then `waits_for` says for which it waits, if it does.
@@ -69,6 +72,7 @@ class Submission:
     keyed: KeyedRequest | None = None
     retry_of: str | None = None
     goes_on_from: CheckpointFacts | None = None
+    begins_with: Inherits | None = None
     devices_before: int | None = None
     initial: InitialFacts | None = None
     trial: TrialOf | None = None
@@ -83,7 +87,7 @@ class Retry:
     """A request to submit the spec of an ended job again, which goes on from a checkpoint of the job.
 
     `ref`: an id, `best`, `latest`, `epoch-N` or `step-N`; None for the newest, or the beginning if it has none.
-    `devices`: of each node, in place of those in the spec.
+    `devices`: of each node, in place of those in the spec. `fresh`: it begins with the code alone.
     """
 
     job_id: str
@@ -92,6 +96,7 @@ class Retry:
     ref: str | None = None
     trial: TrialOf | None = None
     devices: int | None = None
+    fresh: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
+from typing import cast
 
 from store.db.database import Snapshots
 from store.db.tables import Job
-from store.facts.attempts import AttemptFacts, Claim, EarlierAttempt, Wanted
+from store.facts.attempts import AttemptFacts, Claim, EarlierAttempt, Inherited, Inherits, Wanted
 from store.facts.checkpoints import ArtifactFacts, CheckpointFacts
 from store.facts.initial_weights import InitialFacts
 from store.facts.output import Room
@@ -16,6 +17,8 @@ from torchyard.contract.pausing import PausePoint
 from torchyard.contract.rundir import Env
 
 _MOST_ARTIFACTS = 100_000
+_BEYOND_ALL = 2**31 - 1
+"""The number of no attempt."""
 
 
 def read(store: Store, claim: Claim) -> AttemptFacts:
@@ -40,6 +43,7 @@ def read(store: Store, claim: Claim) -> AttemptFacts:
             in_pool=in_pool,
             secrets=secrets.resolve(session, store.secret_keys, job),
             wanted=intents.wanted_of(row, job),
+            inherited=_inherited_of(job),
             variables=_variables_of(job),
         )
 
@@ -81,6 +85,18 @@ def earlier(store: Snapshots, claim: Claim) -> list[EarlierAttempt]:
         return attempt_facts.earlier(session, claim.job_id, before=claim.number)
 
 
+def attempts_of(store: Snapshots, job_id: str) -> list[EarlierAttempt]:
+    """Returns all attempts of a job, oldest first; none if it was deleted."""
+    with store.read() as session:
+        return attempt_facts.earlier(session, job_id, before=_BEYOND_ALL)
+
+
+def files_of(store: Snapshots, job_id: str) -> tuple[list[CheckpointFacts], Sequence[ArtifactFacts]]:
+    """Returns the checkpoints of a job, newest first, and the files that it has left; none if it was deleted."""
+    with store.read() as session:
+        return checkpoints.newest_first(session, job_id), artifacts.after(session, job_id, limit=_MOST_ARTIFACTS)
+
+
 def captured_names(store: Snapshots, claim: Claim) -> list[str]:
     """Returns the names of all checkpoints that any attempt of the same job has ever captured."""
     with store.read() as session:
@@ -105,16 +121,16 @@ def removed_checkpoints(store: Snapshots, claim: Claim, *, attempt: int, names: 
         return checkpoints.removed_among(session, claim.job_id, attempt=attempt, names=names)
 
 
-def artifacts_of_job(store: Snapshots, claim: Claim) -> Sequence[ArtifactFacts]:
-    """Returns the files that the attempt's job has left, oldest first."""
-    with store.read() as session:
-        return artifacts.after(session, claim.job_id, limit=_MOST_ARTIFACTS)
-
-
 def artifact_room(store: Snapshots, claim: Claim) -> Room:
     """Returns which artifacts of the job are stored, and how many bytes its owner may store besides."""
     with store.read() as session:
         return artifacts.room(session, claim.job_id)
+
+
+def _inherited_of(job: Job) -> Inherited | None:
+    if job.retry_of is None or job.begins_with is None:
+        return None
+    return Inherited(job.retry_of, cast("Inherits", job.begins_with))
 
 
 def _variables_of(job: Job) -> dict[str, str]:

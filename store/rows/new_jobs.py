@@ -24,7 +24,18 @@ _NEW_JOBS = Prepared(
     insert(_JOBS).inline(),
     columns=(
         *("id", "owner", "name", "trainer", "spec", "priority", "shape", "device_request", "labels", "search_text"),
-        *("visibility", "retry_of", "sweep_id", "trial", "schedule_id", "due_at", "state", "version", "attempt"),
+        *(
+            "visibility",
+            "retry_of",
+            "begins_with",
+            "sweep_id",
+            "trial",
+            "schedule_id",
+            "due_at",
+            "state",
+            "version",
+            "attempt",
+        ),
         *(
             "reason_code",
             "reason_message",
@@ -90,6 +101,7 @@ def _row(new: NewJob) -> dict[str, Any]:
         "labels": spec.labels,
         "visibility": spec.visibility or new.visibility,
         "retry_of": new.retry_of,
+        "begins_with": new.begins_with,
         "sweep_id": None if new.trial is None else new.trial.sweep_id,
         "trial": None if new.trial is None else new.trial.number,
         "schedule_id": None if new.run is None else new.run.schedule_id,

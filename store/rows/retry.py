@@ -8,6 +8,7 @@ from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from store.db.tables import Checkpoint, Job
+from store.facts.attempts import Inherits
 from store.facts.checkpoints import CheckpointFacts
 from store.facts.jobs import BestCheckpoint
 from store.facts.submission import Retry, Submission
@@ -62,7 +63,9 @@ def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
     if not JobState(old.state).terminal:
         raise Conflict(f"job {old.id} is {old.state}; only a job that has ended can be retried")
     visibility = cast("Visibility", old.visibility)
-    if wanted.ref is None:
+    if wanted.fresh:
+        saved = None
+    elif wanted.ref is None:
         saved = checkpoints.resumed(session, old.id)
     else:
         saved = checkpoints.resolve(session, old, wanted.ref)
@@ -73,9 +76,19 @@ def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
         wanted.keyed,
         retry_of=old.id,
         goes_on_from=saved,
+        begins_with=_begins_with(old, wanted),
         devices_before=old.spec["resources"]["devices_per_node"],
         trial=wanted.trial,
     )
+
+
+def _begins_with(old: Job, wanted: Retry) -> Inherits | None:
+    """Returns what the new job finds in its working folder. What only the host has is the owner's alone."""
+    if wanted.fresh:
+        return None
+    if wanted.ref is not None:
+        return "checkpoint"
+    return "folder" if wanted.caller.name == old.owner else "files"
 
 
 def _go_on(session: Session, old_id: str, made: Submission, job_id: str) -> None:
@@ -83,6 +96,8 @@ def _go_on(session: Session, old_id: str, made: Submission, job_id: str) -> None
     if saved is not None:
         _copy_checkpoint(session, saved, job_id)
         text = f"continues job {old_id} from step {saved.step}"
+    elif made.begins_with is None:
+        text = f"starts job {old_id} from the beginning, with its code alone"
     else:
         text = f"starts job {old_id} from the beginning: it saved no checkpoint"
     if before is not None:

@@ -227,6 +227,7 @@ def _new(wanted: Submission) -> NewJob:
         wanted.caller.name,
         wanted.visibility,
         wanted.retry_of,
+        wanted.begins_with,
         trial=wanted.trial,
         run=wanted.run,
         job_id=wanted.job_id,

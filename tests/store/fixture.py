@@ -75,10 +75,10 @@ class StoreFixture:
         parsed = self.spec(**spec)
         return self.write(lambda session: new_jobs.submit(session, parsed, owner=owner)).id
 
-    def retry(self, job_id: str, *, owner: str = "ada") -> str:
+    def retry(self, job_id: str, *, owner: str = "ada", **wanted: Any) -> str:
         """Retries an ended job. Returns the id of the new one."""
-        wanted = Retry(job_id, Caller(owner, Role.MEMBER))
-        return self.write(lambda session: submissions.store_one(session, wanted)).job.id
+        retry = Retry(job_id, Caller(owner, Role.MEMBER), **wanted)
+        return self.write(lambda session: submissions.store_one(session, retry)).job.id
 
     @staticmethod
     def spec(**changes: Any) -> Spec:

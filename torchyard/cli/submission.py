@@ -197,11 +197,17 @@ def retry(
         typer.Option("--from", metavar="REF", help="The checkpoint to continue from: best, epoch-N, step-N or an id."),
     ] = None,
     devices: Devices = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin with the code alone: no folder, file or checkpoint of the job.")
+    ] = False,
     idempotency_key: IdempotencyKey = None,
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
-    """Submit an ended job again. The new job continues from its newest checkpoint, or from that of --from."""
+    """Submit an ended job again. The new job continues from its newest checkpoint, or from that of --from.
+
+    A script finds a copy of the job's folder, or the files that are stored of it; with --fresh, the code alone.
+    """
     with connect() as client:
         old = client.get(job)
         ref = None if from_ is None else old.checkpoint(from_).id
@@ -209,7 +215,7 @@ def retry(
             from torchyard.cli.resizing import say_change
 
             say_change(client, old.view, devices)
-        made = client.retry(old.id, from_=ref, devices=devices, idempotency_key=idempotency_key)
+        made = client.retry(old.id, from_=ref, devices=devices, fresh=fresh, idempotency_key=idempotency_key)
         accepted(client, made.view, follow=follow, as_json=as_json)
 
 

@@ -51,7 +51,12 @@ class Job(Driver[AsyncJob], JobShape):
     keep = blocking(AsyncJob.keep)
 
     def retry(
-        self, *, from_: str | None = None, devices: int | None = None, idempotency_key: str | None = None
+        self,
+        *,
+        from_: str | None = None,
+        devices: int | None = None,
+        fresh: bool = False,
+        idempotency_key: str | None = None,
     ) -> "Job":
         """Submits a new job that continues from a checkpoint of this one, as `Client.retry` does, and returns it."""
-        return Job(self._retried(from_=from_, devices=devices, idempotency_key=idempotency_key))
+        return Job(self._retried(from_=from_, devices=devices, fresh=fresh, idempotency_key=idempotency_key))

@@ -191,6 +191,16 @@ class RetryRequest(Schema):
     devices: Devices | None = Field(
         default=None, description="of each node, in place of those that the spec asks for; null: as many as before"
     )
+    fresh: bool = Field(
+        default=False,
+        description="whether it begins with the code alone: without folder, files and checkpoints of the job",
+    )
+
+    @model_validator(mode="after")
+    def _check_fresh(self) -> Self:
+        if self.fresh and self.from_ is not None:
+            raise ValueError("fresh begins with the code alone, so leave from out")
+        return self
 
 
 class NewModelVersion(Schema):

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from store.blobs import Blobs
-from store.facts.attempts import AttemptFacts, EarlierAttempt
+from store.facts.attempts import AttemptFacts, EarlierAttempt, Inherited
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.codec import Record, between
@@ -24,6 +24,7 @@ from worker.attempts.best import BestBringer, BestSoFar
 from worker.attempts.clusters import request_of
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
+from worker.attempts.restoring import Stored
 from worker.attempts.saved import SavedFiles
 from worker.attempts.workfolder import WorkFolder
 from worker.bundles.cache import BundleCache
@@ -152,10 +153,20 @@ class Preparation:
             number=self.key.number,
             claimed_at=attempt.started_at,
             earlier=earlier,
+            inherited=attempt.inherited,
+            attempts_of=self.records.attempts_of,
+            in_pool=attempt.in_pool,
             blobs=self.blobs,
-            stored=lambda: restoring.versions_of(self.records.checkpoints(), self.records.artifacts()),
+            stored=lambda: self._stored(attempt.inherited),
             check=self.check_wanted,
         )
+
+    def _stored(self, inherited: Inherited | None) -> list[list[Stored]]:
+        """Returns the versions of files that can be put back."""
+        stored = restoring.stored_of(*self.records.files_of(self.key.job_id))
+        if inherited is not None and inherited.inherits != "checkpoint":
+            stored += restoring.stored_of(*self.records.files_of(inherited.job_id), of_retried=True)
+        return restoring.versions_of(stored)
 
     def _end_earlier(self, earlier: Sequence[EarlierAttempt]) -> None:
         """Ends what is left of the attempts that may have used what this one gets. Raises StillRuns."""

@@ -84,9 +84,13 @@ class AttemptRecords:
         """Returns the job's checkpoints, newest first."""
         return self._patience.call(lambda: queries.checkpoints_of_job(self._store, self._claim))
 
-    def artifacts(self) -> Sequence[ArtifactFacts]:
-        """Returns the files that the job has left, oldest first."""
-        return self._patience.call(lambda: queries.artifacts_of_job(self._store, self._claim))
+    def files_of(self, job_id: str) -> tuple[Sequence[CheckpointFacts], Sequence[ArtifactFacts]]:
+        """Returns the checkpoints of a job, newest first, and the files that it has left."""
+        return self._patience.call(lambda: queries.files_of(self._store, job_id))
+
+    def attempts_of(self, job_id: str) -> list[EarlierAttempt]:
+        """Returns all attempts of another job, oldest first."""
+        return self._patience.call(lambda: queries.attempts_of(self._store, job_id))
 
     def initial(self) -> InitialFacts | None:
         """Returns what the job starts from, if its spec names weights."""

@@ -43,8 +43,8 @@ class Stored:
     files: Sequence[StoredFile]
     """It alone, or all files of the folder."""
     saved_ns: int
-    order: tuple[int, int, str]
-    """The newest version has the greatest."""
+    order: tuple[int, int, int, str]
+    """The newest version has the greatest. It begins with 0 for those of the job that is retried."""
     is_checkpoint: bool
 
     @property
@@ -61,22 +61,33 @@ class Restored:
     size: int = 0
     left_out: list[str] = field(default_factory=list[str])
 
-    def message(self, *, attempt: int) -> str | None:
-        """Returns what to tell the job's owner; None if there was nothing. `attempt`: the last one that ran."""
+    def message(self, *, of: str) -> str:
+        """Returns what to tell the job's owner; empty if there was nothing. `of`: the attempt or job it is from."""
         counts = [(self.checkpoints, "checkpoint"), (self.files, "file")]
         parts = " and ".join(f"{count} {name}{'s' if count > 1 else ''}" for count, name in counts if count)
         named = ", ".join(self.left_out[:_MOST_NAMED])
         more = len(self.left_out) - _MOST_NAMED
         rest = f"not put back: {named}" + (f", and {more} more" if more > 0 else "") if self.left_out else ""
-        told = f"restored {parts} ({terminal.size(self.size)}) of attempt {attempt}" if parts else ""
-        return "; ".join(part for part in (told, rest) if part) or None
+        told = f"restored {parts} ({terminal.size(self.size)}) of {of}" if parts else ""
+        return "; ".join(part for part in (told, rest) if part)
 
 
-def versions_of(checkpoints: Sequence[CheckpointFacts], artifacts: Sequence[ArtifactFacts]) -> list[list[Stored]]:
-    """Returns what is stored whole of each file, its newest version first; checkpoints before other files."""
+def stored_of(
+    checkpoints: Sequence[CheckpointFacts], artifacts: Sequence[ArtifactFacts], *, of_retried: bool = False
+) -> list[Stored]:
+    """Returns what is stored whole of one job. `of_retried`: of the one that the job retries."""
     whole = [each for each in checkpoints if each.source == CAPTURED and each.files and not each.damaged]
+    generation = 0 if of_retried else 1
+    return [
+        *(_of_checkpoint(each, generation) for each in whole),
+        *(_of_artifact(each, generation) for each in artifacts),
+    ]
+
+
+def versions_of(stored: Sequence[Stored]) -> list[list[Stored]]:
+    """Returns the versions of each file, its newest one first; checkpoints before other files."""
     found: dict[tuple[Place, str], list[Stored]] = {}
-    for each in sorted((*map(_of_checkpoint, whole), *map(_of_artifact, artifacts)), key=_order, reverse=True):
+    for each in sorted(stored, key=_order, reverse=True):
         if all(is_path(file.path) for file in each.files):
             found.setdefault((each.place, each.path), []).append(each)
     return sorted(found.values(), key=lambda versions: not versions[0].is_checkpoint)
@@ -149,11 +160,11 @@ def _put(stored: Stored, folder: Path, blobs: Blobs, check: Callable[[], object]
     return True
 
 
-def _order(stored: Stored) -> tuple[int, int, str]:
+def _order(stored: Stored) -> tuple[int, int, int, str]:
     return stored.order
 
 
-def _of_checkpoint(checkpoint: CheckpointFacts) -> Stored:
+def _of_checkpoint(checkpoint: CheckpointFacts, generation: int) -> Stored:
     _, digest, modified, *_ = (*checkpoint.name.split("-"), "", "", "")
     paths = [str(file["path"]) for file in checkpoint.files]
     place, path = _place_of(paths[0] if len(paths) == 1 else os.path.commonpath(paths), digest)
@@ -166,19 +177,19 @@ def _of_checkpoint(checkpoint: CheckpointFacts) -> Stored:
             for file in checkpoint.files
         ],
         saved_ns=_hexadecimal(modified) or checkpoint.saved_at,
-        order=(checkpoint.attempt, checkpoint.saved_at, checkpoint.id),
+        order=(generation, checkpoint.attempt, checkpoint.saved_at, checkpoint.id),
         is_checkpoint=True,
     )
 
 
-def _of_artifact(artifact: ArtifactFacts) -> Stored:
+def _of_artifact(artifact: ArtifactFacts, generation: int) -> Stored:
     saved_ns = artifact.created_at * 1000
     return Stored(
         place="artifacts",
         path=artifact.path,
         files=[StoredFile(artifact.path, artifact.sha256, artifact.size)],
         saved_ns=saved_ns,
-        order=(artifact.attempt, saved_ns, artifact.id),
+        order=(generation, artifact.attempt, saved_ns, artifact.id),
         is_checkpoint=False,
     )
 

@@ -1,10 +1,13 @@
 """Copies the tree of a bundle for one attempt, which may write its copy."""
 
 from collections.abc import Callable
+from contextlib import suppress
 import errno
 import fcntl
 import os
 from pathlib import Path
+
+from torchyard.host.untrusted import folder_inside
 
 FICLONE = 0x40049409
 """The request that makes a file share the blocks of another one."""
@@ -31,12 +34,32 @@ def copy_tree(source: Path, target: Path, *, check: Callable[[], object] = lambd
             _copy_file(entry.path, target / entry.name, check)
 
 
-def _copy_file(source: str, target: Path, check: Callable[[], object]) -> None:
+def copy_missing(source: Path, target: Path, *, check: Callable[[], object] = lambda: None) -> None:
+    """Copies what of the folder `source` is missing in `target`, which a job may have filled. Follows no link there.
+
+    What has the name of something else there stays out. Raises OSError, and what `check` raises.
+    """
+    for folder, folders, files in os.walk(source):
+        parts = Path(folder).relative_to(source).parts
+        try:
+            with folder_inside(target, *parts) as opened:
+                for name in folders:
+                    with suppress(FileExistsError):
+                        os.mkdir(name, 0o700, dir_fd=opened)
+                for name in files:
+                    with suppress(FileExistsError):
+                        _copy_file(os.path.join(folder, name), name, check, folder=opened)  # noqa: PTH118 text
+        except OSError as error:
+            if error.errno not in {errno.ENOTDIR, errno.ELOOP, errno.ENOENT, errno.EACCES}:
+                raise
+
+
+def _copy_file(source: str, target: Path | str, check: Callable[[], object], *, folder: int | None = None) -> None:
     check()
     reading = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         mode = 0o700 if os.fstat(reading).st_mode & 0o100 else 0o600
-        writing = os.open(target, _NEW, mode)
+        writing = os.open(target, _NEW, mode, dir_fd=folder)
         try:
             _clone(reading, writing, check)
         finally:

@@ -23,6 +23,7 @@ from torchyard.host import failpoints
 from torchyard.host.failpoints import failpoint
 from torchyard.host.parent import end_with_parent
 from worker.bundles.copying import FICLONE, NO_CLONES
+from worker.host.untrusted import make_accessible
 from worker.sandbox import landlock, privileges
 from worker.sandbox.opening import canonical
 
@@ -60,6 +61,7 @@ def copy_folder(source: Path, target: Path, *, check: Check = lambda: None) -> C
 
     Raises TooLong, OSError, and what `check` raises. What is copied by then stays.
     """
+    make_accessible(source.parent, source.name)
     target.mkdir(mode=0o700)
     command = [sys.executable, "-P", "-m", "worker.bundles.foldercopy", str(source.absolute()), str(target.absolute())]
     armed = {name: value for name, value in os.environ.items() if name == failpoints.VARIABLE}

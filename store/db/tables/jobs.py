@@ -108,6 +108,8 @@ class Job(Base):
     visibility: Mapped[str] = mapped_column(String(8), default="private", server_default="private")
     """`team`: every user of the server may read the job; `private`: its owner and administrators."""
     retry_of: Mapped[str | None] = mapped_column(String(40))
+    begins_with: Mapped[str | None] = mapped_column(String(10))
+    """What a retry finds of the other job in its working folder: a `store.facts.attempts.Inherits`. NULL: nothing."""
     sweep_id: Mapped[str | None] = mapped_column(String(40))
     """The sweep whose trial it is."""
     trial: Mapped[int | None]

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+import functools
 from pathlib import Path
 from typing import Any
 
 from store.blobs import Blobs
 from store.db.database import Database
 from store.facts.attempts import Claim
+from store.rows import bundles
 from tests.store.fixture import StoreFixture
 from tests.worker.attempts.fixture import INVENTORY, SimulatedRunnerFixture, worker_context
 from tests.worker.bundles.tars import Tree, store, tar_of
@@ -48,8 +50,15 @@ class Hosts:
 
     def submit(self, *, config: Mapping[str, Any] | None = None, tree: Tree = CODE, **spec: Any) -> str:
         """Submits a job with this code, and returns its id."""
-        code = bundle_url(store(Blobs(self.folder / "blobs"), tar_of(tree)))
-        return self.store.submit(config={"code": code} | dict(config or {}), **spec)
+        sha256 = store(Blobs(self.folder / "blobs"), tar_of(tree))
+        for owner in ("ada", "bob"):
+            self.store.write(functools.partial(bundles.add, owner=owner, sha256=sha256, size=1, files=len(tree)))
+        return self.store.submit(config={"code": bundle_url(sha256)} | dict(config or {}), **spec)
+
+    def retry(self, *, owner: str = "ada", **wanted: Any) -> str:
+        """Retries the job, which has ended. From now on, attempts are of the new job."""
+        self.job_id = self.store.retry(self.job_id, owner=owner, **wanted)
+        return self.job_id
 
     def claim(self, host: str = "a") -> SimulatedRunnerFixture:
         """Claims the job for a host, and returns what carries the attempt out, which is not started."""

@@ -135,7 +135,7 @@ def _stored(path: str, content: bytes, blobs: Blobs, *, is_checkpoint: bool = Tr
         path=path,
         files=[StoredFile(path, blob.sha256, blob.size)],
         saved_ns=TIME,
-        order=(1, TIME, path),
+        order=(1, 1, TIME, path),
         is_checkpoint=is_checkpoint,
     )
 
@@ -147,7 +147,7 @@ def test_what_has_no_place_is_said(tmp_path: Path) -> None:
     (folder / "file").touch()
     files = [_stored(path, b"x", blobs) for path in ("a", "file/x", "a/c", "\udcff.pt")]
     restored = restoring.restore([[each] for each in files], folders={"work": folder}, blobs=blobs)
-    assert restored.message(attempt=3) == ("restored 2 checkpoints (2 B) of attempt 3; not put back: a, file/x")
+    assert restored.message(of="attempt 3") == ("restored 2 checkpoints (2 B) of attempt 3; not put back: a, file/x")
     assert "\udcff.pt" in {path.name for path in folder.iterdir()}
 
 
@@ -157,7 +157,7 @@ def test_files_that_do_not_fit_are_said_and_checkpoints_come_first(tmp_path: Pat
     checkpoint, file = _stored("c.pt", b"c", blobs), _stored("f.bin", bytes(1 << 20), blobs, is_checkpoint=False)
     with mounted(folder, kibibytes=2048):
         restored = restoring.restore([[checkpoint], [file]], folders={"work": folder}, blobs=blobs)
-        assert restored.message(attempt=1) == (
+        assert restored.message(of="attempt 1") == (
             "restored 1 checkpoint (1 B) of attempt 1; not put back: f.bin (1.0 MiB: the disk has no room)"
         )
 

@@ -13,7 +13,7 @@ from tests.leftovers import LEVELS, as_nobody, leave_depth, leave_everything
 from torchyard.host import failpoints
 from worker.bundles import foldercopy
 from worker.bundles.foldercopy import TooLong, copy_folder
-from worker.host.untrusted import remove_inside
+from worker.host.untrusted import make_accessible, remove_inside
 
 
 @pytest.fixture
@@ -95,6 +95,7 @@ def test_whatever_a_job_leaves_is_copied_or_left_out() -> None:
     with as_nobody() as folder:
         leave_everything(folder / "source", outside=folder / "outside")
         (folder / "target").mkdir()
+        make_accessible(folder, "source")
         foldercopy.Copier().copy(str(folder / "source"), str(folder / "target"))  # nobody may start no Python here
         assert (folder / "outside" / "kept").read_text() == "kept"
         assert remove_inside(folder, "target")

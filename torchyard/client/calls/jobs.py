@@ -67,9 +67,12 @@ def resume(job_id: str, *, devices: int | None = None) -> Call[JobView]:
     return Call(JobView, "POST", path, content=json.dumps({"devices": devices}), headers=JSON)
 
 
-def retry(job_id: str, *, ref: str | None, key: str | None, devices: int | None = None) -> Call[JobView]:
+def retry(
+    job_id: str, *, ref: str | None, key: str | None, devices: int | None = None, fresh: bool = False
+) -> Call[JobView]:
     path = f"{job_path(job_id)}/retry"
-    wanted = {name: value for name, value in (("from", ref), ("devices", devices)) if value is not None}
+    named = (("from", ref), ("devices", devices), ("fresh", fresh or None))
+    wanted = {name: value for name, value in named if value is not None}
     if not wanted:
         return Call(JobView, "POST", path, headers=idempotency(key))
     return Call(JobView, "POST", path, content=json.dumps(wanted), headers={**JSON, **idempotency(key)})

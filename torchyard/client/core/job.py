@@ -30,15 +30,17 @@ class JobCore(JobsCore, TelemetryCore, FilesCore):
         *,
         from_: str | None = None,
         devices: int | None = None,
+        fresh: bool = False,
         idempotency_key: str | None = None,
     ) -> "AsyncJob":
         """Submits a new job with the same spec, which continues from a checkpoint of this one: `from_` is an id,
         `best`, `latest`, `epoch-N` or `step-N`; without it, the newest. `devices` are those of each node, if not as
-        many as before. Returns what `submit` does.
+        many as before. A script finds what this job left in its working folder; with `fresh`, the code alone, and no
+        checkpoint. Returns what `submit` does.
 
         Raises Conflict if this job has not ended, and NotFound for a checkpoint that it does not have.
         """
-        call = calls.retry(job_id, ref=from_, key=idempotency_key, devices=devices)
+        call = calls.retry(job_id, ref=from_, key=idempotency_key, devices=devices, fresh=fresh)
         return AsyncJob(self, await self._connection.answer(call))
 
 
@@ -167,10 +169,17 @@ class AsyncJob(JobShape):
         return await self.checkpoint("latest")
 
     async def retry(
-        self, *, from_: str | None = None, devices: int | None = None, idempotency_key: str | None = None
+        self,
+        *,
+        from_: str | None = None,
+        devices: int | None = None,
+        fresh: bool = False,
+        idempotency_key: str | None = None,
     ) -> "AsyncJob":
         """Submits a new job that continues from a checkpoint of this one, as `Client.retry` does, and returns it."""
-        return await self._client.retry(self.id, from_=from_, devices=devices, idempotency_key=idempotency_key)
+        return await self._client.retry(
+            self.id, from_=from_, devices=devices, fresh=fresh, idempotency_key=idempotency_key
+        )
 
     async def cancel(self, *, now: bool = False) -> JobView:
         """Asks the job to stop, as `Client.cancel` does. Raises Conflict if it has ended."""
