@@ -68,6 +68,7 @@ class Runs:
             options["env"] = {"GATE": str(gate)}
         if not as_it_is:
             options["checkpoints"] = [*program.checkpoints]
+            options["keep"] = [*program.keep]
         return self.service.client.run(f"{program.name}.py", folder=self._folder, **options)
 
     def result(self, program: Program) -> str:
