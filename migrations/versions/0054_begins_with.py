@@ -1,7 +1,7 @@
 """What a retry finds in its working folder is noted with the job
 
-Revision ID: 0053
-Revises: 0052
+Revision ID: 0054
+Revises: 0053
 
 Retries that were there before begin with the code and their checkpoint, as they did.
 """
@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from migrations.turns import limit_lock_waits
 
-revision = "0053"
-down_revision = "0052"
+revision = "0054"
+down_revision = "0053"
 branch_labels = None
 depends_on = None
 
