@@ -14,7 +14,7 @@ import time
 
 from torchyard.contract.errors import TorchyardError, Unavailable
 from torchyard.host import inspection
-from torchyard.host.collector import paused
+from torchyard.host.collector import look_rarely, paused
 from torchyard.host.datadir import enter_empty_folder, make_files_private
 
 with paused():
@@ -40,6 +40,7 @@ def main() -> int:
     make_files_private()
     inspection.forbid()
     sys.setswitchinterval(_SWITCH_S)
+    look_rarely()
     try:
         settings = Settings.load()
         if settings.api_processes > 1:

@@ -12,6 +12,7 @@ from api.limits import forecasts, turns
 from api.limits.bodies import LargeBodies
 from api.limits.forecasts import ForecastLimits
 from api.limits.turns import READS_PER_USER, Turns
+from api.parsing.parser import Parser
 from api.settings import Settings
 from api.streams.feed import Feed
 from api.streams.live import Live
@@ -46,6 +47,7 @@ class Services:
     forecasts: ForecastLimits
     submissions: Submissions
     large_bodies: LargeBodies
+    parser: Parser
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -68,6 +70,7 @@ class Services:
             forecasts=ForecastLimits(),
             submissions=Submissions(store),
             large_bodies=LargeBodies(),
+            parser=Parser(),
         )
 
     def close(self) -> None:
@@ -77,6 +80,7 @@ class Services:
         self.reads.close()
         self.writes.close()
         self.parses.close()
+        self.parser.close()
         self.forecasts.turns.close()
         self.submissions.close()
         self.single_stream.close()

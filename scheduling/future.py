@@ -195,6 +195,7 @@ def _waiting_again(job: Running, now: int, *, waited_us: int) -> Waiting:
         waited_us=waited_us,
         fraction=ran_us / (ran_us + left_us) if knows else job.fraction,
         usual_us=job.usual_us,
+        home=job.worker_id,
     )
 
 

@@ -1,4 +1,4 @@
-"""On which host a job starts: the one with the least left over, among those where it may start now."""
+"""On which host a job starts, among those where it may start now: its home, or the one with the least left over."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -16,13 +16,13 @@ def open_room(cluster: Cluster, job: Waiting) -> Room | None:
 
     What is kept for a lower priority is used last.
     """
-    found: list[tuple[bool, tuple[int, str], Room]] = []
+    found: list[tuple[bool, bool, tuple[int, str], Room]] = []
     for room in cluster.fitting(job):
         if not cluster.before(job, room):
             place = room.host.id, room.kind(job.resources)
             taken = place in cluster.keeps and cluster.keeps[place].job.id != job.id
-            found.append((taken, room.left_over(room.want(job)), room))
-    return min(found, key=lambda one: one[:2])[2] if found else None
+            found.append((taken, room.host.id != job.home, room.left_over(room.want(job)), room))
+    return min(found, key=lambda one: one[:3])[3] if found else None
 
 
 def passage(cluster: Cluster, job: Waiting) -> tuple[Room, Passage] | None:

@@ -123,6 +123,8 @@ class Waiting:
     """How long it waited in all, until now."""
     fraction: float | None = None
     usual_us: int | None = None
+    home: str | None = None
+    """The worker whose host has what the job left in its working folder: it starts there, if it can start there now."""
 
     @property
     def group(self) -> Group:

@@ -1,6 +1,6 @@
 """Programs of the service as forks of the fork server, which has imported what they import: Python starts but once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import gc
 from multiprocessing import connection
 import os
@@ -12,6 +12,8 @@ import subprocess
 import sys
 from tempfile import TemporaryDirectory
 from threading import Lock
+
+from setproctitle import getproctitle
 
 from tests import forks
 from torchyard.host import failpoints
@@ -28,6 +30,7 @@ class ForkedProgram:
     """`python -P -m MODULE ARGUMENTS`: the part of `subprocess.Popen` that tests use.
 
     `log` has its output, and that to stderr unless there is a file for it. None of its files exceeds `file_bytes`.
+    `prepare` is called in the process before the program begins.
     """
 
     def __init__(
@@ -39,9 +42,18 @@ class ForkedProgram:
         log: Path,
         stderr: Path | None = None,
         file_bytes: int | None = None,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
         self._process = forks.context.Process(
-            target=_run, args=([module, *arguments], {**env}, cwd, (log, stderr or log), file_bytes)
+            target=_run,
+            args=([module, *arguments],),
+            kwargs={
+                "env": {**env},
+                "cwd": cwd,
+                "outputs": (log, stderr or log),
+                "file_bytes": file_bytes,
+                "prepare": prepare,
+            },
         )
         with _turn:
             self._process.start()
@@ -94,10 +106,12 @@ def run(
 
 def _run(
     argv: list[str],
+    *,
     env: dict[str, str],
     cwd: Path,
     outputs: tuple[Path, Path],
     file_bytes: int | None,
+    prepare: Callable[[], None] | None,
 ) -> None:
     gc.freeze()  # a collection would look through all that the server has imported
     for number, handler in _DEFAULTS.items():
@@ -107,12 +121,15 @@ def _run(
         os.dup2(output, descriptor)
         os.close(output)
     sys.stdout, sys.stderr = forks.open_output(1, "<stdout>"), forks.open_output(2, "<stderr>")
+    getproctitle()  # a title needs the place of the variables that this process began with
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
     failpoints.arm()
     if file_bytes is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    if prepare is not None:
+        prepare()
     sys.argv = argv
     if not hasattr(sys.modules.get(argv[0]), "__path__"):
         sys.modules.pop(argv[0], None)  # a test may have imported it: it runs anew

@@ -403,4 +403,5 @@ def _context(
         settings.max_stop_grace,
         None if pool is None else pool.report,
         settings.shard_above,
+        settings.folder_retention,
     )

@@ -45,6 +45,7 @@ def _absolute(folders: str) -> str:
 
 Age = Annotated[timedelta | None, BeforeValidator(_age)]
 """A duration such as `30d`. Empty: keep for ever."""
+Versions = Annotated[Annotated[int, Field(ge=1, lt=2**31)] | None, BeforeValidator(_size)]
 Size = Annotated[Annotated[int, Field(ge=0, lt=2**62)] | None, BeforeValidator(_size)]
 """A number of bytes. Empty: no limit."""
 Share = Annotated[Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] | None, BeforeValidator(_size)]
@@ -110,6 +111,8 @@ class Settings(ClusterSettings):
 
     max_checkpoints: Size = DEFAULTS.checkpoints
     """Checkpoints of one attempt that are stored. Beyond them, one a minute is."""
+    max_versions: Versions = DEFAULTS.versions
+    """Whole versions of one captured file that are kept."""
     max_artifacts: Size = DEFAULTS.artifacts
     """Files of one job, in its folder `artifacts`, that are stored."""
     max_media: Size = DEFAULTS.media
@@ -144,6 +147,7 @@ class Settings(ClusterSettings):
             message_bytes=self.max_message_bytes,
             point_bytes=self.max_point_bytes,
             checkpoints=self.max_checkpoints,
+            versions=self.max_versions,
             artifacts=self.max_artifacts,
             media=self.max_media,
             artifact_bytes=self.max_artifact_bytes,

@@ -1,7 +1,9 @@
 """Compresses JSON answers. Streams, downloads and other answers pass through untouched, as the server sends files."""
 
+from collections.abc import Generator
 import gzip
 import re
+import zlib
 
 from anyio import CapacityLimiter, to_thread
 from starlette.datastructures import Headers, MutableHeaders
@@ -12,7 +14,11 @@ _LEAST_BYTES = 1 << 11
 """JSON becomes about half as large or less. Where that saves less than 1 KiB, it costs more time than it saves."""
 _THREAD_BYTES = 1 << 14
 """An answer of this size is compressed in a thread."""
+_PART_BYTES = 1 << 20
+"""So much of an answer is compressed in a turn: that takes some hundredths of a second."""
 _LEVEL = 5
+_GZIP = 16 + zlib.MAX_WBITS
+"""The `wbits` by which zlib writes gzip."""
 _TYPES = frozenset({b"application/json", b"application/problem+json"})
 _NAMES = frozenset({"gzip", "x-gzip"})
 _WEIGHT = re.compile(r"q=(?:0\.[0-9]{1,3}|1(?:\.0{0,3})?)")
@@ -53,10 +59,13 @@ def _is_gzip(name: str, separator: str, weight: str) -> bool:
     return not separator or (_WEIGHT.fullmatch(weight) is not None and weight.strip("q=0.") != "")
 
 
-def gzipped(response: Response, request: Headers) -> Response:
-    """Compresses the body of an answer of JSON, if that is worth it and the client accepts it. Call it in a thread."""
+def gzipped(response: Response, request: Headers) -> Generator[None, None, Response]:
+    """Compresses the body of an answer of JSON, if that is worth it and the client accepts it. Call it in a thread.
+
+    It yields after each part of a large one.
+    """
     if len(response.body) >= _LEAST_BYTES and accepts_gzip(request):
-        response.body = compressed(bytes(response.body))
+        response.body = yield from _compressed_in_parts(memoryview(response.body))
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Content-Length"] = str(len(response.body))
     return response
@@ -86,3 +95,13 @@ async def _compressed(start: Message, message: Message) -> Message:
 def compressed(body: bytes) -> bytes:
     """Returns the body in gzip."""
     return gzip.compress(body, _LEVEL, mtime=0)
+
+
+def _compressed_in_parts(body: memoryview) -> Generator[None, None, bytes]:
+    if len(body) <= _PART_BYTES:
+        return compressed(bytes(body))
+    compressor, parts = zlib.compressobj(_LEVEL, wbits=_GZIP), list[bytes]()
+    for first in range(0, len(body), _PART_BYTES):
+        parts.append(compressor.compress(body[first : first + _PART_BYTES]))
+        yield
+    return b"".join([*parts, compressor.flush()])

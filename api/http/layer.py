@@ -10,6 +10,7 @@ from api.http import cookies, problems
 from api.http.browsers import AllowedHosts, with_common_headers
 from api.http.compression import compressed_answer, is_json
 from api.settings import Settings
+from torchyard.contract.errors import let_go
 
 Count = Callable[[Scope, int, float], None]
 """Counts an answer that begins: to which request, its status, and how many seconds after the request."""
@@ -41,6 +42,7 @@ class Layer:
                 raise
             response = problems.answer_to(Request(scope), error)
             await response(scope, receive, answer.send)
+            let_go(error)
 
 
 class _Answer:

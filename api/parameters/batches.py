@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -9,13 +10,11 @@ from fastapi import Depends, Request
 from api.access.access import AccessDep
 from api.access.auth import JobWriter
 from api.openapi import bodies as declarations
-from api.parameters.bodies import parsed_json, read_body
+from api.parameters.bodies import read_body
+from api.parsing.parser import SentBatch
 from api.services import ServicesDep
-from torchyard.contract.errors import TooLarge
-from torchyard.contract.requests import MOST_BATCH_BYTES, JobBatch, parse_batch
+from torchyard.contract.requests import MOST_BATCH_BYTES, JobBatch
 
-_MOST_VALUES = 1_000_000
-"""The most keys and values of a batch: nothing else runs while they are parsed."""
 _EXAMPLE = {"jobs": [{"trainer": "image-classification", "config": {"data": {"source": "digits"}}}], "atomic": False}
 
 
@@ -39,20 +38,14 @@ BatchBytes = Annotated[bytes, Depends(_bytes)]
 
 
 @declarations.declares(declarations.json(JobBatch, example=_EXAMPLE))
-async def _batch(services: ServicesDep, access: AccessDep, caller: JobWriter, body: BatchBytes) -> JobBatch:
-    """Parses a batch, and counts each of its jobs as a request. Raises TooLarge, InvalidRequest and TooManyRequests."""
-    batch = await services.parses.begin(caller.key, lambda: _parsed(body))
+async def _batch(services: ServicesDep, access: AccessDep, caller: JobWriter, body: BatchBytes) -> SentBatch:
+    """Parses a batch, and counts each of its jobs as a request. Raises as `Parser` does, and TooManyRequests."""
+    batch = await services.parses.begin(caller.key, partial(services.parser.batch, body))
     more = len(batch.jobs) - 1
     if more:
         await access.requests.take(caller.key, advice=f"{caller.name} has sent too many jobs", cost=more)
     return batch
 
 
-Batch = Annotated[JobBatch, Depends(_batch)]
+Batch = Annotated[SentBatch, Depends(_batch)]
 """A route's parameter: a batch, whose specs are not parsed."""
-
-
-def _parsed(body: bytes) -> JobBatch:
-    if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_VALUES:
-        raise TooLarge(f"the batch has more than {_MOST_VALUES} keys and values: send several")
-    return parse_batch(parsed_json(body))

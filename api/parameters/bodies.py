@@ -6,7 +6,6 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
-from pydantic_core import from_json
 from starlette.requests import ClientDisconnect
 
 from api.access.access import AccessDep
@@ -16,7 +15,7 @@ from api.openapi.bodies import DeclaredBody
 from api.services import ServicesDep
 from torchyard.contract.errors import InvalidRequest, RequestTimeout, TooLarge
 from torchyard.contract.patches import JobPatch, parse_patch
-from torchyard.contract.requests import CodeLogin, Login, parse_request
+from torchyard.contract.requests import CodeLogin, Login, parse_request, parsed_json
 from torchyard.contract.schema import Schema
 from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec
 
@@ -139,11 +138,3 @@ async def read_body(request: Request, *, most: int, accept: Callable[[int], Awai
     except ClientDisconnect:
         raise InvalidRequest("the connection was closed before the body was complete") from None
     return bytes(received)
-
-
-def parsed_json(body: bytes) -> Any:
-    """Parses JSON. Raises InvalidRequest."""
-    try:
-        return from_json(body, allow_inf_nan=False)
-    except ValueError as error:
-        raise InvalidRequest(f"the body is not JSON: {error}") from None

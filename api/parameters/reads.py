@@ -111,14 +111,6 @@ writes_in_turns = partial(in_turns, of=WriterDep)
 """The same for a route that changes much."""
 
 
-def answer_of(found: Any, request: Request) -> Response:
-    """Returns the answer with a view, or with JSON; a response as it is."""
-    if isinstance(found, Response):
-        return found
-    body = _json(found) if isinstance(found, BaseModel) else found
-    return gzipped(Response(body, media_type="application/json"), request.headers)
-
-
 def with_data(page: BaseModel, data: bytes) -> bytes:
     """Returns the JSON of a page, which has no items itself, with the JSON of its list."""
     return page.model_dump_json().encode().replace(b'"data":[]', b'"data":' + data, 1)
@@ -132,7 +124,15 @@ def _parts(route: Callable[..., Any], arguments: dict[str, Any]) -> Parts[Any]:
 
 
 def _encoded(parts: Parts[Any], request: Request) -> Parts[Response]:
-    return answer_of((yield from parts), request)
+    return (yield from _answer_of((yield from parts), request))
+
+
+def _answer_of(found: Any, request: Request) -> Parts[Response]:
+    """Returns the answer with a view, or with JSON; a response as it is. It yields after each part of a large one."""
+    if isinstance(found, Response):
+        return found
+    body = _json(found) if isinstance(found, BaseModel) else found
+    return (yield from gzipped(Response(body, media_type="application/json"), request.headers))
 
 
 def _json(view: BaseModel) -> bytes:

@@ -1,5 +1,6 @@
 """Reads the bodies of sweeps and of what is added to them. Each trial counts as a request."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends
@@ -7,11 +8,10 @@ from fastapi import Depends
 from api.access.access import Access, AccessDep
 from api.access.auth import Principal, authenticate
 from api.openapi import bodies
-from api.parameters.bodies import Body, parsed_json
+from api.parameters.bodies import Body
 from api.services import ServicesDep
 from torchyard.contract.errors import TooLarge
-from torchyard.contract.requests import parse_request
-from torchyard.contract.sweeps import MOST_POINTS, MOST_SWEEP_BYTES, SweepExtension, SweepSpec, parse_sweep
+from torchyard.contract.sweeps import MOST_POINTS, MOST_SWEEP_BYTES, SweepExtension, SweepSpec
 
 _EXAMPLE = {
     "parameters": {"config.optimizer.lr": [0.1, 0.01, 0.001], "config.training.seed": "1..3"},
@@ -24,10 +24,10 @@ _EXAMPLE = {
 async def _sweep(
     services: ServicesDep, access: AccessDep, caller: Annotated[Principal, Depends(authenticate)], body: Body
 ) -> SweepSpec:
-    """Parses a sweep. Raises TooLarge, InvalidRequest, InvalidSpec and TooManyRequests."""
+    """Parses a sweep. Raises TooLarge, as `Parser` does, and TooManyRequests."""
     if len(body) > MOST_SWEEP_BYTES:
         raise TooLarge(f"the sweep has {len(body)} bytes: submit at most {MOST_SWEEP_BYTES}")
-    sweep = await services.parses.begin(caller.key, lambda: parse_sweep(parsed_json(body)))
+    sweep = await services.parses.begin(caller.key, partial(services.parser.sweep, body))
     await _count(access, caller, sweep.size)
     return sweep
 
@@ -36,8 +36,8 @@ async def _sweep(
 async def _extension(
     services: ServicesDep, access: AccessDep, caller: Annotated[Principal, Depends(authenticate)], body: Body
 ) -> SweepExtension:
-    """Parses what is added to a sweep. Raises InvalidRequest and TooManyRequests."""
-    more = await services.parses.begin(caller.key, lambda: parse_request(SweepExtension, parsed_json(body)))
+    """Parses what is added to a sweep. Raises as `Parser` does, and TooManyRequests."""
+    more = await services.parses.begin(caller.key, partial(services.parser.extension, body))
     await _count(access, caller, min(more.size, MOST_POINTS))
     return more
 

@@ -33,6 +33,7 @@ def checkpoint(facts: CheckpointFacts) -> CheckpointView:
             "sha256": sent["sha256"],
             "aliases": facts.aliases,
             "source": facts.source or "run",
+            "damaged": facts.damaged,
             "remeasured": None if facts.remeasured is None else {"metrics": facts.remeasured},
             "created_at": time(facts.created_at),
         }

@@ -96,8 +96,8 @@ def encoded_summaries(
     *,
     columns: Mapping[str, Column] | None = None,
     cells: Mapping[str, Cells] | None = None,
-) -> bytes:
-    """Returns the JSON of a list of rows, as the caller may see them.
+) -> list[bytes]:
+    """Returns the JSON of each row, as the caller may see it.
 
     `columns`: those that each row has besides, by name, with `cells`, their values by job.
     """
@@ -113,7 +113,7 @@ def encoded_summaries(
             b'%s,"columns":%s}' % (row[:-1], _encoded(_columns(columns, (cells or {}).get(job.id, {}))))
             for row, job in zip(rows, jobs, strict=True)
         ]
-    return b"[%s]" % b",".join(rows)
+    return rows
 
 
 def encoded_summary(facts: ListedJob, *, starred: bool) -> bytes:

@@ -12,7 +12,7 @@ from api.advice.facts import REQUIREMENTS, Facts
 from api.advice.judgement import judge
 from api.openapi.routers import guarded
 from api.parameters.forecasts import if_possible
-from api.parameters.reads import Parts, Reader, answer_of
+from api.parameters.reads import Parts, Reader
 from api.present import jobs
 from api.present.cluster import worker
 from api.present.forecasts import starts_if
@@ -45,7 +45,7 @@ async def get_advice(request: Request, services: ServicesDep, caller: JobReader,
     if waits:
         found = await if_possible(request, services, caller, _starts_if(services, job_id))
         judged = judged.model_copy(update={"starts_if": found or []})
-    return answer_of(judged, request)
+    return Response(judged.model_dump_json(), media_type="application/json")
 
 
 def _judged(services: Services, job_id: str, caller: Principal) -> Parts[tuple[AdviceView, bool]]:

@@ -3,9 +3,8 @@
 from collections.abc import Generator, Iterator, Mapping, Sequence
 import logging
 import time
-from typing import Any
 
-from pydantic_core import to_json
+from pydantic_core import from_json
 
 from api.access.auth import JobWriter
 from api.openapi.routers import guarded
@@ -16,7 +15,7 @@ from api.services import Services, ServicesDep
 from store.commands import batches
 from store.commands.batches import Refused
 from store.facts.submission import Submission
-from torchyard.contract.errors import FieldError, TooLarge, TorchyardError, Unavailable
+from torchyard.contract.errors import FieldError, TooLarge, TorchyardError, Unavailable, kept
 from torchyard.contract.maximums import within
 from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec
 from torchyard.contract.views.jobs import BatchError, BatchItem, BatchView
@@ -58,7 +57,7 @@ def submit_batch(services: ServicesDep, caller: JobWriter, sent: Batch, keyed: K
 
 
 def _checked(
-    services: Services, caller: JobWriter, specs: Sequence[tuple[int, Any]]
+    services: Services, caller: JobWriter, specs: Sequence[tuple[int, bytes]]
 ) -> Generator[None, None, tuple[dict[int, Submission], dict[int, Exception]]]:
     """Returns the valid jobs and the errors of the others, by their indexes."""
     wanted: dict[int, Submission] = {}
@@ -69,19 +68,18 @@ def _checked(
             spec = within(_parsed(sent), settings.maximums)
             wanted[index] = Submission(spec, caller, settings.visibility)
         except TorchyardError as error:
-            errors[index] = error
+            errors[index] = kept(error)
         if time.monotonic() - began > _PART_S:
             yield
             began = time.monotonic()
     return wanted, errors
 
 
-def _parsed(sent: Any) -> Spec:
+def _parsed(sent: bytes) -> Spec:
     """Raises InvalidSpec, and TooLarge for what would be too large by itself."""
-    size = len(to_json(sent))
-    if size > MOST_SPEC_BYTES:
-        raise TooLarge(f"the job spec has {size} bytes: send at most {MOST_SPEC_BYTES}")
-    return parse_spec(sent)
+    if len(sent) > MOST_SPEC_BYTES:
+        raise TooLarge(f"the job spec has {len(sent)} bytes: send at most {MOST_SPEC_BYTES}")
+    return parse_spec(from_json(sent))
 
 
 def _nothing_stored(errors: Mapping[int, Exception]) -> Exception:

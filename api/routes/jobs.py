@@ -61,6 +61,8 @@ ActionsBody = Annotated[
 ]
 
 _SHOWN_REFUSALS = 50
+_PART_ROWS = 100
+"""Rows of a page that are encoded in a turn."""
 
 _CHANGED: dict[int | str, dict[str, Any]] = {200: {"model": JobView}, **problems(Conflict)}
 _ASKED: dict[int | str, dict[str, Any]] = {202: {"model": JobView}, **problems(Conflict)}
@@ -137,8 +139,14 @@ def list_jobs(
         )
         counted = found.counts
         behind = job_cursor(found.page.items[-1], order) if found.page.has_more else None
+    rows = list[bytes]()
+    for first in range(0, len(found.page.items), _PART_ROWS):
+        if first:
+            yield
+        some = found.page.items[first : first + _PART_ROWS]
+        rows += present.encoded_summaries(some, caller, columns=shown, cells=found.cells)
     rest = present.page(found, counted, grouped, shown, behind=behind)
-    return with_data(rest, present.encoded_summaries(found.page.items, caller, columns=shown, cells=found.cells))
+    return with_data(rest, b"[%s]" % b",".join(rows))
 
 
 @router.get("/jobs/columns", response_model=ColumnsView)

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
@@ -12,8 +13,9 @@ from starlette.responses import Response
 from api.access.auth import Principal
 from api.http import etags
 from api.services import Services
-from api.transfers.files import FileResponse, Layout, Span, Stored, disposition, spans_of
+from api.transfers.files import FileResponse, Layout, Made, Span, Stored, disposition, spans_of
 from api.transfers.permits import permit
+from store.blobs import Blobs
 from store.facts.checkpoints import ARCHIVE, Files
 from torchyard.contract import archives
 from torchyard.contract.media import MEDIA_TYPES
@@ -61,6 +63,19 @@ def media_type_of(path: str | None) -> str:
     return PICTURE if path is not None and path.endswith(".png") else BYTES
 
 
+def tar_of(blobs: Blobs, files: Files) -> Layout:
+    """Returns the tar of files in the blob store. Nothing of them is read."""
+    found: list[Made | Stored] = []
+    for file in sorted(files, key=lambda file: file["path"].encode()):
+        path, size = file["path"], file["size"]
+        found += [
+            Made(archives.header_size(path, size), partial(archives.header, path, size)),
+            Stored(blobs.path(file["sha256"]), size),
+            Made(-size % archives.BLOCK, partial(archives.padding, size)),
+        ]
+    return Layout([*found, Made(len(archives.END), lambda: archives.END)])
+
+
 def send_blob(request: Request, services: Services, blob: Blob, caller: Principal, *job_ids: str) -> Response:
     """Returns the answer with the bytes of the blob, which ends when the caller may not read the jobs any more.
 
@@ -85,24 +100,14 @@ def send_blob(request: Request, services: Services, blob: Blob, caller: Principa
     if sendfile and not blob.files and "if-range" not in request.headers:
         path = services.store.blobs.path(blob.sha256)
         return Response(headers=headers | _sendfile_header(sendfile, path), media_type=blob.media_type)
+    blobs = services.store.blobs
     return FileResponse(
-        _layout(services, blob),
+        tar_of(blobs, blob.files) if blob.files else Layout([Stored(blobs.path(blob.sha256), blob.size)]),
         spans=_spans(request, headers["ETag"], size=blob.size),
         headers=headers,
         media_type=blob.media_type,
         permit=lambda: permit(services, caller, *job_ids),
     )
-
-
-def _layout(services: Services, blob: Blob) -> Layout:
-    blobs = services.store.blobs
-    if not blob.files:
-        return Layout([Stored(blobs.path(blob.sha256), blob.size)])
-    found: list[bytes | Stored] = []
-    for file in sorted(blob.files, key=lambda file: file["path"].encode()):
-        stored = Stored(blobs.path(file["sha256"]), file["size"])
-        found += [archives.header(file["path"], stored.size), stored, archives.padding(stored.size)]
-    return Layout([*found, archives.END])
 
 
 def _spans(request: Request, etag: str, *, size: int) -> list[Span] | None:

@@ -51,6 +51,17 @@ class Stored:
 
 
 @dataclass(frozen=True)
+class Made:
+    """So many bytes, which are made when they are sent."""
+
+    size: int
+    make: Callable[[], bytes]
+
+    def __len__(self) -> int:
+        return self.size
+
+
+@dataclass(frozen=True)
 class Part:
     """Bytes of a stored file."""
 
@@ -59,9 +70,9 @@ class Part:
 
 
 class Layout:
-    """What is sent, one after the other: stored files, and bytes between them."""
+    """What is sent, one after the other: stored files, and what is made between them."""
 
-    def __init__(self, items: Sequence[bytes | Stored]) -> None:
+    def __init__(self, items: Sequence[Made | Stored]) -> None:
         self._items = items
         self._ends = [*accumulate(map(len, items))]
 
@@ -84,7 +95,7 @@ class Layout:
                 return
             start, end = max(span.start - begin, 0), min(span.end - begin, len(item))
             if start < end:
-                yield item[start:end] if isinstance(item, bytes) else Part(item.path, Span(start, end))
+                yield Part(item.path, Span(start, end)) if isinstance(item, Stored) else item.make()[start:end]
 
 
 class FileResponse(Response):

@@ -10,7 +10,7 @@ from pathlib import Path
 import sys
 from urllib.request import urlopen
 
-from bench.costs import cases
+from bench.costs import accepted, cases, large_rows
 from bench.costs.largest import Document
 from bench.costs.operations import MOST_S, Cost, measure
 from bench.costs.page import PAGE, written
@@ -47,7 +47,7 @@ def main() -> None:
 def _measure(service: Service, folder: Path) -> Iterator[Cost]:
     with urlopen(f"{service.url}/openapi.json", timeout=120) as answer:
         document = Document(json.load(answer))
-    yield from measure(service, document, _filled(service, folder))
+    yield from measure(service, document, _filled(service, folder), accepted=accepted.bodies())
 
 
 def _filled(service: Service, folder: Path) -> dict[str, str]:
@@ -56,7 +56,8 @@ def _filled(service: Service, folder: Path) -> dict[str, str]:
     with service.client() as client:
         job = client.submit(spec)
         client.wait(job.id)
-        sweep = client.sweeps.create({"method": "array", "trials": 100, "job": {**spec, "resources": _GPU}})
+        sweep = client.sweeps.create(accepted.small_sweep({**spec, "resources": accepted.WAITING}))
+        large_rows.fill(service)
         client.add_user("bob")
         worker = next(iter(client.workers()))
     names = {"name": "bob", "owner": "admin", "role": "member", "ref": "latest", "number": "1", "version": "1"}
@@ -73,9 +74,6 @@ def _filled(service: Service, folder: Path) -> dict[str, str]:
     }
     return {**names, **ids, **missing, "path": "state.pt", "part": "image"}
 
-
-_GPU = {"devices_per_node": 1, "device": "cuda"}
-"""The worker has none, so that these jobs wait."""
 
 if __name__ == "__main__":
     main()

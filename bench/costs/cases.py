@@ -3,15 +3,18 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+import gc
 from multiprocessing import get_context
 from pathlib import Path
 import time
 from typing import Any
 
-from bench.costs import contents, sweeps
+from bench.costs import contents, folders, sweeps
 from torchyard.contract.errors import TorchyardError
 
 API = "a request's thread of the API"
+PARSER = "a process of its own, which the API starts for large bodies, with limits of time and memory"
+CONTROLLER = "the controller's thread"
 UPLOAD = "the thread of an upload, in parts"
 PROPOSALS = "a process of its own, which the controller starts, with limits of time and memory"
 PLAN = "a worker's pass over the queue"
@@ -53,6 +56,8 @@ def measure() -> Iterator[CaseCost]:
 
 def _run(case: Case, answer: Any) -> None:
     run = case.prepare()
+    gc.collect()
+    gc.freeze()  # as programs do when they have imported what they need
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     held, used = _peak_mib(), time.process_time()
     with suppress(TorchyardError, ValueError):  # a refusal costs, too
@@ -66,17 +71,22 @@ def _peak_mib() -> float:
 
 
 CASES = (
-    Case("80,000 wrong keys of a sweep's point", API, sweeps.too_many_keys),
-    Case("9,000 points of 10 wrong keys", API, sweeps.wrong_points),
-    Case("10,000 points of 7 keys", API, sweeps.most_points),
+    Case("80,000 wrong keys of a sweep's point", PARSER, sweeps.too_many_keys),
+    Case("9,000 points of 10 wrong keys", PARSER, sweeps.wrong_points),
+    Case("10,000 points of 7 keys", PARSER, sweeps.most_points),
     Case("one point of 50 options, as a sweep is checked", API, sweeps.one_point),
     Case("the next point by 10,000 trials of 10 keys of 1,000 values", PROPOSALS, sweeps.proposal),
+    Case("a look at 10,000 trials with 16 MiB of points, before the next is chosen", CONTROLLER, sweeps.known_trials),
+    Case("a look at 10,000 trials of asha, before one is promoted", CONTROLLER, sweeps.waiting_trials),
     Case("500 jobs of a batch that wait for each other in circles", API, sweeps.circles),
     Case("10,000 queued jobs of one owner with different requests", PLAN, sweeps.distinct_requests),
     Case("a job spec of 256 KiB", API, contents.spec),
     Case("a picture of 8 MiB of empty segments", RELAY, contents.picture),
     Case("a table of 64 KiB", RELAY, contents.media),
     Case("a line of 1,000 metrics", RELAY, contents.event),
+    Case("a list of the 10,000 files of a checkpoint", OUTPUT, folders.manifest),
+    Case("an answer about a checkpoint of 10,000 files", API, folders.answer),
+    Case("a part of the tar of 10,000 files", API, folders.part_of_a_tar),
     Case("an index of 100,000 files in shards", READER, contents.index),
     Case("a bundle of 20,000 files", UPLOAD, contents.bundle),
     Case("8,000 cells of a table beside 64 KiB of secrets", OUTPUT, contents.secrets_in_a_table),

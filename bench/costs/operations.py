@@ -11,22 +11,17 @@ from urllib.parse import quote, urlencode
 
 from bench.costs.largest import Document, Schema
 from bench.service import Service
-from torchyard.contract.requests import MOST_BATCH_BYTES, MOST_PREFERENCES_BYTES
+from torchyard.contract.requests import MOST_PREFERENCES_BYTES
 from torchyard.contract.spec import MOST_SPEC_BYTES
-from torchyard.contract.sweeps import MOST_SWEEP_BYTES
 
 MOST_S = 0.25
 """The most seconds of a processor in a thread that others share."""
 ENDLESS = frozenset({"stream_job", "stream_jobs"})
 """They go on until the client leaves: their first answer counts."""
+_MANY = frozenset({"submit_batch", "submit_sweep"})
+"""They store very many jobs, which other answers should not have."""
 LAST = frozenset({"close_session", "end_session", "revoke_token", "rotate_secrets"})
-_BODY_BYTES = {
-    "submit_batch": MOST_BATCH_BYTES,
-    "submit_sweep": MOST_SWEEP_BYTES,
-    "validate_sweep": MOST_SWEEP_BYTES,
-    "extend_sweep": MOST_SWEEP_BYTES,
-    "keep_preferences": MOST_PREFERENCES_BYTES,
-}
+_BODY_BYTES = {"keep_preferences": MOST_PREFERENCES_BYTES}
 _QUERY_BYTES = 7000
 _MIB = 2**20
 
@@ -45,16 +40,30 @@ class Cost:
     """Bytes of the answer's body."""
 
 
-def measure(service: Service, document: Document, places: Mapping[str, str]) -> Iterator[Cost]:
-    """Sends the largest request of each operation. `places` are the values of parameters of paths."""
+def measure(
+    service: Service, document: Document, places: Mapping[str, str], *, accepted: Mapping[str, bytes]
+) -> Iterator[Cost]:
+    """Sends the largest request of each operation. `places` are the values of parameters of paths.
+
+    `accepted`: bodies, where the largest by the description would be refused.
+    """
     operations = [*document.operations()]
-    operations.sort(key=lambda item: (item[2]["operationId"] in LAST, item[0] == "delete"))
+    operations.sort(key=lambda item: _turn(item[2]["operationId"], item[0]))
     for method, path, operation in operations:
         name = operation["operationId"]
         body, most = document.body(operation), _BODY_BYTES.get(name, MOST_SPEC_BYTES)
-        content = b"" if body is None else _largest(document, body, most=most)
+        content = accepted.get(name) or (b"" if body is None else _largest(document, body, most=most))
         target = _filled(path, places) + _query(document, operation)
         yield _cost(service, operation, method, target, content)
+
+
+def _turn(operation: str, method: str) -> int:
+    """Returns when to send the request: none takes away what another one needs."""
+    if operation in LAST:
+        return 4
+    if operation in _MANY:
+        return 3
+    return 2 if method == "delete" else int(operation != "extend_sweep")
 
 
 def _largest(document: Document, body: Schema, *, most: int) -> bytes:
@@ -86,8 +95,9 @@ def _cost(service: Service, operation: Mapping[str, Any], method: str, target: s
     pid, name = service.pids["api"], operation["operationId"]
     Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak begins anew
     held, used = _memory(pid, "VmRSS"), _processor_s(pid)
-    headers = {"Authorization": f"Bearer {service.token}", **({"Content-Type": "application/json"} if content else {})}
-    with closing(HTTPConnection(*service.address, timeout=120)) as connection:
+    headers = {"Authorization": f"Bearer {service.token}", "Accept-Encoding": "gzip"}
+    headers |= {"Content-Type": "application/json"} if content else {}
+    with closing(HTTPConnection(*service.address, timeout=600)) as connection:
         connection.request(method.upper(), target, body=content or None, headers=headers)
         answer = connection.getresponse()
         body = answer.read1() if name in ENDLESS else answer.read()

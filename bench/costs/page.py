@@ -17,9 +17,10 @@ BOUNDED = ("torchyard/contract",)
 """Folders whose limits all stand on the page."""
 SHOWN_BY = {
     "after": "500 jobs of a batch that wait for each other in circles",
-    "archives": "download_checkpoint",
+    "archives": "a part of the tar of 10,000 files",
     "artifacts": "list_artifacts",
     "bundles": "a bundle of 20,000 files",
+    "checkpointfiles": "a list of the 10,000 files of a checkpoint",
     "columns": "list_jobs",
     "durations": "validate_spec",
     "environment": "8,000 cells of a table beside 64 KiB of secrets",
@@ -48,6 +49,7 @@ SHOWN_BY = {
 """By a module of the contract: the operation or the case whose cost is that of its limits."""
 _LIMIT = re.compile(r"_?(MOST|MAX|LONGEST|LARGEST|DEEPEST)(_[A-Z_]+)?|_?[A-Z_]+_BYTES")
 _ROW = re.compile(r"^\| `?([^`|]+?)`? \|.*\| ([0-9.]+) \| [0-9.]+ \|$", re.MULTILINE)
+_STATUS = re.compile(r"^\| `(\w+)` \| [0-9,]+ \| ([0-9]{3}) \|", re.MULTILINE)
 
 _HEAD = f"""# What the largest inputs cost
 
@@ -112,6 +114,11 @@ def written(requests: Sequence[Cost], others: Sequence[CaseCost]) -> str:
 def measured() -> dict[str, float]:
     """Returns the processor time of each operation and case on the page."""
     return {name: float(seconds) for name, seconds in _ROW.findall(PAGE.read_text())}
+
+
+def statuses() -> dict[str, int]:
+    """Returns with what each operation was answered."""
+    return {name: int(status) for name, status in _STATUS.findall(PAGE.read_text())}
 
 
 def limits_on_the_page() -> set[str]:

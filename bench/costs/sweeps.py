@@ -2,19 +2,30 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 import random
+from tempfile import TemporaryDirectory
 from typing import Any
+import weakref
 
 from pydantic_core import from_json, to_json
+from sqlalchemy import insert
 
 from controller.sweeps.sampling import sample
+from store.commands import sweeps as commands
+from store.db.database import Database
+from store.db.tables import SweepTrial
 from store.facts.callers import SERVICE
 from store.facts.line import Member
 from store.facts.submission import Submission
-from store.facts.sweeps import TrialFacts
+from store.facts.sweeps import NewSweep, TrialFacts
+from store.queries import sweeps as queries
 from store.rows import cycles
 from store.rows.head_turns import in_turn
 from store.rows.shapes import shape
+from store.store import Store
+from tests.databases import SQLiteDatabases
+from tests.store.fixture import store_on
 from torchyard.contract.job import JobState
 from torchyard.contract.maximums import Maximums
 from torchyard.contract.points import resolved, spec_of
@@ -66,6 +77,16 @@ def proposal() -> Prepare:
     return lambda: [*sample(spec, trials, count=1)]
 
 
+def known_trials() -> Prepare:
+    store, sweep_id = _stored_trials()
+    return lambda: queries.known_trials(store, sweep_id)
+
+
+def waiting_trials() -> Prepare:
+    store, sweep_id = _stored_trials()
+    return lambda: queries.trials_at_rungs(store, sweep_id)
+
+
 def circles() -> Prepare:
     names = [f"{place:0100}" for place in range(500)]
     wanted: dict[int, Submission] = {}
@@ -83,6 +104,33 @@ def distinct_requests() -> Prepare:
         for number in range(10_000)
     }
     return lambda: in_turn(heads, 7)
+
+
+def _stored_trials() -> tuple[Store, str]:
+    """Stores a sweep whose trials have ended, in a database that is removed with its process."""
+    folder = TemporaryDirectory()
+    migrated = SQLiteDatabases(Path(folder.name)).migrated()
+    database = Database(migrated.__enter__())
+    weakref.finalize(database, folder.cleanup)
+    store, chance = store_on(database), random.Random(1)
+    names = [f"args.a{number}" for number in range(10)]
+    raw = {"method": "tpe", "trials": MOST_POINTS, "parameters": {name: [1, 2] for name in names}, "job": _JOB}
+    spec, first = resolved(parse_sweep(raw), visibility="private", maximums=Maximums())
+    made, _ = commands.submit(store, NewSweep(spec, SERVICE, "private"), first)
+    sweep_id, ended = made.facts.id, {"job_id": None, "outcome": "succeeded", "error": None}
+    rows = [
+        {**ended, "sweep_id": sweep_id, "number": number, "value": chance.random(), "rungs": _rungs(number)}
+        | {"point": {name: f"{chance.randrange(900):0145}" for name in names}}
+        for number in range(MOST_POINTS)
+    ]
+    with database.write() as session:
+        session.execute(insert(SweepTrial), rows)
+    return store, sweep_id
+
+
+def _rungs(number: int) -> list[dict[str, float]]:
+    """Returns the rungs of a trial: every second one goes on from each."""
+    return [{"at": 2**place, "value": 0.5} for place in range(13) if number % 2**place == 0]
 
 
 def _parse(raw: dict[str, Any]) -> Prepare:

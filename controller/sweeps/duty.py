@@ -99,7 +99,7 @@ class Sweeps:
         room = min(terms.parallel - sweep.active, trials.MOST)
         if room <= 0 or sweep.open == sweep.active:  # none waits
             return {}
-        known = sweeps.all_trials(self._store, sweep.id)
+        known = sweeps.trials_at_rungs(self._store, sweep.id)
         found = promotions(halving, known, mode=sweep.mode, total=sweep.total)
         return dict([*found.items()][:room])
 
@@ -109,9 +109,9 @@ class Sweeps:
             return proposing.points(sweeps.spec(self._store, sweep.id), first=sweep.made, count=count)
         key = sweep.id, sweep.made
         if not self._proposals.busy:
-            spec, known = sweeps.spec(self._store, sweep.id), sweeps.all_trials(self._store, sweep.id)
+            spec, known = sweeps.spec(self._store, sweep.id), sweeps.known_trials(self._store, sweep.id)
             # More may have been made since: then these are refused, and the next run proposes others.
-            self._proposals.begin(key, proposing.by_results(spec, known[: sweep.made], count=count))
+            self._proposals.begin(key, proposing.by_results(spec, known, made=sweep.made, count=count))
         found = self._proposals.take(key, wait_s=_WAIT_S)
         if found == []:  # as its limits ended the search
             return proposing.by_chance(sweeps.spec(self._store, sweep.id), sweep.made)

@@ -1,24 +1,24 @@
 """Which points a sweep tries next. Pure: the rows say what was tried and how it went."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 import math
 import random
 
 from pydantic import JsonValue
 
-from store.facts.sweeps import TrialFacts
+from store.facts.sweeps import KnownTrials
 from torchyard.contract.sweeps import Point, Range, SweepSpec, Values, grid_point
 
 
-def by_results(spec: SweepSpec, trials: Sequence[TrialFacts], *, count: int) -> Callable[[], Iterator[Point]]:
-    """Returns what finds the points of the next trials, `count` at most, by how those so far have gone.
+def by_results(spec: SweepSpec, known: KnownTrials, *, made: int, count: int) -> Callable[[], Iterator[Point]]:
+    """Returns what finds the points of the next trials, `count` at most, by how the first `made` trials have gone.
 
-    `trials`: all so far, by number; they are never changed. The same for the same arguments. Fewer than `count` are
-    left of a sweep that ends soon. It may take seconds.
+    `known`: those and perhaps more; they are never changed. What finds the points makes them, too. The same for the
+    same arguments. Fewer than `count` are left of a sweep that ends soon. It may take seconds.
     """
     from controller.sweeps.sampling import sample  # Optuna takes half a second, which few sweeps need
 
-    return lambda: sample(spec, trials, count=min(count, spec.size - len(trials)))
+    return lambda: sample(spec, known(made), count=min(count, spec.size - made))
 
 
 def by_chance(spec: SweepSpec, number: int) -> list[Point]:

@@ -20,6 +20,7 @@ from torchyard.contract.errors import (
     OwnerDisabled,
     QuotaExceeded,
     TorchyardError,
+    kept,
 )
 from torchyard.contract.job import AT_RUNG, JobState, Reason
 from torchyard.contract.pausing import PausePoint
@@ -215,7 +216,7 @@ def _submitted(
             job, trial = spec_of(spec, number, point), TrialOf(sweep.id, number)
             wanted[number] = Submission(job, caller, sweeps.visibility_of(sweep), trial=trial)
         except InvalidSpec as error:
-            found[number] = error
+            found[number] = kept(error)
     if wanted:
         found |= batches.submit(session, wanted)
     if spec.halving is not None:

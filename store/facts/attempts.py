@@ -117,6 +117,8 @@ class AttemptFacts:
     """Set for a retry that finds anything of the other job in its working folder."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the environment of its ranks has beside the variables of every attempt: those of a trial."""
+    worker: str = ""
+    """The name of its worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +156,8 @@ class KnownJob:
     """By number: microseconds since the attempt ended; None while it is open."""
     age: int | None = None
     """Microseconds since the job has finished; None if it has not."""
+    asked: bool = False
+    """Whether somebody has asked for files of its working folder, which are not all stored yet."""
 
     @property
     def runs(self) -> bool:

@@ -72,10 +72,15 @@ class ArtifactFacts:
 
     id: str
     path: str
+    """Below `artifacts`, or below the working folder."""
     attempt: int
     size: int
     sha256: str
     created_at: int
+    modified_ns: int | None
+    """When it was modified, by the clock of its host; None if that is not known."""
+    kept: bool = False
+    """Whether it is of the working folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +94,19 @@ class BundleFacts:
     created_at: int
 
 
-def captured_name(file: str, *, modified_ns: int, size: int) -> str:
+def captured_name(file: str, *, modified_ns: int, size: int, number: int | None = None) -> str:
     """Returns the name of a captured checkpoint: another one when the file was replaced, the same after a restart.
 
-    `file`: a digest of its path.
+    `file`: a digest of its path; `number`: of a folder, what changes with any of its files.
     """
-    return f"{_CAPTURED_PREFIX}{file}-{modified_ns:x}-{size:x}"
+    name = f"{_CAPTURED_PREFIX}{file}-{modified_ns:x}-{size:x}"
+    return name if number is None else f"{name}-{number:x}"
+
+
+def captured_number(name: str) -> int | None:
+    """Returns what `captured_name` was given of a folder; None for the checkpoint of a file."""
+    parts = name.split("-")
+    return int(parts[4], 16) if len(parts) == 5 else None
 
 
 def captured_file(name: str) -> str:

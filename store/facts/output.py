@@ -34,13 +34,34 @@ class NewLines:
     lines: list[str]
 
 
+@dataclass(frozen=True, kw_only=True)
+class CapturedFile:
+    """A file that a script wrote, as it is listed in a checkpoint. `path` is its own below its root, if it can be."""
+
+    path: str
+    size: int
+    sha256: str
+    root: str | None = None
+    """`artifacts` if the path is one below that folder of the run directory; None: below the working folder."""
+    modified_ns: int | None = None
+    """Its modification time. None: it has a path that cannot be stored, and cannot be put back."""
+    links: list[str] = field(default_factory=list[str])
+    """Its other names, as paths below the same root."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields that say something, as rows have them."""
+        beside = {"root": self.root, "modified_ns": self.modified_ns, "links": self.links}
+        said = {name: value for name, value in beside.items() if value}
+        return {"path": self.path, "size": self.size, "sha256": self.sha256, **said}
+
+
 @dataclass(frozen=True)
 class NewCheckpoint:
     """A checkpoint whose blobs are stored. `files` holds the sizes and digests that the relay computed."""
 
     name: str
     manifest: Manifest
-    files: list[ManifestFile]
+    files: Sequence[ManifestFile | CapturedFile]
     source: str | None = None
     """None if the script published it."""
     saved_at: int = 0
@@ -51,7 +72,7 @@ class NewCheckpoint:
     @property
     def entries(self) -> list[dict[str, Any]]:
         """The files as rows have them."""
-        return [{"path": file.path, "size": file.size, "sha256": file.sha256} for file in self.files]
+        return [file.to_dict() for file in self.files]
 
 
 @dataclass(frozen=True)

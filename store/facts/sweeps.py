@@ -1,8 +1,9 @@
 """What is known of sweeps and of their trials."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 import math
+from typing import TypeAlias
 
 from store.facts.callers import Caller
 from store.facts.submission import KeyedRequest
@@ -62,6 +63,10 @@ class TrialFacts(Standing):
 
 ACTIVE = frozenset({JobState.QUEUED, JobState.STARTING, JobState.RUNNING})
 """The states of a trial that waits or runs."""
+
+
+KnownTrials: TypeAlias = Callable[[int], list[TrialFacts]]
+"""Makes the first so many trials of a sweep, by number, of what was read of them. That takes longer than reading it."""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ def read(store: Store, claim: Claim) -> AttemptFacts:
             wanted=intents.wanted_of(row, job),
             inherited=_inherited_of(job),
             variables=_variables_of(job),
+            worker=jobs.worker_name(session, row.worker_id),
         )
 
 
@@ -94,7 +95,9 @@ def attempts_of(store: Snapshots, job_id: str) -> list[EarlierAttempt]:
 def files_of(store: Snapshots, job_id: str) -> tuple[list[CheckpointFacts], Sequence[ArtifactFacts]]:
     """Returns the checkpoints of a job, newest first, and the files that it has left; none if it was deleted."""
     with store.read() as session:
-        return checkpoints.newest_first(session, job_id), artifacts.after(session, job_id, limit=_MOST_ARTIFACTS)
+        return checkpoints.newest_first(session, job_id), artifacts.after(
+            session, job_id, limit=_MOST_ARTIFACTS, kept=None
+        )
 
 
 def captured_names(store: Snapshots, claim: Claim) -> list[str]:

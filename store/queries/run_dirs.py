@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import select
 
 from store.db.database import Snapshots, now_us
-from store.db.tables import Attempt, DeletedJob, Job
+from store.db.tables import Attempt, DeletedJob, Job, KeepRequest
 from store.facts.attempts import KnownJob
 
 
@@ -14,7 +14,9 @@ def known_jobs(store: Snapshots, job_ids: Collection[str]) -> dict[str, KnownJob
     """Returns those of `job_ids` that exist, by id."""
     with store.read() as session:
         query = select(Job.id, (now_us() - Job.finished_at).label("age")).where(Job.id.in_(job_ids))
-        found = {row.id: KnownJob(row.age is not None, {}, row.age) for row in session.execute(query)}
+        asked = select(KeepRequest.job_id).where(KeepRequest.job_id.in_(job_ids), KeepRequest.answered_at.is_(None))
+        wanted = set(session.scalars(asked))
+        found = {row.id: KnownJob(row.age is not None, {}, row.age, row.id in wanted) for row in session.execute(query)}
         age = (now_us() - Attempt.ended_at).label("age")
         for row in session.execute(select(Attempt.job_id, Attempt.number, age).where(Attempt.job_id.in_(job_ids))):
             found[row.job_id].attempts[row.number] = row.age

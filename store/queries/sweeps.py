@@ -9,7 +9,16 @@ from store.db.database import Snapshots
 from store.facts import pages
 from store.facts.callers import SERVICE, Caller
 from store.facts.pages import FactPage
-from store.facts.sweeps import DueSweep, RankedTrials, SweepFacts, SweepFilter, SweepTerms, TrialFacts, WholeSweep
+from store.facts.sweeps import (
+    DueSweep,
+    KnownTrials,
+    RankedTrials,
+    SweepFacts,
+    SweepFilter,
+    SweepTerms,
+    TrialFacts,
+    WholeSweep,
+)
 from store.rows import due_sweeps, sweeps, trials
 from torchyard.contract.errors import NotFound
 from torchyard.contract.sweeps import SweepSpec
@@ -71,7 +80,16 @@ def spec(store: Snapshots, sweep_id: str) -> SweepSpec:
         return sweeps.spec_of(sweeps.get(session, sweep_id, SERVICE))
 
 
-def all_trials(store: Snapshots, sweep_id: str) -> list[TrialFacts]:
-    """Returns the trials of a sweep that are made, by number, for a controller."""
+def trials_at_rungs(store: Snapshots, sweep_id: str) -> list[TrialFacts]:
+    """Returns what of the trials of a sweep says which go on, by number, for a controller.
+
+    Those are their states, their rungs, and the values of the ended.
+    """
     with store.read() as session:
-        return trials.of_sweep(session, sweeps.get(session, sweep_id, SERVICE))
+        return trials.at_rungs(session, sweeps.get(session, sweep_id, SERVICE))
+
+
+def known_trials(store: Snapshots, sweep_id: str) -> KnownTrials:
+    """Returns the trials of a sweep that are made, for a controller: to be made of what was read, by who needs them."""
+    with store.read() as session:
+        return trials.known(session, sweeps.get(session, sweep_id, SERVICE))

@@ -14,7 +14,7 @@ from store.ids import is_id
 from store.rows import access, dependencies, initial_weights
 from store.rows.beside import Beside, Known, wrong
 from torchyard.contract.after import After, is_failed, is_met, unmet
-from torchyard.contract.errors import FieldError, InvalidSpec
+from torchyard.contract.errors import FieldError, InvalidSpec, kept
 from torchyard.contract.initial import AfterRef
 from torchyard.contract.job import JobState, Reason
 from torchyard.contract.spec import Spec
@@ -52,7 +52,7 @@ def resolved_together(
         try:
             named[place] = found.ids(each.spec.after)
         except InvalidSpec as error:
-            errors[place] = error
+            errors[place] = kept(error)
     stored = set[str]().union(*named.values()) - beside.ids
     initial_weights.lock_sources(session, stored | initial_weights.sources_of(each.spec for each in wanted.values()))
     known = found.jobs(stored)
@@ -62,7 +62,7 @@ def resolved_together(
             check = _checked if wanted[place].retry_of is None else _retried
             checked[place] = check(checked[place], ids, known)
         except InvalidSpec as error:
-            errors[place] = error
+            errors[place] = kept(error)
     return {place: each for place, each in checked.items() if place not in errors}, errors
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from store.db.tables import Artifact, Job
@@ -36,18 +36,19 @@ def after(
     limit: int,
     behind: str | None = None,
     path: str | None = None,
-    kept: bool = False,
+    kept: bool | None = False,
 ) -> Sequence[ArtifactFacts]:
     """Returns files of the job, oldest first: behind the one with the id `behind`, and at or below `path`.
 
-    `kept`: those of its working folder in place of its artifacts.
+    `kept`: those of its working folder in place of its artifacts; None: both.
     """
     query = columns.select(ArtifactFacts, Artifact).where(Artifact.job_id == job_id).order_by(Artifact.id).limit(limit)
-    query = query.where((func.substr(Artifact.path, 1, len(KEPT)) == KEPT) == kept)
+    if kept is not None:
+        query = query.where((func.substr(Artifact.path, 1, len(KEPT)) == KEPT) == kept)
     if behind is not None:
         query = query.where(Artifact.id > behind)
     if path is not None:
-        query = query.where(_at_or_below(stored_path(path, kept=kept)))
+        query = query.where(_at_or_below(stored_path(path, kept=bool(kept))))
     return [_facts(row) for row in session.execute(query)]
 
 
@@ -75,9 +76,9 @@ def stored_path(path: str, *, kept: bool) -> str:
     return f"{KEPT}{path}" if kept else path
 
 
-def _facts(row: Row[Any]) -> ArtifactFacts:
+def _facts(row: Sequence[Any]) -> ArtifactFacts:
     facts = ArtifactFacts(*row)
-    return replace(facts, path=facts.path.removeprefix(KEPT))
+    return replace(facts, path=facts.path.removeprefix(KEPT), kept=facts.path.startswith(KEPT))
 
 
 def _at_or_below(path: str) -> ColumnElement[bool]:

@@ -69,7 +69,7 @@ def apply(
     retried = state in {JobState.QUEUED, JobState.PAUSED}
     error = report.to_dict()
     error["code"] = error.pop("reason")
-    del error["may_retry"]
+    del error["may_retry"], error["exited_well"]
     values: dict[str, Any] = {
         "attempts_without_checkpoint": without,
         "restarts": job.restarts + (1 if retried and OUTCOMES[report.reason].counted else 0),

@@ -24,7 +24,8 @@ def read(session: Session, wanted: Retry) -> Submission:
     """Returns the submission that the retry is. The new job has the visibility of the old one.
 
     Raises NotFound, also for a job that the caller may not read and for a checkpoint that it does not have, Conflict
-    for a job that has not ended, and InvalidSpec if the spec is not valid any more.
+    for a job that has not ended and for a checkpoint that is not whole, and InvalidSpec if the spec is not valid any
+    more.
     """
     # Locked, so that the job and its checkpoint are not deleted meanwhile. Its own source is older, and comes first.
     initial_weights.lock_source_of(session, wanted.job_id)
@@ -69,6 +70,8 @@ def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
         saved = checkpoints.resumed(session, old.id)
     else:
         saved = checkpoints.resolve(session, old, wanted.ref)
+        if saved.damaged:
+            raise Conflict(f"checkpoint {saved.id} is not whole: no job can go on from it")
     return Submission(
         parse_spec(resizing.with_devices(old.spec, wanted.devices)),
         wanted.caller,

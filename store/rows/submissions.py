@@ -33,7 +33,7 @@ from store.rows import (
 from store.rows.idempotency import Answer, KeyTaken
 from store.rows.quotas import Room
 from torchyard.contract.bundles import bundles_of
-from torchyard.contract.errors import FieldError, InvalidSpec, TorchyardError, Unavailable
+from torchyard.contract.errors import FieldError, InvalidSpec, TorchyardError, Unavailable, kept
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Resource
 
@@ -140,7 +140,7 @@ def _checked(
                 continue
             checked[place] = _checked_one(session, each, room)
         except TorchyardError as error:
-            found[place] = error
+            found[place] = kept(error)
     return checked
 
 

@@ -1,16 +1,18 @@
 """The trials of sweeps: how their jobs go, what they have measured, and which of a job's rows say so."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 import math
 from typing import Any, TypeVar
 
-from sqlalchemy import Row, case, cast, func, insert, select, update
+from pydantic_core import from_json
+from sqlalchemy import Row, Text, case, cast, func, insert, null, select, update
 from sqlalchemy.orm import Session
 
 from store.db.documents import Parsed, bytes_of, without_traceback
 from store.db.tables import Job, Sweep, SweepTrial
 from store.facts.jobs import JobSweepFacts
-from store.facts.sweeps import BestFacts, RungFacts, Standing, TrialFacts
+from store.facts.sweeps import BestFacts, KnownTrials, RungFacts, Standing, TrialFacts
 from store.rows import checkpoints, metrics
 from torchyard.contract.codec import json_number
 from torchyard.contract.job import AT_RUNG, JobState
@@ -25,6 +27,16 @@ _RANKED = (SweepTrial.number, SweepTrial.job_id, SweepTrial.outcome, SweepTrial.
 _TOLD = (
     *(*_RANKED, SweepTrial.error, SweepTrial.rungs, Job.state, Job.reason_code, Job.progress),
     cast(without_traceback(Job.error), Parsed).label("job_error"),
+)
+_PROPOSED_BY = (
+    *(*_RANKED, cast(SweepTrial.rungs, Parsed).label("rungs"), Job.state, Job.reason_code),
+    cast(Job.progress, Parsed).label("progress"),
+    *(null().label(name) for name in ("point", "error", "job_error")),
+)
+"""What says how a sweep goes on, beside the points: it is read of all trials, of which there may be thousands."""
+_AT_RUNGS = (
+    *(SweepTrial.number, SweepTrial.job_id, SweepTrial.outcome, SweepTrial.value, Job.state, Job.reason_code),
+    cast(SweepTrial.rungs, Text).label("rungs"),
 )
 _SHORT = case((bytes_of(SweepTrial.point) <= MOST_SHOWN_POINT_BYTES, SweepTrial.point)).label("point")
 """The point as lists have it: null if it is long. All those of a sweep together may take a hundred megabytes."""
@@ -90,6 +102,35 @@ def of_sweep(
     """
     rows, values = _read(session, sweep, (*_TOLD, _SHORT if shown else SweepTrial.point), numbers)
     return [_facts(row, values) for row in rows]
+
+
+def at_rungs(session: Session, sweep: Sweep) -> list[TrialFacts]:
+    """Returns the trials of a sweep that are made, by number: states, rungs, and the values of the ended."""
+    query = select(*_AT_RUNGS).join(Job, Job.id == SweepTrial.job_id, isouter=True)
+    query = query.where(SweepTrial.sweep_id == sweep.id).order_by(SweepTrial.number)
+    rows = session.connection().execute(query).all()  # a session would make each row once more
+    rungs: list[Any] = from_json(f"[{','.join(row.rungs for row in rows)}]")  # at once, as there may be thousands
+    return [
+        TrialFacts(
+            number=row.number,
+            point={},
+            point_omitted=True,
+            job_id=row.job_id,
+            state=JobState(row.outcome or row.state),
+            value=_number(row.value),
+            rungs=_rungs(its),
+            at_rung=_waits(row),
+        )
+        for row, its in zip(rows, rungs, strict=True)
+    ]
+
+
+def known(session: Session, sweep: Sweep) -> KnownTrials:
+    """Returns the trials of a sweep that are made, by number, without their errors: points that were read as text."""
+    rows, values = _read(session, sweep, (*_PROPOSED_BY, cast(SweepTrial.point, Text).label("written")), None)
+    return lambda count: [
+        replace(_facts(row, values), point=from_json(row.written), point_omitted=False) for row in rows[:count]
+    ]
 
 
 def standings(session: Session, sweep: Sweep) -> list[Standing]:
@@ -174,7 +215,6 @@ def _change(session: Session, job: Job, **values: Any) -> None:
 
 def _facts(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> TrialFacts:
     progress = row.progress or {}
-    waits = row.outcome is None and row.state == JobState.PAUSED and row.reason_code == AT_RUNG
     return TrialFacts(
         number=row.number,
         point=row.point or {},
@@ -184,10 +224,19 @@ def _facts(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> TrialFact
         value=_value(row, values),
         step=progress.get("step") or 0,
         epoch=progress.get("epoch"),
-        rungs=[RungFacts(rung["at"], _number(rung["value"])) for rung in row.rungs],
-        at_rung=waits,
+        rungs=_rungs(row.rungs),
+        at_rung=_waits(row),
         error=_shown(row.error or (row.job_error or {}).get("message")),
     )
+
+
+def _rungs(stored: Sequence[Mapping[str, Any]]) -> list[RungFacts]:
+    return [RungFacts(rung["at"], _number(rung["value"])) for rung in stored]
+
+
+def _waits(row: Any) -> bool:
+    """Returns whether the trial waits at a rung."""
+    return row.outcome is None and row.state == JobState.PAUSED and row.reason_code == AT_RUNG
 
 
 def _value(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> float | None:

@@ -5,7 +5,7 @@ import logging
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from sqlalchemy import and_, exists, literal_column, select, update
+from sqlalchemy import and_, exists, func, literal_column, select, update
 from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Group, Waiting
@@ -13,14 +13,29 @@ from store.announcement import announcement_of
 from store.db import stored_spec
 from store.db.database import now_us
 from store.db.prepared import Prepared, among, texts
-from store.db.tables import Base, Job
+from store.db.tables import Attempt, Base, Job
 from store.line.conditions import is_queued, waits
 from store.line.entries import COLUMNS, entry_of
 from store.rows import cluster, usage
+from torchyard.contract.job import EndReason
 
 logger = logging.getLogger(__name__)
 
 _GROUPED_PER_CALL = 1000
+# A host that lost its attempt, or could not start it, is no place to go back to.
+_LOST = [literal_column(f"'{reason}'") for reason in (EndReason.WORKER_LOST, EndReason.LAUNCH_FAILED)]
+_OWN_HOME = (
+    select(Attempt.worker_id)
+    .where(Attempt.job_id == Job.id, Attempt.number == Job.attempt)
+    .where(Attempt.launcher.is_not(None), *(Attempt.end_reason != reason for reason in _LOST))
+)
+_INHERITED_HOME = (
+    select(Attempt.worker_id)
+    .where(Job.attempt == literal_column("0"), Job.begins_with == literal_column("'folder'"))
+    .where(Attempt.job_id == Job.retry_of)
+    .order_by(Attempt.number.desc())
+    .limit(literal_column("1"))
+)
 # Built once, because each pass over the line executes it.
 _WAITING = Prepared(
     select(
@@ -36,6 +51,7 @@ _WAITING = Prepared(
         Job.progress,
         Job.spec["preemptible"].label("preemptible"),
         Job.spec["time_limit"].label("time_limit"),
+        func.coalesce(_OWN_HOME.scalar_subquery(), _INHERITED_HOME.scalar_subquery()).label("home"),
     ).where(among(Base.metadata.tables["jobs"].c.id, "ids"), waits())
 )
 _ANY_WAITS = Prepared(select(literal_column("1")).where(exists().where(waits(), Job.shape > "")))
@@ -60,6 +76,7 @@ class WaitingRow(NamedTuple):
     progress: dict[str, Any] | None
     preemptible: bool | None
     time_limit: str | None
+    home: str | None
 
     @property
     def group(self) -> Group:
@@ -88,6 +105,7 @@ class WaitingRow(NamedTuple):
             waited_us=max(0, self.waited_us),
             fraction=cluster.fraction(self.progress),
             usual_us=usual_us,
+            home=self.home,
         )
 
 

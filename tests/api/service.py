@@ -11,7 +11,6 @@ from typing import Any
 from fastapi import FastAPI
 import pytest
 from sqlalchemy import Engine, insert
-from starlette.testclient import TestClient
 
 from api.app import create_app
 from api.settings import Settings
@@ -24,6 +23,7 @@ from store.facts.output import Batch, NewCheckpoint
 from store.ids import new_id
 from store.queue import Queue
 from store.rows import attempts, claims, jobs, workers
+from tests.api.whole_answers import WholeAnswers
 from torchyard.contract.job import Reason
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
 from torchyard.contract.team import Role
@@ -75,7 +75,7 @@ class ApiFixture:
             self.app: FastAPI = create_app(self.settings)
         self._share_document()
         self.database = database
-        self.client = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
+        self.client = WholeAnswers(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
         self.worker_id = new_id("wrk")
         self._stored: dict[Claim, int] = {}
         self._tokens = {"admin": TOKEN}

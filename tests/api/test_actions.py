@@ -8,6 +8,7 @@ from store.commands import actions, team
 from store.facts.callers import SERVICE
 from store.rows import listing
 from tests.api.service import ApiFixture, both_databases
+from tests.rows import each_row
 from tests.store.fixture import recorded_statements
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role
@@ -166,7 +167,7 @@ def test_at_most_fifty_refusals_are_listed(service: ApiFixture) -> None:
     assert (answer["matched"], answer["done"], len(answer["refused"])) == (0, 0, 50)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "field"),
     [
         ({"action": "cancel"}, ""),

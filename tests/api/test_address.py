@@ -7,6 +7,7 @@ from starlette.types import Scope
 
 from api.http.address import client_address, host_of, is_local, is_trusted, peer_address
 from api.settings import Settings
+from tests.rows import each_row
 
 PROXY = "10.0.0.1"
 
@@ -20,7 +21,7 @@ def scope(peer: str | None, *forwarded: str) -> Scope:
     return {"type": "http", "client": None if peer is None else (peer, 5_000), "headers": headers}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("peer", "forwarded", "client"),
     [
         ("192.0.2.7", (), "192.0.2.7"),

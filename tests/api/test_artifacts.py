@@ -8,6 +8,7 @@ import pytest
 from store.facts.output import NewArtifact
 from tests.api.service import ApiFixture, both_databases, sha256
 from tests.api.test_problems import assert_problem
+from tests.rows import each_row
 
 FILES = {"plots/loss.png": b"png" * 1000, "plots/b c.txt": b"", "plotsx": b"x", "größe ?#&.txt": b"odd"}
 
@@ -55,7 +56,7 @@ def test_each_file_is_sent_whole_and_in_parts_with_its_digest(service: ApiFixtur
     assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", "3000")
 
 
-@pytest.mark.parametrize("name", ["plots", "other", "plots/", "..%2F..%2Fetc", "%00", "x" * 3000])
+@each_row("name", ["plots", "other", "plots/", "..%2F..%2Fetc", "%00", "x" * 3000])
 def test_a_path_that_is_not_listed_is_not_found(service: ApiFixture, path: str, name: str) -> None:
     assert_problem(service.client.get(f"{path}/{name}"), 404, "not_found")
 

@@ -20,6 +20,7 @@ from tests.api.serving import api_thread
 from tests.api.writes import full_after, locked_after, writes
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.rows import each_row
 from torchyard.contract.requests import MOST_ATOMIC_JOBS, MOST_BATCH_BYTES, MOST_JOBS
 
 WRONG = {"trainer": "image-classification", "priority": 1000}
@@ -235,7 +236,7 @@ def test_a_client_that_leaves_stops_its_batch_after_the_part_that_has_begun(
     assert len(stored(service)) == len(jobs)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         {"jobs": []},
@@ -253,7 +254,6 @@ def test_a_client_that_leaves_stops_its_batch_after_the_part_that_has_begun(
         None,
         7,
     ],
-    ids=lambda body: str(body)[:40],
 )
 def test_what_is_no_batch_is_refused(service: ApiFixture, body: Any) -> None:
     found = problem(service.client.post("/v1/jobs/batch", content=json.dumps(body)), 422)

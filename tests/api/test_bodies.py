@@ -1,8 +1,10 @@
 """The one dependency by which routes read bodies."""
 
 from collections.abc import Iterator
+import gc
 import threading
 from typing import Annotated, Any
+import weakref
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
@@ -15,11 +17,11 @@ from api.http.layer import Layer
 from api.http.routing import Route, Router
 from api.limits.turns import Turns
 from api.openapi import bodies
-from api.parameters import bodies as parameters
 from api.parameters.bodies import json_body
 from api.settings import Settings
 from tests.api.service import TOKEN
 from tests.approved import Approved
+from torchyard.contract import requests
 from torchyard.contract.schema import Schema
 from torchyard.contract.team import Role
 
@@ -30,6 +32,10 @@ class Note(Schema):
     """A body."""
 
     text: str
+
+
+class _Parsed(dict[str, Any]):
+    """A parsed body, of which one can ask whether it is still there."""
 
 
 class _Services:
@@ -84,18 +90,39 @@ def test_a_body_of_some_hundred_bytes_is_parsed_in_a_turn_of_its_user(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, size: int, in_loop: bool
 ) -> None:
     threads: list[threading.Thread] = []
-    of_json = parameters.from_json
+    of_json = requests.from_json
 
     def noted(*args: Any, **kwargs: Any) -> Any:
         threads.append(threading.current_thread())
         return of_json(*args, **kwargs)
 
-    monkeypatch.setattr(parameters, "from_json", noted)
+    monkeypatch.setattr(requests, "from_json", noted)
     with client:
         loop_thread = client.portal.call(threading.current_thread)  # pyright: ignore[reportOptionalMemberAccess]
         assert client.post("/notes", json={"text": "a" * size}).json() == size
     assert [thread is loop_thread for thread in threads] == [in_loop]
     assert [thread.name.startswith("reads") for thread in threads] == [not in_loop]
+
+
+def test_a_wrong_body_leaves_the_memory_when_it_is_answered(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[weakref.ref[_Parsed]] = []
+    of_json = requests.from_json
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        found = _Parsed(of_json(*args, **kwargs))
+        seen.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(requests, "from_json", noted)
+    with client:
+        gc.disable()
+        try:
+            assert client.post("/notes", json={"txet": "a" * 300}).status_code == 422
+            assert [found() for found in seen] == [None]
+        finally:
+            gc.enable()
 
 
 def test_what_a_dependency_declares_is_what_its_route_shows(client: TestClient) -> None:

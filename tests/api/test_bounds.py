@@ -2,14 +2,17 @@
 
 import pytest
 
-from bench.costs.cases import API, CASES, RELAY
+from bench.costs.cases import API, CASES, CONTROLLER, RELAY
 from bench.costs.largest import Document, Unbounded
 from bench.costs.operations import MOST_S
-from bench.costs.page import SHOWN_BY, limits, limits_on_the_page, measured, row
+from bench.costs.page import SHOWN_BY, limits, limits_on_the_page, measured, row, statuses
 from tests.api.service import ApiFixture
 
-IN_PARTS = {"get_metrics", "get_curves", "list_logs", "search_logs", "list_jobs"}
-"""Read in parts between which users take turns."""
+IN_PARTS = {
+    *("get_metrics", "get_curves", "list_logs", "search_logs", "list_jobs"),
+    *("submit_batch", "submit_sweep", "validate_sweep", "extend_sweep"),
+}
+"""Done in parts between which users take turns."""
 
 
 @pytest.fixture
@@ -45,10 +48,17 @@ def test_each_operation_was_measured_and_costs_little_or_is_read_in_parts(docume
     assert dear <= IN_PARTS
 
 
+def test_the_largest_bodies_of_sweeps_and_batches_were_accepted_when_they_were_measured() -> None:
+    wanted = {"submit_batch": 200, "submit_sweep": 201, "validate_sweep": 200, "extend_sweep": 200}
+    assert {operation: statuses()[operation] for operation in wanted} == wanted
+
+
 def test_each_reader_was_measured_and_costs_little_or_pays_by_itself() -> None:
     payers = {case.what: case.pays for case in CASES}
     assert payers.keys() <= measured().keys()
-    assert {what for what, payer in payers.items() if measured()[what] > MOST_S and payer in {API, RELAY}} == set()
+    assert {
+        what for what, payer in payers.items() if measured()[what] > MOST_S and payer in {API, CONTROLLER, RELAY}
+    } == set()
 
 
 def test_each_limit_of_the_contract_stands_with_its_value_and_with_what_shows_its_cost() -> None:

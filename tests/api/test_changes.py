@@ -7,6 +7,7 @@ import pytest
 
 from tests import line
 from tests.api.service import ApiFixture
+from tests.rows import each_row
 from torchyard.contract.job import EndReason
 
 
@@ -66,7 +67,7 @@ def test_only_a_queued_job_can_change_its_priority(service: ApiFixture) -> None:
     assert line.waiting(service.queue) == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "field"),
     [
         ({"state": "running"}, "state"),

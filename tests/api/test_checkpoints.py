@@ -5,13 +5,21 @@ from dataclasses import replace
 from email.parser import BytesParser
 from email.policy import HTTP
 import hashlib
+from io import BytesIO
+import tarfile
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from sqlalchemy import update
 
-from tests.api.service import ApiFixture, sha256
+from store.db.tables import Checkpoint
+from tests.api.service import ApiFixture, both_databases, sha256
 from tests.api.test_problems import assert_problem
 from tests.archives import archive_of, digest_of
+from tests.rows import each_row
+from torchyard.contract import archives
+from torchyard.contract.checkpointfiles import MOST_FILES
 
 STATE = bytes(range(256)) * 4_000
 WEIGHTS = b"weights"
@@ -58,9 +66,7 @@ def test_each_alias_finds_its_checkpoint(service: ApiFixture, path: str) -> None
             assert service.get(f"{path}/{ref}") == item
 
 
-@pytest.mark.parametrize(
-    "ref", ["epoch-3", "step-11", "worst", "epoch-", "epoch-" + "9" * 30, "ckpt_" + "0" * 32, "%00"]
-)
+@each_row("ref", ["epoch-3", "step-11", "worst", "epoch-", "epoch-" + "9" * 30, "ckpt_" + "0" * 32, "%00"])
 def test_an_unknown_alias_is_not_found(service: ApiFixture, path: str, ref: str) -> None:
     for part in ("", "/download", "/files/state.pt"):
         assert_problem(service.client.get(f"{path}/{ref}{part}"), 404, "not_found")
@@ -275,7 +281,7 @@ def test_the_download_of_a_checkpoint_in_parts_is_an_archive_of_all(service: Api
         assert service.client.get(f"{in_parts}/files/{name}").content == content
 
 
-@pytest.mark.parametrize("asked", ["0-0", "500-1600", "1000-", "-1500", "5-5,1023-1024,300000-300010"])
+@each_row("asked", ["0-0", "500-1600", "1000-", "-1500", "5-5,1023-1024,300000-300010"])
 def test_ranges_of_an_archive_are_those_of_its_bytes(service: ApiFixture, in_parts: str, asked: str) -> None:
     whole = archive_of(PARTS)
     answer = service.client.get(f"{in_parts}/download", headers={"Range": f"bytes={asked}"})
@@ -292,6 +298,121 @@ def test_ranges_of_an_archive_are_those_of_its_bytes(service: ApiFixture, in_par
 def _bounds(asked: str, size: int) -> tuple[int, int]:
     first, _, last = asked.partition("-")
     return (size - int(last), size) if not first else (int(first), int(last) + 1 if last else size)
+
+
+CAPTURED = {
+    "out/epoch=1/.metadata": b"m" * 511,
+    "out/epoch=1/__0_0.distcp": STATE,
+    "out/epoch=1/empty": b"",
+    "out/epoch=1/exactly a block": b"b" * 512,
+    "out/epoch=1/Größe/a/b/c/d/e/f": b"deep",
+}
+
+
+@pytest.fixture
+def captured(service: ApiFixture) -> str:
+    """A job whose only checkpoint is a folder that its script wrote."""
+    job_id = service.submit(name="mine")["id"]
+    new = service.new_checkpoint(step=10, files=dict(reversed(CAPTURED.items())), val_loss=0.25)
+    service.record(service.start(job_id), checkpoints=[replace(new, source="captured")])
+    return f"/v1/jobs/{job_id}/checkpoints/best"
+
+
+def test_a_folder_is_sent_as_a_tar_with_its_names_as_they_are(service: ApiFixture, captured: str) -> None:
+    view = service.get(captured)
+    whole = archive_of(CAPTURED)
+    assert (view["source"], view["folder"]) == ("captured", {"path": "out/epoch=1", "files": 5})
+    assert (view["size"], view["sha256"]) == (len(whole), digest_of(CAPTURED))
+    answer = service.client.get(f"{captured}/download")
+    assert answer.content == whole
+    assert answer.headers["content-disposition"] == 'attachment; filename="mine-step-10.tar"'
+    with tarfile.open(fileobj=BytesIO(answer.content)) as tar:
+        assert tar.getnames() == sorted(CAPTURED, key=str.encode)
+        assert {member.name: tar.extractfile(member).read() for member in tar} == CAPTURED  # type: ignore[union-attr]
+    for path, content in CAPTURED.items():
+        assert service.client.get(f"{captured}/files/{quote(path)}").content == content
+
+
+def test_every_range_of_a_folder_is_that_of_its_tar(service: ApiFixture, captured: str) -> None:
+    whole = archive_of(CAPTURED)
+    with tarfile.open(fileobj=BytesIO(whole)) as tar:
+        begins = [at for member in tar for at in (member.offset_data, member.offset_data + member.size)]
+    edges = sorted({0, 1, 512, len(whole) - 1024, len(whole), *begins, *(-(-at // 512) * 512 for at in begins)})
+    near = sorted({at + step for at in edges for step in (-1, 0, 1) if 0 <= at + step < len(whole)})
+    for start in near:
+        answer = service.client.get(f"{captured}/download", headers={"Range": f"bytes={start}-{start + 700}"})
+        assert (answer.status_code, answer.content) == (206, whole[start : start + 701]), start
+        assert answer.headers["content-range"] == (f"bytes {start}-{min(start + 700, len(whole) - 1)}/{len(whole)}")
+    beyond = service.client.get(f"{captured}/download", headers={"Range": f"bytes={len(whole)}-"})
+    assert (beyond.status_code, beyond.headers["content-range"]) == (416, f"bytes */{len(whole)}")
+
+
+def test_a_folder_is_sent_anew_to_who_has_another(service: ApiFixture, captured: str) -> None:
+    whole, etag = archive_of(CAPTURED), f'"{digest_of(CAPTURED)}"'
+    for given, status, content in ((etag, 206, whole[5:]), ('"other"', 200, whole), (f"W/{etag}", 200, whole)):
+        headers = {"Range": "bytes=5-", "If-Range": given}
+        answer = service.client.get(f"{captured}/download", headers=headers)
+        assert (answer.status_code, answer.content) == (status, content)
+    for method in ("GET", "HEAD"):
+        answer = service.client.request(method, f"{captured}/download", headers={"If-None-Match": etag})
+        assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", etag)
+    head = service.client.head(f"{captured}/download")
+    assert (head.status_code, head.headers["etag"], head.headers["content-length"]) == (200, etag, str(len(whole)))
+    assert head.headers["accept-ranges"] == "bytes"
+    assert "repr-digest" not in head.headers
+
+
+def test_a_checkpoint_of_one_file_sends_that(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    new = service.new_checkpoint(step=10, files={"out/epoch=1.ckpt": b"one"})
+    service.record(service.start(job_id), checkpoints=[replace(new, source="captured")])
+    path = f"/v1/jobs/{job_id}/checkpoints/latest"
+    view, answer = service.get(path), service.client.get(f"{path}/download")
+    assert (view["folder"], view["sha256"], answer.content) == (None, sha256(b"one"), b"one")
+    assert "repr-digest" in answer.headers
+
+
+def test_a_checkpoint_of_an_older_version_is_sent_as_a_tar(service: ApiFixture, in_parts: str) -> None:
+    with service.database.write("test") as session:
+        session.execute(update(Checkpoint).values(files_bytes=None, sent=None))
+    assert service.get(in_parts)["sha256"] == digest_of(PARTS)
+    assert service.client.get(f"{in_parts}/download").content == archive_of(PARTS)
+    job_id = in_parts.split("/")[3]
+    service.client.post("/v1/models", json={"name": "large", "from": f"{job_id}/best"}).raise_for_status()
+    assert service.get("/v1/models/admin/large")["newest"]["sha256"] == digest_of(PARTS)
+
+
+@both_databases
+def test_a_list_leaves_out_the_files_of_a_checkpoint_with_very_many(service: ApiFixture) -> None:
+    job_id = service.submit(name="mine")["id"]
+    paths = [f"out/global_step10/{number:05}.bin" for number in range(MOST_FILES)]
+    many = service.new_checkpoint(step=10, files={"out/global_step10/00000.bin": b"1"}, val_loss=0.5)
+    [file] = many.files
+    files = [replace(file, path=path) for path in paths]
+    few = service.new_checkpoint(step=20, files={"out/a": b"1", "out/b": b"2"})
+    service.record(
+        service.start(job_id),
+        checkpoints=[replace(many, files=files, source="captured"), replace(few, source="captured")],
+    )
+    path = f"/v1/jobs/{job_id}/checkpoints"
+    answer = service.client.get(path)
+    newest, listed = answer.json()["data"]
+    whole = service.get(f"{path}/best")
+    assert len(answer.content) < 20_000
+    assert (newest["files_omitted"], [file["path"] for file in newest["files"]]) == (False, ["out/a", "out/b"])
+    assert (listed["files_omitted"], whole["files_omitted"]) == (True, False)
+    assert [file["path"] for file in whole["files"]] == paths
+    assert {**whole, "files": [], "files_omitted": True} == listed
+    assert listed["folder"] == {"path": "out/global_step10", "files": MOST_FILES}
+    service.client.post("/v1/models", json={"name": "large", "from": f"{job_id}/best"}).raise_for_status()
+    for kept in (
+        service.get("/v1/models")["data"][0]["newest"],
+        service.get("/v1/models/admin/large/versions")["data"][0],
+    ):
+        assert (kept["files_omitted"], kept["files"], kept["sha256"]) == (True, [], whole["sha256"])
+    assert len(service.get("/v1/models/admin/large/versions/1")["files"]) == MOST_FILES
+    answer = service.client.get(f"{path}/best/download", headers={"Range": "bytes=5120000-5121023"})
+    assert answer.content == archives.header(paths[5000], 1) + b"1" + bytes(511)
 
 
 def test_a_kept_model_in_parts_is_downloaded_as_an_archive(service: ApiFixture, in_parts: str) -> None:

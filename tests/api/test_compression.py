@@ -2,12 +2,15 @@
 
 import gzip
 from secrets import token_hex
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from api.http import compression
+from api.routes import jobs
 from tests.api.service import ApiFixture
+from tests.rows import each_row
 from torchyard.contract.job import EndReason
 
 LIST = "/v1/jobs"
@@ -29,7 +32,7 @@ def raw(client: TestClient, path: str, accepted: str) -> tuple[bytes, str | None
         return b"".join(answer.iter_raw()), answer.headers.get("content-encoding")
 
 
-@pytest.mark.parametrize("accepted", ["gzip", "br, GZIP;q=0.5", "deflate,x-gzip ; q=1.0"])
+@each_row("accepted", ["gzip", "br, GZIP;q=0.5", "deflate,x-gzip ; q=1.0"])
 def test_a_list_is_compressed_if_the_client_accepts_gzip(service: ApiFixture, job_id: str, accepted: str) -> None:
     for name in ("second", "third", "fourth", "fifth"):
         service.submit(name=name)
@@ -45,7 +48,7 @@ def test_a_list_is_compressed_if_the_client_accepts_gzip(service: ApiFixture, jo
     assert "Accept-Encoding" in service.client.get(LIST, headers={"Accept-Encoding": ""}).headers["vary"]
 
 
-@pytest.mark.parametrize("accepted", ["", "identity", "br", "gzip;q=0", "gzip;q=0.0", "gzip;q=x", "notgzip"])
+@each_row("accepted", ["", "identity", "br", "gzip;q=0", "gzip;q=0.0", "gzip;q=x", "notgzip"])
 def test_a_client_that_does_not_accept_gzip_gets_none(service: ApiFixture, job_id: str, accepted: str) -> None:
     content, encoding = raw(service.client, f"/v1/jobs/{job_id}", accepted)
     assert (encoding, content[:1]) == (None, b"{")
@@ -91,3 +94,24 @@ def test_an_etag_is_known_again_however_its_answer_was_encoded(service: ApiFixtu
         for name in ("identity", "gzip"):
             again = service.client.get(path, headers={"If-None-Match": etag, "Accept-Encoding": name})
             assert (again.status_code, again.content, again.headers.get("content-encoding")) == (304, b"", None)
+
+
+def test_a_large_page_is_encoded_and_compressed_in_several_turns(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compression, "_PART_BYTES", 3000)
+    monkeypatch.setattr(jobs, "_PART_ROWS", 4)
+    ids = [service.submit()["id"] for _ in range(10)]
+    turns, go_on = list[str](), service.app.state.services.reads.go_on
+
+    async def counted(user: str, part: Any) -> Any:
+        turns.append(user)
+        return await go_on(user, part)
+
+    monkeypatch.setattr(service.app.state.services.reads, "go_on", counted)
+    answers = [service.client.get("/v1/jobs", headers={"Accept-Encoding": name}) for name in ("gzip", "identity")]
+    assert answers[0].headers["Content-Encoding"] == "gzip"
+    assert [row["id"] for row in answers[0].json()["data"]] == ids[::-1]
+    assert answers[0].content == answers[1].content
+    parts = -(-len(answers[1].content) // 3000)
+    assert len(turns) == 2 * 2 + parts

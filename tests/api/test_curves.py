@@ -16,6 +16,7 @@ from store.facts.telemetry import MetricPoint
 from store.rows import joining
 from tests.api.service import ApiFixture, both_databases
 from tests.databases import quick_on_sqlite
+from tests.rows import each_row
 from torchyard.contract.job import EndReason
 from torchyard.contract.views.curves import CurveColumns, CurvesView, CurveView, JobKeys, KeyView
 
@@ -181,7 +182,7 @@ def test_values_that_are_no_numbers_and_very_great_ones(service: ApiFixture) -> 
     assert second["nonfinite"] == [3, 3]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "query",
     [
         "",

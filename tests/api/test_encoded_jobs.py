@@ -112,7 +112,7 @@ def test_a_job_says_what_its_view_says(job: JobFacts) -> None:
 
 @given(st.lists(facts, max_size=3), st.sampled_from([ADA, OPERATOR]))
 def test_a_list_says_what_its_rows_say(listed: list[JobFacts], caller: Caller) -> None:
-    encoded = json.loads(jobs.encoded_summaries(listed, caller))
+    encoded = [json.loads(row) for row in jobs.encoded_summaries(listed, caller)]
     assert len(encoded) == len(listed)
     for shown, job in zip(encoded, listed, strict=True):
         _assert_same(json.dumps(shown), JobSummary.model_validate(shown).model_dump_json())

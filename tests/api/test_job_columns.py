@@ -12,6 +12,7 @@ from store.queries import job_table
 from store.rows import known_columns
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_sweeps import control
+from tests.rows import each_row
 from torchyard.contract.columns import MOST_CHARACTERS, MOST_COLUMNS, parse_column
 from torchyard.contract.filters import JobQuery
 from torchyard.contract.job import EndReason
@@ -145,7 +146,7 @@ def test_names_that_one_job_alone_has_hide_none_and_are_not_all_remembered(
     assert len(found - usual) <= 5
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each_row("name", HOSTILE)
 def test_a_name_that_is_no_column_is_refused(service: ApiFixture, name: str) -> None:
     answer = service.client.get("/v1/jobs", params={"columns": ["name", name]})
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "columns.1")

@@ -5,6 +5,7 @@ from typing import Any, get_args
 import pytest
 
 from tests.api.service import ApiFixture, both_databases
+from tests.rows import each_row
 from torchyard.contract.filters import JobSort
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role
@@ -83,7 +84,7 @@ def test_a_cursor_of_another_order_is_refused(service: ApiFixture, jobs: dict[st
             assert of == sort or answer.json()["code"] == "invalid_cursor"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "cursor",
     [
         "priority:high:job_" + "0" * 32,

@@ -15,6 +15,7 @@ from store.db.tables import LoginCode
 from store.facts.team import digest_of
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.api.test_team import audited, bearer, make_token
+from tests.rows import each_row
 
 PAGE = {"Origin": "http://127.0.0.1:8000"}
 
@@ -125,7 +126,7 @@ def test_wrong_codes_are_limited_as_wrong_tokens_are(service: ApiFixture, local:
     assert local.get("/v1/me", headers={"Authorization": "Bearer wrong"}).status_code == 429
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body", [{}, {"token": TOKEN, "code": "x"}, {"code": ""}, {"code": None}, {"code": ["x"]}, {"code": "\ud800"}, []]
 )
 def test_a_login_has_a_token_or_a_code(local: TestClient, body: object) -> None:

@@ -9,6 +9,7 @@ from api.transfers import logfile
 from store.facts.output import NewLines
 from store.queries import log_search
 from tests.api.service import ApiFixture
+from tests.rows import each_row
 from torchyard.contract.job import EndReason
 
 TEXTS = ["epoch 1", "\x1b[31mCUDA OOM\x1b[0m", "a\rb", "", "ü <script>", "oom"]
@@ -30,7 +31,7 @@ def lines(page: dict[str, Any]) -> list[int]:
     return [line["line"] for line in page["data"]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("params", "expected", "has_more"),
     [
         ({"before": 5}, [1, 2, 3, 4], False),
@@ -96,9 +97,7 @@ def test_a_search_goes_on_where_it_stopped(service: ApiFixture, job_id: str, mon
     assert lines(service.get(path, q="again", after=part["next"])) == [7]
 
 
-@pytest.mark.parametrize(
-    "params", [{}, {"q": ""}, {"q": "x" * 501}, {"q": "(", "regex": True}, {"q": "x", "before": 0}]
-)
+@each_row("params", [{}, {"q": ""}, {"q": "x" * 501}, {"q": "(", "regex": True}, {"q": "x", "before": 0}])
 def test_a_search_for_nothing_is_refused(service: ApiFixture, job_id: str, params: dict[str, Any]) -> None:
     answer = service.client.get(f"/v1/jobs/{job_id}/logs/search", params=params)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")

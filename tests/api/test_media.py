@@ -9,6 +9,7 @@ from store.facts.attempts import Claim
 from store.facts.media import NewMedia, PictureFacts
 from tests.api.service import ApiFixture, both_databases, sha256
 from tests.api.test_problems import assert_problem
+from tests.rows import each_row
 
 PICTURE, MASK = b"\x89PNG picture", b"\x89PNG mask"
 
@@ -130,7 +131,7 @@ def test_pictures_are_sent_to_those_who_may_read_the_job(service: ApiFixture, cl
         assert_problem(service.client.get(hidden), 404, "not_found")
 
 
-@pytest.mark.parametrize("cursor", ["a", "1:0:", ":0:a", "9223372036854775808:0:a", "1:00000:a", "1:0:a\n", "-1:0:a"])
+@each_row("cursor", ["a", "1:0:", ":0:a", "9223372036854775808:0:a", "1:00000:a", "1:0:a\n", "-1:0:a"])
 def test_a_cursor_of_no_page_is_refused(service: ApiFixture, path: str, cursor: str) -> None:
     assert_problem(service.client.get(path, params={"after": cursor}), 422, "invalid_cursor")
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.api.service import ApiFixture, both_databases
+from tests.rows import each_row
 from torchyard.contract.errors import InvalidRequest
 from torchyard.contract.requests import Preferences, parse_request
 
@@ -39,7 +40,7 @@ def test_they_are_read_when_asked_for_and_at_a_login(service: ApiFixture) -> Non
     assert opened["preferences"] == {"theme": "dark"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wrong", [["a"], "a", None, {"a\x00": 1}, {"a": [[{"b": "\x00"}]]}, {"a": 2**70}, {"a": [{"b": -(2**53) - 1}]}]
 )
 def test_what_is_no_object_or_cannot_be_stored_is_refused(service: ApiFixture, wrong: Any) -> None:

@@ -105,7 +105,7 @@ def test_the_spec_of_a_new_job_is_shown_as_it_was_stored() -> None:
 )
 def test_a_list_shows_text_and_metrics_to_who_may_read_the_job(caller: Caller, visibility: str, whole: bool) -> None:
     encoded = jobs.encoded_summaries([replace(JOB, visibility=visibility)], caller)
-    (row,) = map(JobSummary.model_validate, json.loads(encoded))
+    (row,) = map(JobSummary.model_validate, map(json.loads, encoded))
     assert row.name == "digits"
     told = (row.labels, row.metrics, row.best is not None, row.error is not None, row.status_reason.message)
     assert told == (
@@ -116,7 +116,7 @@ def test_a_list_shows_text_and_metrics_to_who_may_read_the_job(caller: Caller, v
 def test_each_is_told_of_the_own_star_alone() -> None:
     shared = replace(JOB, visibility="team")
     for caller, starred in ((ADA, False), (EVE, True)):
-        (row,) = json.loads(jobs.encoded_summaries([shared], caller))
+        (row,) = map(json.loads, jobs.encoded_summaries([shared], caller))
         whole = json.loads(jobs.encoded_job(shared, caller))
         assert (row["starred"], whole["starred"]) == (starred, starred)
         assert "starred_by" not in whole
@@ -124,7 +124,7 @@ def test_each_is_told_of_the_own_star_alone() -> None:
 
 def test_notes_are_in_the_job_and_a_list_says_that_there_are_some() -> None:
     whole = json.loads(jobs.encoded_job(JOB, ADA))
-    (row,) = json.loads(jobs.encoded_summaries([JOB], ADA))
+    (row,) = map(json.loads, jobs.encoded_summaries([JOB], ADA))
     assert (whole["notes"], row["has_notes"]) == ("# What I saw", True)
     assert "notes" not in row
 

@@ -16,6 +16,7 @@ from api.settings import Settings
 from store.db.database import Database
 from tests.api.service import SPEC, TOKEN, ApiFixture
 from tests.approved import Approved
+from tests.rows import each_row
 import torchyard
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.views.base import Problem
@@ -112,7 +113,7 @@ def test_every_wrong_field_is_named(service: ApiFixture) -> None:
     assert sorted(fields(found)) == ["no", "priority"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         b"",
@@ -186,7 +187,7 @@ def test_a_body_above_the_limit_is_refused_with_and_without_its_length(service: 
     assert_problem(service.client.post("/v1/jobs", content=b" " * limit), 422, "invalid_request")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "job_id",
     [NOBODY, "job_1", "nonsense", "%00", "job_" + "0" * 32 + "%0a", "ckpt_" + "0" * 32, "é", "x" * 5_000],
 )
@@ -197,7 +198,7 @@ def test_an_unknown_or_malformed_id_is_not_found(service: ApiFixture, job_id: st
     assert_problem(service.client.get(f"/v1/workers/{job_id}"), 404, "not_found")
 
 
-@pytest.mark.parametrize("path", LISTS)
+@each_row("path", LISTS)
 def test_a_malformed_cursor_is_refused(service: ApiFixture, path: str) -> None:
     job_id = service.submit()["id"]
     for cursor in MALFORMED_CURSORS:
@@ -212,7 +213,7 @@ def test_a_checkpoint_of_another_job_is_an_invalid_cursor(service: ApiFixture) -
     assert_problem(answer, 422, "invalid_cursor")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "params", "field"),
     [
         ("/v1/jobs", {"limit": 0}, "limit"),

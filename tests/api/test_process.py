@@ -14,6 +14,7 @@ import httpx2
 import psutil
 import pytest
 
+from tests import forked
 from tests.api.service import SPEC, TOKEN
 from tests.api.serving import api_process, api_program, api_thread
 from tests.databases import SQLiteDatabases
@@ -81,8 +82,7 @@ def test_it_raises_its_limit_on_open_files_and_ends_with_exit_code_0_on_sigint(t
 def test_without_a_token_it_ends_with_an_error(tmp_path: Path) -> None:
     env = {**os.environ, "TORCHYARD_DATA_DIR": str(tmp_path)}
     env.pop("TORCHYARD_TOKEN", None)
-    argv = [sys.executable, "-P", "-m", "api"]
-    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = forked.run("api", env=env, cwd=tmp_path)
     assert done.returncode == 1
     assert "TORCHYARD_TOKEN is not set" in done.stderr
     assert "Traceback" not in done.stderr

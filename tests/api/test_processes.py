@@ -240,6 +240,7 @@ def upload_in_progress(host: Host, path: str, params: dict[str, int], body: byte
         yield
 
 
+@pytest.mark.thorough
 def test_of_16_submissions_with_one_key_at_both_one_is_stored(pair: tuple[Host, Host]) -> None:
     keyed = {"Idempotency-Key": "once"}
 
@@ -254,6 +255,7 @@ def test_of_16_submissions_with_one_key_at_both_one_is_stored(pair: tuple[Host, 
     assert [host.ask("POST", "/v1/jobs", json=SPEC, headers=keyed).status_code for host in pair] == [422, 422]
 
 
+@pytest.mark.thorough
 def test_a_quota_is_one_at_both_however_many_submit_at_once(pair: tuple[Host, Host]) -> None:
     token = user_with_token(pair[0], "eve")["token"]
     assert pair[0].ask("PUT", "/v1/quotas/users/eve", json={"queued": 5}).status_code == 204

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
+from tests.rows import each_row
 from torchyard.contract.team import Role
 
 
@@ -75,7 +74,7 @@ def test_a_submission_over_the_quota_is_refused_and_a_repeated_one_is_answered(
     assert large.json()["detail"] == approved("may hold devices")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "body", "status"),
     [
         ("/v1/quotas/users/nobody", {"devices": 1}, 404),

@@ -18,6 +18,7 @@ from store.facts.team import digest_of
 from store.rows import audit, tokens
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.approved import Approved
+from tests.rows import each_row
 from torchyard.contract.team import Role
 
 
@@ -135,7 +136,7 @@ def test_a_user_has_a_limited_number_of_tokens_and_sessions(
 
 
 @both_databases
-@pytest.mark.parametrize(
+@each_row(
     ("method", "path", "options", "status"),
     [
         ("POST", "/v1/session", {"json": {"token": TOKEN}, "headers": {"Origin": "http://["}}, 403),

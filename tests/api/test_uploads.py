@@ -27,7 +27,7 @@ def url(tmp_path: Path, database_url: str, redis_url: str) -> Generator[str]:
 
 
 @quick_on_sqlite
-@pytest.mark.parametrize("encoding", ["identity", "zstd"])
+@pytest.mark.parametrize("encoding", [pytest.param("identity", marks=pytest.mark.thorough), "zstd"])
 def test_an_upload_that_is_cut_at_any_byte_continues(url: str, encoding: str) -> None:
     random, bundle = Random(encoding), packed(size=400_000)
     with httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False) as client:
@@ -48,7 +48,7 @@ def test_an_upload_that_is_cut_at_any_byte_continues(url: str, encoding: str) ->
 
 
 @pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("driver", list(DRIVERS))
+@pytest.mark.parametrize("driver", ["blocking", pytest.param("asyncio", marks=pytest.mark.thorough)])
 def test_the_client_uploads_over_connections_that_break(url: str, driver: str, tmp_path: Path) -> None:
     random, bundle = Random(driver), packed(size=6_000_000)
     tar = tmp_path / "bundle.tar"

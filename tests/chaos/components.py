@@ -8,6 +8,7 @@ import subprocess
 import time
 from typing import Protocol
 
+from tests import forked_warm
 from tests.forked import ForkedProgram
 from tests.postgresql import PostgreSQLServer
 from torchyard.cli.up.spawning import spawn
@@ -75,7 +76,9 @@ class Program:
 
     def _start(self) -> subprocess.Popen[bytes] | ForkedProgram:
         if self._forked_in is not None:
-            return ForkedProgram(self._argv[-1], env=self._env, cwd=self._forked_in, log=self._log)
+            return ForkedProgram(
+                self._argv[-1], env=self._env, cwd=self._forked_in, log=self._log, prepare=forked_warm.apply
+            )
         with self._log.open("ab") as log:
             return spawn(self._argv, env=self._env, stdout=log, stderr=log)
 

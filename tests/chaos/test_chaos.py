@@ -16,11 +16,11 @@ import time
 
 import pytest
 
-from tests import forks
+from tests import forked_warm, forks
 from tests.chaos import job_processes
 from tests.chaos.run import Options, run
 
-forks.preload("api.app", "api.processes.parent", "controller.duties", "worker.daemon")
+forks.preload("api.app", "api.processes.parent", "controller.duties", *forked_warm.MODULES)
 
 ROOT = Path(__file__).parents[2]
 CHAOS = [sys.executable, "-m", "tests.chaos"]

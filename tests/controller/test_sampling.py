@@ -139,7 +139,7 @@ def test_a_trial_at_a_rung_counts_by_how_far_it_came() -> None:
     assert sum(float(str(point["x"])) > 0.5 for point in points) >= 6
 
 
-@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("mode", ["min", pytest.param("max", marks=pytest.mark.thorough)])
 def test_of_very_many_trials_the_best_and_the_newest_count(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost of a point grows with trials × values: 400 trials of 60,000 values took 150 s."""
     parameters: dict[str, Any] = {f"k{number}": [*range(1000)] for number in range(10)}

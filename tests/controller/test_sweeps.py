@@ -1,6 +1,7 @@
 """The sweeps of a controller: each trial is made once, and what is asked of a sweep reaches its jobs."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 import math
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,8 @@ class Yard:
         return self.get(sweep_id).facts.state
 
     def trials(self, sweep_id: str) -> Sequence[TrialFacts]:
-        return queries.all_trials(self.store, sweep_id)
+        found = queries.trials_of(self.store, sweep_id, caller=SERVICE, sort="number", limit=1000)
+        return [trial for trial, _ in found.items]
 
     def ids(self, sweep_id: str) -> list[str]:
         return [str(trial.job_id) for trial in self.trials(sweep_id)]
@@ -83,6 +85,20 @@ class Yard:
 @pytest.fixture
 def yard(db: StoreFixture, store: Store) -> Yard:
     return Yard(db, store)
+
+
+def test_a_controller_reads_of_trials_what_lists_have(yard: Yard) -> None:
+    sweep = yard.sweep()
+    yard.run()
+    first, *others = yard.ids(sweep)
+    yard.end(first, loss=0.5)
+    yard.end(others[0], EndReason.USER_ERROR)
+    listed = [replace(trial, error=None) for trial in yard.trials(sweep)]
+    assert [trial.value for trial in listed] == [0.5, None, None]
+    known = queries.known_trials(yard.store, sweep)
+    assert [known(count) for count in range(4)] == [listed[:count] for count in range(4)]
+    at_rungs = [replace(trial, point={}, point_omitted=True, step=0, epoch=None) for trial in listed]
+    assert queries.trials_at_rungs(yard.store, sweep) == at_rungs
 
 
 def test_a_grid_becomes_jobs_with_their_values_names_and_numbers(yard: Yard) -> None:

@@ -75,7 +75,7 @@ def test_without_a_mistake_the_run_ends(tmp_path: Path, library: Path) -> None:
 @pytest.mark.parametrize(
     ("mistake", "said"),
     [
-        (use_a_constant_of_the_host, "found at least two devices"),
+        pytest.param(use_a_constant_of_the_host, "found at least two devices", marks=pytest.mark.thorough),
         (fetch_a_number, "the host waits for the device here: aten::_local_scalar_dense"),
     ],
 )

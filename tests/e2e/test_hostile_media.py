@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from tests.e2e.service import Service
+from tests.rows import each_row
 from torchyard.client import Client
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role
@@ -119,7 +120,7 @@ def test_of_what_is_left_out_messages_say_why(service: Service, job: JobView) ->
     assert "root:" not in said
 
 
-@pytest.mark.parametrize("key", ["polyglot", "commented", "frames", "short"])
+@each_row("key", ["polyglot", "commented", "frames", "short"])
 def test_a_picture_is_sent_as_one_and_nothing_else(
     service: Service, job: JobView, http: httpx2.Client, key: str
 ) -> None:

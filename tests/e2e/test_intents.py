@@ -85,6 +85,7 @@ time.sleep(3600)
 """
 
 
+@pytest.mark.thorough
 def test_a_job_that_ignores_every_stop_is_ended(service: Service) -> None:
     client = service.client
     with pytest.raises(InvalidSpec, match="stop_grace: must be at most 1h"):

@@ -43,6 +43,11 @@ def cp(service: Service, *arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
+def keep(service: Service, *arguments: str, cwd: Path) -> tuple[int, str, str]:
+    done = run_in_process(["keep", *arguments], environment(service.server["url"], service.server["token"]), cwd=cwd)
+    return done.returncode, done.stdout, done.stderr
+
+
 def kept(service: Service, job_id: str) -> Mapping[str, int]:
     return {item.path: item.size for item in service.client.kept_files(job_id)}
 
@@ -60,7 +65,9 @@ def test_what_a_program_that_fails_wrote_is_kept_without_a_word(service: Service
     service.wait(job.id, JobState.FAILED)
     assert kept(service, job.id) == {"results/plot.png": 25600, "results/deep/table.csv": 3, "notes.txt": 4}
     texts = [event.data.get("text", "") for event in service.client.events(job.id)]
-    assert [text for text in texts if "not kept" in text and "token.txt (14 B, it has the value of a secret)" in text]
+    (text,) = [text for text in texts if "not kept" in text]
+    assert text.startswith("not kept: token.txt (14 B, it has the value of a secret), still on ")
+    assert text.endswith(f" UTC: torchyard keep {job.id[:12]} token.txt")
     listed = cp(service, f"{job.id}:", cwd=tmp_path)
     assert [line.split("  ")[0] for line in listed.splitlines()[1:]] == [
         "notes.txt",
@@ -74,6 +81,14 @@ def test_what_a_program_that_fails_wrote_is_kept_without_a_word(service: Service
     assert (tmp_path / "copy.txt").read_text() == "none"
     (file,) = service.client.get(job.id).kept_files("notes.txt")
     assert file.download(tmp_path / "third.txt").read_text() == "none"
+    assert keep(service, job.id[:12], "token.txt", cwd=tmp_path)[:2] == (0, "kept: 1 file, 14 B\n")
+    assert keep(service, job.id, "token.txt", cwd=tmp_path)[:2] == (0, "kept: stored already\n")
+    cp(service, f"{job.id}:token.txt", ".", cwd=tmp_path)
+    assert (tmp_path / "token.txt").read_text() == "a secret value"
+    code, _, told = keep(service, job.id, "none/", cwd=tmp_path)
+    assert (code, "nothing there matches" in told) == (1, True)
+    code, _, told = keep(service, job.id, "../x", cwd=tmp_path)
+    assert (code, "must be inside the working folder" in told) == (1, True)
     found = json.loads(cp(service, f"{job.id}:", "--json", cwd=tmp_path))
     assert {item["attempt"] for item in found["kept"]} == {1}
 

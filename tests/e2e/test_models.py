@@ -19,6 +19,7 @@ DIGITS: dict[str, Any] = {
 }
 
 
+@pytest.mark.thorough
 def test_a_job_starts_from_a_model_whose_job_is_deleted(tmp_path: Path, service: Service) -> None:
     client = service.client
     trained = client.submit({**DIGITS, "name": "first"})

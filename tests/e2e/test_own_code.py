@@ -151,6 +151,7 @@ pathlib.Path("out/one.pt").write_bytes(b"weights")
     assert "tensorboard" in table
 
 
+@pytest.mark.thorough
 def test_a_worker_that_lost_its_cache_fetches_the_bundle_again(service: Service, folder: Path) -> None:
     write(folder, {"train.py": HELLO + "# lost\n"})
     sha256 = uploaded(service, folder)

@@ -33,7 +33,7 @@ def api_key(service: Service) -> Iterator[str]:
             client.delete_secret(secret.name)
 
 
-@pytest.mark.parametrize("launcher", ["auto", "torchrun"])
+@pytest.mark.parametrize("launcher", ["auto", pytest.param("torchrun", marks=pytest.mark.thorough)])
 def test_a_secret_is_in_the_ranks_and_nowhere_else(service: Service, api_key: str, launcher: str) -> None:
     job = service.submit_script(
         f"secret-{launcher}",

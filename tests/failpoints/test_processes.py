@@ -244,6 +244,7 @@ def test_a_job_completes_after_a_kill_of_its_rank(host: ProcessFixture, point: s
     _runs_in_spite_of_a_kill(host, host.job(script=SCRIPT), point)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("point", RAISING)
 def test_a_job_completes_after_a_kill_of_a_rank_that_reports_its_error(host: ProcessFixture, point: str) -> None:
     _runs_in_spite_of_a_kill(host, host.job(script=RAISES), point)

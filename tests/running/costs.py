@@ -2,7 +2,8 @@
 
 The processes that a test has started and waited for count. Missed are those for which nobody waits in this process:
 daemons, processes whose parent has ended, forks of the server of `tests/forks.py`. What tests share, such as a server,
-counts with the file whose test has set it up, but not with the test.
+counts with the file whose test has set it up, but not with the test; what a worker tears down at its end, such as the
+servers of many files, counts with none of them.
 """
 
 from collections import defaultdict
@@ -17,7 +18,9 @@ from typing import Any
 
 import pytest
 
-_OWN, _SHARED, _PACE = "processor_s", "shared_processor_s", "pace"
+_OWN, _SHARED, _SERVERS, _PACE = "processor_s", "shared_processor_s", "servers_processor_s", "pace"
+SERVERS = "what files share"
+"""Counted like a file."""
 _PACE_S = 10.0
 """How often the pace of the machine is measured."""
 _ROUNDS = 12_000
@@ -31,7 +34,7 @@ class Meter:
         self._used = used()
         self._shared = 0.0
         self._depth = 0
-        self._tears_down_shared = False
+        self._tears_down = _OWN
         self._measured = -_PACE_S
 
     @pytest.hookimpl(wrapper=True)
@@ -48,14 +51,19 @@ class Meter:
             self._shared += used() - before
 
     def pytest_runtest_teardown(self, item: pytest.Item, nextitem: object) -> None:
-        self._tears_down_shared = not (isinstance(nextitem, pytest.Item) and nextitem.path == item.path)
+        if isinstance(nextitem, pytest.Item) and nextitem.path == item.path:
+            self._tears_down = _OWN
+        else:
+            self._tears_down = _SHARED if _goes_on(nextitem) else _SERVERS
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         spent = used() - self._used
-        shared = spent if report.when == "teardown" and self._tears_down_shared else self._shared
-        report.user_properties += [(_OWN, round(spent - shared, 4)), (_SHARED, round(shared, 4))]
+        if report.when == "teardown" and self._tears_down != _OWN:
+            report.user_properties.append((self._tears_down, round(spent, 4)))
+        else:
+            report.user_properties += [(_OWN, round(spent - self._shared, 4)), (_SHARED, round(self._shared, 4))]
         if report.when == "teardown" and time.monotonic() - self._measured > _PACE_S:
             report.user_properties.append((_PACE, pace()))
             self._measured = time.monotonic()
@@ -80,6 +88,8 @@ class Costs:
         self.lengths[report.nodeid.partition("::")[0]] += report.duration
         for name, value in report.user_properties:
             match value:
+                case float() if name == _SERVERS:
+                    self.files[SERVERS] += value
                 case float() if name in {_OWN, _SHARED}:
                     self.files[report.nodeid.partition("::")[0]] += value
                     # It may have waited for a process of an earlier test: this had more time.
@@ -92,6 +102,11 @@ class Costs:
         if report.when == "teardown":
             test = without_database(report.nodeid)
             self.tests[test] = max(self.tests[test], self._running.pop(report.nodeid, 0.0))
+
+
+def _goes_on(following: Any) -> bool:
+    """Says whether a test follows, as pytest asks what stands for one."""
+    return following is not None and bool(following.listchain())
 
 
 def used() -> float:

@@ -1,12 +1,14 @@
 """The plugin of pytest that collects the tests once, forks workers, and judges a run of all quick tests."""
 
 from argparse import ArgumentTypeError
+import logging
 import os
 from pathlib import Path
 import signal
 import threading
-from typing import cast
+from typing import Any, cast
 
+import _pytest.logging
 import pytest
 
 from tests.running import budget, hooks, quick
@@ -32,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 def pytest_configure(config: pytest.Config) -> None:
     _restore_signals()
+    cast(Any, _pytest.logging.catching_logs).__enter__ = _listen_at_the_root
     config.pluginmanager.register(
         Verdicts(whole=quick.runs_all(config), records=bool(config.getoption("record_costs"))), "verdicts"
     )
@@ -86,6 +89,21 @@ def _restore_signals() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+def _listen_at_the_root(catching: Any) -> Any:
+    """Takes the place of the method that also listens at each logger that tells its parents nothing.
+
+    torch has fifty of those, and a test has six listeners: that took a millisecond of a processor for each test.
+    """
+    root = logging.getLogger()
+    root.addHandler(catching.handler)
+    catching.attached_loggers.append(root)
+    if catching.level is not None:
+        catching.handler.setLevel(catching.level)
+        catching.orig_level = root.level
+        root.setLevel(min(root.level, catching.level))
+    return catching.handler
 
 
 def _check_threads() -> None:

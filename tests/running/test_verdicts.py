@@ -6,24 +6,36 @@ import pytest
 
 from tests.running import budget, skips
 from tests.running.budget import Recorded
-from tests.running.costs import Costs, without_database
+from tests.running.costs import SERVERS, Costs, without_database
 from tests.running.groups import make_groups
 from tests.running.shards import parse_shard
 from tests.running.skips import Allowed
 
-RECORDED = Recorded(0.01, {"tests/test_x.py": 10.0, "tests/test_y.py": 2.0}, {}, {"tests/test_x.py::test_dear": 6.0})
+FILES = {f"tests/test_{number}.py": 1.0 for number in range(8)}
+RECORDED = Recorded(0.01, {"tests/test_x.py": 10.0, **FILES}, {}, {"tests/test_x.py::test_dear": 6.0})
 REASONS = {"tests/test_x.py::test_dear": "It trains."}
 
 
-def costs(*, pace: float = 0.01, wait: float = 1.0, files: float = 12.0, **tests: float) -> Costs:
+def costs(
+    *,
+    pace: float = 0.01,
+    wait: float = 1.0,
+    ours: float = 10.0,
+    times: float = 1.0,
+    shared: float = 0.0,
+    **tests: float,
+) -> Costs:
+    """`ours`: what one file costs; all have cost so many times more, as the machine was slower."""
     told = Costs(paces=[(pace, pace * wait)] * 3)
-    told.files["tests/test_x.py"] = files
-    told.tests.update({f"tests/test_x.py::{name}": spent for name, spent in tests.items()})
+    told.files.update({name: spent * times for name, spent in (FILES | {"tests/test_x.py": ours}).items()})
+    if shared:
+        told.files[SERVERS] = shared * times
+    told.tests.update({f"tests/test_x.py::{name}": spent * times for name, spent in tests.items()})
     return told
 
 
 def test_a_run_within_its_budget_passes() -> None:
-    assert budget.compare(costs(test_dear=7.7, test_other=2.5, files=13.0), RECORDED, REASONS) == budget.Verdict([], [])
+    assert budget.compare(costs(test_dear=7.7, test_other=2.5, ours=11.0), RECORDED, REASONS) == budget.Verdict([], [])
 
 
 def test_a_dear_test_without_a_reason_is_told_and_so_is_one_above_its_record() -> None:
@@ -33,22 +45,40 @@ def test_a_dear_test_without_a_reason_is_told_and_so_is_one_above_its_record() -
 
 
 def test_the_sum_warns_above_the_record_and_fails_far_above() -> None:
-    assert budget.compare(costs(files=15.5), RECORDED, REASONS).failures == []
-    assert len(budget.compare(costs(files=15.5), RECORDED, REASONS).warnings) == 1
-    assert len(budget.compare(costs(files=15.7), RECORDED, REASONS).failures) == 1
-    assert budget.compare(costs(files=15.7), RECORDED, REASONS).warnings == []
+    assert budget.compare(costs(ours=15.3), RECORDED, REASONS).failures == []
+    assert len(budget.compare(costs(ours=15.3), RECORDED, REASONS).warnings) == 1
+    assert len(budget.compare(costs(ours=15.5), RECORDED, REASONS).failures) == 1
+    assert budget.compare(costs(ours=15.5), RECORDED, REASONS).warnings == []
+    assert len(budget.compare(costs(shared=5.5), RECORDED, REASONS).failures) == 1
 
 
-def test_costs_are_taken_at_the_pace_of_the_machine() -> None:
-    assert budget.compare(costs(pace=0.02, files=24.0, test_other=5.0), RECORDED, REASONS).failures == []
-    found = budget.compare(costs(pace=0.005, files=12.0, test_other=1.5), RECORDED, REASONS)
-    assert (len(found.failures), len(found.warnings)) == (1, 1)
+@pytest.mark.parametrize("times", [0.6, 1.0, 1.8])
+@pytest.mark.parametrize("pace", [0.006, 0.01, 0.018])
+def test_costs_are_taken_at_the_pace_of_the_files_whatever_a_loop_takes(pace: float, times: float) -> None:
+    told = costs(pace=pace, times=times, test_other=2.5, test_dear=7.7)
+    assert budget.compare(told, RECORDED, REASONS).warnings == []
+    grown = budget.compare(costs(pace=pace, times=times, ours=16.0, test_other=2.7), RECORDED, REASONS)
+    assert len(grown.failures) >= 1 and len(grown.warnings) == 1
+
+
+def test_a_file_that_has_grown_is_told_on_a_machine_of_any_pace() -> None:
+    for times in (0.5, 1.0, 2.0):
+        told = costs(times=times)
+        told.files["tests/test_1.py"] = 4.1 * times
+        (warning,) = budget.compare(told, RECORDED, REASONS).warnings[1:]
+        assert warning == "tests/test_1.py costs 4.1 s of a processor, and 1.0 s at its record"
+
+
+def test_what_makes_most_files_dear_is_seen_beside_the_loop() -> None:
+    assert budget.compare(costs(pace=0.006, times=1.1), RECORDED, REASONS).failures == []
+    (failure,) = budget.compare(costs(pace=0.01, times=2.1), RECORDED, REASONS).failures
+    assert failure.startswith("most files cost 2.1 times their record, and a loop 1.0 times")
 
 
 def test_on_a_busy_machine_costs_fail_nothing_but_are_told() -> None:
-    found = budget.compare(costs(wait=5.0, files=99.0, test_other=9.0), RECORDED, REASONS)
+    found = budget.compare(costs(wait=5.0, ours=99.0, test_other=9.0), RECORDED, REASONS)
     assert found.failures == []
-    assert len(found.warnings) == 3
+    assert len(found.warnings) == 4
 
 
 def test_a_run_without_a_record_fails() -> None:
@@ -58,7 +88,8 @@ def test_a_run_without_a_record_fails() -> None:
 def test_recorded_costs_are_read_again(tmp_path: Path) -> None:
     path = tmp_path / "costs.json"
     budget.write(costs(test_dear=2.06, test_cheap=1.0), path)
-    assert budget.read(path) == Recorded(0.01, {"tests/test_x.py": 12.0}, {}, {"tests/test_x.py::test_dear": 2.1})
+    files = {"tests/test_x.py": 10.0, **FILES}
+    assert budget.read(path) == Recorded(0.01, files, {}, {"tests/test_x.py::test_dear": 2.1})
     assert budget.read(tmp_path / "missing") is None
 
 
@@ -70,6 +101,17 @@ def test_a_tests_cost_is_that_of_its_phases_without_what_is_shared() -> None:
         properties = [("processor_s", own), ("shared_processor_s", shared), ("other", 9.0)]
         told.add(pytest.TestReport(name, location, {}, "passed", None, phase, (), 10.0, user_properties=properties))  # pyright: ignore[reportArgumentType]
     assert (dict(told.files), dict(told.tests)) == ({"tests/test_x.py": 7.75}, {"tests/test_x.py::test_it[a]": 3.5})
+
+
+def test_what_files_share_is_counted_with_none_of_them() -> None:
+    told = Costs()
+    properties = [("servers_processor_s", 70.0)]
+    told.add(
+        pytest.TestReport(
+            "t.py::x", ("t.py", 1, "x"), {}, "passed", None, "teardown", (), 1.0, user_properties=properties
+        )
+    )  # pyright: ignore[reportArgumentType]
+    assert (dict(told.files), dict(told.tests)) == ({SERVERS: 70.0}, {"t.py::x": 0.0})
 
 
 def test_a_test_costs_no_more_than_there_was_time_for() -> None:

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from tests.running import budget, skips
-from tests.running.costs import Costs
+from tests.running.costs import SERVERS, Costs
 
 _SHOWN = 15
 
@@ -65,5 +65,7 @@ class Verdicts:
 def _by_folder(files: dict[str, float]) -> dict[str, float]:
     folders: defaultdict[str, float] = defaultdict(float)
     for path, spent in files.items():
+        if path == SERVERS:
+            continue
         folders["/".join(path.split("/")[:2][: max(1, path.count("/"))])] += spent
     return folders

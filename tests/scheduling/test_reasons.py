@@ -100,6 +100,15 @@ def test_a_job_starts_where_the_least_is_left_over() -> None:
     assert [device.uuid for device in start.placement.devices] == ["cpu-1", "cpu-2"]
 
 
+def test_a_job_starts_where_its_folder_is_without_waiting_for_that_place() -> None:
+    free, fuller = host(slots(None, None, None)), host(slots("x", None, None), "there")
+    full = host(slots("x", "y", None), "there")
+    job = replace(waits("job_1", 2), home=free.id)
+    assert [start.placement.worker_id for start in plan(seen(job, hosts=[free, fuller])).starts] == [free.id]
+    job = replace(job, home="wrk_there")
+    assert [start.placement.worker_id for start in plan(seen(job, hosts=[free, full])).starts] == [free.id]
+
+
 def test_devices_suit_by_kind_memory_and_name() -> None:
     mixed = host([*slots(None, None), gpu(0, job="x"), gpu(1, memory=24), gpu(2, blocked="held by pid 7")])
     assert starts(seen(waits("job_1", resources=Resources(device="cpu")), hosts=[mixed])) == {"job_1": ["cpu-0"]}

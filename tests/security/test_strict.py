@@ -78,6 +78,26 @@ dist.barrier()
 dist.destroy_process_group()
 """
 
+HOLDS = """
+import os, pathlib, time
+folder = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"], "artifacts")
+(folder / "closed.pt").write_bytes(b"x")
+with (folder / "open.pt").open("wb", buffering=0) as file:
+    file.write(b"x")
+    print("open", flush=True)
+    while not (folder / "go").exists():
+        time.sleep(0.05)
+"""
+TELLS = """
+import sys
+from pathlib import Path
+from worker.attempts.matching import Search
+from worker.attempts.writers import open_for_writing
+root = Path(sys.argv[1])
+found = open_for_writing(root, Search(root).find((), ["*.pt"]).values())
+print(found.written, found.untold)
+"""
+
 pytestmark = pytest.mark.usefixtures("strict_isolation")
 
 
@@ -98,6 +118,17 @@ def test_the_service_reads_all_that_the_owners_user_writes(host: StrictHost) -> 
     assert uid == host.state.uid_of("ada")
     assert pid < 20
     assert count <= 4  # the first one, the launcher and two ranks: nothing from outside
+
+
+def test_the_service_is_told_who_writes_a_file_of_the_job(host: StrictHost) -> None:
+    attempt = host.attempt(HOLDS)
+    attempt.wait_for_file("artifacts/open.pt")
+    wait_for(lambda: "open" in attempt.log("rank-0"), "the open file")
+    asks = (sys.executable, "-P", "-c", TELLS, str(attempt.run.artifacts))
+    assert host.run_as_service("env", f"PYTHONPATH={strict_host.ROOT}", *asks) == "{('open.pt',)} set()\n"
+    host.run_as_service("touch", str(attempt.run.artifacts / "go"))
+    assert attempt.report().reason is EndReason.COMPLETED, host.logs()
+    assert host.run_as_service("env", f"PYTHONPATH={strict_host.ROOT}", *asks) == "set() set()\n"
 
 
 def test_a_job_writes_no_file_of_proc(host: StrictHost) -> None:
@@ -177,6 +208,7 @@ def test_sigterm_reaches_the_ranks_and_their_grace_counts(host: StrictHost) -> N
     assert (attempt.run.job / "saved-1").exists()
 
 
+@pytest.mark.thorough
 def test_a_rank_that_ignores_sigterm_is_killed_after_its_grace(host: StrictHost) -> None:
     text = SAVES_ON_SIGTERM.replace("SIGTERM, save", "SIGTERM, signal.SIG_IGN")
     attempt = host.attempt(text)
@@ -240,6 +272,7 @@ def test_secrets_reach_the_ranks_and_nobody_else(host: StrictHost) -> None:
     attempt.report()
 
 
+@pytest.mark.thorough
 def test_ranks_show_their_stacks(host: StrictHost) -> None:
     attempt = host.attempt(SAVES_ON_SIGTERM)
     attempt.wait_for_file("ready-0")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.rows import each_row
 from tests.security import strict_host
 from tests.security.strict_host import SERVICE, StrictAttempt, StrictHost, as_service
 from torchyard.contract.records import LaunchPlan, Sandbox, Strict
@@ -96,7 +97,7 @@ def test_another_user_gets_no_answer(host: StrictHost, uid: int) -> None:
     assert answer["kind"] == ("refused" if uid == 0 else "no connection"), answer
 
 
-@pytest.mark.parametrize(
+@each_row(
     "request_",
     [
         "",
@@ -181,7 +182,7 @@ def _a_gpu_that_is_not_here(attempt: StrictAttempt) -> None:
     rewrite(attempt, env={"CUDA_VISIBLE_DEVICES": "GPU-none"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("trick", "why"),
     [
         (_link_run, "link"),

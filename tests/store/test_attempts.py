@@ -17,6 +17,7 @@ from store.facts.telemetry import MetricPoint
 from store.rows import attempts, claims, leases, waiting
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.rows import each_row
 from tests.store.fixture import StoreFixture, checkpoint, placement_on
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
@@ -202,7 +203,7 @@ def test_a_retry_after_a_checkpoint_starts_at_once_and_from_its_step(db: StoreFi
     assert db.attempt(again).start_step == 3
 
 
-@pytest.mark.parametrize("reason", RETRIED)
+@each_row("reason", RETRIED)
 def test_a_cancelled_job_is_not_retried(db: StoreFixture, reason: EndReason) -> None:
     job_id, worker = db.submit(), db.worker()
     claim = db.running(job_id, worker)

@@ -5,13 +5,16 @@ from dataclasses import replace
 import pytest
 
 from store.facts.attempts import Claim
+from store.facts.callers import Caller
 from store.facts.checkpoints import CAPTURED
 from store.facts.output import NewCheckpoint
-from store.rows import checkpoints, prices
+from store.facts.submission import Retry
+from store.rows import checkpoints, prices, submissions
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
-from torchyard.contract.errors import NotFound
+from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.team import Role
 
 
 @pytest.fixture
@@ -133,6 +136,15 @@ def test_a_retried_job_goes_on_from_the_newest_whole_one_and_keeps_what_it_is(db
     (copy,) = db.read(lambda session: checkpoints.newest_first(session, new))
     assert (copy.name, copy.attempt, copy.step) == ("whole", 0, 3)
     assert (copy.source, copy.saved_at, copy.damaged) == (CAPTURED, 10, False)
+
+
+def test_no_job_is_retried_from_a_torn_checkpoint(db: StoreFixture, claim: Claim) -> None:
+    add(db, claim, saved("whole", 10, step=3), saved("torn", 20, step=7, damaged=True))
+    db.end(claim, EndReason.CANCELLED)
+    torn, _ = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))
+    wanted = Retry(claim.job_id, Caller("ada", Role.MEMBER), ref=torn.id)
+    with pytest.raises(Conflict, match="is not whole"):
+        db.write(lambda session: submissions.store_one(session, wanted))
 
 
 @pytest.mark.parametrize(

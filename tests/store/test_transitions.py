@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from store.db.database import now_us
 from store.db.tables import Job
 from store.rows import jobs
+from tests.rows import each_row
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import TRANSITIONS, JobState, Reason
 
@@ -23,7 +24,7 @@ def move(db: StoreFixture, job_id: str, target: JobState) -> Job | None:
     return db.write(lambda session: jobs.transition(session, job_id, target, reason=REASON, detail={"note": 1}))
 
 
-@pytest.mark.parametrize("source", JobState)
+@each_row("source", JobState)
 def test_an_allowed_transition_writes_one_event_and_a_forbidden_one_nothing(db: StoreFixture, source: JobState) -> None:
     forbidden = db.submit()
     put(db, forbidden, source)

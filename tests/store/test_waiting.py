@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 from store.commands import placement
 from store.db.tables import Attempt, Job, WaitingReason
 from store.facts.jobs import QueueCursor
-from store.rows import cluster, jobs, listing, queue_positions, reasons, waiting
+from store.rows import attempts, cluster, jobs, listing, queue_positions, reasons, waiting
 from store.rows.groups import Groups
 from store.rows.shapes import shape_of
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
@@ -172,3 +172,36 @@ def test_a_running_job_has_waited_since_its_first_start_and_a_waiting_one_in_all
     assert round(job.waited_us / 3_600_000_000) == 35
     db.running(job_id, worker)
     assert waited_hours() == 5
+
+
+def test_a_job_has_its_home_where_its_last_attempt_ran(db: StoreFixture) -> None:
+    first, second = db.worker("a"), db.worker("b")
+    job_id = db.submit(max_restarts=9)
+
+    def home(job_id: str) -> str | None:
+        db.write(waiting.group_jobs)
+        (job,) = db.read(lambda session: waiting.waiting_among(session, [job_id]))
+        return job.home
+
+    def attempt(worker: str, reason: EndReason, *, ran: bool = True) -> None:
+        db.hold_back(job_id, seconds=-1)
+        claim = db.starting(job_id, worker)
+        if ran:
+            db.write(lambda session: attempts.mark_launched(session, claim, {"pid": 1}))
+        db.end(claim, reason)
+        db.hold_back(job_id, seconds=-1)
+
+    assert home(job_id) is None
+    attempt(first, EndReason.PREEMPTED)
+    assert home(job_id) == first
+    attempt(second, EndReason.USER_ERROR)
+    assert home(job_id) == second
+    attempt(second, EndReason.WORKER_LOST)
+    assert home(job_id) is None
+    attempt(first, EndReason.PREEMPTED)
+    attempt(second, EndReason.PREEMPTED, ran=False)
+    assert home(job_id) is None
+    attempt(first, EndReason.PREEMPTED)
+    db.cancel(job_id)
+    assert home(db.retry(job_id)) == first
+    assert home(db.retry(job_id, fresh=True)) is None

@@ -58,7 +58,10 @@ def evaluate_and_save(options: dict[str, Any]) -> tuple[int, bool]:
         return counted.count - before, alike
 
 
-@pytest.mark.parametrize("strategy", ["ddp", pytest.param("local_sgd", marks=pytest.mark.thorough), "fsdp"])
+@pytest.mark.parametrize(
+    "strategy",
+    ["ddp", pytest.param("local_sgd", marks=pytest.mark.thorough), pytest.param("fsdp", marks=pytest.mark.thorough)],
+)
 def test_an_evaluation_and_its_checkpoint_broadcast_twice(tmp_path: Path, strategy: str) -> None:
     options = {"distributed": {"strategy": strategy}}
     run = job(tmp_path, {})

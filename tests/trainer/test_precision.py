@@ -40,7 +40,7 @@ def formats(precision: str) -> set[tuple[bool, str]]:
 @pytest.mark.parametrize(
     ("precision", "trained", "evaluated"),
     [
-        ("fp32", torch.float32, torch.float32),
+        pytest.param("fp32", torch.float32, torch.float32, marks=pytest.mark.thorough),
         ("bf16", torch.bfloat16, torch.bfloat16),
         ("fp16", torch.float16, torch.float32),
     ],

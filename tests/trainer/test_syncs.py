@@ -84,7 +84,10 @@ def fetches(options: dict[str, Any]) -> dict[int, int]:
         pytest.param(
             {"distributed": {"strategy": "fsdp"}, "optimizer": {"clip_grad_norm": 1.0}}, marks=pytest.mark.thorough
         ),
-        {"optimizer": {"clip_grad_norm": 1.0, "lookahead": {}}, "ema": {}, "distributed": {"comm_hook": "bf16"}},
+        pytest.param(
+            {"optimizer": {"clip_grad_norm": 1.0, "lookahead": {}}, "ema": {}, "distributed": {"comm_hook": "bf16"}},
+            marks=pytest.mark.thorough,
+        ),
         {"training": {"precision": "fp16"}, "optimizer": {"clip_grad_norm": 1.0}, "ema": {}},
         pytest.param({"distributed": {"strategy": "local_sgd"}}, marks=pytest.mark.thorough),
     ],

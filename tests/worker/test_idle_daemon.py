@@ -37,6 +37,7 @@ def full(fixture: DaemonFixture) -> tuple[Daemon, Claim, str]:
     return daemon, claim, fixture.submit()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("redis", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["redis", "no redis"])
 def test_waiting_jobs_are_estimated_until_the_daemon_stops(fixture: DaemonFixture, redis: bool) -> None:
     if not redis:

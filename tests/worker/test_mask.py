@@ -59,7 +59,7 @@ def test_a_report_is_masked() -> None:
 
 def test_many_short_texts_are_masked_at_once_whatever_the_lines_of_a_secret() -> None:
     mask = Mask(["\n".join(f"{number:07}-line" for number in range(5000))])
-    cells = [f"{number} cells" for number in range(20_000)]
+    cells = [f"{number} cells" for number in range(2_000)]
     assert [mask.quoted(cell) for cell in cells] == cells
     assert mask.quoted("\n".join([*cells, "00-line of", "a 0001234-"])).split("\n")[-2:] == ["*** of", "a ***"]
 

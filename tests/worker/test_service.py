@@ -96,7 +96,10 @@ def test_the_doctor_names_the_service_and_finds_another_folder(
     assert found.status is Status.FAILED and f"mount that folder at {data_dir / 'blobs'}" in found.fact
 
 
-@pytest.mark.parametrize(("program", "revision"), [("worker", "base"), ("worker", "0020"), ("controller", "0020")])
+@pytest.mark.parametrize(
+    ("program", "revision"),
+    [pytest.param("worker", "base", marks=pytest.mark.thorough), ("worker", "0020"), ("controller", "0020")],
+)
 def test_a_program_that_meets_older_tables_says_what_to_run(
     program: str, database_url: str, data_dir: Path, revision: str
 ) -> None:

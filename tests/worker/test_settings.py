@@ -117,8 +117,12 @@ def test_the_output_of_an_attempt_is_limited_unless_the_variables_are_empty(monk
     monkeypatch.setenv("TORCHYARD_MAX_MESSAGE_BYTES", "")
     monkeypatch.setenv("TORCHYARD_MAX_POINT_BYTES", "24")
     monkeypatch.setenv("TORCHYARD_MAX_CHECKPOINTS", "")
-    limits = OutputLimits(log_bytes=1000, message_bytes=None, point_bytes=24, checkpoints=None)
+    monkeypatch.setenv("TORCHYARD_MAX_VERSIONS", "1")
+    limits = OutputLimits(log_bytes=1000, message_bytes=None, point_bytes=24, checkpoints=None, versions=1)
     assert Settings.load().output_limits == limits
+    monkeypatch.setenv("TORCHYARD_MAX_VERSIONS", "0")
+    with pytest.raises(ConfigError, match="TORCHYARD_MAX_VERSIONS"):
+        Settings.load()
 
 
 @pytest.mark.parametrize(

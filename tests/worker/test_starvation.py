@@ -9,7 +9,7 @@ SLOTS = 4
 ENDS = 12
 
 
-@pytest.mark.parametrize("owner", ["ada", "others"])
+@pytest.mark.parametrize("owner", [pytest.param("ada", marks=pytest.mark.thorough), "others"])
 @on_both
 def test_a_job_of_all_slots_starts_although_a_new_one_comes_at_each_end(
     schedulers: SchedulersFixture, owner: str

@@ -125,9 +125,15 @@ ACCELERATE = ["accelerate", "launch", "--num_machines", "1", "--num_processes"]
     ("code", "command", "ranks"),
     [
         pytest.param({"train.py": TRAINS}, SHELL, 1, id="sh -c"),
-        pytest.param({"train.py": POLLS}, SHELL, 1, id="should_stop"),
-        pytest.param({"train.py": TRAINS}, ["bash", "-c", "python train.py 2>&1 | cat"], 1, id="a pipe"),
-        pytest.param(WRAPPER, ["python", "wrapper.py"], 1, id="subprocess.run"),
+        pytest.param({"train.py": POLLS}, SHELL, 1, id="should_stop", marks=pytest.mark.thorough),
+        pytest.param(
+            {"train.py": TRAINS},
+            ["bash", "-c", "python train.py 2>&1 | cat"],
+            1,
+            id="a pipe",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param(WRAPPER, ["python", "wrapper.py"], 1, id="subprocess.run", marks=pytest.mark.thorough),
         pytest.param(MPIRUN, ["python", "mpirun", "python", "train.py"], 2, id="mpirun"),
         pytest.param({"train.py": TRAINS}, UV, 1, id="uv run", marks=pytest.mark.thorough),
         pytest.param(DEEPSPEED, ["python", "-m", "deepspeed.launcher.runner", "train.py"], 2, id="deepspeed"),
@@ -202,7 +208,11 @@ def test_a_program_is_waited_for_that_outlives_its_command(attempt: Attempt, iso
     assert_saved(attempt, EndReason.PAUSED)
 
 
-@pytest.mark.parametrize("command", [["python", "train.py"], SHELL], ids=["alone", "behind a shell"])
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(["python", "train.py"], marks=pytest.mark.thorough), SHELL],
+    ids=["alone", "behind a shell"],
+)
 def test_children_of_multiprocessing_get_no_signal(attempt: Attempt, command: Sequence[str]) -> None:
     start(attempt, {"train.py": HAS_WORKERS}, command)
     attempt.stop(EndReason.PAUSED, grace=60)

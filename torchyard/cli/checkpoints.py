@@ -90,7 +90,7 @@ def _row(checkpoint: CheckpointView, *, with_file: bool, with_measured: bool) ->
         str(checkpoint.step),
         *((captured,) if with_file else ()),
         terminal.size(checkpoint.size),
-        ", ".join(checkpoint.aliases),
+        "not whole" if checkpoint.damaged else ", ".join(checkpoint.aliases),
         output.metrics(dict(sorted(checkpoint.metrics.items(), key=lambda item: not item[0].startswith("val/")))),
         *((output.metrics(checkpoint.remeasured.metrics if checkpoint.remeasured else {}),) if with_measured else ()),
     )

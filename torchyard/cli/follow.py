@@ -151,7 +151,7 @@ class Watch:
             line.append_text(_safe(_checkpoint(data)))
         elif event.type == "message":
             style = {"warning": "yellow", "error": "red"}.get(data["level"], "")
-            line.append_text(_safe(data["text"], style=style))
+            line.append_text(_safe(output.message(data), style=style))
         else:
             return
         self._print(line)

@@ -98,6 +98,8 @@ def download(
 ) -> None:
     """Download a version of a model, verify its sha256 and print its path. By default it is the newest one.
 
+    One in several files becomes a folder.
+
     If a download was interrupted, the same command continues it.
     """
     from torchyard.cli.progress import Transfer

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 import json
 import os
 from pathlib import Path
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchyard.contract.job import JobState
 from torchyard.contract.text import headline
@@ -195,6 +195,24 @@ def moment(time: datetime) -> str:
     left = (time - datetime.now(UTC)).total_seconds()
     distance = f"in {terminal.duration(left)}" if left > 0 else terminal.ago(time)
     return f"{time:%Y-%m-%d %H:%M:%S} UTC ({distance})"
+
+
+def message(data: Mapping[str, Any]) -> str:
+    """Returns the text of a message, with the time in it, if it has one, in this machine's zone."""
+    text = str(data["text"])
+    if "until" not in data:
+        return text
+    try:
+        until = datetime.fromisoformat(str(data["until"]))
+    except ValueError:
+        return text
+    return text.replace(f"until {until.astimezone(UTC):%Y-%m-%d %H:%M} UTC", f"until {_soon(until.astimezone())}")
+
+
+def _soon(time: datetime) -> str:
+    days = (time.date() - datetime.now().astimezone().date()).days
+    named = {0: "today", 1: "tomorrow"}.get(days, f"{time:%Y-%m-%d}")
+    return f"{named} {time:%H:%M}"
 
 
 def log_line(line: LogLine, *, with_rank: bool = True, with_time: bool = False) -> str:

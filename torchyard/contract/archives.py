@@ -13,7 +13,7 @@ from torchyard.contract.checkpointfiles import MOST_FILES
 from torchyard.contract.errors import DataError
 from torchyard.contract.tar import BLOCK, END, padding
 
-__all__ = ["BLOCK", "END", "header", "members", "padding", "size_of"]
+__all__ = ["BLOCK", "END", "header", "header_size", "members", "padding", "size_of"]
 
 _MOST_HEADERS = 2 * MOST_FILES
 _LONGEST_RECORDS = 8 * BLOCK
@@ -26,9 +26,14 @@ def header(path: str, size: int) -> bytes:
     return tar.entry(path, size=size)
 
 
+def header_size(path: str, size: int) -> int:
+    """Returns the bytes of `header`."""
+    return tar.entry_size(path, size=size)
+
+
 def size_of(files: Iterable[tuple[str, int]]) -> int:
     """Returns the bytes of the archive of files, by their paths and sizes."""
-    return sum(len(header(path, size)) + size + len(padding(size)) for path, size in files) + len(END)
+    return sum(header_size(path, size) + size + -size % BLOCK for path, size in files) + len(END)
 
 
 def members(read: Callable[[int, int], bytes], *, size: int) -> Generator[tuple[str, int, int]]:

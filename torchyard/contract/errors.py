@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from traceback import clear_frames
+from typing import ClassVar, TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 @dataclass(frozen=True)
@@ -275,3 +278,22 @@ def all_errors(root: type[TorchyardError] = TorchyardError) -> Iterator[type[Tor
     for kind in root.__subclasses__():
         yield kind
         yield from all_errors(kind)
+
+
+def kept(error: E) -> E:
+    """Returns the error as one that is kept: without its traceback, which holds what its functions had in memory."""
+    error.__context__ = None
+    return error.with_traceback(None)
+
+
+def let_go(error: BaseException) -> None:
+    """Empties the functions that have raised an error, once it is handled.
+
+    They hold what they had in memory, such as a request's body, and the error, which holds them: only the garbage
+    collector would find that, and nothing else runs while it looks for it.
+    """
+    found: BaseException | None = error
+    while found is not None:
+        clear_frames(found.__traceback__)
+        found = found.__context__
+    kept(error)

@@ -69,7 +69,7 @@ def resolved(sweep: SweepSpec, *, visibility: Visibility, maximums: Maximums) ->
     `visibility`: the default. `maximums`: of a job. Raises InvalidSpec.
     """
     _check_keys(sweep)
-    _check_size(sweep)
+    check_sizes(sweep)
     job = dict(sweep.job)
     ranking = {"monitor": sweep.monitor, "mode": sweep.mode}
     policy = {**_policy(job), **{key: value for key, value in ranking.items() if value is not None}}
@@ -122,7 +122,7 @@ def extended(sweep: SweepSpec, more: SweepExtension) -> SweepSpec:
     if "max_parallel" in more.model_fields_set:
         changes["max_parallel"] = more.max_parallel
     found = parse_sweep({**sweep.model_dump(mode="json"), **changes})
-    _check_size(found)
+    check_sizes(found)
     if more.points is not None and (size := len(to_json(found))) > MOST_SWEEP_BYTES:
         raise _wrong(FieldError("points", f"the sweep would have {size} bytes, and has at most {MOST_SWEEP_BYTES}"))
     return found
@@ -134,16 +134,8 @@ def added_points(before: SweepSpec, after: SweepSpec) -> Iterator[tuple[int, Poi
         yield number, after.points[number]
 
 
-def _check_keys(sweep: SweepSpec) -> None:
-    """Raises InvalidSpec if two keys of a point set the same place of the spec."""
-    keys = [*sweep.parameters] if sweep.method != "list" else [*sweep.points[0]]
-    inner = [(key, other) for key in keys for other in keys if key.startswith(f"{other}.")]
-    if inner:
-        key, other = inner[0]
-        raise _wrong(FieldError(_field(sweep, 0, key), f"is a part of {other}, which varies too"))
-
-
-def _check_size(sweep: SweepSpec) -> None:
+def check_sizes(sweep: SweepSpec) -> None:
+    """Raises InvalidSpec for a job spec, points or all specs together that are too large."""
     size = len(to_json(sweep.job))
     if size > MOST_SPEC_BYTES:
         raise _wrong(FieldError("job", f"has {size} bytes, and a job spec at most {MOST_SPEC_BYTES}"))
@@ -160,6 +152,15 @@ def _check_size(sweep: SweepSpec) -> None:
     if largest * count > _MOST_SPECS_BYTES:
         whole = f"{count} job specs of up to {largest} bytes"
         raise _wrong(FieldError("", f"there are {whole}, and all together have at most {_MOST_SPECS_BYTES}"))
+
+
+def _check_keys(sweep: SweepSpec) -> None:
+    """Raises InvalidSpec if two keys of a point set the same place of the spec."""
+    keys = [*sweep.parameters] if sweep.method != "list" else [*sweep.points[0]]
+    inner = [(key, other) for key in keys for other in keys if key.startswith(f"{other}.")]
+    if inner:
+        key, other = inner[0]
+        raise _wrong(FieldError(_field(sweep, 0, key), f"is a part of {other}, which varies too"))
 
 
 def _largest(values: Sequence[JsonValue] | Range) -> int:

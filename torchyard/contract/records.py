@@ -155,6 +155,8 @@ class ExitReport(Record):
     exit_code: ExitCode | None = None
     """That of the failing rank."""
     traceback: _ReportText | None = None
+    exited_well: bool = False
+    """Whether the program exited with 0 after it was asked to stop: it has closed what it wrote."""
     may_retry: bool = True
     """False: the next attempt would end in the same way, so the job fails whatever `max_restarts` says."""
 

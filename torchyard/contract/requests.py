@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError, model_validator
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from torchyard.contract.artifacts import MOST_KEEP, KeptPattern
 from torchyard.contract.errors import FieldError, InvalidRequest
@@ -300,3 +300,11 @@ def parse_request(kind: type[S], raw: object, *, most_values: int = _MOST_VALUES
         return kind.model_validate(raw)
     except ValidationError as error:
         raise InvalidRequest("the request is not valid", errors=field_errors(error, kind)) from None
+
+
+def parsed_json(body: bytes) -> Any:
+    """Parses JSON. Raises InvalidRequest."""
+    try:
+        return from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidRequest(f"the body is not JSON: {error}") from None

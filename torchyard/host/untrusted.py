@@ -80,10 +80,11 @@ def append_untrusted(path: Path, data: bytes) -> None:
             os.close(descriptor)
 
 
-def open_inside(root: Path, *parts: str) -> BinaryIO | None:
+def open_inside(root: Path, *parts: str, names: int = 1) -> BinaryIO | None:
     """Opens the file `parts` below `root` for reading, unbuffered. Returns None if there is none.
 
-    Raises DataError if `root` or a part is a link, or the file is not regular or has other names, and OSError.
+    `names`: how many it may have. Raises DataError if `root` or a part is a link, or the file is not regular or has
+    more names, and OSError.
     """
     name = "/".join(parts)
     try:
@@ -100,7 +101,7 @@ def open_inside(root: Path, *parts: str) -> BinaryIO | None:
         }:  # no permission to read, or a socket
             raise DataError(f"{name} cannot be opened") from None
         raise
-    why_not = _why_not(descriptor)
+    why_not = _why_not(descriptor, names=names)
     if why_not is not None:
         os.close(descriptor)
         raise DataError(f"{name} {why_not}")
@@ -137,13 +138,13 @@ def _split(path: Path) -> tuple[Path, *tuple[str, ...]]:
     return Path(*whole.parts[: -len(names)]).resolve(), *names
 
 
-def _why_not(descriptor: int) -> str | None:
+def _why_not(descriptor: int, *, names: int = 1) -> str | None:
     """Returns why an open file must not be read, or None."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
     # A second name may lie outside the run directory. No name: the file was replaced a moment ago.
-    return "has other names" if status.st_nlink > 1 else None
+    return "has other names" if status.st_nlink > names else None
 
 
 def _check_given(status: os.stat_result, path: Path, most: int) -> None:

@@ -5,19 +5,12 @@ time. So one that is not of the kind that a training makes runs in a process wit
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-import contextlib
 import json
-import os
-import resource
-import signal
-import subprocess
-import sys
-import threading
-import time
-from typing import IO, Any, NamedTuple
-import weakref
+from typing import Any, NamedTuple
 
 from torchyard.contract.errors import DataError
+from torchyard.host.confined import Answer, Ended, serve
+from torchyard.host.confined import Confined as Process
 
 MEMORY_BYTES = 2 << 30
 """Python and a tokenizer of 64 MiB take 1 GB of it."""
@@ -35,7 +28,7 @@ BATCH_CHARACTERS = 1 << 16
 """Those of texts that are sent together, at most, unless one has more: what comes back has a bound, too."""
 _DIGITS = 12
 """Characters of a token in an answer, or of a character as JSON writes it."""
-_ENVIRONMENT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+_ONE_THREAD = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 _PLAIN = {
     "normalizer": (None,),
     "pre_tokenizer": ("ByteLevel",),
@@ -63,11 +56,8 @@ class Confined:
 
     def __init__(self, content: str, *, max_length: int | None = None) -> None:
         """`content`: that of `tokenizer.json`. With `max_length`, texts are cut there, as `TokenizerFiles` does."""
-        self._order = {"content": content, "max_length": max_length}
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0
-        """The process that has started it: a fork of it starts one of its own."""
+        order = json.dumps({"content": content, "max_length": max_length}).encode()
+        self._process = Process(__name__, order=order, load_cpu_s=LOAD_CPU_S, environment=_ONE_THREAD)
         answer = self._ask({"facts": True}, characters=0)
         self.size: int = answer["size"]
         """The number of tokens."""
@@ -92,37 +82,16 @@ class Confined:
 
     def _ask(self, question: Mapping[str, Any], *, characters: int, numbers: int = 1) -> dict[str, Any]:
         """`numbers`: so many of each token are in the answer."""
-        with self._lock:
-            process = self._started()
-            assert process.stdin is not None
-            assert process.stdout is not None
-            _send(process.stdin, {**question, "seconds": TEXT_CPU_S + characters // CPU_S_CHARACTERS})
-            most = numbers * _DIGITS * (LEAST_NUMBERS + MOST_TIMES * characters)
-            line = process.stdout.readline(most)
-            if not line.endswith(b"\n"):
-                self._process, cut = None, len(line) == most
-                code = 0 if cut else process.wait()
-                _end(process)
-                raise DataError(_problem(code, cut=cut))
-            answer: dict[str, Any] = json.loads(line)
+        cpu_s = TEXT_CPU_S + characters // CPU_S_CHARACTERS
+        most = numbers * _DIGITS * (LEAST_NUMBERS + MOST_TIMES * characters)
+        try:
+            line = self._process.ask(json.dumps(question).encode(), cpu_s=cpu_s, most=most)
+        except Ended as end:
+            raise DataError(_problem(end)) from None
+        answer: dict[str, Any] = json.loads(line)
         if "problem" in answer:
             raise DataError(answer["problem"])
         return answer
-
-    def _started(self) -> "subprocess.Popen[bytes]":
-        if self._process is None or self._owner != os.getpid():
-            environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-            limits = {"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-            argv = [sys.executable, "-P", "-m", __name__]
-            pipe = subprocess.PIPE
-            process = subprocess.Popen(
-                argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env={**environment, **limits}
-            )
-            assert process.stdin is not None
-            self._process, self._owner = process, os.getpid()
-            weakref.finalize(self, _end, process, owner=os.getpid())
-            _send(process.stdin, self._order)
-        return self._process
 
 
 def is_plain(content: str) -> bool:
@@ -152,56 +121,38 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
         yield some
 
 
-def _send(pipe: IO[bytes], value: Any) -> None:
-    with contextlib.suppress(BrokenPipeError):  # its end is seen when its answer is read
-        pipe.write(json.dumps(value).encode() + b"\n")
-        pipe.flush()
-
-
-def _end(process: "subprocess.Popen[bytes]", owner: int | None = None) -> None:
-    if owner not in {None, os.getpid()}:
-        return  # a fork of the process that has started it
-    process.kill()
-    for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
-        with contextlib.suppress(BrokenPipeError):
-            pipe.close()
-    process.wait()
-
-
-def _problem(code: int, *, cut: bool) -> str:
-    if cut:
+def _problem(end: Ended) -> str:
+    if end.too_long:
         return "the tokenizer makes too much of a text"
-    if code == -signal.SIGXCPU:
+    if end.too_slow:
         return "the tokenizer takes too much processor time"
     most = f"{MEMORY_BYTES >> 30} GiB of memory"
-    return f"the tokenizer takes more than {most}, or has failed: its process ended with {code}"
+    return f"the tokenizer takes more than {most}, or has failed: its process ended with {end.code}"
 
 
 def main() -> None:
-    """Reads an order, then questions, a line each, and writes a line for each question."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    lines = iter(sys.stdin.buffer)
-    _limit_seconds(LOAD_CPU_S)
-    encoder: Any = None
-    order = json.loads(next(lines))
-    for line in lines:
-        question = json.loads(line)
+    serve(_prepared, memory_bytes=MEMORY_BYTES)
+
+
+def _prepared(order: bytes) -> Answer:
+    try:
+        encoder = _encoder(**json.loads(order))
+    except BaseException as error:  # noqa: BLE001 - a panic of Rust is no Exception
+        problem = _told(error)
+        return lambda _: problem
+
+    def answer(question: bytes) -> bytes:
         try:
-            if encoder is None:
-                encoder = _encoder(**order)
-            _limit_seconds(question["seconds"])
-            answer = _answer(encoder, question)
-        except BaseException as error:  # noqa: BLE001 a panic of Rust is no Exception
-            answer = {"problem": (str(error).strip() or type(error).__name__).splitlines()[0][:500]}
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+            return json.dumps(_answer(encoder, json.loads(question))).encode()
+        except BaseException as error:  # noqa: BLE001 - a panic of Rust is no Exception
+            return _told(error)
+
+    return answer
 
 
-def _limit_seconds(seconds: int) -> None:
-    until = int(time.process_time()) + 1 + seconds
-    resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+def _told(error: BaseException) -> bytes:
+    problem = (str(error).strip() or type(error).__name__).splitlines()[0][:500]
+    return json.dumps({"problem": problem}).encode()
 
 
 def _encoder(content: str, max_length: int | None) -> Any:

@@ -135,7 +135,7 @@ class Run(Given, Showing):
         `resume` gives back `state` with its tensors on the CPU, NumPy's arrays as tensors and its numbers as Python's,
         paths as texts. What it could not give back, as objects of classes, raises TypeError with the path of its key.
         This is no collective: every rank may call it, or rank 0 alone. The checkpoint is named after `epoch`, or after
-        `step` if `epoch` is None or has not ended. An existing checkpoint of that name is kept as it is. Raises OSError
+        `step` if `epoch` is None or has not ended; a second one of the same is a checkpoint of its own. Raises OSError
         and keeps earlier checkpoints whole if it fails, and TypeError and ValueError for a name, a metric or a step
         that cannot be recorded.
 

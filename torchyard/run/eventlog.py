@@ -57,6 +57,8 @@ class EventLog:
     ) -> None:
         self._path = path
         self._at_once = at_once
+        self._checkpoints: set[str] = set()
+        """The names of those that were added."""
         self._synchronize = synchronize
         self._describes = describes
         self._file: int | None = None
@@ -108,8 +110,17 @@ class EventLog:
         """Adds a card. Raises ValueError for values that a card cannot hold."""
         self._add(Card(time=_now(), values=dict(values)))
 
+    def free_name(self, folder: Path, name: str) -> str:
+        """Returns the name for a checkpoint in `folder`: `name`, with the time behind it if an earlier one has had it.
+
+        The folder of an earlier one may have been removed, but its name stays its own.
+        """
+        is_free = name not in self._checkpoints and not (folder / name).exists()
+        return name if is_free else f"{name}-{time.time_ns():x}"
+
     def checkpoint(self, name: str) -> None:
         """Adds a checkpoint and writes at once, or, if the disk is full, as soon as it has space."""
+        self._checkpoints.add(name)
         self._add(CheckpointSaved(time=_now(), name=name))
         self._write(patient=True)
 

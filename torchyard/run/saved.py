@@ -42,7 +42,10 @@ class Saved:
         if weights is not None:
             contents[WEIGHTS_FILE] = lambda file: _write_weights(weights, file)
 
+        name: str | None = None
+
         def write() -> None:
+            nonlocal name
             wait()
             reason = self.unfit(state) if self.unfit else None
             if reason is not None:
@@ -50,8 +53,9 @@ class Saved:
                 return
             assert events is not None, "one rank writes alone"
             events.flush()  # what was logged before must be on the disk when somebody resumes from it
-            publish(folder, self.name, contents | dict(self.files), self.manifest)
-            events.checkpoint(self.name)
+            name = name or events.free_name(folder, self.name)  # the same for each try
+            publish(folder, name, contents | dict(self.files), self.manifest)
+            events.checkpoint(name)
 
         return PendingCheckpoint(self.manifest.step, write)
 
@@ -61,7 +65,7 @@ class Saved:
 
     @property
     def name(self) -> str:
-        """That of its folder."""
+        """That of its folder, unless an earlier one of the attempt has it."""
         manifest = self.manifest
         at_end = manifest.epoch is not None and manifest.end_of_epoch
         return f"epoch-{manifest.epoch:04d}" if at_end else f"step-{manifest.step:08d}"

@@ -125,15 +125,16 @@ class Joint(Saved):
         reason = next((written.unfit for written in parts if written.unfit), None)
         if reason is not None:
             self.refuse(reason)
-        if reason is not None or places.final.exists():
+        if reason is not None:
             return places.remove()
         listed = [written.file for written in parts]
         index = index_of(part.described, files=listed, rows=[written.rows for written in parts])
         contents: dict[str, Content] = {INDEX_FILE: index, **self.files}
         written = [_rewrite(places.folder / name, content, below=places.folder) for name, content in contents.items()]
         events.flush()  # what was logged before must be on the disk when somebody resumes from it
-        give_name(places.folder, places.final, replace(self.manifest, files=[*written, *listed]))
-        events.checkpoint(self.name)
+        name = events.free_name(places.root, self.name)
+        give_name(places.folder, places.root / name, replace(self.manifest, files=[*written, *listed]))
+        events.checkpoint(name)
         return places.remove()
 
     def _awaited(self, places: "_Places", rank: int) -> Written:
@@ -158,10 +159,6 @@ class _Places:
     root: Path
     name: str
     token: str
-
-    @property
-    def final(self) -> Path:
-        return self.root / self.name
 
     @property
     def folder(self) -> Path:

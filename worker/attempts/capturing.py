@@ -1,63 +1,51 @@
 """Publishes files that a script wrote as checkpoints of the source `captured`, by the patterns of `config.checkpoints`.
 
-A pattern is relative to the job's working folder, and to `artifacts` of the run directory. A file is captured when two
-looks found it unchanged and nobody seen has it open for writing, or when the attempt has ended.
+A pattern is relative to the job's working folder, and to `artifacts` of the run directory. While the script runs, a
+file is captured when it is whole: two looks found it unchanged, nobody seen has it open for writing, and its own bytes
+say nothing else. In the end all are captured, and those that are not whole are marked as damaged.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-import hashlib
-import os
-import re
 import time
 
 from store.blobs import Blobs
-from store.facts.checkpoints import CAPTURED
-from store.facts.output import NewCheckpoint
 from torchyard.contract.errors import DataError
-from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import storable
+from worker.attempts import folders
+from worker.attempts.captured import TORN, CapturedCopy, Found
+from worker.attempts.capturedfolder import CapturedFolder, Torn
 from worker.attempts.copy_queue import CopyQueue
-from worker.attempts.copying import Changed, FileCopy, identity
+from worker.attempts.copying import Changed, identity
+from worker.attempts.folders import FolderMatch
+from worker.attempts.hardlinks import names_of
 from worker.attempts.matching import Match, Parts, Search
 from worker.attempts.writers import open_for_writing
 from worker.host import rundirs, workfolders
 from worker.host.mask import Mask
 
-MOST_CAPTURED = 1000
-"""Checkpoints that are captured of one attempt."""
+MOST_AT_WILL = 1000
+"""Checkpoints that are captured of one job at will. Beyond, one is in each pause between two of one file."""
+MOST_AT_END = 1000
+"""The newest that are captured when the attempt has ended."""
 _LOOK_S = 2.0
 """Seconds between two looks."""
 LOOK_SHARE = 50
 """Pause after a look, as a multiple of its duration."""
-_AGAIN_S = 30.0
-"""Seconds until a file that was captured is captured again, while the attempt runs."""
-_PREFIX = "captured-"
-_UNUSUAL = re.compile(r"[^A-Za-z0-9._-]")
-_LONGEST, _DEEPEST = 100, 5
-"""Of the path that a checkpoint lists: characters of a name, and names."""
+_AGAIN_S, _LONGEST_AGAIN_S = 30.0, 3600.0
+"""Seconds until a file that was captured is captured again while the attempt runs, and at most."""
+_AGAIN_SHARE = 500
+"""A job that is so many times as old as that pause has a longer one."""
+_MOST_WARNED = 1000
 
-
-class CapturedCopy(FileCopy):
-    """Copies one file that becomes a checkpoint. Has the interface of `CheckpointCopy`, too."""
-
-    def __init__(self, run: RunDir, blobs: Blobs, match: Match, *, name: str, step: int, limit: int) -> None:
-        """Raises as `FileCopy` does."""
-        super().__init__(run.root.parent, blobs, match, limit=limit, what="a checkpoint")
-        self.name = name
-        self._step = step
-
-    @property
-    def checkpoint(self) -> NewCheckpoint:
-        """What is listed, once all is copied."""
-        file = ManifestFile(path=_listed_path(self.parts), size=self.blob.size, sha256=self.blob.sha256)
-        manifest = Manifest(step=self._step, files=[file])
-        return NewCheckpoint(self.name, manifest, [file], source=CAPTURED)
+Warn = Callable[[str], None]
+Captured = CapturedCopy | CapturedFolder
 
 
 class Capturing:
-    """Captures the files of one attempt. `known` has the names of what its job has captured, and grows with them.
+    """Captures the files of one attempt. `known` has the names of the job's captured ones, and grows with them.
 
     `mask`: what no path may have.
     """
@@ -81,17 +69,30 @@ class Capturing:
         self._mask = mask or Mask()
         self._look_s = look_s
         self._next_look = 0.0
+        self._next_at_will = 0.0
+        """When the next may be captured of a job that has captured many."""
+        self._left_at_end = MOST_AT_END
         self._seen: dict[Parts, tuple[int, ...]] = {}
-        """The files of the look before, and what each was."""
+        """The files and folders of the look before, and what each was."""
+        self._rests: dict[Parts, tuple[int, ...]] = {}
+        """Those that the look before found as the one before it."""
+        self._rested: dict[Parts, tuple[int, ...]] = {}
+        """Those that were at rest over two looks and closed, and what each was."""
+        self._torn: dict[Parts, tuple[int, ...]] = {}
+        """Those that were at rest, and not whole."""
         self._captured_at: dict[Parts, float] = {}
-        self._queue = CopyQueue[CapturedCopy]()
+        self._queue = CopyQueue[Captured]()
+        self._chosen: dict[Parts, Found] = {}
+        """Those in the queue."""
         self._warned: set[str] = set()
         self._refused: set[str] = set()
+        self._linked: set[tuple[int, ...]] = set()
+        """Captured files that have other names."""
 
     def has(self, match: Match) -> bool:
         """Returns whether the file was captured as it is."""
-        name = _name_of(match)
-        return name in self._known and name not in self._refused
+        name = Found(match).name
+        return identity(match.status) in self._linked or (name in self._known and name not in self._refused)
 
     @property
     def copying(self) -> bool:
@@ -99,20 +100,33 @@ class Capturing:
         return self._queue.unfinished
 
     def take(
-        self, budget: int, *, step: int, final: bool, taken: Collection[str], warn: Callable[[str], None]
-    ) -> "list[CapturedCopy]":
+        self,
+        budget: int,
+        *,
+        step: int,
+        final: bool,
+        completed: bool = False,
+        taken: Collection[str],
+        warn: Warn,
+    ) -> list[Captured]:
         """Copies at most about `budget` bytes, and returns the copies that are complete.
 
         `step`: the newest that the script reported. `taken`: names that this call must not return again. `final`: all
-        processes have ended, so that no file changes any more. Raises OSError if `final`; else it tries again later.
+        processes have ended, so that no file changes any more; `completed`: with success. Raises OSError if `final`;
+        else it tries again later.
         """
-        done: list[CapturedCopy] = []
+        done: list[Captured] = []
         try:
             if not self.copying and (final or time.monotonic() >= self._next_look):
-                self._look(taken, final=final, warn=warn)
+                self._look(taken, final=final, completed=completed, warn=warn)
             refuse = partial(self._refuse, warn=warn)
-            for copy in self._queue.copy(budget, begin=partial(self._copy_of, step=step), refuse=refuse):
+            begin = partial(self._copy_of, step=step, final=final)
+            for copy in self._queue.copy(budget, begin=begin, refuse=refuse):
                 self._captured_at[copy.parts] = time.monotonic()
+                if copy.found.names > 1:
+                    self._linked.add(identity(copy.match.status))
+                if copy.damaged:
+                    self._say(copy.parts, "is not whole: it is stored as a damaged checkpoint", warn)
                 done.append(copy)
         except OSError as error:
             self.discard()
@@ -126,58 +140,158 @@ class Capturing:
             )
         return done
 
+    def stored(self, names: Iterable[str]) -> None:
+        """Notes the checkpoints whose rows are stored."""
+        self._known.update(names)
+
     def discard(self) -> None:
         """Discards an unfinished copy. Raises OSError."""
         self._queue.discard()
 
-    def _look(self, taken: Collection[str], *, final: bool, warn: Callable[[str], None]) -> None:
-        began = time.monotonic()
-        search, before = Search(self._run.root.parent), self._seen
-        found = [match for root in roots(self._run) for match in search.find(root, self._patterns).values()]
-        self._seen = {match.parts: identity(match.status) for match in found}
+    def _look(self, taken: Collection[str], *, final: bool, completed: bool, warn: Warn) -> None:
+        began, before = time.monotonic(), self._seen
+        found = self._find(warn)
+        rests = self._rests
+        self._seen = {item.parts: identity(item.match.status) for item in found}
+        self._rests = {parts: each for parts, each in self._seen.items() if before.get(parts) == each}
         came_ns = workfolders.came_ns(self._run)
-        new = [match for match in found if match.status.st_size and not _came(match, came_ns)]
-        new = [match for match in new if (name := _name_of(match)) not in self._known and name not in taken]
-        for match in [match for match in new if self._mask.finds("/".join(rundirs.own_path(match.parts)))]:
-            # Its name is not kept: each time that the job writes the file, it has another one.
-            self._say_left_out(match.parts, "its path has the value of a secret", warn)
-            new.remove(match)
-        if not final:
-            new = [match for match in new if self._is_settled(match, before)]
-            written = open_for_writing(self._run.root.parent, new)
-            new = [match for match in new if match.parts not in written]
-        room = MOST_CAPTURED - sum(name.startswith(_PREFIX) for name in self._known)
-        if len(new) > room:
-            self._warn_once(
-                "count", f"{MOST_CAPTURED} files of config.checkpoints were stored; further ones are not", warn
-            )
-        self._queue.add(new[: max(room, 0)])
+        found = [item for item in found if item.match.status.st_size and not _came(item, came_ns)]
+        found = [item for item in found if not any(name.endswith(TORN) for name in item.parts)]
+        new = [item for item in found if item.name not in self._known and item.name not in taken]
+        new = self._each_once([item for item in new if not self._has_secret(item, warn)], found, warn)
+        new = self._in_order(new)
+        chosen = self._last(new, completed=completed, warn=warn) if final else self._due(new, rests, warn)
+        self._chosen = {item.parts: item for item in chosen}
+        for left_out in [each for item in chosen for each in _left_out(item)[:1]]:
+            self._say(left_out, "is a link or no file: its checkpoint is stored without what is", warn)
+        self._queue.add(item.match for item in chosen)
         now = time.monotonic()
         self._next_look = now + max(self._look_s, LOOK_SHARE * (now - began))
 
-    def _is_settled(self, match: Match, before: dict[Parts, tuple[int, ...]]) -> bool:
-        if before.get(match.parts) != identity(match.status):
+    def _find(self, warn: Warn) -> list[Found]:
+        """Returns the files and folders that are a checkpoint each, each once."""
+        search = Search(self._run.root.parent)
+        found = [Found(match) for root in roots(self._run) for match in folders.find(search, root, self._patterns)]
+        if search.is_cut:
+            self._warn_once("cut", "config.checkpoints: not all files are looked at, as there are too many", warn)
+        return found
+
+    def _has_secret(self, item: Found, warn: Warn) -> bool:
+        """Says so of a file whose path has the value of a secret. It is no checkpoint."""
+        if not any(self._mask.finds("/".join(rundirs.own_path(file.parts))) for file in item.files):
             return False
-        captured_at = self._captured_at.get(match.parts)
-        return captured_at is None or time.monotonic() - captured_at >= _AGAIN_S
+        # Its name is not kept: each time that the job writes the file, it has another one.
+        self._say_left_out(item.parts, "its path has the value of a secret", warn)
+        return True
 
-    def _copy_of(self, match: Match, *, step: int) -> CapturedCopy:
-        return CapturedCopy(self._run, self._blobs, match, name=_name_of(match), step=step, limit=self._limit)
+    def _each_once(self, new: Sequence[Found], found: Sequence[Found], warn: Warn) -> list[Found]:
+        """Returns each file under one of its names, and leaves those out that have others outside the job's folders.
 
-    def _refuse(self, match: Match, error: DataError, *, warn: Callable[[str], None]) -> None:
-        """Leaves a file out: for good, or until it is looked at again if it has only changed."""
+        A name with a number is the one that stays when the others are given to the next file.
+        """
+        linked = [item for item in new if item.match.status.st_nlink > 1]
+        if not linked:
+            return list(new)
+        known = {_inode(item) for item in found if item.name in self._known}
+        wanted = {_inode(item) for item in linked} - known
+        names = names_of(self._run.root.parent, [(WORK,), rundirs.job_path(self._run)], wanted)
+        chosen = {item.parts: item for item in new if item.match.status.st_nlink == 1}
+        for inode in wanted:
+            same = sorted((item for item in linked if _inode(item) == inode), key=_stays_first)
+            first = same[0]
+            if len(names[inode]) < first.match.status.st_nlink:
+                self._known.update(item.name for item in same)
+                self._refused.update(item.name for item in same)
+                self._say_left_out(first.parts, "it has names outside the job's folders", warn)
+                continue
+            others = [parts for parts in sorted(names[inode]) if parts != first.parts]
+            links = [parts for parts in others if rundirs.own_path(parts)[0] == rundirs.own_path(first.parts)[0]]
+            links = [parts for parts in links if not self._mask.finds("/".join(rundirs.own_path(parts)))]
+            chosen[first.parts] = replace(first, names=len(names[inode]), links=links)
+        return [*chosen.values()]
+
+    def _in_order(self, new: Iterable[Found]) -> list[Found]:
+        """Returns the files, oldest first, with the times of their saving: no two have the same."""
+        looked_ns, newest = time.time_ns(), 0
+        ordered: list[Found] = []
+        for item in sorted(new, key=lambda item: item.place(looked_ns)):
+            newest = max(item.place(looked_ns)[0], newest + 1)
+            ordered.append(replace(item, saved_at=newest))
+        return ordered
+
+    def _due(self, new: Sequence[Found], rested: dict[Parts, tuple[int, ...]], warn: Warn) -> list[Found]:
+        """Returns those that are captured while the script runs. `rested`: what was at rest at the look before."""
+        settled = [item for item in new if item.parts in self._rests]
+        # Between two files of a folder a program may compute for seconds.
+        settled = [item for item in settled if _is_sealed(item) or rested.get(item.parts) == self._rests[item.parts]]
+        settled = [item for item in settled if self._torn.get(item.parts) != identity(item.match.status)]
+        found = open_for_writing(self._run.root.parent, [file for item in settled for file in item.files])
+        settled = [item for item in settled if found.written.isdisjoint(file.parts for file in item.files)]
+        settled = [replace(item, rested=found.untold.isdisjoint(file.parts for file in item.files)) for item in settled]
+        self._rested = {item.parts: identity(item.match.status) for item in settled if item.rested}
+        now, pause = time.monotonic(), self._pause_s()
+        due = [item for item in settled if now - self._captured_at.get(item.parts, -pause) >= pause]
+        if len(self._known) < MOST_AT_WILL or not due:
+            return due[: max(0, MOST_AT_WILL - len(self._known))]
+        self._warn_once(
+            "count",
+            f"{MOST_AT_WILL} files of config.checkpoints were stored: from now on one in {pause:.0f} s is, the newest",
+            warn,
+        )
+        if now < self._next_at_will:
+            return []
+        self._next_at_will = now + pause
+        return due[-1:]
+
+    def _last(self, new: Sequence[Found], *, completed: bool, warn: Warn) -> list[Found]:
+        """Returns those files that are captured when the script has ended."""
+        if len(new) > self._left_at_end:
+            self._warn_once(
+                "end", f"only the newest {MOST_AT_END} files of config.checkpoints are stored at the end", warn
+            )
+        kept = new[len(new) - min(len(new), self._left_at_end) :]
+        self._left_at_end -= len(kept)
+        return [
+            replace(item, rested=completed or self._rested.get(item.parts) == identity(item.match.status))
+            for item in kept
+        ]
+
+    def _pause_s(self) -> float:
+        """Returns how long a file that was captured waits until it is captured again: the longer, the older the job."""
+        started_ns = workfolders.came_ns(self._run) or rundirs.started_ns(self._run)
+        age_s = (time.time_ns() - started_ns) / 1e9 if started_ns else 0.0
+        return min(max(_AGAIN_S, age_s / _AGAIN_SHARE), _LONGEST_AGAIN_S)
+
+    def _copy_of(self, match: Match, *, step: int, final: bool) -> Captured:
+        found = self._chosen[match.parts]
+        if isinstance(match, FolderMatch):
+            return CapturedFolder(self._run, self._blobs, found, match, step=step, limit=self._limit, final=final)
+        copy = CapturedCopy(self._run, self._blobs, found, step=step, limit=self._limit)
+        if copy.damaged and not final:
+            copy.discard()
+            raise Torn("it is not whole")
+        return copy
+
+    def _refuse(self, match: Match, error: DataError, *, warn: Warn) -> None:
+        """Leaves one out: for good, or until it is looked at again if it has only changed."""
+        if isinstance(error, Torn):
+            self._torn[match.parts] = identity(match.status)
         if not isinstance(error, Changed):
-            self._known.add(_name_of(match))
-            self._refused.add(_name_of(match))
+            name = self._chosen[match.parts].name
+            self._known.add(name)
+            self._refused.add(name)
             self._say_left_out(match.parts, error.message, warn)
 
-    def _say_left_out(self, parts: Parts, why: str, warn: Callable[[str], None]) -> None:
+    def _say_left_out(self, parts: Parts, why: str, warn: Warn) -> None:
+        self._say(parts, f"is not stored as a checkpoint: {why}", warn)
+
+    def _say(self, parts: Parts, what: str, warn: Warn) -> None:
         own = rundirs.own_path(parts)
         path = storable(self._mask.text("/".join(own[own[0] == WORK :])))[-200:]
-        self._warn_once(path, f"{path} is not stored as a checkpoint: {why}", warn)
+        self._warn_once(path, f"{path} {what}", warn)
 
-    def _warn_once(self, topic: str, text: str, warn: Callable[[str], None]) -> None:
-        if topic not in self._warned and len(self._warned) < MOST_CAPTURED:
+    def _warn_once(self, topic: str, text: str, warn: Warn) -> None:
+        if topic not in self._warned and len(self._warned) < _MOST_WARNED:
             self._warned.add(topic)
             warn(text)
 
@@ -187,18 +301,22 @@ def roots(run: RunDir) -> tuple[Parts, ...]:
     return (WORK,), (*rundirs.job_path(run), run.artifacts.name)
 
 
-def _came(match: Match, came_ns: int) -> bool:
+def _came(item: Found, came_ns: int) -> bool:
     """Returns whether the file came with the code."""
-    return match.parts[0] == WORK and match.status.st_mtime_ns <= came_ns
+    return item.parts[0] == WORK and item.match.status.st_mtime_ns <= came_ns
 
 
-def _name_of(match: Match) -> str:
-    """Returns the checkpoint's name. It is another one when the file was replaced, and the same in each attempt."""
-    path = hashlib.sha256(os.fsencode("/".join(rundirs.own_path(match.parts)))).hexdigest()[:12]
-    return f"{_PREFIX}{path}-{match.status.st_mtime_ns:x}-{match.status.st_size:x}"
+def _left_out(item: Found) -> Sequence[Parts]:
+    return item.match.left_out if isinstance(item.match, FolderMatch) else ()
 
 
-def _listed_path(parts: Parts) -> str:
-    """Returns the path that the checkpoint lists: below the working folder, with `_` for unusual characters."""
-    names = [_UNUSUAL.sub("_", name)[-_LONGEST:] for name in rundirs.own_path(parts)[1:]][-_DEEPEST:]
-    return "/".join(name if name[0] not in ".-" else f"_{name[1:]}" for name in names)
+def _is_sealed(item: Found) -> bool:
+    return not isinstance(item.match, FolderMatch) or item.match.is_sealed
+
+
+def _inode(item: Found) -> tuple[int, int]:
+    return item.match.status.st_dev, item.match.status.st_ino
+
+
+def _stays_first(item: Found) -> tuple[bool, Parts]:
+    return not any(character.isdigit() for character in item.parts[-1]), item.parts

@@ -49,6 +49,9 @@ class WorkerContext:
     shard_above: int | None = SHARD_ABOVE
     """Bytes of a state in shards above which each rank writes its own part of a checkpoint. None: none does."""
 
+    folder_lasts: timedelta | None = None
+    """How long the working folder of a job is there after its end. None: for ever."""
+
     @property
     def bundles(self) -> BundleCache:
         root = self.runs.parent.absolute() / UNPACKED

@@ -2,13 +2,29 @@
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from torchyard.contract.errors import DataError
-from worker.attempts.copying import FileCopy
 from worker.attempts.matching import Match
 
-C = TypeVar("C", bound=FileCopy)
+
+class Queued(Protocol):
+    """The copy of a file, or of a folder that is one checkpoint."""
+
+    @property
+    def match(self) -> Match: ...
+
+    @property
+    def copied(self) -> int:
+        """Bytes so far."""
+        ...
+
+    def copy_some(self, limit: int) -> int: ...
+
+    def discard(self) -> None: ...
+
+
+C = TypeVar("C", bound=Queued)
 
 
 class CopyQueue(Generic[C]):

@@ -4,6 +4,7 @@ from collections.abc import Callable
 import errno
 import os
 from pathlib import Path
+import time
 from typing import BinaryIO, Protocol
 
 from store.blobs import Blob, Blobs, BlobWriter
@@ -52,6 +53,8 @@ class CheckpointCopy:
         self._folder = (*run.checkpoints.relative_to(run.job).parts, name)
         self.described = 0
         """Bytes of its manifest."""
+        self.saved_at = 0
+        """When its manifest was written, in nanoseconds, or now if that says it was later."""
         self._done: list[BlobWriter] = []
         self._current: tuple[BinaryIO, BlobWriter] | None = None
         manifest = self._read_manifest()
@@ -62,7 +65,7 @@ class CheckpointCopy:
     @property
     def checkpoint(self) -> NewCheckpoint:
         """What was copied, once that is all."""
-        return NewCheckpoint(self.name, self._manifest, list(self._manifest.files))
+        return NewCheckpoint(self.name, self._manifest, list(self._manifest.files), saved_at=self.saved_at)
 
     def copy_some(self, limit: int) -> int:
         """Copies about `limit` bytes at most. Returns how much of `limit` is left: if it is not 0, all is copied.
@@ -89,8 +92,7 @@ class CheckpointCopy:
 
     def publish(self) -> None:
         """Gives the blobs their names. The caller holds `Blobs.sharing` until its commit. Raises OSError."""
-        for copy in self._done:
-            copy.publish()
+        self._blobs.publish_all(self._done)
 
     def discard(self) -> None:
         """Removes every blob that has no name. Raises OSError."""
@@ -106,6 +108,7 @@ class CheckpointCopy:
             raise DataError("it has no manifest")
         with raw:
             text = raw.read(_MAX_MANIFEST)
+            self.saved_at = min(os.fstat(raw.fileno()).st_mtime_ns, time.time_ns())
         self.described = len(text)
         try:
             return Manifest.from_json(text)
@@ -123,7 +126,7 @@ class CheckpointCopy:
         for file in files:
             self._open(file).close()
         size = sum(file.size for file in files)
-        _require_room(self._blobs, size, limit=limit, what="a checkpoint")
+        require_room(self._blobs, size, limit=limit, what="a checkpoint")
 
     def _open(self, file: ManifestFile) -> BinaryIO:
         source = open_inside(self._job, *self._folder, *file.path.split("/"))
@@ -153,17 +156,18 @@ class FileCopy:
         *,
         what: str,
         limit: int = CHECKPOINT_LIMIT,
+        names: int = 1,
         beside: Callable[[bytes], object] | None = None,
     ) -> None:
         """Copies nothing. `what` names the kind of file in errors; `limit` is its largest size in bytes.
 
-        `root`: the folder below which the match was found. `beside` gets all bytes that are copied. Raises DataError
-        if the file cannot be read, is too large or has changed, and OSError.
+        `root`: the folder below which the match was found. `names`: how many it may have. `beside` gets all bytes that
+        are copied. Raises DataError if the file cannot be read, is too large or has changed, and OSError.
         """
         self._match = match
         self._blob: Blob | None = None
-        _require_room(blobs, match.status.st_size, limit=limit, what=what)
-        source = open_inside(root, *match.parts)
+        require_room(blobs, match.status.st_size, limit=limit, what=what)
+        source = open_inside(root, *match.parts, names=names)
         if source is None:
             raise Changed("it is gone")
         self._source: BinaryIO = source
@@ -184,6 +188,16 @@ class FileCopy:
         return self._match.parts
 
     @property
+    def written(self) -> BlobWriter:
+        """The blob, once all is copied."""
+        return self._writer
+
+    @property
+    def source(self) -> BinaryIO:
+        """The open file."""
+        return self._source
+
+    @property
     def copied(self) -> int:
         """Bytes that were copied so far."""
         return self._writer.size
@@ -202,14 +216,15 @@ class FileCopy:
         size = self._match.status.st_size
         copied = self._writer.copy_from(self._source, min(limit, size - self._writer.size))
         limit -= max(copied, _MIN_FILE_COST)
-        if limit <= 0 and self._writer.size < size:
+        if self._writer.size < size:
+            if limit > 0 or not copied:
+                self._check_unchanged()
+                raise Changed("it has become shorter")
             self._writer.sync()
             return 0
         self._check_unchanged()
         self._blob = self._writer.finish()
         self._source.close()
-        if self._blob.size != size:
-            raise Changed("it has become shorter")
         return max(limit, 1)
 
     def publish(self) -> None:
@@ -231,7 +246,7 @@ def identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _require_room(blobs: Blobs, size: int, *, limit: int, what: str) -> None:
+def require_room(blobs: Blobs, size: int, *, limit: int, what: str) -> None:
     """Raises DataError if `what` may never have so many bytes, and OSError if the disk has no room for them now."""
     space = blobs.disk_space()
     if size > min(limit, space.total):

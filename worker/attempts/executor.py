@@ -119,8 +119,8 @@ class AttemptExecutor:
                 return self._prepare()
             case StartAttempt():
                 return self._start()
-            case StoreOutput(final=True):
-                return self._following.store_rest()
+            case StoreOutput(final=True, completed=completed):
+                return self._following.store_rest(completed=completed)
             case StoreOutput():
                 self._following.store_some(stacks_requested_at=self._intents.stacks_requested_at)
             case ShowWaiting(waiting):

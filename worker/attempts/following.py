@@ -101,9 +101,9 @@ class Following:
             self._attempt.records.write_begun()
             self._write_begun_at = None
 
-    def store_rest(self) -> Drained | Undrained:
-        """Has the next part of what is left be stored, after all processes have ended."""
-        return self._reading.take_last_turn()
+    def store_rest(self, *, completed: bool) -> Drained | Undrained:
+        """Has the next part of what is left be stored, after all processes have ended; `completed`: with success."""
+        return self._reading.take_last_turn(completed=completed)
 
     def mark_running(self) -> None:
         """Has the next write say that every rank has come up."""

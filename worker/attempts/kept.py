@@ -7,6 +7,7 @@ or changed, smallest first, up to a limit; but no caches, and no file with the v
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 import errno
 import heapq
 from pathlib import Path
@@ -18,7 +19,7 @@ from store.facts.output import DEFAULTS, NewArtifact, OutputLimits, Room, Stored
 from torchyard.contract.artifacts import KEPT, MOST_PATH_BYTES
 from torchyard.contract.errors import DataError
 from worker.attempts.copying import FileCopy, identity
-from worker.attempts.left_files import AGAIN_S, LeftFiles
+from worker.attempts.left_files import AGAIN_S, TOO_MANY, LeftFiles
 from worker.attempts.matching import Match, Parts
 from worker.attempts.not_kept import NotKept
 from worker.attempts.walking import Found, Patterns, TooMany, Walk
@@ -37,7 +38,7 @@ CACHES = frozenset(
 _MOST_ENTRIES = 1_000_000
 """Entries of folders that one look considers."""
 _MOST_FOUND = 10_000
-"""Files that one look finds: of more, the smallest."""
+"""Files that one look finds, if the limit of a job's files is not less: of more, the smallest."""
 LOOK_S = 2.0
 """Seconds between two looks while the job runs."""
 LOOK_SHARE = 200
@@ -45,6 +46,8 @@ LOOK_SHARE = 200
 _SPACED = 1.2
 """The pause until the same file is stored again while the job runs grows by this factor, up to an hour."""
 _LONGEST_SPACE_S = 3600.0
+_SHORT_ID = 12
+"""Characters of a job's id by which commands find it."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -61,8 +64,11 @@ class Keeping:
     """The values that no file has which is kept without a pattern."""
     captured: Callable[[Match], bool] = lambda _: False
     """Whether a file is stored as a checkpoint."""
-    where: Callable[[], str] = str
-    """Says where what is not kept still is, and how it can be kept; the paths follow."""
+    job_id: str = ""
+    host: str = ""
+    """The name of the host that has the folder. Empty: messages do not say it."""
+    lasts: timedelta | None = None
+    """How long that has it after the job's end. None: for ever."""
 
 
 class KeptFiles(LeftFiles):
@@ -93,7 +99,21 @@ class KeptFiles(LeftFiles):
         """Whether the newest look found any file, stored or not."""
 
     def message(self) -> str | None:
-        return self._not_kept.message(self._keeping.where())
+        keeping, until = self._keeping, self.until
+        if not keeping.host:
+            return self._not_kept.message("")
+        lasts = "" if until is None else f" until {until:%Y-%m-%d %H:%M} UTC"
+        job = keeping.job_id[:_SHORT_ID]
+        return self._not_kept.message(f", still on {keeping.host}{lasts}: torchyard keep {job}")
+
+    @property
+    def until(self) -> datetime | None:
+        lasts = self._keeping.lasts
+        return (
+            None
+            if lasts is None or not self._keeping.host
+            else (datetime.now(UTC) + lasts).replace(second=0, microsecond=0)
+        )
 
     def _is_due(self) -> bool:
         return self._patterns is not None and time.monotonic() >= self._next_look
@@ -101,6 +121,7 @@ class KeptFiles(LeftFiles):
     def _look(self, *, final: bool) -> Iterator[Match | None]:
         self._not_kept, self.matched = NotKept(self._mask), False
         smallest: list[tuple[int, Parts, Match]] = []
+        most = _MOST_FOUND if self._limits.artifacts is None else min(_MOST_FOUND, self._limits.artifacts)
         began = time.thread_time()
         took = 0.0
         try:
@@ -113,14 +134,15 @@ class KeptFiles(LeftFiles):
                 self.matched = True
                 if (match := self._candidate(item)) is not None:
                     heapq.heappush(smallest, (-match.status.st_size, match.parts, match))
-                    if len(smallest) > _MOST_FOUND:
-                        self._leave_out(heapq.heappop(smallest)[2], "")
+                    if len(smallest) > most:
+                        self._leave_out(heapq.heappop(smallest)[2], TOO_MANY)
         except TooMany:
             self._not_kept.cut(f"there are more than {_MOST_ENTRIES} files and folders")
+        found = [match for _, _, match in sorted(smallest, key=lambda item: (-item[0], item[1]))]
+        found = found if final else self._settled(found)
         took += time.thread_time() - began
         self._next_look = time.monotonic() + max(self._look_s, LOOK_SHARE * took)
-        found = [match for _, _, match in sorted(smallest, key=lambda item: (-item[0], item[1]))]
-        yield from found if final else self._settled(found)
+        yield from found
 
     def _walk(self) -> Walk:
         keeping = self._keeping
@@ -146,7 +168,7 @@ class KeptFiles(LeftFiles):
         match = Match((*self._keeping.parts, *item.parts), status)
         if self._is_stored(self._path_of(match), status) or self._keeping.captured(match):
             return None
-        if self._mask.finds(item.path):
+        if self._mask and self._mask.finds(item.path):
             self._not_kept.add(item.path, size=size, why="its path has the value of a secret")
             return None
         return match
@@ -160,7 +182,8 @@ class KeptFiles(LeftFiles):
             if before.get(match.parts) == self._seen[match.parts]
             and self._spaces.get(self._path_of(match), (0.0, 0.0))[0] <= now
         ]
-        written = open_for_writing(self._root, same)
+        told = open_for_writing(self._root, same)
+        written = told.written | told.untold
         return [match for match in same if match.parts not in written]
 
     def _path_of(self, match: Match) -> str:

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 import os
 from pathlib import Path
 import time
@@ -17,6 +18,8 @@ from worker.host.mask import Mask
 Warn = Callable[[str], None]
 AGAIN_S = 30.0
 """Pause after an error, or after a look whose files had no room."""
+TOO_MANY = "the job has TORCHYARD_MAX_ARTIFACTS files already"
+"""Why a file is not stored."""
 _SLICE_S = 0.1
 """How long one call looks. What is left of the look follows in the next calls."""
 
@@ -109,6 +112,11 @@ class LeftFiles(ABC):
     def message(self) -> str | None:
         """Returns what to tell the owner when all is copied: which files are left out. None if that is none."""
 
+    @property
+    def until(self) -> datetime | None:
+        """The time that the message says, if it says one."""
+        return None
+
     def discard(self) -> None:
         """Forgets what was looked at, and discards an unfinished copy. Raises OSError."""
         self._looking, self._looked_last = None, False
@@ -197,7 +205,7 @@ class LeftFiles(ABC):
         for match in found:
             over = [why for most, why in limits if most is not None and size + match.status.st_size > most]
             if files is not None and len(fitting) >= files:
-                self._leave_out(match, "the job has TORCHYARD_MAX_ARTIFACTS files already")
+                self._leave_out(match, TOO_MANY)
             elif over:
                 self._leave_out(match, over[-1])
             else:

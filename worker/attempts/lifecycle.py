@@ -129,7 +129,7 @@ def _start_draining(
     # A job can succeed only from `running`, also if its ranks ended before anybody saw them.
     mark = (MarkRunning(),) if report.reason is EndReason.COMPLETED and not _ran(phase) else ()
     stop = _strongest_stop(phase, wanted)
-    return Decision(Draining(report, stop.reason if stop is not None else None), (*mark, StoreOutput(final=True)))
+    return Decision(Draining(report, stop.reason if stop is not None else None), (*mark, _store_rest(report)))
 
 
 def _drain(phase: Draining, observation: Observation, intents: Intents) -> Decision:
@@ -137,8 +137,12 @@ def _drain(phase: Draining, observation: Observation, intents: Intents) -> Decis
     if isinstance(observation, Undrained) and _gives_up(observation, intents):
         report = replace(report, message=f"{report.message or report.reason}; the last of what it wrote is not stored")
     elif not isinstance(observation, Drained):
-        return Decision(phase, (StoreOutput(final=True),))
+        return Decision(phase, (_store_rest(report),))
     return Decision(Closed("ended"), (Close(report, phase.requested),))
+
+
+def _store_rest(report: ExitReport) -> StoreOutput:
+    return StoreOutput(final=True, completed=report.reason is EndReason.COMPLETED or report.exited_well)
 
 
 def _gives_up(observation: Undrained, intents: Intents) -> bool:

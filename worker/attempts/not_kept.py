@@ -60,9 +60,7 @@ class NotKept:
         if not named:
             return None
         paths = [shlex.quote(name) for name, _ in groups[:_MOST_NAMED] if name != REST and self._shown(name) == name]
-        return (
-            f"not kept: {', '.join(named)}{hint}{' '.join(['', *paths])}" if paths else f"not kept: {', '.join(named)}"
-        )
+        return f"not kept: {', '.join(named)}" + (" ".join([hint, *paths]) if hint and paths else "")
 
     def _told(self, name: str, group: _Group) -> str:
         files = f"{group.files} file{'' if group.files == 1 else 's'}, " if name.endswith("/") or name == REST else ""

@@ -1,6 +1,7 @@
 """Stores what an attempt writes. What cannot be stored now stays in the run directory and is read again."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 import time
 from typing import Any
 
@@ -76,10 +77,13 @@ class OutputRecorder:
             self.has_more = self.has_more and not self._slow
         return stored
 
-    def store_rest(self) -> bool:
-        """Stores the next part of what is left, after all processes have ended. Returns whether all is stored."""
+    def store_rest(self, *, completed: bool) -> bool:
+        """Stores the next part of what is left, after all processes have ended. Returns whether all is stored.
+
+        `completed`: whether they have ended with success.
+        """
         try:
-            if not self._store(final=True) and not self._store_thinned():
+            if not self._store(final=True, completed=completed) and not self._store_thinned():
                 self._show(final=True)
                 return True
         except OSError as error:
@@ -98,9 +102,9 @@ class OutputRecorder:
     def _slow(self) -> bool:
         return self._share.used_up or not _FLOODS.isdisjoint(self._records.cut)
 
-    def _store(self, *, final: bool) -> bool:
+    def _store(self, *, final: bool, completed: bool = False) -> bool:
         cut = self._records.cut
-        batch = self._relay.read(final=final, logs="log" not in cut, media="media" not in cut)
+        batch = self._relay.read(final=final, completed=completed, logs="log" not in cut, media="media" not in cut)
         if batch is None:
             return self._relay.copying
         with self._relay.storing(batch):
@@ -142,8 +146,12 @@ def output_of(
     limits: OutputLimits,
     records: AttemptRecords,
     notices: Notices,
+    folder_lasts: timedelta | None = None,
 ) -> OutputRecorder:
-    """Returns what stores the output of the attempt, the `number`-th of its job. Its run directory must be there."""
+    """Returns what stores the output of the attempt, the `number`-th of its job. Its run directory must be there.
+
+    `folder_lasts`: how long its working folder is there after the job's end.
+    """
     spec, mask = attempt.spec, records.mask
     is_script = spec.get("trainer") == "script"
     patterns = _patterns(spec.get("config", {}), "checkpoints") if is_script else []
@@ -154,6 +162,9 @@ def output_of(
         patterns=_patterns(spec, "keep") if is_script else (),
         since_ns=lambda: workfolders.came_ns(run),
         secrets=SecretBytes(records.secret_values),
+        job_id=run.root.parent.name,
+        host=attempt.worker,
+        lasts=folder_lasts,
         captured=lambda match: relay.is_captured(match),  # noqa: PLW0108 it is made below
     )
     left: list[LeftFiles] = [Artifacts(run, blobs, room=records.artifact_room, limits=limits, mask=mask)]
@@ -164,7 +175,7 @@ def output_of(
         blobs,
         state=RelayState.of(attempt.offsets),
         listed=records.checkpoint_names() if attempt.relay_seq else [],
-        captured=records.captured_names() if patterns and number > 1 else [],
+        captured=records.captured_names() if patterns else [],
         world_size=attempt.world_size,
         nodes=spec.get("resources", {}).get("nodes", 1),
         most_checkpoints=limits.checkpoints,

@@ -156,6 +156,8 @@ class StoreOutput:
     """
 
     final: bool = False
+    completed: bool = False
+    """Whether they have exited with 0, if `final`."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
 from worker.attempts.restoring import Stored
 from worker.attempts.saved import SavedFiles
+from worker.attempts.torn import TornFiles
 from worker.attempts.workfolder import WorkFolder
 from worker.bundles.cache import BundleCache
 from worker.engines.base import AttemptPlan, ClusterRequest
@@ -157,6 +158,7 @@ class Preparation:
             attempts_of=self.records.attempts_of,
             in_pool=attempt.in_pool,
             blobs=self.blobs,
+            torn=TornFiles(self.run, self.blobs, self.records.checkpoints, check=self.check_wanted),
             stored=lambda: self._stored(attempt.inherited),
             check=self.check_wanted,
         )

@@ -31,6 +31,8 @@ class Publishing:
         self._mask = mask
         self._spacing = Spacing(most)
         self._unannounced = MOST_UNANNOUNCED
+        self._saved_at = 0
+        """When the newest was saved, in nanoseconds."""
         self._copy: CheckpointCopy | None = None
         """The unfinished copy. The line that announces its checkpoint waits, and so do the lines behind it."""
 
@@ -74,6 +76,8 @@ class Publishing:
             self.discard()
             raise
         if budget:
+            # In the order in which they were saved, also within one tick of the file system's clock.
+            self._saved_at = copy.saved_at = max(copy.saved_at, self._saved_at + 1)
             batch.checkpoints.append(copy.checkpoint)
             copied.append(copy)
             self._copy = None

@@ -38,6 +38,7 @@ class Reading:
         """Whether something was stored since `take_turn` has told so."""
         self._ended_at: float | None = None
         """Since when all processes have ended."""
+        self._completed = False
         self._drained = False
         self._error: Exception | None = None
         self._aside = Aside(attempt.instructions.reading_turns, lambda _: self._step(), last=self._discard)
@@ -78,8 +79,12 @@ class Reading:
         stored, self._has_stored = self._has_stored, False
         return stored
 
-    def take_last_turn(self) -> Drained | Undrained:
-        """Has the thread store the next part of what is left, after all processes have ended. Waits a moment for it."""
+    def take_last_turn(self, *, completed: bool) -> Drained | Undrained:
+        """Has the thread store the next part of what is left, after all processes have ended. Waits a moment for it.
+
+        `completed`: whether they have ended with success.
+        """
+        self._completed = completed
         self._ended_at = self._ended_at or time.monotonic()
         self._aside.ask(wait_s=_TURN_S)
         self._raise_error()
@@ -117,7 +122,7 @@ class Reading:
             output.remove_checkpoint_copies()
             self._is_new = False
         if self._ended_at is not None:
-            self._drained = output.store_rest()
+            self._drained = output.store_rest(completed=self._completed)
             return
         self._has_stored = output.store_some() or self._has_stored
         if self._handle is not None and self._stray is not None:
@@ -134,6 +139,7 @@ class Reading:
             limits=worker.limits,
             records=attempt.records,
             notices=attempt.notices,
+            folder_lasts=worker.folder_lasts,
         )
 
     def _discard(self) -> None:

@@ -64,7 +64,6 @@ class Relay:
         mask: Mask | None = None,
     ) -> None:
         mask, known, limit = mask or Mask(), set(listed), checkpoint_limit
-        self._captured = known | set(captured)
         self._run = run
         self._blobs = blobs
         self._state = state
@@ -73,7 +72,7 @@ class Relay:
         self._event_files = EventFiles(run.root.parent, rundirs.job_path(run), brought=Brought.of(run), mask=mask)
         self._checkpoints = Publishing(run, blobs, known=known, limit=limit, most=most_checkpoints, mask=mask)
         self._capturing = (
-            Capturing(run, blobs, patterns, known=self._captured, limit=limit, mask=mask) if patterns else None
+            Capturing(run, blobs, patterns, known=set(captured), limit=limit, mask=mask) if patterns else None
         )
         self._shown = ShownItems(run, blobs, mask=mask)
         self._left = left
@@ -105,7 +104,9 @@ class Relay:
     def _copying_checkpoints(self) -> bool:
         return self._checkpoints.copying or (self._capturing is not None and self._capturing.copying)
 
-    def read(self, *, final: bool = False, logs: bool = True, media: bool = True) -> Batch | None:
+    def read(
+        self, *, final: bool = False, completed: bool = False, logs: bool = True, media: bool = True
+    ) -> Batch | None:
         """Reads at most 256 KiB of each file. Returns None if there is nothing new. Keeps the start of a long line.
 
         Each call copies at most 32 MiB of checkpoints, without a lock. A checkpoint is in the batch as soon as it is
@@ -113,8 +114,8 @@ class Relay:
 
         `final`: all processes have ended, so a last line without an end is complete; and if more than 256 MiB of a file
         are unread, only the last 16 MiB are read. All is read when the call returns None and `copying` is false.
-        `logs`, `media`: whether to read them; those of an attempt that may store no more are not. Raises OSError: the
-        next call reads the same again.
+        `completed`: they have ended with success. `logs`, `media`: whether to read them; those of an attempt that may
+        store no more are not. Raises OSError: the next call reads the same again.
         """
         self._discard_copied()
         failpoint("output.read")
@@ -133,7 +134,7 @@ class Relay:
             if not self._copying_checkpoints:
                 self._events.announce_progress(batch)
         if self._capturing is not None and not batch.media:
-            state = self._capture(self._capturing, batch, state, final=final)
+            state = self._capture(self._capturing, batch, state, final=final, completed=completed)
         if not (batch.media or batch.checkpoints or self._copying_checkpoints):
             state = self._take_left(batch, state, final=final)
         batch.offsets = state.as_json()
@@ -153,8 +154,9 @@ class Relay:
             files.committed()
         self._state = RelayState.of(batch.offsets)
         self._events.stored()
-        for known in (self._checkpoints.known, self._captured):
-            known.update(new.name for new in batch.checkpoints)
+        self._checkpoints.known.update(new.name for new in batch.checkpoints if new.source is None)
+        if self._capturing is not None:
+            self._capturing.stored(new.name for new in batch.checkpoints if new.source is not None)
 
     def close(self) -> None:
         """Discards unfinished copies. Raises OSError."""
@@ -201,7 +203,9 @@ class Relay:
         for text in found.warnings:
             warn(batch, text)
 
-    def _capture(self, capturing: Capturing, batch: Batch, state: RelayState, *, final: bool) -> RelayState:
+    def _capture(
+        self, capturing: Capturing, batch: Batch, state: RelayState, *, final: bool, completed: bool
+    ) -> RelayState:
         """Adds files that the script wrote as checkpoints, once it has nothing else to read if `final`."""
         steps = [point.step for points in (batch.points, batch.curves) for point in points]
         step = max([*steps, state.captured_step or 0])
@@ -210,7 +214,8 @@ class Relay:
         if final and (self._checkpoints.copying or state != self._state):
             return state
         taken = [new.name for new in batch.checkpoints]
-        for copy in capturing.take(COPY_LIMIT, step=step, final=final, taken=taken, warn=partial(warn, batch)):
+        told = partial(warn, batch)
+        for copy in capturing.take(COPY_LIMIT, step=step, final=final, completed=completed, taken=taken, warn=told):
             batch.checkpoints.append(copy.checkpoint)
             self._copied.append(copy)
         return state
@@ -226,7 +231,7 @@ class Relay:
             if files.unfinished:
                 return state
             if final and (text := files.message()) is not None:
-                warn(batch, text)
+                warn(batch, text, until=files.until)
             if final and not self._is_empty(batch, state):
                 return state.with_done(files.name)
         return state

@@ -4,13 +4,13 @@ Nothing that a job could have changed is written into: the folders are new, and 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 import errno
 import hashlib
 import os
 from pathlib import Path
 import shutil
-from typing import Literal
+from typing import Literal, get_args
 import uuid
 
 from store.blobs import Blobs
@@ -18,6 +18,7 @@ from store.facts.checkpoints import CAPTURED, ArtifactFacts, CheckpointFacts
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import printable
 from torchyard.host import disk, terminal
+from worker.attempts.tornfolders import path_of
 
 Place = Literal["work", "artifacts"]
 _ARTIFACTS = "artifacts"
@@ -31,6 +32,8 @@ class StoredFile:
     path: str
     sha256: str
     size: int
+    modified_ns: int | None = None
+    """None: the time of the version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +82,7 @@ def stored_of(
     whole = [each for each in checkpoints if each.source == CAPTURED and each.files and not each.damaged]
     generation = 0 if of_retried else 1
     return [
-        *(_of_checkpoint(each, generation) for each in whole),
+        *(stored for each in whole for stored in _of_checkpoint(each, generation)),
         *(_of_artifact(each, generation) for each in artifacts),
     ]
 
@@ -150,8 +153,12 @@ def _put(stored: Stored, folder: Path, blobs: Blobs, check: Callable[[], object]
             copied[temporary] = folder / file.path
             if not blobs.copy_out(file.sha256, temporary, check=check):
                 return False
-            os.utime(temporary, ns=(stored.saved_ns, stored.saved_ns))
+            modified_ns = stored.saved_ns if file.modified_ns is None else file.modified_ns
+            os.utime(temporary, ns=(modified_ns, modified_ns))
         for temporary, target in copied.items():
+            own = folder / stored.path
+            if target.parent == own.parent and target != own and target.exists():
+                continue  # it lies beside its folder, and that of a newer one has been put back
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             temporary.rename(target)
     finally:
@@ -164,7 +171,18 @@ def _order(stored: Stored) -> tuple[int, int, int, str]:
     return stored.order
 
 
-def _of_checkpoint(checkpoint: CheckpointFacts, generation: int) -> Stored:
+def _of_checkpoint(checkpoint: CheckpointFacts, generation: int) -> list[Stored]:
+    """Returns the version under its own path, and that of a file with several names under each of the others, too."""
+    stored = _under_its_path(checkpoint, generation)
+    links = checkpoint.files[0].get("links", ()) if len(checkpoint.files) == 1 else ()
+    file = stored.files[0]
+    return [stored, *(replace(stored, path=link, files=[replace(file, path=link)]) for link in links)]
+
+
+def _under_its_path(checkpoint: CheckpointFacts, generation: int) -> Stored:
+    for place in get_args(Place):
+        if (folder := path_of(place, checkpoint)) is not None:
+            return _of_folder(checkpoint, generation, place=place, path="/".join(folder))
     _, digest, modified, *_ = (*checkpoint.name.split("-"), "", "", "")
     paths = [str(file["path"]) for file in checkpoint.files]
     place, path = _place_of(paths[0] if len(paths) == 1 else os.path.commonpath(paths), digest)
@@ -182,10 +200,24 @@ def _of_checkpoint(checkpoint: CheckpointFacts, generation: int) -> Stored:
     )
 
 
-def _of_artifact(artifact: ArtifactFacts, generation: int) -> Stored:
-    saved_ns = artifact.created_at * 1000
+def _of_folder(checkpoint: CheckpointFacts, generation: int, *, place: Place, path: str) -> Stored:
     return Stored(
-        place="artifacts",
+        place=place,
+        path=path,
+        files=[
+            StoredFile(file["path"], file["sha256"], file["size"], modified_ns=file["modified_ns"])
+            for file in checkpoint.files
+        ],
+        saved_ns=checkpoint.saved_at,
+        order=(generation, checkpoint.attempt, checkpoint.saved_at, checkpoint.id),
+        is_checkpoint=True,
+    )
+
+
+def _of_artifact(artifact: ArtifactFacts, generation: int) -> Stored:
+    saved_ns = artifact.created_at * 1000 if artifact.modified_ns is None else artifact.modified_ns
+    return Stored(
+        place="work" if artifact.kept else "artifacts",
         path=artifact.path,
         files=[StoredFile(artifact.path, artifact.sha256, artifact.size)],
         saved_ns=saved_ns,

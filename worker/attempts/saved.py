@@ -36,8 +36,9 @@ class SavedFiles:
                 break
             skipped.append(checkpoint)
         step = found.step if found is not None else 0
-        if skipped:  # the claim assumed that all are intact
+        if skipped or step != self.records.start_step:  # the claim assumed that all are intact
             self.records.prepared(step, is_known=found is not None and found.source is None)
+        if skipped:
             names = ", ".join(row.id for row in skipped)
             self.notices.send_once(f"{len(skipped)} damaged checkpoints were skipped: {names}")
         if found is not None:

@@ -11,7 +11,7 @@ import shutil
 from store.blobs import Blobs
 from store.facts.attempts import AttemptFacts, EarlierAttempt, Inherited
 from torchyard.contract.bundles import bundles_of
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.spec import parse_spec
 from torchyard.host import terminal
 from torchyard.host.failpoints import failpoint
@@ -20,6 +20,7 @@ from torchyard.host.untrusted import folder_inside
 from worker.attempts import restoring
 from worker.attempts.code import CODE
 from worker.attempts.restoring import Stored
+from worker.attempts.torn import TornFiles
 from worker.bundles.cache import BundleCache
 from worker.bundles.copying import copy_missing, copy_tree
 from worker.bundles.foldercopy import TooLong, copy_folder
@@ -52,8 +53,8 @@ class WorkFolder:
 
     `earlier`: the attempts that were claimed before. `inherited`: of a retry, what it finds of the other job;
     `attempts_of`: reads the attempts of that. `in_pool`: a node that was cut off may write on what an attempt had open.
-    `stored`: reads the versions of files that the service has. `check` is called again and again, and may raise to end
-    a step.
+    `stored`: reads the versions of files that the service has. `torn` gives the place of a file that is not whole to a
+    whole version. `check` is called again and again, and may raise to end a step.
     """
 
     run: RunDir
@@ -65,6 +66,7 @@ class WorkFolder:
     in_pool: bool = False
     blobs: Blobs
     stored: Callable[[], Sequence[Sequence[Stored]]] = tuple
+    torn: TornFiles | None = None
     check: Callable[[], object] = lambda: None
 
     def take(self, tree: Path | None) -> str:
@@ -73,6 +75,15 @@ class WorkFolder:
         `tree`: the job's code, unpacked; None: it runs where it is, and has no such folder. Raises OSError, and what
         `check` raises.
         """
+        told = self._take(tree)
+        if self.torn is None or self._origin is None:
+            return told
+        self.torn.remove_unfinished()
+        for root in (WORK, self.run.artifacts.name):
+            self.torn.mend(root)
+        return "; ".join(text for text in (told, self.torn.message()) if text)
+
+    def _take(self, tree: Path | None) -> str:
         artifacts = not self._bring_artifacts() and self._origin is not None and _is_empty(self.run.artifacts)
         if tree is None:
             return self._restore(None, artifacts=artifacts)
@@ -187,6 +198,9 @@ class WorkFolder:
         if not folders or self._origin is None:
             return ""
         restored = restoring.restore(self.stored(), folders=folders, blobs=self.blobs, check=self.check)
+        for place, folder in folders.items():
+            if self.torn is not None:
+                self.torn.lay(place, folder=folder.name if place == WORK else None)
         return restored.message(of=self._origin)
 
     def _bring_artifacts(self) -> bool:

@@ -5,6 +5,8 @@ descriptor or a mapping. Where a file system has no leases, the descriptors of t
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
 import errno
 import fcntl
 import os
@@ -21,35 +23,51 @@ MOST_LOOKED_AT = 50_000
 _WRITABLE = frozenset({os.O_WRONLY, os.O_RDWR})
 
 
-def open_for_writing(root: Path, matches: Iterable[Match]) -> set[Parts]:
-    """Returns the paths of those files that a process has open for writing, or of which that cannot be told now.
+@dataclass(frozen=True)
+class Writers:
+    """What is known about who writes files."""
 
-    Of a file of another user nobody can tell: it counts as one that is not open.
-    """
-    written: set[Parts] = set()
-    untold: dict[tuple[int, int], Parts] = {}
+    written: set[Parts]
+    """Those that a process has open for writing, or of which that cannot be told now."""
+    untold: set[Parts]
+    """Those of other users, of which nobody can tell. They may be open for writing or not."""
+
+
+def open_for_writing(root: Path, matches: Iterable[Match]) -> Writers:
+    """Looks who has the files open for writing, which were found below `root`."""
+    found = Writers(set(), set())
+    leaseless: dict[tuple[int, int], Parts] = {}
     for match in matches:
-        told = _is_written(root, match)
-        if told is None:
-            untold[match.status.st_dev, match.status.st_ino] = match.parts
-        elif told:
-            written.add(match.parts)
-    return written | (_search(untold) if untold else set())
+        told = _told(root, match)
+        if told is _Told.NO_LEASES:
+            leaseless[match.status.st_dev, match.status.st_ino] = match.parts
+        elif told is _Told.WRITTEN:
+            found.written.add(match.parts)
+        elif told is _Told.OF_ANOTHER_USER:
+            found.untold.add(match.parts)
+    found.written.update(_search(leaseless) if leaseless else ())
+    return found
 
 
-def _is_written(root: Path, match: Match) -> bool | None:
-    """Returns None where there are no leases."""
+class _Told(Enum):
+    WRITTEN = auto()
+    CLOSED = auto()
+    OF_ANOTHER_USER = auto()
+    NO_LEASES = auto()
+
+
+def _told(root: Path, match: Match) -> _Told:
     try:
-        file = open_inside(root, *match.parts)
+        file = open_inside(root, *match.parts, names=match.status.st_nlink)
     except (DataError, OSError):
-        return False  # whoever copies it says why it cannot be read
+        return _Told.CLOSED  # whoever copies it says why it cannot be read
     if file is None:
-        return False
+        return _Told.CLOSED
     with file:
-        return _refuses_lease(file)
+        return _told_by_lease(file)
 
 
-def _refuses_lease(file: BinaryIO) -> bool | None:
+def _told_by_lease(file: BinaryIO) -> _Told:
     try:
         # The signal by which the kernel asks for the lease back is one that does nothing: SIGIO would end this process.
         fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
@@ -57,9 +75,9 @@ def _refuses_lease(file: BinaryIO) -> bool | None:
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError as error:
         if error.errno == errno.EAGAIN:
-            return True
-        return False if error.errno in {errno.EACCES, errno.EPERM} else None
-    return False
+            return _Told.WRITTEN
+        return _Told.OF_ANOTHER_USER if error.errno in {errno.EACCES, errno.EPERM} else _Told.NO_LEASES
+    return _Told.CLOSED
 
 
 def _search(wanted: Mapping[tuple[int, int], Parts]) -> set[Parts]:

@@ -228,7 +228,7 @@ class RunDirSweeper:
         return found
 
     def _ended_folder(self, job_id: str, known: KnownJob) -> list[_Ended]:
-        if known.age is None or known.runs or not workfolders.exists(self._runs / job_id):
+        if known.age is None or known.runs or known.asked or not workfolders.exists(self._runs / job_id):
             return []
         return [_Ended(-known.age, job_id, WORK, job_finished=True)]
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.approved import Approved
+from tests.rows import each_row
 from tests.torchyard.cli.answered import environment_of, is_clean_error, run
 from tests.torchyard.cli.invocation import COMMAND, run_process
 from tests.torchyard.cli.terminal import in_terminal
@@ -107,7 +108,7 @@ def test_characters_that_the_terminal_lacks_are_replaced(server: FakeServer) -> 
     assert "1?8?8" in done.stdout
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     ["ps", "show", "why", "queue", "logs", "logs -f", "retry -f", "checkpoints", "metrics", "stacks", "cancel"],
 )

@@ -38,7 +38,7 @@ def server() -> Iterator[FakeServer]:
         yield server
 
 
-@pytest.mark.parametrize("module", ["torchyard", "torchyard.cli"])
+@pytest.mark.parametrize("module", ["torchyard", pytest.param("torchyard.cli", marks=pytest.mark.thorough)])
 def test_the_version_is_printed(module: str) -> None:
     command = [sys.executable, "-P", "-m", module, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -91,6 +91,15 @@ def test_a_captured_checkpoint_is_listed_with_its_file(server: FakeServer) -> No
         heading, first, second = lines[-3:]
         assert first.index("out/epoch-1.pt") == heading.index("FILE"), command
         assert "out/epoch-1.pt" not in second
+
+
+def test_a_checkpoint_that_is_not_whole_is_listed_as_such(server: FakeServer) -> None:
+    torn = {**CHECKPOINT, "files": [], "aliases": [], "damaged": True}
+    server.on(f"{JOB}/checkpoints", page([torn, {**CHECKPOINT, "id": "ckpt_0", "files": [], "aliases": ["latest"]}]))
+    for command in ("checkpoints", "show"):
+        heading, first, second = _run(server, command, "job_1").stdout.splitlines()[-3:]
+        at = heading.index("ALIASES")
+        assert (first[at:].split("  ")[0].strip(), second[at:].split("  ")[0].strip()) == ("not whole", "latest")
 
 
 def test_a_checkpoint_that_was_measured_again_is_listed_with_both_values(server: FakeServer) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.approved import Approved
+from tests.rows import each_row
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.terminal import in_terminal
 from tests.torchyard.cli.test_predict import serve
@@ -109,7 +110,7 @@ def _only_escape(state: dict[str, object]) -> str:
     return "\x1b"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "code", "message"),
     [
         (["best.pt"], 2, "name the files to predict, or give --text or --prompt"),

@@ -87,7 +87,7 @@ def test_of_several_jobs_each_is_told(team: Team, start: Start) -> None:
     )
 
 
-@pytest.mark.parametrize("command", ["cancel", "pause"])
+@pytest.mark.parametrize("command", ["cancel", pytest.param("pause", marks=pytest.mark.thorough)])
 def test_a_terminal_is_asked_before_a_job_stops_that_runs(team: Team, start: Start, command: str) -> None:
     job_id = start()
     for chosen in ([job_id], ["--search", job_id]):
@@ -99,7 +99,7 @@ def test_a_terminal_is_asked_before_a_job_stops_that_runs(team: Team, start: Sta
     assert (code, reason(team, job_id)) == (0, "stopping"), screen
 
 
-@pytest.mark.parametrize("command", ["cancel", "pause"])
+@pytest.mark.parametrize("command", ["cancel", pytest.param("pause", marks=pytest.mark.thorough)])
 def test_nothing_is_asked_with_yes_or_of_a_job_that_waits(team: Team, start: Start, command: str) -> None:
     job_id = start()
     code, screen = asked(team, command, job_id, "--yes", answer="n")

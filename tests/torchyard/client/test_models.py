@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.approved import Approved
+from tests.rows import each_row
 from tests.torchyard.client.answers import DATA, JOB, NOW, SHA256, page
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 from torchyard.client import Client
@@ -61,9 +62,7 @@ def test_names_are_ones_own_and_who_that_is_is_asked_once(server: FakeServer, cl
     assert [path for _, path in asked(server)].count("/v1/me") == 1
 
 
-@pytest.mark.parametrize(
-    "ref", ["", "a/b/c", "a@", "a@0", "a@x", "/a", "..", "a b", "a@1@2", "a\n", "x" * 101, "a@9999999999"]
-)
+@each_row("ref", ["", "a/b/c", "a@", "a@0", "a@x", "/a", "..", "a b", "a@1@2", "a\n", "x" * 101, "a@9999999999"])
 def test_what_names_no_model_is_refused_without_a_request(server: FakeServer, client: Client, ref: str) -> None:
     with pytest.raises(InvalidRequest, match="names no model"):
         client.model_version(ref)

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from torchyard.host.collector import paused
+from torchyard.host.collector import look_rarely, paused
 
 
 def test_it_rests_and_goes_on_also_after_an_error() -> None:
@@ -16,3 +16,12 @@ def test_it_rests_and_goes_on_also_after_an_error() -> None:
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
+
+
+def test_it_looks_at_old_objects_a_tenth_as_often() -> None:
+    before = gc.get_threshold()
+    try:
+        look_rarely()
+        assert gc.get_threshold() == (*before[:2], 10 * before[2])
+    finally:
+        gc.set_threshold(*before)

@@ -17,7 +17,10 @@ CPU = torch.device("cpu")
 PROMPTS = [[9, 40, 41], [12, 13, 14, 15, 16, 17, 18, 19, 20], [33]]
 
 
-@pytest.fixture(scope="module", params=["llama", pytest.param("gpt2", marks=pytest.mark.thorough), "gemma3_text"])
+@pytest.fixture(
+    scope="module",
+    params=["llama", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("gpt2", "gemma3_text"))],
+)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     from transformers import AutoModelForCausalLM
 
@@ -81,10 +84,10 @@ def fixed(*shares: float) -> Forward:
 @pytest.mark.parametrize(
     ("how", "shares"),
     [
-        ({"temperature": 1.0}, [0.1, 0.2, 0.3, 0.4]),
+        pytest.param({"temperature": 1.0}, [0.1, 0.2, 0.3, 0.4], marks=pytest.mark.thorough),
         ({"temperature": 0.5}, [1 / 30, 4 / 30, 9 / 30, 16 / 30]),
         ({"temperature": 1.0, "top_p": 0.5}, [0, 0, 3 / 7, 4 / 7]),
-        ({"temperature": 1.0, "top_p": 1e-9}, [0, 0, 0, 1]),
+        pytest.param({"temperature": 1.0, "top_p": 1e-9}, [0, 0, 0, 1], marks=pytest.mark.thorough),
     ],
 )
 def test_tokens_are_drawn_by_their_probabilities(how: dict[str, float], shares: list[float]) -> None:

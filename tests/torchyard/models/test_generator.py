@@ -231,7 +231,7 @@ def test_a_base_that_was_moved_is_given(
         assert loaded(tmp_path / "best.pt", state, base=moved).generate("The yard", max_new_tokens=8) == expected
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.thorough)])
 def test_a_base_of_half_precision_is_computed_in_single_precision_on_the_cpu(
     base: Path, tmp_path: Path, dtype: torch.dtype
 ) -> None:
@@ -351,7 +351,7 @@ def test_what_a_state_names_is_neither_imported_nor_downloaded(states: Mapping[s
     assert model.generate("The yard", max_new_tokens=2) is not None
 
 
-@pytest.fixture(params=["gpt2", "gemma2", "qwen3"])
+@pytest.fixture(params=["gpt2", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("gemma2", "qwen3"))])
 def kind(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 

@@ -2,51 +2,61 @@
 
 from collections.abc import Callable, Sequence
 import json
+from multiprocessing.connection import Connection
 from pathlib import Path
 import pickle
-import subprocess
-import sys
 from typing import Any
 import zipfile
 
 import pytest
 import torch
 
+from tests import forks
 from tests.torchyard.models.test_loading import State, digits, films, refused, refused_state, walls
 from tests.torchyard.states import parts
 import torchyard
+from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import REGISTRY
 from torchyard.models import amounts, checkpoint, text, vision
 
-_MEASURED = """
-import sys
-import transformers
-import torchyard
-from torchyard.contract.errors import ConfigError, DataError
-from torchyard.models import texts, vision
-def peak():
-    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1]) >> 10
-open("/proc/self/clear_refs", "w").write("5")  # the peak begins anew
-for path in sys.argv[1:]:
-    before = peak()
-    try:
-        torchyard.load(path, device="cpu")
-        said = "loaded"
-    except (ConfigError, DataError) as error:
-        said = error.message
-    print(peak() - before, said)
-"""
+forks.preload("tests.trainer.transformers_loaded")
+
+_DEADLINE_S = 240
 _MOST_MIB = 300
 """A load of the small files here imports a few modules; what they say would take gigabytes."""
 
 
 def measured(paths: Sequence[Path]) -> list[tuple[int, str]]:
     """Loads files in a process of its own. Returns the MiB by which each has raised its peak, and what it said."""
-    argv = [sys.executable, "-c", _MEASURED, *map(str, paths)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-1000:]
-    found = (line.split(" ", 1) for line in done.stdout.splitlines())
-    return [(int(mebibytes), said) for mebibytes, said in found]
+    ours, theirs = forks.context.Pipe(duplex=False)
+    process = forks.context.Process(target=_load, args=([*paths], theirs))
+    process.start()
+    theirs.close()
+    try:
+        assert ours.poll(_DEADLINE_S)
+        return ours.recv()
+    finally:
+        process.kill()
+        process.join()
+
+
+def _load(paths: Sequence[Path], told: Connection) -> None:
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    found: list[tuple[int, str]] = []
+    for path in paths:
+        before = _peak_mib()
+        try:
+            torchyard.load(path, device="cpu")
+            said = "loaded"
+        except (ConfigError, DataError) as error:
+            said = error.message
+        found.append((_peak_mib() - before, said))
+    told.send(found)
+
+
+def _peak_mib() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) >> 10
 
 
 def stretched(state: State) -> State:

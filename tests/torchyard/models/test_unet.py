@@ -7,8 +7,8 @@ from torchvision.models import get_model
 
 from torchyard.models import unet
 
-LARGEST = pytest.param("unet_resnet101", marks=pytest.mark.thorough)
-NAMES = [LARGEST if name == LARGEST.values[0] else name for name in unet.ENCODERS]
+LARGE = {"unet_resnet101", "unet_vgg16"}
+NAMES = [pytest.param(name, marks=pytest.mark.thorough) if name in LARGE else name for name in unet.ENCODERS]
 
 
 @pytest.fixture(scope="module", params=["unet_small", *NAMES])

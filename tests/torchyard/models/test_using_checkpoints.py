@@ -43,6 +43,7 @@ def folder(tmp_path: Path, texts: bool) -> Path:
     return tmp_path / "user"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("texts", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_what_the_page_shows_runs(folder: Path, texts: bool) -> None:
     """Its models of texts, for which transformers is loaded, are left out where time counts."""

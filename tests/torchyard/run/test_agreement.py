@@ -112,7 +112,9 @@ def step_together(stop_at: int) -> int:
     raise AssertionError("nobody stopped")
 
 
-@pytest.mark.parametrize("local_size", [3, 1], ids=["one host", "three hosts"])
+@pytest.mark.parametrize(
+    "local_size", [pytest.param(3, marks=pytest.mark.thorough), 1], ids=["one host", "three hosts"]
+)
 def test_real_ranks_stop_at_the_same_step(folder: RunDir, local_size: int) -> None:
     env = {Env.RUN_DIR: str(folder.job), "LOCAL_WORLD_SIZE": str(local_size)}
     first, second, third = results(on_ranks(3, step_together, 5, env=env))

@@ -244,7 +244,6 @@ def test_a_checkpoint_is_whole_and_resumes(folder: RunDir) -> None:
         files={"tokenizer/vocab.txt": b"a b c", "notes.txt": lambda file: file.write(b"hello")},
         weights=weights,
     )
-    run.save_checkpoint({"step": 7}, step=7, epoch=2)
     run.save_checkpoint({"step": 8}, step=8, epoch=3, end_of_epoch=False)
     assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["epoch-0002", "step-00000008"]
     saved = folder.checkpoints / "epoch-0002"
@@ -350,6 +349,33 @@ def test_a_save_that_fails_leaves_earlier_checkpoints_and_nothing_of_its_own(fol
     run.save_checkpoint({"step": 2}, step=2)
     run.close()
     assert [line.name for line in lines(folder)] == ["step-00000001", "step-00000002"]
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_second_save_of_a_step_or_epoch_is_a_checkpoint_of_its_own(folder: RunDir, *, background: bool) -> None:
+    run = context(folder)
+    for value in (1, 2, 3):
+        run.save_checkpoint({"value": value}, step=7, background=background)
+        run.save_checkpoint({"value": 10 * value}, step=7, epoch=2, background=background)
+        if value == 2:
+            run.flush()
+            shutil.rmtree(folder.checkpoints / "step-00000007")  # the service has removed its copy
+    run.close()
+    names = [line.name for line in lines(folder) if isinstance(line, CheckpointSaved)]
+    assert len({*names}) == 6
+    assert names[:2] == ["step-00000007", "epoch-0002"]
+    assert [name.rpartition("-")[0] for name in names[2:]] == ["step-00000007", "epoch-0002"] * 2
+    kept = [torch.load(folder.checkpoints / name / "state.pt")["value"] for name in names[1:]]
+    assert kept == [10, 2, 20, 3, 30]
+
+
+def test_a_later_process_of_an_attempt_leaves_the_checkpoints_of_the_first(folder: RunDir) -> None:
+    for value in (1, 2):
+        run = context(folder)
+        run.save_checkpoint({"value": value}, step=7)
+        run.close()
+    assert len([*folder.checkpoints.iterdir()]) == 2
+    assert torch.load(folder.checkpoints / "step-00000007" / "state.pt")["value"] == 1
 
 
 class Gate:

@@ -145,7 +145,12 @@ def cached(root: Path, cache: str, bundle: str | None) -> bool:
 
 @pytest.mark.parametrize(
     ("cache", "local_size", "bundle", "there"),
-    [("auto", 2, None, True), ("none", 2, None, False), ("auto", 1, None, False), ("auto", 1, "ab" * 32, True)],
+    [
+        ("auto", 2, None, True),
+        pytest.param("none", 2, None, False, marks=pytest.mark.thorough),
+        pytest.param("auto", 1, None, False, marks=pytest.mark.thorough),
+        ("auto", 1, "ab" * 32, True),
+    ],
 )
 def test_hosts_keep_decoded_pictures_of_files_that_they_know(
     tmp_path: Path, cache: str, local_size: int, bundle: str | None, there: bool

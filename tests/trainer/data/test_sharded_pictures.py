@@ -41,7 +41,7 @@ def encoded(value: int, *, kind: str = "PNG", noise: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("split", [True, False])
+@pytest.mark.parametrize("split", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_shards_give_the_batches_of_the_folder(tmp_path: Path, workers: int, split: bool) -> None:
     folder = folders(tmp_path / "data") / ("" if split else "train")
     shards = sharded(folder)

@@ -107,7 +107,15 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("change", "at"), [("missing", 0), ("shape", 0), ("not a number", 1), ("torn", 1)])
+@pytest.mark.parametrize(
+    ("change", "at"),
+    [
+        ("missing", 0),
+        pytest.param("shape", 0, marks=pytest.mark.thorough),
+        pytest.param("not a number", 1, marks=pytest.mark.thorough),
+        ("torn", 1),
+    ],
+)
 def test_wrong_weights_are_refused_by_name_on_all_ranks(change: str, at: int) -> None:
     for error in on_ranks(2, refuse, change, at):
         assert isinstance(error, DataError)

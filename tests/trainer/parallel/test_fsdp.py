@@ -82,6 +82,7 @@ def load_alone(state: dict[str, Any]) -> dict[str, Any]:
         return {"loaded": weights(strategy.model), "state": whole_state(strategy, optimizer, world)}
 
 
+@pytest.mark.thorough
 def test_a_whole_state_resumes_with_shards_at_any_world_size() -> None:
     one, other = results(on_ranks(2, save_and_go_on))
     for found in (one, other):

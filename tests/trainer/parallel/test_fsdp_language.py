@@ -149,7 +149,7 @@ def train_alone(base: Path, method: str, *, half: bool) -> dict[str, Any]:
 
 
 CASES = [
-    (2, "lora", True, True),
+    pytest.param(2, "lora", True, True, marks=pytest.mark.thorough),
     (2, "full", False, False),
     pytest.param(3, "full", False, False, marks=pytest.mark.thorough),
     pytest.param(1, "lora", False, False, marks=pytest.mark.thorough),

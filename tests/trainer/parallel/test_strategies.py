@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -121,6 +122,7 @@ def train_with_joined_norms() -> list[list[Tensor]]:
         return found
 
 
+@pytest.mark.thorough
 def test_synchronized_batch_norm_on_two_ranks_equals_one_large_batch() -> None:
     model = Toy(norm=True)
     expected: list[Tensor] = [*alone(model, STEPS, ranks=range(2)), *model.buffers()]

@@ -156,6 +156,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory, base: Path, data: Path) -> R
     return run_job(tmp_path_factory.mktemp("saved"), base, data, ema={"decay": 0.5, "ramp": 0})
 
 
+@pytest.mark.thorough
 def test_a_checkpoint_is_measured_again_on_its_base(saved: RunDir, base: Path, data: Path) -> None:
     checkpoint = saved.checkpoints / "epoch-0002"
     metrics = load(checkpoint)["metrics"]

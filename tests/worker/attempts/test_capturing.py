@@ -3,6 +3,7 @@
 import errno
 import os
 from pathlib import Path
+import time
 
 import pytest
 
@@ -35,20 +36,20 @@ def run(tmp_path: Path) -> RunDir:
     return run
 
 
-def relay_of(run: RunDir, *patterns: str, listed: tuple[str, ...] = (), limit: int = 1 << 30) -> Relay:
+def relay_of(run: RunDir, *patterns: str, known: tuple[str, ...] = (), limit: int = 1 << 30) -> Relay:
     blobs = Blobs(run.root.parent / "blobs")
     blobs.root.mkdir(exist_ok=True)
-    return Relay(run, blobs, listed=listed, world_size=1, patterns=patterns, checkpoint_limit=limit)
+    return Relay(run, blobs, listed=(), captured=known, world_size=1, patterns=patterns, checkpoint_limit=limit)
 
 
 def no_space(_: Blobs) -> DiskSpace:
     return DiskSpace(total=1 << 40, free=0)
 
 
-def look(relay: Relay, *, final: bool = False) -> list[Batch]:
+def look(relay: Relay, *, final: bool = False, completed: bool = False) -> list[Batch]:
     """Reads and stores until there is nothing to do now."""
     found: list[Batch] = []
-    while (batch := relay.read(final=final)) is not None or relay.copying:
+    while (batch := relay.read(final=final, completed=completed)) is not None or relay.copying:
         if batch is not None:
             with relay.storing(batch):
                 pass
@@ -73,7 +74,7 @@ def test_a_file_is_captured_when_two_looks_found_it_the_same(run: RunDir) -> Non
     file.write_bytes(b"half and half")
     assert look(relay) == []
     batches = look(relay)
-    assert captured(batches) == [("out/epoch_1.pt", 13)]
+    assert captured(batches) == [("out/epoch=1.pt", 13)]
     (new,) = batches[0].checkpoints
     assert relay._blobs.path(new.files[0].sha256).read_bytes() == b"half and half"  # pyright: ignore[reportPrivateUsage]
     assert look(relay) == look(relay, final=True) == []
@@ -100,7 +101,7 @@ def test_a_file_that_is_replaced_is_captured_again_at_the_end_and_once_across_re
     assert captured(first) == [("last.pt", 3)]
     file.write_bytes(b"three")
     assert captured(look(relay) + look(relay)) == []  # too soon
-    relay = relay_of(run, "last.pt", listed=(first[0].checkpoints[0].name,))
+    relay = relay_of(run, "last.pt", known=(first[0].checkpoints[0].name,))
     assert captured(look(relay, final=True)) == [("last.pt", 5)]
 
 
@@ -172,15 +173,58 @@ def test_a_full_disk_delays_it_and_loses_neither_the_file_nor_the_output(
     assert captured(look(relay, final=True)) == [("a.pt", 1)]
 
 
-def test_at_most_a_thousand_files_are_captured(
+def test_in_the_end_the_newest_thousand_files_are_captured(
     run: RunDir, monkeypatch: pytest.MonkeyPatch, approved: Approved
 ) -> None:
-    monkeypatch.setattr(capturing, "MOST_CAPTURED", 3)
+    monkeypatch.setattr(capturing, "MOST_AT_END", 3)
     for number in range(5):
         (run.artifacts / f"{number}.pt").write_bytes(b"x")
-    found = look(relay_of(run, "*.pt"), final=True)
-    assert len(captured(found)) == 3
+        os.utime(run.artifacts / f"{number}.pt", ns=(0, 10 + number))
+    found = look(relay_of(run, "*.pt"), final=True, completed=True)
+    assert [path for path, _ in captured(found)] == ["2.pt", "3.pt", "4.pt"]
     assert warnings(found)[0] == approved("warnings")
+
+
+def test_beyond_a_thousand_files_of_a_job_the_newest_is_captured_in_each_pause(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, approved: Approved
+) -> None:
+    monkeypatch.setattr(capturing, "MOST_AT_WILL", 3)
+    now, came_ns = 1000.0, time.time_ns()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    write_record(run.work_record, WorkRecord(attempt=1, claimed_at=1, came_ns=came_ns))
+    relay = relay_of(run, "*.pt", known=("captured-a-1-1", "captured-a-2-1"))
+
+    def write(number: int) -> list[Batch]:
+        (run.artifacts / f"{number}.pt").write_bytes(b"x")
+        os.utime(run.artifacts / f"{number}.pt", ns=(0, 2**61 + number))
+        return look(relay) + look(relay)
+
+    assert captured(write(1)) == [("1.pt", 1)]  # the third one
+    first = write(2)
+    assert captured(first) == [("2.pt", 1)]
+    assert warnings(first) == [approved("warnings")]
+    assert captured(write(3) + write(4)) == []
+    now += 31
+    assert captured(look(relay)) == [("4.pt", 1)]
+    assert [path for path, _ in captured(look(relay, final=True))] == ["3.pt"]  # nothing is lost in the end
+
+
+@pytest.mark.parametrize(("age_s", "pause_s"), [(0, 30.0), (3600, 30.0), (86_400, 172.8), (10_000_000, 3600.0)])
+def test_a_file_is_captured_again_after_a_pause_that_grows_with_the_age_of_the_job(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch, age_s: int, pause_s: float
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    began = time.time_ns() - age_s * 10**9
+    write_record(run.work_record, WorkRecord(attempt=1, claimed_at=1, came_ns=began))
+    relay, file = relay_of(run, "last.pt"), run.artifacts / "last.pt"
+    file.write_bytes(b"one")
+    assert captured(look(relay) + look(relay)) == [("last.pt", 3)]
+    file.write_bytes(b"three")
+    now += pause_s - 1
+    assert captured(look(relay) + look(relay)) == []
+    now += 2
+    assert captured(look(relay)) == [("last.pt", 5)]
 
 
 def test_a_file_with_a_secret_in_its_name_takes_no_more_memory_each_time_that_it_is_written(

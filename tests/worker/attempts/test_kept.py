@@ -1,6 +1,7 @@
 """Files of the working folder that are no checkpoints are kept, and what is not kept is said."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 import errno
 import hashlib
 import os
@@ -55,6 +56,7 @@ class Job:
         since_ns: Callable[[], int] = lambda: 0,
         captured: Callable[[Match], bool] = lambda _: False,
         values: Sequence[str] = (),
+        lasts: timedelta | None = None,
     ) -> None:
         self.rows: dict[str, StoredArtifact] = {}
         self.blobs = Blobs(run.root.parent / "blobs")
@@ -67,7 +69,9 @@ class Job:
             since_ns=since_ns,
             captured=captured,
             secrets=SecretBytes(values),
-            where=lambda: ", still on box-a: torchyard keep JOB",
+            job_id="JOB",
+            host="box-a",
+            lasts=lasts,
         )
         self.files = KeptFiles(keeping, self.blobs, room=self.room, limits=self.limits, mask=Mask(values), look_s=0.0)
 
@@ -236,16 +240,16 @@ def test_a_pattern_that_matches_a_folder_keeps_all_below_it_and_two_patterns_kee
 
 
 def test_what_the_limits_and_the_quota_have_no_room_for_is_said(run: RunDir) -> None:
-    for name in ("a", "b", "c"):
-        write(run, f"out/{name}", b"12345")
+    for size, name in enumerate(("a", "b", "c"), start=4):
+        write(run, f"out/{name}", b"x" * size)
     job = Job(run, "out", limits=OutputLimits(artifacts=2))
     assert job.take() == ["./out/a", "./out/b"]
-    assert "out/ (1 file, 5 B, the job has TORCHYARD_MAX_ARTIFACTS files already)" in (job.files.message() or "")
+    assert "out/ (1 file, 6 B, the job has TORCHYARD_MAX_ARTIFACTS files already)" in (job.files.message() or "")
     job = Job(run, "out", left=7)
     assert job.take(final=False) + job.take(final=False) == ["./out/a"]
-    job.left = 2
+    job.left = 3
     assert job.take() == []
-    assert "out/ (2 files, 10 B, over the quota of stored bytes)" in (job.files.message() or "")
+    assert "out/ (2 files, 11 B, over the quota of stored bytes)" in (job.files.message() or "")
 
 
 def test_of_very_many_files_the_smallest_are_kept_and_of_folders_the_largest_are_named(
@@ -257,7 +261,9 @@ def test_of_very_many_files_the_smallest_are_kept_and_of_folders_the_largest_are
     job = Job(run)
     assert job.take() == ["./00/file", "./01/file", "./02/file"]
     text = job.files.message() or ""
-    assert text.startswith("not kept: 19/ (1 file, 20 B), 18/ (1 file, 19 B), ")
+    assert text.startswith(
+        "not kept: 19/ (1 file, 20 B, the job has TORCHYARD_MAX_ARTIFACTS files already), 18/ (1 file, 19 B, "
+    )
     assert "and 7 more (49 B)" in text
     monkeypatch.setattr(kept, "_MOST_ENTRIES", 10)
     job = Job(run)
@@ -302,6 +308,19 @@ def test_a_full_disk_delays_what_a_pattern_names_and_nothing_else(run: RunDir, m
         with pytest.raises(OSError, match="No space left"):
             job.take()
     assert job.take() == ["./a"]
+
+
+def test_the_message_says_until_when_the_host_has_the_files(run: RunDir) -> None:
+    write(run, "results/a", b"12")
+    job = Job(run, limits=OutputLimits(kept_bytes=0), lasts=timedelta(hours=24))
+    relay = Relay(run, job.blobs, state=RelayState(), listed=(), world_size=1, left=[job.files])
+    (event,) = [event for batch in drain(relay, final=True) for event in batch.events]
+    until = datetime.fromisoformat(event.data["until"])
+    assert timedelta(hours=23, minutes=58) < until - datetime.now(until.tzinfo) <= timedelta(hours=24)
+    assert event.data["text"] == (
+        f"not kept: results/ (1 file, 2 B), still on box-a until {until:%Y-%m-%d %H:%M} UTC:"
+        " torchyard keep JOB results/"
+    )
 
 
 def test_a_relay_stores_what_a_job_left_and_says_once_what_it_did_not(run: RunDir) -> None:

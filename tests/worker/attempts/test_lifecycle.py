@@ -53,6 +53,8 @@ PREEMPT, IDLE, PAUSE, CANCEL = (
     WantedStop(reason, LONG)
     for reason in (EndReason.PREEMPTED, EndReason.IDLE_TIMEOUT, EndReason.PAUSED, EndReason.CANCELLED)
 )
+STORE_ALL = StoreOutput(final=True, completed=True)
+LEFT = ExitReport(reason=EndReason.PREEMPTED, exited_well=True)
 COMPLETED, CRASHED = ExitReport(reason=EndReason.COMPLETED), ExitReport(reason=EndReason.USER_ERROR, rank=1)
 CUT = replace(CRASHED, message="user_error; the last of what it wrote is not stored")
 GONE = ExitReport(reason=EndReason.WORKER_LOST, message="no process of the attempt runs, and it left no exit report")
@@ -126,11 +128,13 @@ def stopped(reason: EndReason, problem: str = "") -> ExitReport:
             [Close(stopped(EndReason.PAUSED), EndReason.PAUSED)],
         ),
         (RanksUp(), base.Absent(), None, Draining(GONE), [StoreOutput(final=True)]),
-        (Starting(), base.Ended(COMPLETED), None, Draining(COMPLETED), [MarkRunning(), StoreOutput(final=True)]),
+        (Starting(), base.Ended(COMPLETED), None, Draining(COMPLETED), [MarkRunning(), STORE_ALL]),
         (RanksUp(), ALL, None, RanksUp(), [StoreOutput()]),
         (RanksUp(), UNKNOWN, CANCEL, Stopping(CANCEL, ran=True), [RequestStop(CANCEL), StoreOutput()]),
         (RanksUp(), ORPHANED, None, RanksUp(), [StoreOutput(), Kill()]),
-        (RanksUp(), base.Ended(COMPLETED), None, Draining(COMPLETED), [StoreOutput(final=True)]),
+        (RanksUp(), base.Ended(COMPLETED), None, Draining(COMPLETED), [STORE_ALL]),
+        (RanksUp(), base.Ended(LEFT), None, Draining(LEFT), [STORE_ALL]),
+        (Draining(LEFT), Undrained(), None, Draining(LEFT), [STORE_ALL]),
         (RanksUp(), base.Ended(CRASHED), CANCEL, Draining(CRASHED, EndReason.CANCELLED), [StoreOutput(final=True)]),
         (RanksUp(), Failed(CRASHED), None, Closed("ended"), [Kill(), Close(CRASHED)]),
         (Stopping(PAUSE, ran=True), ALL, None, Stopping(PAUSE, ran=True), [RequestStop(PAUSE), StoreOutput()]),

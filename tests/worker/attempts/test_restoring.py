@@ -64,16 +64,16 @@ def test_the_newest_version_of_each_file_is_put_back_with_its_time(hosts: Hosts)
     save(hosts, "lib/a.py", b"a = 2", at=later + 2)
     (hosts.last.run.artifacts / "plots").mkdir()
     (hosts.last.run.artifacts / "plots" / "loss.png").write_bytes(b"plot")
-    hosts.write("cache/big", b"not captured")
+    hosts.write("cache/big", b"kept by name")
     hosts.end()
     hosts.start("b")
     work = hosts.last.run.work
-    changed = {"lib/a.py": (b"a = 2", False), "out/a.pt": (b"new", False)}
+    changed = {"lib/a.py": (b"a = 2", False), "out/a.pt": (b"new", False), "cache/big": (b"kept by name", False)}
     assert read_tree(work) == {**CODE, **changed}
     assert (work / "out" / "a.pt").stat().st_mtime_ns == later + 1
     assert (hosts.last.run.artifacts / "plots" / "loss.png").read_bytes() == b"plot"
     (told,) = [text for text in hosts.messages() if text.startswith("restored")]
-    assert told == "restored 2 checkpoints and 1 file (12 B) of attempt 1"
+    assert told == "restored 2 checkpoints and 2 files (24 B) of attempt 1"
     before = len(rows(hosts))
     hosts.end()
     hosts.start("b")

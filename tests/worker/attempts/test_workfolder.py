@@ -1,9 +1,11 @@
 """The working folder belongs to the job: an attempt finds what the one before has left, and nothing older."""
 
 from collections.abc import Generator
+import io
 import os
 from pathlib import Path
 from typing import Any
+import zipfile
 
 import pytest
 
@@ -19,6 +21,13 @@ from worker.attempts import capturing, setup
 from worker.host import workfolders
 from worker.host.untrusted import remove_inside
 from worker.host.workfolders import WorkRecord
+
+
+def zipped(content: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("data", content)
+    return file.getvalue()
 
 
 @pytest.fixture
@@ -183,6 +192,40 @@ def test_a_file_is_captured_once_over_attempts(hosts: Hosts, monkeypatch: pytest
     hosts.start()
     hosts.end(EndReason.COMPLETED)
     assert captured() == [(1, "out/a.pt"), (2, "out/b.pt")]
+
+
+@pytest.mark.parametrize("config", [{"checkpoints": ["out/*"]}])
+@pytest.mark.parametrize("host", ["a", "b"])
+def test_a_torn_file_lies_beside_the_whole_one_before_it(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setattr(capturing, "LOOK_SHARE", 0)
+    monkeypatch.setattr(capturing.Capturing.__init__, "__kwdefaults__", {"mask": None, "look_s": 0.0})
+
+    def captured() -> list[tuple[str, bool]]:
+        rows = hosts.store.read(lambda session: checkpoints.newest_first(session, hosts.job_id))
+        return [(row.files[0]["path"], row.damaged) for row in rows]
+
+    hosts.start()
+    whole = zipped(b"whole")
+    hosts.write("out/epoch=1.ckpt", whole)
+    hosts.write("out/last.pt", whole)
+    wait_for(lambda: len(captured()) == 2, "the whole files")
+    hosts.write("out/last.pt", whole[:-5])
+    hosts.end(EndReason.KILLED)
+    assert captured()[0] == ("out/last.pt", True)
+    plan = hosts.start(host).plan
+    work = hosts.last.run.work
+    assert {path.name: path.read_bytes() for path in (work / "out").iterdir()} == {
+        "epoch=1.ckpt": whole,
+        "last.pt": whole,
+        "last.pt.torn": whole[:-5],
+    }
+    given = {path.name: path.read_bytes() for path in (hosts.last.run.resume / "out").iterdir()}
+    assert [*given.values()] == [whole]
+    assert plan.env["TORCHYARD_RESUME_FROM"] == str(hosts.last.run.resume)
+    hosts.end(EndReason.COMPLETED)
+    assert sorted(captured()) == [("out/epoch=1.ckpt", False), ("out/last.pt", False), ("out/last.pt", True)]
 
 
 def test_a_folder_that_is_a_link_is_set_aside(hosts: Hosts, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
+import errno
 import fcntl
 import mmap
 import os
@@ -14,7 +15,7 @@ import pytest
 
 from worker.attempts import writers
 from worker.attempts.matching import Match
-from worker.attempts.writers import open_for_writing
+from worker.attempts.writers import Writers, open_for_writing
 
 
 def files(folder: Path, *names: str) -> list[Match]:
@@ -58,8 +59,29 @@ def test_writers_are_found_and_readers_are_not(tmp_path: Path, kind: str, reques
         (tmp_path / "updated").open("r+b"),
         (tmp_path / "read").open("rb"),
     ):
-        assert open_for_writing(tmp_path, found) == {("appended",), ("updated",)}
-    assert open_for_writing(tmp_path, found) == set()
+        assert open_for_writing(tmp_path, found) == Writers({("appended",), ("updated",)}, set())
+    assert open_for_writing(tmp_path, found) == Writers(set(), set())
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
+def test_of_a_file_of_another_user_it_cannot_be_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    found = files(tmp_path, "a")
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    assert open_for_writing(tmp_path, found) == Writers(set(), {("a",)})
+
+
+def test_a_writer_of_a_file_with_two_names_is_found(tmp_path: Path) -> None:
+    files(tmp_path, "a")
+    os.link(tmp_path / "a", tmp_path / "b")
+    found = [Match((name,), (tmp_path / name).stat()) for name in ("a", "b")]
+    with (tmp_path / "a").open("ab"):
+        assert open_for_writing(tmp_path, found) == Writers({("a",), ("b",)}, set())
 
 
 def test_a_file_that_is_only_mapped_for_writing_is_found(tmp_path: Path) -> None:
@@ -68,13 +90,13 @@ def test_a_file_that_is_only_mapped_for_writing_is_found(tmp_path: Path) -> None
     with mmap.mmap(descriptor, mmap.PAGESIZE) as mapped:
         os.close(descriptor)
         mapped[0] = 1
-        assert open_for_writing(tmp_path, found) == {("mapped",)}
+        assert open_for_writing(tmp_path, found) == Writers({("mapped",)}, set())
 
 
 def test_no_process_is_looked_at_where_there_are_leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = files(tmp_path, *map(str, range(100)))
     with counted_looks(monkeypatch) as listed:
-        assert open_for_writing(tmp_path, found) == set()
+        assert open_for_writing(tmp_path, found) == Writers(set(), set())
     assert listed == []
 
 
@@ -104,7 +126,7 @@ def test_a_search_ends_at_its_limit_and_takes_all_files_for_open(
     with ExitStack() as stack:
         for _ in range(100):
             stack.enter_context((tmp_path / "other").open("wb"))
-        assert open_for_writing(tmp_path, found) == {("a",), ("b",)}
+        assert open_for_writing(tmp_path, found) == Writers({("a",), ("b",)}, set())
     assert len(looked) <= 50
 
 
@@ -122,4 +144,4 @@ def test_a_job_that_takes_leases_back_all_the_time_does_not_end_the_worker(tmp_p
         while opener.poll() is None:
             open_for_writing(tmp_path, found)
     assert opener.returncode == 0
-    assert open_for_writing(tmp_path, found) == set()
+    assert open_for_writing(tmp_path, found) == Writers(set(), set())

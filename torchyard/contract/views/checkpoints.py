@@ -48,6 +48,8 @@ class CheckpointView(View):
     aliases: list[str]
     created_at: datetime
     source: str = "run"
+    damaged: bool = False
+    """Whether it is not whole: it has no alias, and no job goes on from it."""
     remeasured: RemeasuredView | None = None
     """Null if it was not evaluated again. A recipe evaluates its best checkpoint again when it ends."""
 

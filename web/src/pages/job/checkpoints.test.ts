@@ -52,6 +52,19 @@ test("a checkpoint that was evaluated again shows both values", async () => {
   expect(textsOf(host, ".again")).toEqual(["again 0.2500"]);
 });
 
+test("a checkpoint that is not whole says so, and no job is retried from it", async () => {
+  const all = [checkpoint(2, { damaged: true }), checkpoint(1, { aliases: ["latest"] })];
+  serve(() => ({ data: all, has_more: false }));
+  signIn("member", "jobs:write");
+  const host = show(Checkpoints, { job: view({ state: "failed", finished_at: AT }) });
+  await settled();
+  expect(textsOf(host, "tbody td:first-child")).toEqual(["not whole", "latest"]);
+  const buttons = [...host.querySelectorAll("tbody tr")].map((row) =>
+    [...row.querySelectorAll("button")].some((button) => textOf(button) === "Retry from here"),
+  );
+  expect(buttons).toEqual([false, true]);
+});
+
 test("a job that has ended is retried from a checkpoint, by who may", async () => {
   const all = [checkpoint(2), checkpoint(1)];
   const asked = serve(({ method }) =>

@@ -133,7 +133,7 @@ class Supervisor:
         if report is not None:
             return report
         if launch.exit_code == 0 and self._has_paused():
-            return ExitReport(reason=EndReason.PAUSED, message=_MESSAGES[EndReason.PAUSED])
+            return ExitReport(reason=EndReason.PAUSED, message=_MESSAGES[EndReason.PAUSED], exited_well=True)
         return judge(
             self._run,
             launcher_exit=launch.exit_code or 0,
@@ -231,7 +231,8 @@ class Supervisor:
             message += f"; killed after a grace of {format_duration(timedelta(seconds=round(deadline - requested_at)))}"
         error = raised(self._run, ranks=self._plan.ranks) or ExitReport(reason=request.reason)
         message += f"; {error.message}" if error.message else ""
-        return replace(error, reason=request.reason, message=message, exit_code=None)
+        exited_well = launch.exit_code == 0
+        return replace(error, reason=request.reason, message=message, exit_code=None, exited_well=exited_well)
 
     def _has_paused(self) -> bool:
         """Whether the ranks have left where the attempt was to pause. They alone cannot say so."""

@@ -1,0 +1,1 @@
+"""Parses large bodies of requests in a process of its own."""

@@ -1,0 +1,168 @@
+"""Large bodies are parsed by another process, with the same outcome, while this one answers others."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
+import json
+from pathlib import Path
+import signal
+from typing import Any
+
+import psutil
+import pytest
+
+from api.parsing import parser as parsing
+from api.parsing import process
+from api.parsing.parser import LARGE_BYTES, Parser
+from tests.api.service import SPEC, ApiFixture
+from torchyard.contract.errors import TooLarge, TorchyardError, Unavailable
+from torchyard.contract.requests import parse_request, parsed_json
+from torchyard.contract.sweeps import MOST_KEYS, SweepExtension, parse_sweep
+
+SCRIPT = {"trainer": "script", "config": {"code": "file:///x", "args": []}}
+PAD = "x" * LARGE_BYTES
+POINTS = [{"args.lr": 1e22, "args.name": f"ä{number}", "labels.x": None} for number in range(3000)]
+MORE: dict[str, Any] = {"points": [{"args.name": "x" * 1000} for _ in range(100)], "max_parallel": 2}
+"""What is added to a sweep has few values, which may be long."""
+SWEEPS: list[dict[str, Any]] = [
+    {"method": "list", "points": POINTS, "job": SCRIPT},
+    {"parameters": {"args.a": [PAD, 1, 1.0, True, [None]], "args.b": "1..5"}, "labels": {"a": "b"}, "job": SCRIPT},
+    {"method": "tpe", "trials": 3, "parameters": {"args.a": {"min": 0.1, "max": 2}}, "job": {**SCRIPT, "notes": PAD}},
+]
+WRONG: list[Any] = [
+    {"method": "list", "points": [{f"labels.key{number}": "x" for number in range(10_000)}], "job": SCRIPT},
+    {"method": "list", "points": [*POINTS, {"args.lr": 1}], "job": SCRIPT},
+    {**SWEEPS[1], "unknown": 1},
+    {**SWEEPS[1], "seed": 2**70},
+    {**SWEEPS[1], "name": "\0"},
+    [PAD],
+    PAD,
+]
+
+
+@pytest.fixture
+def parser() -> Iterator[Parser]:
+    with closing(Parser()) as made:
+        yield made
+
+
+def _children() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if process.__name__ in child.cmdline()]
+
+
+def _bytes(sent: object) -> bytes:
+    return json.dumps(sent).encode()
+
+
+def _outcome(parse: Callable[[], object]) -> object:
+    try:
+        return parse()
+    except TorchyardError as error:
+        return type(error), error.message, error.errors
+
+
+def test_a_large_sweep_is_what_it_is_when_it_is_parsed_here(parser: Parser) -> None:
+    for sent in SWEEPS:
+        here, there = parse_sweep(sent), parser.sweep(_bytes(sent))
+        assert there == here
+        assert there.model_dump_json() == here.model_dump_json()
+        assert there.model_fields_set == here.model_fields_set
+    assert len(_children()) == 1
+
+
+def test_what_a_large_body_adds_to_a_sweep_is_what_it_is_when_it_is_parsed_here(parser: Parser) -> None:
+    here, there = parse_request(SweepExtension, MORE), parser.extension(_bytes(MORE))
+    assert (there, there.model_fields_set) == (here, here.model_fields_set)
+
+
+def _sweep(body: bytes) -> object:
+    return parse_sweep(parsed_json(body))
+
+
+def _extension(body: bytes) -> object:
+    return parse_request(SweepExtension, parsed_json(body))
+
+
+@pytest.mark.parametrize(("there", "here"), [(Parser.sweep, _sweep), (Parser.extension, _extension)])
+def test_a_wrong_large_body_has_the_errors_that_it_has_here(
+    parser: Parser, there: Callable[[Parser, bytes], object], here: Callable[[bytes], object]
+) -> None:
+    for sent in (*map(_bytes, WRONG), _bytes(WRONG[0])[:-1], b'{"name": NaN, "x": "' + PAD.encode() + b'"}'):
+        assert len(sent) >= LARGE_BYTES
+        found = _outcome(partial(there, parser, sent))
+        assert isinstance(found, tuple)
+        assert found == _outcome(partial(here, sent))
+
+
+def test_the_jobs_of_a_large_batch_are_those_of_a_small_one(parser: Parser) -> None:
+    jobs = [SPEC, 7, None, {"a": [1e22, -0.0, 10**30, "ä"]}]
+    small = parser.batch(_bytes({"jobs": jobs, "atomic": True}))
+    assert _children() == []
+    large = parser.batch(_bytes({"jobs": [*jobs, PAD], "atomic": True}))
+    assert [json.loads(job) for job in small.jobs] == jobs
+    assert [*small.jobs, _bytes(PAD)] == large.jobs
+    assert small.atomic is large.atomic is True
+
+
+def test_no_large_body_is_parsed_in_this_process(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: object) -> None:
+        raise AssertionError("it is parsed here")
+
+    monkeypatch.setattr(parsing, "parsed_json", refused)
+    monkeypatch.setattr(process, "batch_parts", refused)
+    assert len(parser.sweep(_bytes(SWEEPS[0])).points) == len(POINTS)
+    assert parser.extension(_bytes(MORE)).size == len(MORE["points"])
+    assert len(parser.batch(_bytes({"jobs": [SPEC, PAD]})).jobs) == 2
+
+
+def test_a_sweep_whose_job_spec_is_too_large_is_refused_before_it_is_read_here(parser: Parser) -> None:
+    with pytest.raises(TorchyardError) as refused:
+        parser.sweep(_bytes({"method": "array", "trials": 1, "job": {**SCRIPT, "notes": PAD * 5}}))
+    assert [error.field for error in refused.value.errors] == ["job"]
+
+
+def test_a_process_that_dies_is_an_error_once(parser: Parser) -> None:
+    parser.sweep(_bytes(SWEEPS[0]))
+    (child,) = _children()
+    child.suspend()
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(parser.sweep, _bytes(SWEEPS[0]))
+        child.kill()
+        with pytest.raises(Unavailable, match="the process that reads large bodies has ended with -9: send the body"):
+            waiting.result(60)
+    assert len(parser.sweep(_bytes(SWEEPS[0])).points) == len(POINTS)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"), [("while True: pass", TooLarge), ("return bytes(1 << 22)", TooLarge), ("exit(3)", Unavailable)]
+)
+def test_a_body_that_takes_more_than_it_may_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: type[TorchyardError]
+) -> None:
+    program = f"from torchyard.host.confined import serve\ndef answer(_):\n    {answer}\n"
+    (tmp_path / "parses.py").write_text(f"{program}serve(lambda _: answer, memory_bytes=1 << 30)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(parsing, "CPU_S", 1)
+    with closing(Parser("parses")) as parser, pytest.raises(kind):
+        parser.sweep(_bytes(SWEEPS[0]))
+
+
+def test_others_are_answered_while_a_large_body_is_parsed(service: ApiFixture) -> None:
+    service.app.state.services.settings.__dict__["max_body_bytes"] = 1 << 20
+    validate = partial(service.client.post, "/v1/sweeps/validate", content=_bytes(WRONG[0]))
+    with ThreadPoolExecutor() as threads:
+        first = validate()
+        (child,) = _children()
+        child.suspend()
+        try:
+            waiting = threads.submit(validate)
+            for _ in range(20):
+                assert service.client.get("/v1/me").status_code == 200
+            assert not waiting.done()
+        finally:
+            child.send_signal(signal.SIGCONT)
+        second = waiting.result(60)
+    assert (first.status_code, second.status_code) == (422, 422)
+    said = [{"field": "points.0", "message": f"has 10000 keys, and at most {MOST_KEYS} may vary"}]
+    assert first.json()["errors"] == second.json()["errors"] == said

@@ -1,0 +1,93 @@
+"""Says of a file whether it is whole, as far as its own bytes tell.
+
+A zip, which is what `torch.save` and `numpy.savez` write, ends with a record that says where the directory of its
+files lies. A safetensors file says in its header how long it is. Of other formats the bytes tell nothing.
+"""
+
+from collections.abc import Mapping
+import json
+import os
+import struct
+from typing import BinaryIO
+
+_ZIP, _EMPTY_ZIP = b"PK\x03\x04", b"PK\x05\x06"
+_ENTRY, _END, _END64, _LOCATOR64 = b"PK\x01\x02", b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
+_END_RECORD = struct.Struct("<4s4H2LH")
+"""Signature, numbers of disks, counts of entries, size and offset of the directory, length of the comment."""
+_LOCATOR64_RECORD = struct.Struct("<4sLQL")
+_END64_RECORD = struct.Struct("<4sQ2H2L4Q")
+_LONGEST_COMMENT = 0xFFFF
+_IN_END64 = 0xFFFFFFFF
+"""An offset or a size that stands in the longer record."""
+_LONGEST_HEADER = 1 << 25
+_HEADER_LENGTH = struct.Struct("<Q")
+
+
+def is_whole(file: BinaryIO, name: str) -> bool | None:
+    """Returns whether the open file `name` is whole; None if its bytes do not tell. Raises OSError.
+
+    The position of the file stays as it is.
+    """
+    descriptor = file.fileno()
+    size = os.fstat(descriptor).st_size
+    if not size:
+        return False
+    if name.lower().endswith(".safetensors"):
+        return _is_whole_safetensors(descriptor, size)
+    if os.pread(descriptor, 4, 0) in {_ZIP, _EMPTY_ZIP}:
+        return _is_whole_zip(descriptor, size)
+    return None
+
+
+def _is_whole_zip(descriptor: int, size: int) -> bool:
+    first = max(0, size - _END_RECORD.size - _LONGEST_COMMENT)
+    tail = os.pread(descriptor, size - first, first)
+    place = tail.rfind(_END)
+    while place >= 0:
+        if len(tail) - place >= _END_RECORD.size:
+            *_, length, start, comment = _END_RECORD.unpack_from(tail, place)
+            if place + _END_RECORD.size + comment == len(tail):
+                return _has_directory(descriptor, first + place, length=length, start=start)
+        place = tail.rfind(_END, 0, place)
+    return False
+
+
+def _has_directory(descriptor: int, end: int, *, length: int, start: int) -> bool:
+    """Returns whether the directory is there of which the record at `end` tells."""
+    if _IN_END64 in {length, start}:
+        found = _end64(descriptor, end)
+        if found is None:
+            return False
+        end, length, start = found
+    if start + length > end:
+        return False
+    return not length or os.pread(descriptor, 4, start) == _ENTRY
+
+
+def _end64(descriptor: int, end: int) -> tuple[int, int, int] | None:
+    """Returns the place of the longer record, and what it says of the directory; None if there is none."""
+    place = end - _LOCATOR64_RECORD.size
+    raw = os.pread(descriptor, _LOCATOR64_RECORD.size, place) if place >= 0 else b""
+    if len(raw) < _LOCATOR64_RECORD.size:
+        return None
+    signature, _, end64, _ = _LOCATOR64_RECORD.unpack(raw)
+    if signature != _LOCATOR64 or end64 + _END64_RECORD.size > place:
+        return None
+    values = _END64_RECORD.unpack(os.pread(descriptor, _END64_RECORD.size, end64))
+    return (end64, values[-2], values[-1]) if values[0] == _END64 else None
+
+
+def _is_whole_safetensors(descriptor: int, size: int) -> bool:
+    if size < _HEADER_LENGTH.size:
+        return False
+    (length,) = _HEADER_LENGTH.unpack(os.pread(descriptor, _HEADER_LENGTH.size, 0))
+    if length > min(_LONGEST_HEADER, size - _HEADER_LENGTH.size):
+        return False
+    try:
+        header = json.loads(os.pread(descriptor, length, _HEADER_LENGTH.size))
+        ends = [item["data_offsets"][1] for name, item in header.items() if name != "__metadata__"]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
+    if not isinstance(header, Mapping) or not all(isinstance(end, int) for end in ends):
+        return False
+    return _HEADER_LENGTH.size + length + max(ends, default=0) == size
