@@ -157,4 +157,5 @@ def said(job: Job, word: str) -> list[str]:
 def stored(job: Job) -> set[str]:
     """Returns the paths below the working folder of all that is stored of the job."""
     captured = {file.path for checkpoint in job.checkpoints() for file in checkpoint.view.files}
-    return captured | {item.view.path for item in job.artifacts()}
+    kept = {item.view.path for item in job.kept_files()}
+    return captured | kept
