@@ -11,7 +11,6 @@ from store.queries import workers
 from store.queue import WakeupListener
 from store.store import NotMigrated, Store
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
-from torchyard.host.identity import boot_id
 from worker.aside import Aside
 from worker.attempts.asked import AskedFiles
 from worker.attempts.context import WorkerContext
@@ -35,9 +34,7 @@ from worker.settings import Settings
 from worker.troubles import Troubles
 from worker.watch import Turns
 
-_CLAIM_INTERVAL_S = 2.0
-_WAKEUP_WAIT_S = 1.0
-_STOPPING_WAKEUP_WAIT_S = 0.1
+_CLAIM_INTERVAL_S, _WAKEUP_WAIT_S, _STOPPING_WAKEUP_WAIT_S = 2.0, 1.0, 0.1
 _ENDING_WAIT_S = 0.1
 """How long a wake-up waits for an attempt that is about to end, and has probably caused it: one pass serves both."""
 _IDLE_FACTOR, _FULL_FACTOR = 1, 10
@@ -48,8 +45,7 @@ _LONGEST_REST_S = 10.0
 _SHUTDOWN_S, _LEAVE_S = 45.0, 10.0
 _HANGING_S = 2.0
 """How long the end of a daemon waits for a thread whose call may hang."""
-_SWEEP_INTERVAL_S = 10.0
-_DRAIN_CHECK_INTERVAL_S = 2.0
+_SWEEP_INTERVAL_S, _DRAIN_CHECK_INTERVAL_S = 10.0, 2.0
 _ERROR_REST_S, _LONGEST_ERROR_REST_S = 1.0, 8.0
 """Pause after an unexpected error of the loop: the first, and the longest after more in a row."""
 _ERROR_LOOK_S = 0.1
@@ -91,7 +87,11 @@ class Daemon:
             engine, self._runners, name=socket.gethostname(), runs=settings.runs, capacity=capacity, clock=clock
         )
         self._seen = Observation(
-            self._devices, identity=identity, troubles=self._troubles, looked=self._report_soon, clock=clock
+            self._devices,
+            identity=identity,
+            troubles=self._troubles,
+            looked=lambda: self._keeper.report_soon(),  # noqa: PLW0108 it is made below
+            clock=clock,
         )
         self._leases = Leases(self._store, self._runners, worker_id=self.id, holder=holder, clock=clock)
         self._housekeeper = Housekeeper(
@@ -103,18 +103,14 @@ class Daemon:
             clock=clock,
         )
         self._registration = self._registration_of(settings, pool)
-        self._draining = False
+        self._draining = self._stopping = self._leaving = False
         self._drain_interval = Interval(_DRAIN_CHECK_INTERVAL_S, clock)
         self._duties = self._duties_of(
             ("the sweep", Interval(_SWEEP_INTERVAL_S, clock), self._sweep),
             ("the look whether this worker drains", self._drain_interval, self._check_drain),
         )
         self._asked = AskedFiles(settings.runs, self._store, self.id, limits=settings.output_limits, clock=clock)
-        sweep = "the housekeeping", Interval(_SWEEP_INTERVAL_S, clock), self._housekeeper.sweep
-        cleaning = self._duties_of(sweep, self._asked.duty)
-        self._cleaner = Aside(
-            Turns("the housekeeping"), lambda _: cleaning.run_due(), troubles=self._troubles, last=self._asked.close
-        )
+        self._cleaner = self._cleaner_of()
         self._turns = Turns("the thread that starts jobs")
         self._keeper = Keeper(
             self._leases,
@@ -124,15 +120,11 @@ class Daemon:
             threads=(self._turns, self._seen.aside.turns, self._cleaner.turns, self._housekeeper.turns),
             clock=clock,
         )
-        self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=settings.max_stop_grace, holder=holder)
+        grace = settings.max_stop_grace
+        self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=grace, holder=holder)
         self._forecaster = Forecaster(
-            self._store,
-            worker_id=self.id,
-            observe=self._seen.known,
-            max_stop_grace=settings.max_stop_grace,
-            clock=clock,
+            self._store, worker_id=self.id, observe=self._seen.known, max_stop_grace=grace, clock=clock
         )
-        self._stopping = self._leaving = False
         self._others_ended = False
         """Whether what an earlier daemon has left of attempts that are not ours was ended. No job starts before."""
         self._claim_interval = Interval(_CLAIM_INTERVAL_S, clock)
@@ -174,23 +166,23 @@ class Daemon:
     def _registration_of(self, settings: Settings, pool: Pool | None) -> Registration:
         if pool is not None:
             return PoolRegistration(self.id, pool, store=self._store, seen=self._seen, troubles=self._troubles)
-        shared = boot_id() if settings.cpu_slots is None else None
         return HostRegistration(
             self.id,
-            name=self.name,
             store=self._store,
             devices=self._devices,
             seen=self._seen,
             housekeeper=self._housekeeper,
             troubles=self._troubles,
-            shares_cpus_of=shared,
+            shares_cpus=settings.cpu_slots is None,
         )
+
+    def _cleaner_of(self) -> Aside:
+        sweep = "the housekeeping", Interval(_SWEEP_INTERVAL_S, self._clock), self._housekeeper.sweep
+        duties, turns = self._duties_of(sweep, self._asked.duty), Turns("the housekeeping")
+        return Aside(turns, lambda _: duties.run_due(), troubles=self._troubles, last=self._asked.close)
 
     def _duties_of(self, *schedule: Duty) -> Duties:
         return Duties(schedule, troubles=self._troubles, database_was_away=self._leases.database_was_away)
-
-    def _report_soon(self) -> None:
-        self._keeper.report_soon()
 
     def _sweep(self) -> None:
         self._leases.rescue_expired()

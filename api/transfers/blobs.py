@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -107,6 +108,8 @@ def send_blob(request: Request, services: Services, blob: Blob, caller: Principa
         headers=headers,
         media_type=blob.media_type,
         permit=lambda: permit(services, caller, *job_ids),
+        # The places of all its files are in memory while it is sent.
+        counted=(lambda: services.access.open_streams.open(caller.key)) if blob.files else nullcontext,
     )
 
 

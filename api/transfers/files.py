@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
 import os
@@ -109,9 +109,12 @@ class FileResponse(Response):
         headers: Mapping[str, str],
         media_type: str,
         permit: Callable[[], AbstractContextManager[Check]],
+        counted: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
+        """`counted`: what the sending is counted by, which may raise TooManyRequests."""
         self._layout = layout
         self._permit = permit
+        self._counted = counted
         self._pieces, extra = _pieces(spans, size=layout.size, media_type=media_type)
         length = str(sum(map(len, self._pieces)))
         common = {"Accept-Ranges": "bytes", "Content-Length": length, "Content-Type": media_type}
@@ -120,7 +123,13 @@ class FileResponse(Response):
         self.init_headers({**common, **extra, **headers})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the file. Raises NotFound before the first byte; Interrupted when its caller may not have the rest."""
+        """Sends the file. Raises NotFound and TooManyRequests before the first byte; Interrupted when its caller may
+        not have the rest.
+        """
+        async with self._counted():
+            await self._send(scope, send)
+
+    async def _send(self, scope: Scope, send: Send) -> None:
         with await to_thread.run_sync(self._open) as files, self._permit() as check:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             if scope["method"] != "HEAD":

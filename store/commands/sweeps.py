@@ -64,6 +64,8 @@ def ask(store: Store, action: Action, sweep_id: str, *, caller: Caller) -> Whole
             sweeps.move(session, sweep, SweepState.PAUSED, reason=_PAUSED, asked="pause", asked_to=0)
         elif action == "resume" and state is not SweepState.RUNNING:
             sweeps.move(session, sweep, SweepState.RUNNING, reason=sweeps.STARTED, asked="resume", asked_to=0)
+        else:  # nothing changes, and it may be sent without end
+            quotas.check_change(session, caller.name)
         audit.add(session, caller, f"sweep.{action}", sweep_id)
         return sweeps.whole(session, sweep)
 

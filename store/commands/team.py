@@ -15,7 +15,7 @@ from store.commands import requests
 from store.db.tables import Job
 from store.facts.callers import Caller
 from store.facts.team import NewLoginCode, OpenedSession, TokenFacts, UserFacts
-from store.rows import access, audit, logins, preferences, tokens, users
+from store.rows import access, audit, logins, preferences, quotas, tokens, users
 from store.store import Store
 from torchyard.contract.errors import Conflict, NotAuthorized, NotFound, TooManyRequests
 from torchyard.contract.job import JobState
@@ -97,6 +97,8 @@ def make_token(store: Store, new: NewToken, *, caller: Caller) -> tuple[TokenFac
 def revoke_token(store: Store, token_id: str, *, user: str | None, caller: Caller) -> None:
     """Revokes a token; with `user`, only one of theirs. Raises NotFound."""
     with store.write("team") as session:
+        if tokens.is_revoked(session, token_id):  # nothing changes, and it may be sent without end
+            quotas.check_change(session, caller.name)
         owner = tokens.revoke(session, token_id, user=user)
         audit.add(session, caller, "token.revoke", f"{token_id} of {owner}")
 

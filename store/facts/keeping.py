@@ -27,6 +27,7 @@ class Kept:
     """An unanswered request, as its worker reads it."""
 
     job_id: str
+    owner: str
     attempt: int
     paths: Sequence[str]
     requested_at: int

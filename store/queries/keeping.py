@@ -15,10 +15,10 @@ def newest(store: Snapshots, job_id: str, *, caller: Caller) -> KeepFacts:
         return keeping.read(session, job_id, caller)
 
 
-def unanswered(store: Snapshots, worker_id: str) -> list[Kept]:
-    """Returns the requests that the worker is to answer, oldest first."""
+def unanswered(store: Snapshots, worker_id: str, *, limit: int) -> list[Kept]:
+    """Does what `store.rows.keeping.unanswered` does."""
     with store.read() as session:
-        return keeping.unanswered(session, worker_id)
+        return keeping.unanswered(session, worker_id, limit=limit)
 
 
 def room(store: Snapshots, job_id: str) -> Room:

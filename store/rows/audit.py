@@ -26,7 +26,7 @@ _log = logging.getLogger("torchyard.audit")
 
 _REPEATED = frozenset(
     {
-        *("job.change", "job.archive", "job.unarchive", "job.resume", "sweep.resume", "sweep.promote"),
+        *("job.change", "job.archive", "job.unarchive", "job.resume", "job.keep", "sweep.resume", "sweep.promote"),
         *("schedule.change", "model.add", "model.change", "secret.set", "token.make", "bundle.upload"),
         *("target.add", "target.change", "target.test"),
     }

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
@@ -50,11 +50,14 @@ def read(session: Session, job_id: str, caller: Caller = SERVICE) -> KeepFacts:
     return _facts(session, row)
 
 
-def unanswered(session: Session, worker_id: str) -> list[Kept]:
-    """Returns the requests that the worker is to answer, oldest first."""
-    query = select(KeepRequest).where(KeepRequest.worker_id == worker_id, KeepRequest.answered_at.is_(None))
-    found = session.scalars(query.order_by(KeepRequest.requested_at))
-    return [Kept(row.job_id, row.attempt, row.paths, row.requested_at) for row in found]
+def unanswered(session: Session, worker_id: str, *, limit: int) -> list[Kept]:
+    """Returns the requests that the worker is to answer: of each owner of jobs the oldest. At most `limit`."""
+    place = func.row_number().over(partition_by=Job.owner, order_by=(KeepRequest.requested_at, KeepRequest.job_id))
+    query = select(KeepRequest.job_id, Job.owner, place.label("place")).join(Job, Job.id == KeepRequest.job_id)
+    first = query.where(KeepRequest.worker_id == worker_id, KeepRequest.answered_at.is_(None)).subquery()
+    rows = select(KeepRequest, first.c.owner).join(first, first.c.job_id == KeepRequest.job_id)
+    found = session.execute(rows.where(first.c.place == 1).order_by(KeepRequest.requested_at).limit(limit))
+    return [Kept(row.job_id, owner, row.attempt, tuple(row.paths), row.requested_at) for row, owner in found]
 
 
 def store(session: Session, worker_id: str, kept: Kept, new: Sequence[NewArtifact], *, copied: int) -> None:

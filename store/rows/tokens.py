@@ -114,6 +114,12 @@ def list_of(session: Session, user: str | None, *, limit: int, before: str | Non
     return [TokenFacts(*row) for row in rows]
 
 
+def is_revoked(session: Session, token_id: str) -> bool:
+    """Returns whether there is such a token, and it is revoked already."""
+    query = select(Token.id).where(Token.id == token_id, Token.revoked_at.is_not(None))
+    return session.scalar(query) is not None
+
+
 def revoke(session: Session, token_id: str, *, user: str | None) -> str:
     """Revokes a token, and those that were made with it; with `user`, only one of theirs. Repeating it changes nothing.
 

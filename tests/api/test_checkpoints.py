@@ -426,3 +426,11 @@ def test_a_kept_model_in_parts_is_downloaded_as_an_archive(service: ApiFixture, 
 def test_an_archive_of_which_a_part_is_gone_is_not_begun(service: ApiFixture, in_parts: str) -> None:
     service.app.state.services.store.blobs.path(sha256(STATE[::-1])).unlink()
     assert_problem(service.client.get(f"{in_parts}/download"), 404, "not_found")
+
+
+def test_a_user_has_as_many_archives_sent_at_once_as_streams(
+    service: ApiFixture, in_parts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service.app.state.services.access.open_streams, "_most", 0)
+    assert_problem(service.client.get(f"{in_parts}/download"), 429, "too_many_requests")
+    assert service.client.get(f"{in_parts}/files/tokenizer.json").status_code == 200

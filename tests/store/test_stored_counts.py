@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import ColumnElement, func, select
 
-from store.commands import cleanup, requests
+from store.commands import cleanup, keeping, requests, team
+from store.commands import sweeps as sweep_commands
 from store.db.database import Database
 from store.db.documents import bytes_of
 from store.db.tables import (
@@ -28,7 +29,7 @@ from store.facts.callers import SERVICE, Caller
 from store.facts.output import NewEvent, NewLines, TrimLimits
 from store.facts.sweeps import NewSweep
 from store.facts.telemetry import MetricPoint
-from store.rows import deletion, edits, leases, preferences, quotas, stored_counts, sweeps, trials, users
+from store.rows import deletion, edits, leases, preferences, quotas, stored_counts, sweeps, tokens, trials, users
 from store.rows.stored_counts import FREE_WRITTEN_BYTES, Stored
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
@@ -232,6 +233,30 @@ def test_a_request_that_changes_nothing_is_bounded_too(db: StoreFixture, action:
         for _ in range(200):
             requests.act(store_on(db.database), action, job_id, caller=ADA)
     assert written(db, "ada") < FREE_WRITTEN_BYTES + 2_000
+
+
+@pytest.mark.parametrize("what", ["pause", "resume", "cancel", "revoke", "keep"])
+@quick_on_sqlite
+def test_a_request_about_other_things_that_changes_nothing_is_bounded_too(db: StoreFixture, what: str) -> None:
+    limited(db, 1000)
+    store = store_on(db.database)
+    made = db.write(lambda session: add_sweep(session).id)
+    token = db.write(lambda session: tokens.make(session, "ada", name="mine", scopes=[], lifetime=None)[0].id)
+    job_id = db.submit(config={"code": f"bundle:sha256:{'a' * 64}"}, trainer="script") if what == "keep" else ""
+    if what == "keep":
+        db.running(job_id, db.worker())
+    _written_before(db, FREE_WRITTEN_BYTES - 20_000)
+    changes: dict[str, Callable[[], object]] = {
+        "revoke": lambda: team.revoke_token(store, token, user="ada", caller=ADA),
+        "keep": lambda: keeping.ask(store, job_id, ["results/"], caller=ADA),
+        "pause": lambda: sweep_commands.ask(store, "pause", made, caller=ADA),
+        "resume": lambda: sweep_commands.ask(store, "resume", made, caller=ADA),
+        "cancel": lambda: sweep_commands.ask(store, "cancel", made, caller=ADA),
+    }
+    with pytest.raises(QuotaExceeded):
+        for _ in range(200):
+            changes[what]()
+    assert written(db, "ada") < FREE_WRITTEN_BYTES + 4_000
 
 
 def _written_before(db: StoreFixture, size: int) -> None:

@@ -72,7 +72,7 @@ def test_a_program_that_exits_on_a_stop_request_ends_with_the_requested_reason(a
     attempt.wait_for_file("ready-0")
     attempt.stop(EndReason.PAUSED, grace=60)
     report = attempt.report()
-    assert (report.reason, report.message) == (EndReason.PAUSED, "paused")
+    assert (report.reason, report.message, report.exited_well) == (EndReason.PAUSED, "paused", True)
 
 
 @WARM_LAUNCH
@@ -96,6 +96,7 @@ def test_a_save_that_fails_at_a_stop_is_reported(attempt: Attempt, approved: App
     report = attempt.report()
     assert (report.reason, report.message) == (EndReason.PAUSED, approved("message"))
     assert report.traceback is not None
+    assert not report.exited_well
 
 
 def test_a_stop_while_the_launcher_starts_up_does_not_wait_for_the_grace(attempt: Attempt) -> None:

@@ -38,7 +38,7 @@ class LeftOut:
         if not self._count:
             return None
         more = self._count - len(self._named)
-        listed = ", ".join(self._named) + (f", and {more} more" if more else "")
+        listed = ", ".join(sorted(self._named)) + (f", and {more} more" if more else "")
         return f"{self._count} of the files in artifacts {'is' if self._count == 1 else 'are'} not stored: {listed}"
 
 

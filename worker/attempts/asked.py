@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 import glob
 import logging
 from pathlib import Path
@@ -13,7 +13,7 @@ from store.facts.keeping import Kept
 from store.facts.output import DEFAULTS, OutputLimits
 from store.queries import keeping as queries
 from store.store import Store
-from torchyard.contract.errors import NotFound, StaleClaim
+from torchyard.contract.errors import NotFound, StaleClaim, Unavailable
 from torchyard.contract.rundir import WORK
 from torchyard.host.untrusted import folder_inside
 from worker.attempts.kept import Keeping, KeptFiles
@@ -25,6 +25,9 @@ COPY_LIMIT = 1 << 25
 _INTERVAL_S = 10.0
 _TURN_S = 1.0
 """How long one turn stores, before others of its thread have theirs."""
+
+_MOST_AT_ONCE = 16
+"""Owners whose requests take turns. One of each is answered at a time."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,17 +51,18 @@ class AskedFiles:
         self._clock = clock
         self.interval = Interval(_INTERVAL_S, clock)
         """When it is due to look for requests. Any thread may make it due."""
-        self._kept: Kept | None = None
-        """The request that is answered now."""
-        self._files: KeptFiles | None = None
-        self._stored = self._copied = 0
+        self._answers: dict[Kept, _Answer] = {}
+        """Those that were begun: at most one of each owner of jobs."""
+        self._turns: dict[str, int] = {}
+        """The number of the newest step for each owner in `_answers`, so that they take turns."""
+        self._steps = 0
 
     @property
     def duty(self) -> Duty:
         return "the storing of files that were asked for", self.interval, self.answer_some
 
     def answer_some(self) -> None:
-        """Goes on with the oldest request for about a second, and is due again if there is more. Raises Unavailable."""
+        """Goes on with the requests for about a second, and is due again if there is more. Raises Unavailable."""
         ends = self._clock() + _TURN_S
         while self._answer_next():
             if self._clock() >= ends:
@@ -66,44 +70,52 @@ class AskedFiles:
                 return
 
     def close(self) -> None:
-        """Discards an unfinished copy. A later worker begins with it again."""
-        if self._files is not None:
+        """Discards unfinished copies. A later worker begins with them again."""
+        for kept in [*self._answers]:
             with suppress(OSError):  # the remains of a copy are removed after a day
-                self._files.discard()
+                self._forget(kept)
 
     def _answer_next(self) -> bool:
-        """Takes one step of the oldest request. Returns whether there was any."""
-        asked = queries.unanswered(self._store, self._worker_id)
-        if self._kept not in asked:
-            self._begin(asked[0] if asked else None)
-        if self._kept is None or self._files is None:
-            return bool(asked[1:])
+        """Takes one step of the request whose owner has waited longest. Returns whether there was any."""
+        asked = queries.unanswered(self._store, self._worker_id, limit=_MOST_AT_ONCE)
+        for gone in self._answers.keys() - {*asked}:
+            self._forget(gone)
+        if not asked:
+            return False
+        kept = min(asked, key=lambda each: self._turns.get(each.owner, 0))
+        self._steps += 1
+        self._turns = {each.owner: self._turns.get(each.owner, 0) for each in asked} | {kept.owner: self._steps}
         try:
-            self._go_on(self._kept, self._files)
+            answer = self._answers.get(kept) or self._begin(kept)
+            if answer is not None:
+                self._go_on(kept, answer)
         except (StaleClaim, NotFound) as error:
             logger.info("%s", error.message)
-            self._begin(None)
+            self._forget(kept)
         except OSError as error:
-            self._answer(self._kept, f"it cannot be stored: {error.strerror or error}")
+            self._answer(kept, f"it cannot be stored: {error.strerror or error}")
+        except Unavailable:
+            raise
+        except Exception:
+            logger.exception("%s: files of its folder cannot be kept", kept.job_id)
+            self._answer(kept, "it cannot be stored: an unexpected error of the worker, whose log has it")
         return True
 
-    def _begin(self, kept: Kept | None) -> None:
-        if self._files is not None:
-            self._files.discard()
-        self._kept, self._files, self._stored = kept, None, 0
-        self._copied = 0
-        if kept is None:
-            return
+    def _begin(self, kept: Kept) -> "_Answer | None":
+        """Returns None if the working folder is gone, which it answers. Raises NotFound."""
         try:
             with folder_inside(self._runs, kept.job_id, WORK):
                 pass
         except OSError:
             self._answer(kept, "its working folder is gone")
-            return
-        try:
-            self._files = self._files_of(kept)
-        except NotFound:
-            self._kept = None
+            return None
+        answer = self._answers[kept] = _Answer(self._files_of(kept))
+        return answer
+
+    def _forget(self, kept: Kept) -> None:
+        """Discards an unfinished copy. Raises OSError."""
+        if (answer := self._answers.pop(kept, None)) is not None:
+            answer.files.discard()
 
     def _files_of(self, kept: Kept) -> KeptFiles:
         # A path is also meant as it is: it may have characters of patterns.
@@ -113,26 +125,40 @@ class AskedFiles:
         room = lambda: queries.room(self._store, kept.job_id)  # noqa: E731 - it is passed on
         return KeptFiles(keeping, self._store.blobs, room=room, limits=self._limits, mask=mask)
 
-    def _go_on(self, kept: Kept, files: KeptFiles) -> None:
+    def _go_on(self, kept: Kept, answer: "_Answer") -> None:
+        files = answer.files
         copies = files.take(COPY_LIMIT)
         try:
             new = [replace(files.row(copy), asked=True) for copy in copies]
             with self._store.blobs.shared_lock() if copies else nullcontext():
                 for copy in copies:
                     copy.publish()
-                self._copied += sum(item.size for item in new)
-                copied = self._copied + files.copied
+                answer.copied += sum(item.size for item in new)
+                copied = answer.copied + files.copied
                 commands.store_files(self._store, self._worker_id, kept, new, copied=copied)
         finally:
             for copy in copies:
                 copy.discard()
         files.committed()
-        self._stored += len(new)
+        answer.stored += len(new)
         if not files.unfinished:
-            self._answer(kept, files.message() or (None if self._stored or files.matched else "nothing there matches"))
+            nothing = None if answer.stored or files.matched else "nothing there matches"
+            self._answer(kept, files.message() or nothing)
 
     def _answer(self, kept: Kept, refused: str | None) -> None:
         with suppress(StaleClaim):  # nobody waits for it any more
             commands.answer(self._store, self._worker_id, kept, refused=refused)
-        logger.info("%s: %d files of its folder are kept: %s", kept.job_id, self._stored, refused or "all")
-        self._kept = self._files = None
+        stored = self._answers[kept].stored if kept in self._answers else 0
+        logger.info("%s: %d files of its folder are kept: %s", kept.job_id, stored, refused or "all")
+        with suppress(OSError):  # the remains of a copy are removed after a day
+            self._forget(kept)
+
+
+@dataclass
+class _Answer:
+    """How far one request is answered."""
+
+    files: KeptFiles
+    stored: int = 0
+    copied: int = 0
+    """Bytes."""

@@ -20,6 +20,7 @@ AGAIN_S = 30.0
 """Pause after an error, or after a look whose files had no room."""
 TOO_MANY = "the job has TORCHYARD_MAX_ARTIFACTS files already"
 """Why a file is not stored."""
+_LATEST_NS = 2**63 - 1
 _SLICE_S = 0.1
 """How long one call looks. What is left of the look follows in the next calls."""
 
@@ -98,7 +99,7 @@ class LeftFiles(ABC):
 
     def row(self, copy: FileCopy) -> NewArtifact:
         """Returns the row of a complete copy."""
-        modified_ns = copy.match.status.st_mtime_ns
+        modified_ns = _modified_ns(copy.match.status)
         return NewArtifact(self._path_of(copy.match), copy.blob.size, copy.blob.sha256, modified_ns=modified_ns)
 
     def committed(self) -> None:
@@ -155,7 +156,7 @@ class LeftFiles(ABC):
 
     def _is_stored(self, path: str, status: os.stat_result) -> bool:
         assert self._stored is not None
-        return self._stored.get(path) == (status.st_size, status.st_mtime_ns)
+        return self._stored.get(path) == (status.st_size, _modified_ns(status))
 
     def _look_on(self, *, final: bool) -> bool:
         """Goes on with the look. Returns whether it has come to its end, or none is due."""
@@ -222,6 +223,11 @@ class LeftFiles(ABC):
         if text not in self._warned:
             self._warned.add(text)
             warn(text)
+
+
+def _modified_ns(status: os.stat_result) -> int:
+    """Returns the time of the last change, or the nearest that a database can keep: a job sets it at will."""
+    return max(-_LATEST_NS - 1, min(status.st_mtime_ns, _LATEST_NS))
 
 
 def _less(limit: int | None, taken: int) -> int | None:

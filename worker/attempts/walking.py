@@ -1,6 +1,5 @@
 """Walks through a folder that a job writes, and finds the files that patterns name. Follows no link."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +16,9 @@ _States: TypeAlias = frozenset[tuple[int, int]]
 """Of some patterns: which one, and the place of its part that the next name is compared with."""
 _TICK = 500
 """Entries after which the walk can be interrupted."""
+_AT_ONCE = 32
+"""Comparing a name with so many parts of patterns counts as a further entry."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,29 +116,19 @@ class Walk:
     def found(self) -> Iterator[Found | None]:
         """Yields what it finds, and None now and then. Raises TooMany."""
         start = None if self._patterns is None else self._patterns.start
-        folders: deque[tuple[Parts, _States | None, frozenset[int]]] = deque([((), start, frozenset())])
-        while folders:
-            folder, states, by = folders.popleft()
-            try:
-                yield from self._look(folder, states, by, folders)
-            except FileNotFoundError:
-                continue  # it vanished
-            except OSError:
-                yield Found(folder, None, by)
+        try:
+            with folder_inside(self._root, *self._base) as opened:
+                yield from self._look(opened, (), start, frozenset())
+        except FileNotFoundError:
+            return  # it vanished
+        except OSError:
+            yield Found((), None)
 
-    def _look(
-        self,
-        folder: Parts,
-        states: _States | None,
-        by: frozenset[int],
-        folders: deque[tuple[Parts, _States | None, frozenset[int]]],
-    ) -> Iterator[Found | None]:
-        with folder_inside(self._root, *self._base, *folder) as opened, os.scandir(opened) as entries:
+    def _look(self, opened: int, folder: Parts, states: _States | None, by: frozenset[int]) -> Iterator[Found | None]:
+        """Looks into an open folder, and at once into each folder there: of few folders it keeps where it is."""
+        with os.scandir(opened) as entries:
             for entry in entries:
-                self._left -= 1
-                if self._left < 0:
-                    raise TooMany
-                if not self._left % _TICK:
+                if self._count(states):
                     yield None
                 behind, matched = states, by
                 if states is not None and self._patterns is not None:
@@ -151,9 +143,30 @@ class Walk:
                 elif entry.name not in self._without:
                     inner = (*folder, entry.name)
                     if is_artifact_path("/".join(inner)):
-                        folders.append((inner, behind, matched))
+                        yield from self._enter(opened, inner, behind, matched)
                     elif behind is None:
                         yield Found(inner, None, matched)
+
+    def _enter(self, above: int, folder: Parts, states: _States | None, by: frozenset[int]) -> Iterator[Found | None]:
+        try:
+            opened = os.open(folder[-1], _FOLDER, dir_fd=above)
+        except FileNotFoundError:
+            return  # it vanished
+        except OSError:
+            yield Found(folder, None, by)
+            return
+        try:
+            yield from self._look(opened, folder, states, by)
+        finally:
+            os.close(opened)
+
+    def _count(self, states: _States | None) -> bool:
+        """Counts an entry. Returns whether the walk can be interrupted. Raises TooMany."""
+        before = self._left
+        self._left -= 1 + len(states or ()) // _AT_ONCE
+        if self._left < 0:
+            raise TooMany
+        return self._left // _TICK != before // _TICK
 
     def _file(self, folder: Parts, entry: os.DirEntry[str], by: frozenset[int]) -> Found | None:
         try:

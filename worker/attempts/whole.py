@@ -1,7 +1,8 @@
 """Says of a file whether it is whole, as far as its own bytes tell.
 
 A zip, which is what `torch.save` and `numpy.savez` write, ends with a record that says where the directory of its
-files lies. A safetensors file says in its header how long it is. Of other formats the bytes tell nothing.
+files lies. `torch.distributed.checkpoint` writes zips one after the other into a file: the last one tells. A
+safetensors file says in its header how long it is. Of other formats the bytes tell nothing.
 """
 
 from collections.abc import Mapping
@@ -53,15 +54,14 @@ def _is_whole_zip(descriptor: int, size: int) -> bool:
 
 
 def _has_directory(descriptor: int, end: int, *, length: int, start: int) -> bool:
-    """Returns whether the directory is there of which the record at `end` tells."""
-    if _IN_END64 in {length, start}:
-        found = _end64(descriptor, end)
-        if found is None:
-            return False
+    """Returns whether the directory is there of which the record at `end` tells, right before it."""
+    found = _end64(descriptor, end)
+    if found is not None:
         end, length, start = found
-    if start + length > end:
+    elif _IN_END64 in {length, start}:
         return False
-    return not length or os.pread(descriptor, 4, start) == _ENTRY
+    # What stands before the zip counts in no offset of it.
+    return start + length <= end and (not length or os.pread(descriptor, 4, end - length) == _ENTRY)
 
 
 def _end64(descriptor: int, end: int) -> tuple[int, int, int] | None:
@@ -70,8 +70,8 @@ def _end64(descriptor: int, end: int) -> tuple[int, int, int] | None:
     raw = os.pread(descriptor, _LOCATOR64_RECORD.size, place) if place >= 0 else b""
     if len(raw) < _LOCATOR64_RECORD.size:
         return None
-    signature, _, end64, _ = _LOCATOR64_RECORD.unpack(raw)
-    if signature != _LOCATOR64 or end64 + _END64_RECORD.size > place:
+    end64 = place - _END64_RECORD.size
+    if _LOCATOR64_RECORD.unpack(raw)[0] != _LOCATOR64 or end64 < 0:
         return None
     values = _END64_RECORD.unpack(os.pread(descriptor, _END64_RECORD.size, end64))
     return (end64, values[-2], values[-1]) if values[0] == _END64 else None

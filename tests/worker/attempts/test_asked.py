@@ -1,7 +1,9 @@
 """Files of a working folder are stored when somebody asks for them, or it is said why not."""
 
 from collections.abc import Sequence
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -11,7 +13,7 @@ from store.commands import keeping as commands
 from store.db.database import Database
 from store.db.tables import Worker
 from store.facts.callers import SERVICE
-from store.facts.keeping import KeepFacts
+from store.facts.keeping import KeepFacts, Kept
 from store.queries import keeping as queries
 from store.rows import artifacts, deletion, quotas
 from store.store import Store
@@ -142,3 +144,61 @@ def test_a_request_waits_for_the_one_before_and_for_a_worker_that_is_there(
     assert queries.newest(store, job_id, caller=SERVICE).away
     with pytest.raises(Conflict, match="is away"):
         commands.ask(store, other, ["results/"], caller=SERVICE)
+
+
+def test_a_file_with_a_time_that_no_database_can_keep_is_stored(
+    db: StoreFixture, store: Store, worker: str, job_id: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "runs" / job_id / "work" / "other"
+    for seconds in (15_032_385_535, -(2**31)):  # the last and the first that ext4 has
+        os.utime(file, (seconds, seconds))
+        found = answered(store, job_id, worker, tmp_path / "runs", ["other"])
+        assert (found.answered_at is not None, found.refused, found.files) == (True, None, 1)
+        assert answered(store, job_id, worker, tmp_path / "runs", ["other"]).files == 0  # it is stored as it is
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_the_requests_of_one_owner_hold_up_no_other_owner(
+    db: StoreFixture, store: Store, worker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked, "COPY_LIMIT", 1 << 20)
+    runs, jobs = tmp_path / "runs", list[str]()
+    for owner, size in (("ada", 8 << 20), ("ada", 8 << 20), ("bob", 1)):
+        jobs.append(db.submit(owner=owner, trainer="script", config=CONFIG))
+        db.end(db.running(jobs[-1], worker), EndReason.COMPLETED)
+        (runs / jobs[-1] / "work").mkdir(parents=True)
+        (runs / jobs[-1] / "work" / "file").write_bytes(bytes(size))
+        commands.ask(store, jobs[-1], ["file"], caller=SERVICE)
+    files = AskedFiles(runs, store, worker)
+    for _ in range(4):
+        files.answer_some()
+    first, second, other = (queries.newest(store, each, caller=SERVICE) for each in jobs)
+    assert (first.answered_at, second.copied) == (None, 0)
+    assert first.copied > 0
+    assert other.answered_at is not None
+    while queries.newest(store, jobs[1], caller=SERVICE).answered_at is None:
+        files.answer_some()
+    assert [queries.newest(store, each, caller=SERVICE).size for each in jobs] == [8 << 20, 8 << 20, 1]
+
+
+def test_an_unexpected_error_refuses_its_request_and_holds_up_no_other(
+    store: Store, worker: str, job_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db = StoreFixture(store.database)
+    other = db.submit(owner="bob", trainer="script", config=CONFIG)
+    db.end(db.running(other, worker), EndReason.COMPLETED)
+    (tmp_path / "runs" / other / "work").mkdir(parents=True)
+    (tmp_path / "runs" / other / "work" / "file").write_bytes(b"1")
+    store_files = commands.store_files
+
+    def fail(store: Store, worker_id: str, kept: Kept, *args: Any, **kwargs: Any) -> None:
+        if kept.job_id == job_id:
+            raise ValueError("unexpected")
+        store_files(store, worker_id, kept, *args, **kwargs)
+
+    monkeypatch.setattr(commands, "store_files", fail)
+    commands.ask(store, job_id, ["other"], caller=SERVICE)
+    commands.ask(store, other, ["file"], caller=SERVICE)
+    AskedFiles(tmp_path / "runs", store, worker).answer_some()
+    assert "unexpected" in (queries.newest(store, job_id, caller=SERVICE).refused or "")
+    assert queries.newest(store, other, caller=SERVICE).files == 1

@@ -6,30 +6,35 @@ import Artifacts from "./Artifacts.svelte";
 import { AT, view } from "./testing";
 
 let paths: string[];
+let kept: string[];
 let asked: readonly Asked[];
 
 beforeEach(() => {
   history.replaceState(null, "", "/"); // whatever the file before has left: they share a document
   setQuery({});
+  kept = [];
   vi.useFakeTimers();
   asked = serve(({ path, query }) => {
     if (path.endsWith("/attempts")) return { data: [] };
+    if (path.endsWith("/kept")) return { data: kept.map(viewOf), has_more: false, next: null };
     if (!path.endsWith("/artifacts")) return new Blob([`content of ${path}`]);
     const start = Number(query.get("after") ?? 0);
     const end = start + Number(query.get("limit"));
-    const data = paths
-      .slice(start, end)
-      .map((file) => ({ path: file, size: 10, attempt: 1, sha256: file, created_at: AT }));
+    const data = paths.slice(start, end).map(viewOf);
     return { data, has_more: end < paths.length, next: end < paths.length ? String(end) : null };
   });
 });
 
 afterEach(async () => {
   await removeAll();
-  setQuery({ file: null });
+  setQuery({ file: null, kept: null });
   vi.unstubAllGlobals();
   vi.useRealTimers();
 });
+
+function viewOf(file: string): object {
+  return { path: file, size: 10, attempt: 1, sha256: file, created_at: AT };
+}
 
 async function opened(): Promise<HTMLElement> {
   const host = show(Artifacts, { job: view() });
@@ -59,11 +64,25 @@ test("few files are shown with their folders open, and a click shows one as text
   expect(textsOf(host, "button.name")).toEqual(["plots/", "report.json"]);
 });
 
+test("kept files of the working folder have a list of their own", async () => {
+  paths = ["report.json"];
+  kept = ["results/loss.txt"];
+  const host = await opened();
+  expect(textsOf(host, "button.name")).toEqual(["report.json", "results/", "loss.txt"]);
+  expect(textOf(host)).toContain("Of the working folder: 1 file, 10 B.");
+  click(host, "loss.txt");
+  await rested();
+  expect([asked.at(-1)?.path, location.search]).toEqual([
+    "v1/jobs/job_a/kept/results/loss.txt",
+    "?kept=results%2Floss.txt",
+  ]);
+});
+
 test("many files are in closed folders, but for those of the file in the address", async () => {
   paths = Array.from({ length: 1_500 }, (_, index) => `${index % 2 ? "odd" : "even"}/${index}.txt`);
   setQuery({ file: "odd/7.txt" });
   const host = await opened();
-  expect(asked.filter(({ query }) => query.has("limit")).length).toBe(2);
+  expect(asked.filter(({ path, query }) => path.endsWith("/artifacts") && query.has("limit")).length).toBe(2);
   const shown = textsOf(host, "button.name");
   expect([shown.slice(0, 3), shown.length]).toEqual([["even/", "odd/", "1.txt"], 202]);
   expect(textOf(host.querySelector("pre"))).toContain("odd/7.txt");

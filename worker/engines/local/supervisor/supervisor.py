@@ -43,6 +43,8 @@ from worker.host import process
 from worker.host.mask import Mask
 
 _POLL_S = 0.2
+_LAUNCHER_S = 2.0
+"""How long a launcher whose programs have left at a stop may take to tell how they exited."""
 _LAUNCHES: dict[str, Callable[[LaunchPlan, RunDir, Mapping[str, str]], Launch]] = {
     "torchrun": TorchrunAgent,
     "warm": ForkedRanks,
@@ -224,6 +226,9 @@ class Supervisor:
             if latest != request:
                 request = latest
                 deadline = min(deadline, time.monotonic() + request.grace.total_seconds())
+        last = min(deadline, time.monotonic() + _LAUNCHER_S)
+        while launch.exit_code is None and time.monotonic() < last:
+            self._wait_for_exit(launch)
         if launch.exit_code == 0 and request.reason is not EndReason.CANCELLED and self._finished():
             return None
         message = _MESSAGES.get(request.reason, "the attempt was asked to stop")
