@@ -129,7 +129,9 @@ STOPS: Mapping[str, Callable[[Service, Job], Job]] = {
 }
 
 
-@pytest.mark.parametrize("how", STOPS)
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=[] if how in {"killed", "moved"} else pytest.mark.thorough) for how in STOPS]
+)
 @pytest.mark.parametrize(
     "program",
     [

@@ -19,7 +19,7 @@ class Progress:
 
 
 accelerator.register_for_checkpointing(Progress())
-found = sorted((int(name.removeprefix("state_")) for name in os.listdir("out"))) if os.path.isdir("out") else []
+found = sorted(int(name.removeprefix("state_")) for name in os.listdir("out")) if os.path.isdir("out") else []
 if found:
     accelerator.load_state(f"out/state_{found[-1]}")
 training.begins()
