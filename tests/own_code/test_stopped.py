@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 import shutil
 import signal
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ class Runs:
         (folder / "records.bin").write_bytes(scalars("loss", {step: 1 / step for step in range(1, STEPS + 1)}))
 
     def start(self, program: Program, *, gate: Path | None = None, as_it_is: bool = False) -> Job:
-        options: dict[str, object] = {"max_restarts": 1, "preemptible": True}
+        options: dict[str, Any] = {"max_restarts": 1, "preemptible": True}
         if gate is not None:
             options["env"] = {"GATE": str(gate)}
         if not as_it_is:
