@@ -39,6 +39,10 @@ _AGAIN_S, _LONGEST_AGAIN_S = 30.0, 3600.0
 _AGAIN_SHARE = 500
 """A job that is so many times as old as that pause has a longer one."""
 _MOST_WARNED = 1000
+_MOST_REFUSED = 10_000
+"""Files that are remembered as left out for good. Others are looked at again."""
+_MOST_LINKS = 16
+"""Other names of one file that its checkpoint lists."""
 
 Warn = Callable[[str], None]
 Captured = CapturedCopy | CapturedFolder
@@ -154,6 +158,7 @@ class Capturing:
         rests = self._rests
         self._seen = {item.parts: identity(item.match.status) for item in found}
         self._rests = {parts: each for parts, each in self._seen.items() if before.get(parts) == each}
+        self._torn = {parts: each for parts, each in self._torn.items() if parts in self._seen}
         came_ns = workfolders.came_ns(self._run)
         found = [item for item in found if item.match.status.st_size and not _came(item, came_ns)]
         found = [item for item in found if not any(name.endswith(TORN) for name in item.parts)]
@@ -193,20 +198,22 @@ class Capturing:
         if not linked:
             return list(new)
         known = {_inode(item) for item in found if item.name in self._known}
-        wanted = {_inode(item) for item in linked} - known
+        by_inode: dict[tuple[int, int], list[Found]] = {}
+        for item in linked:
+            by_inode.setdefault(_inode(item), []).append(item)
+        wanted = by_inode.keys() - known
         names = names_of(self._run.root.parent, [(WORK,), rundirs.job_path(self._run)], wanted)
         chosen = {item.parts: item for item in new if item.match.status.st_nlink == 1}
         for inode in wanted:
-            same = sorted((item for item in linked if _inode(item) == inode), key=_stays_first)
+            same = sorted(by_inode[inode], key=_stays_first)
             first = same[0]
             if len(names[inode]) < first.match.status.st_nlink:
-                self._known.update(item.name for item in same)
-                self._refused.update(item.name for item in same)
+                self._leave_out(item.name for item in same)
                 self._say_left_out(first.parts, "it has names outside the job's folders", warn)
                 continue
             others = [parts for parts in sorted(names[inode]) if parts != first.parts]
             links = [parts for parts in others if rundirs.own_path(parts)[0] == rundirs.own_path(first.parts)[0]]
-            links = [parts for parts in links if not self._mask.finds("/".join(rundirs.own_path(parts)))]
+            links = [parts for parts in links[:_MOST_LINKS] if not self._mask.finds("/".join(rundirs.own_path(parts)))]
             chosen[first.parts] = replace(first, names=len(names[inode]), links=links)
         return [*chosen.values()]
 
@@ -277,10 +284,15 @@ class Capturing:
         if isinstance(error, Torn):
             self._torn[match.parts] = identity(match.status)
         if not isinstance(error, Changed):
-            name = self._chosen[match.parts].name
-            self._known.add(name)
-            self._refused.add(name)
+            self._leave_out([self._chosen[match.parts].name])
             self._say_left_out(match.parts, error.message, warn)
+
+    def _leave_out(self, names: Iterable[str]) -> None:
+        """Notes checkpoints that are never stored, as far as there is room for them."""
+        if len(self._refused) < _MOST_REFUSED:
+            new = {*names}
+            self._known |= new
+            self._refused |= new
 
     def _say_left_out(self, parts: Parts, why: str, warn: Warn) -> None:
         self._say(parts, f"is not stored as a checkpoint: {why}", warn)
