@@ -30,6 +30,8 @@ MOST_AT_WILL = 1000
 """Checkpoints that are captured of one job at will. Beyond, one is in each pause between two of one file."""
 MOST_AT_END = 1000
 """The newest that are captured when the attempt has ended."""
+_FILES_OF_ONE = 20
+"""Files of a folder that count as one checkpoint: its row in the database has them all."""
 _LOOK_S = 2.0
 """Seconds between two looks."""
 LOOK_SHARE = 50
@@ -76,6 +78,8 @@ class Capturing:
         self._next_at_will = 0.0
         """When the next may be captured of a job that has captured many."""
         self._left_at_end = MOST_AT_END
+        self._more = 0
+        """For how many checkpoints folders of many files count besides themselves."""
         self._seen: dict[Parts, tuple[int, ...]] = {}
         """The files and folders of the look before, and what each was."""
         self._rests: dict[Parts, tuple[int, ...]] = {}
@@ -129,6 +133,7 @@ class Capturing:
                 self._captured_at[copy.parts] = time.monotonic()
                 if copy.found.names > 1:
                     self._linked.add(identity(copy.match.status))
+                self._more += _weight(copy.found) - 1
                 if copy.damaged:
                     self._say(copy.parts, "is not whole: it is stored as a damaged checkpoint", warn)
                 done.append(copy)
@@ -238,8 +243,9 @@ class Capturing:
         self._rested = {item.parts: identity(item.match.status) for item in settled if item.rested}
         now, pause = time.monotonic(), self._pause_s()
         due = [item for item in settled if now - self._captured_at.get(item.parts, -pause) >= pause]
-        if len(self._known) < MOST_AT_WILL or not due:
-            return due[: max(0, MOST_AT_WILL - len(self._known))]
+        left = MOST_AT_WILL - len(self._known) - self._more
+        if left > 0 or not due:
+            return _fitting(due, left)
         self._warn_once(
             "count",
             f"{MOST_AT_WILL} files of config.checkpoints were stored: from now on one in {pause:.0f} s is, the newest",
@@ -252,12 +258,12 @@ class Capturing:
 
     def _last(self, new: Sequence[Found], *, completed: bool, warn: Warn) -> list[Found]:
         """Returns those files that are captured when the script has ended."""
-        if len(new) > self._left_at_end:
+        kept = _fitting(new[::-1], self._left_at_end)[::-1]
+        if len(kept) < len(new):
             self._warn_once(
                 "end", f"only the newest {MOST_AT_END} files of config.checkpoints are stored at the end", warn
             )
-        kept = new[len(new) - min(len(new), self._left_at_end) :]
-        self._left_at_end -= len(kept)
+        self._left_at_end -= sum(map(_weight, kept))
         return [
             replace(item, rested=completed or self._rested.get(item.parts) == identity(item.match.status))
             for item in kept
@@ -316,6 +322,22 @@ def roots(run: RunDir) -> tuple[Parts, ...]:
 def _came(item: Found, came_ns: int) -> bool:
     """Returns whether the file came with the code."""
     return item.parts[0] == WORK and item.match.status.st_mtime_ns <= came_ns
+
+
+def _weight(item: Found) -> int:
+    """Returns as how many checkpoints it counts."""
+    return max(1, len(item.files) // _FILES_OF_ONE)
+
+
+def _fitting(items: Sequence[Found], most: int) -> list[Found]:
+    """Returns the first items, until they count as so many checkpoints."""
+    fitting = list[Found]()
+    for item in items:
+        if most <= 0:
+            break
+        fitting.append(item)
+        most -= _weight(item)
+    return fitting
 
 
 def _left_out(item: Found) -> Sequence[Parts]:
