@@ -12,6 +12,7 @@ from tests.approved import Approved
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.attempts import capturing
+from worker.attempts.captured import Found
 from worker.attempts.relay import Relay
 from worker.host.workfolders import WorkRecord
 
@@ -115,7 +116,12 @@ def test_a_look_at_very_many_files_of_two_names_each_takes_steps_by_their_number
     run: RunDir, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared, inode = list[object](), capturing._inode
-    monkeypatch.setattr(capturing, "_inode", lambda item: (compared.append(item), inode(item))[1])
+
+    def noted(item: Found) -> tuple[int, int]:
+        compared.append(item)
+        return inode(item)
+
+    monkeypatch.setattr(capturing, "_inode", noted)
     for number in range(200):
         write(out / f"{number}.pt", at=1_000_000 + number)
         os.link(out / f"{number}.pt", out / f"best-{number}.pt")
