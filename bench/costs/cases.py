@@ -9,7 +9,7 @@ from pathlib import Path
 import time
 from typing import Any
 
-from bench.costs import contents, folders, sweeps
+from bench.costs import contents, folders, jobfiles, sweeps
 from torchyard.contract.errors import TorchyardError
 
 API = "a request's thread of the API"
@@ -95,4 +95,7 @@ CASES = (
     Case("100,000 tensors of a checkpoint", LOADER, contents.tensors),
     Case("a look at 50,000 event files", OUTPUT, contents.event_files),
     Case("3,000 event files that came with the code", ATTEMPT, contents.event_files_before_the_start),
+    Case("a walk by 32 patterns of 500 characters, to its end", OUTPUT, jobfiles.patterns),
+    Case("a header of safetensors of 32 MiB", OUTPUT, jobfiles.header),
+    Case("a look at 20,000 files of two names each", OUTPUT, jobfiles.names),
 )

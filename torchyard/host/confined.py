@@ -77,9 +77,14 @@ class Confined:
         """
         with self._lock:
             process = self._started()
-            _send(process, question, cpu_s)
-            wall_s = _LEAST_WALL_S + _WALL_TIMES * (self._load_cpu_s + cpu_s)
-            answer = _answer(process, most=most, until=time.monotonic() + wall_s)
+            try:
+                _send(process, question, cpu_s)
+                wall_s = _LEAST_WALL_S + _WALL_TIMES * (self._load_cpu_s + cpu_s)
+                answer = _answer(process, most=most, until=time.monotonic() + wall_s)
+            except BaseException:  # who asks next would get this answer
+                self._end()
+                self._process = None
+                raise
             if answer is None or len(answer) > most:
                 self._end()
                 self._process = None

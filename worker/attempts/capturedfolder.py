@@ -47,11 +47,11 @@ class CapturedFolder:
         self._done: list[FileCopy] = []
         self._copy: FileCopy | None = None
         self._paths = _paths(match)
-        self._names = _names(self._root, run, match)
         require_room(blobs, match.status.st_size, limit=limit, what="a checkpoint")
         self._waiting = iter(match.files)
         if self.damaged and not final:
             raise Torn(match.lacks or "it may be open for writing")
+        self._names = _names(self._root, run, match)
 
     @property
     def parts(self) -> Parts:

@@ -30,6 +30,8 @@ MOST_AT_WILL = 1000
 """Checkpoints that are captured of one job at will. Beyond, one is in each pause between two of one file."""
 MOST_AT_END = 1000
 """The newest that are captured when the attempt has ended."""
+_FILES_OF_ONE = 20
+"""Files of a folder that count as one checkpoint: its row in the database has them all."""
 _LOOK_S = 2.0
 """Seconds between two looks."""
 LOOK_SHARE = 50
@@ -39,6 +41,10 @@ _AGAIN_S, _LONGEST_AGAIN_S = 30.0, 3600.0
 _AGAIN_SHARE = 500
 """A job that is so many times as old as that pause has a longer one."""
 _MOST_WARNED = 1000
+_MOST_REFUSED = 10_000
+"""Files that are remembered as left out for good. Others are looked at again."""
+_MOST_LINKS = 16
+"""Other names of one file that its checkpoint lists."""
 
 Warn = Callable[[str], None]
 Captured = CapturedCopy | CapturedFolder
@@ -72,6 +78,8 @@ class Capturing:
         self._next_at_will = 0.0
         """When the next may be captured of a job that has captured many."""
         self._left_at_end = MOST_AT_END
+        self._more = 0
+        """For how many checkpoints folders of many files count besides themselves."""
         self._seen: dict[Parts, tuple[int, ...]] = {}
         """The files and folders of the look before, and what each was."""
         self._folder_of: dict[tuple[int, ...], str] = {}
@@ -127,6 +135,7 @@ class Capturing:
                 self._captured_at[copy.parts] = time.monotonic()
                 if copy.found.names > 1:
                     self._linked.add(identity(copy.match.status))
+                self._more += _weight(copy.found) - 1
                 if copy.damaged:
                     self._say(copy.parts, "is not whole: it is stored as a damaged checkpoint", warn)
                 done.append(copy)
@@ -160,6 +169,7 @@ class Capturing:
         for item in found:
             if isinstance(item.match, FolderMatch):
                 self._folder_of |= dict.fromkeys((identity(file.status) for file in item.files), item.name)
+        self._torn = {parts: each for parts, each in self._torn.items() if parts in self._seen}
         came_ns = workfolders.came_ns(self._run)
         found = [item for item in found if item.match.status.st_size and not _came(item, came_ns)]
         found = [item for item in found if not any(name.endswith(TORN) for name in item.parts)]
@@ -199,20 +209,22 @@ class Capturing:
         if not linked:
             return list(new)
         known = {_inode(item) for item in found if item.name in self._known}
-        wanted = {_inode(item) for item in linked} - known
+        by_inode: dict[tuple[int, int], list[Found]] = {}
+        for item in linked:
+            by_inode.setdefault(_inode(item), []).append(item)
+        wanted = by_inode.keys() - known
         names = names_of(self._run.root.parent, [(WORK,), rundirs.job_path(self._run)], wanted)
         chosen = {item.parts: item for item in new if item.match.status.st_nlink == 1}
         for inode in wanted:
-            same = sorted((item for item in linked if _inode(item) == inode), key=_stays_first)
+            same = sorted(by_inode[inode], key=_stays_first)
             first = same[0]
             if len(names[inode]) < first.match.status.st_nlink:
-                self._known.update(item.name for item in same)
-                self._refused.update(item.name for item in same)
+                self._leave_out(item.name for item in same)
                 self._say_left_out(first.parts, "it has names outside the job's folders", warn)
                 continue
             others = [parts for parts in sorted(names[inode]) if parts != first.parts]
             links = [parts for parts in others if rundirs.own_path(parts)[0] == rundirs.own_path(first.parts)[0]]
-            links = [parts for parts in links if not self._mask.finds("/".join(rundirs.own_path(parts)))]
+            links = [parts for parts in links[:_MOST_LINKS] if not self._mask.finds("/".join(rundirs.own_path(parts)))]
             chosen[first.parts] = replace(first, names=len(names[inode]), links=links)
         return [*chosen.values()]
 
@@ -237,8 +249,9 @@ class Capturing:
         self._rested = {item.parts: identity(item.match.status) for item in settled if item.rested}
         now, pause = time.monotonic(), self._pause_s()
         due = [item for item in settled if now - self._captured_at.get(item.parts, -pause) >= pause]
-        if len(self._known) < MOST_AT_WILL or not due:
-            return due[: max(0, MOST_AT_WILL - len(self._known))]
+        left = MOST_AT_WILL - len(self._known) - self._more
+        if left > 0 or not due:
+            return _fitting(due, left)
         self._warn_once(
             "count",
             f"{MOST_AT_WILL} files of config.checkpoints were stored: from now on one in {pause:.0f} s is, the newest",
@@ -251,12 +264,12 @@ class Capturing:
 
     def _last(self, new: Sequence[Found], *, completed: bool, warn: Warn) -> list[Found]:
         """Returns those files that are captured when the script has ended."""
-        if len(new) > self._left_at_end:
+        kept = _fitting(new[::-1], self._left_at_end)[::-1]
+        if len(kept) < len(new):
             self._warn_once(
                 "end", f"only the newest {MOST_AT_END} files of config.checkpoints are stored at the end", warn
             )
-        kept = new[len(new) - min(len(new), self._left_at_end) :]
-        self._left_at_end -= len(kept)
+        self._left_at_end -= sum(map(_weight, kept))
         return [
             replace(item, rested=completed or self._rested.get(item.parts) == identity(item.match.status))
             for item in kept
@@ -283,10 +296,15 @@ class Capturing:
         if isinstance(error, Torn):
             self._torn[match.parts] = identity(match.status)
         if not isinstance(error, Changed):
-            name = self._chosen[match.parts].name
-            self._known.add(name)
-            self._refused.add(name)
+            self._leave_out([self._chosen[match.parts].name])
             self._say_left_out(match.parts, error.message, warn)
+
+    def _leave_out(self, names: Iterable[str]) -> None:
+        """Notes checkpoints that are never stored, as far as there is room for them."""
+        if len(self._refused) < _MOST_REFUSED:
+            new = {*names}
+            self._known |= new
+            self._refused |= new
 
     def _say_left_out(self, parts: Parts, why: str, warn: Warn) -> None:
         self._say(parts, f"is not stored as a checkpoint: {why}", warn)
@@ -310,6 +328,22 @@ def roots(run: RunDir) -> tuple[Parts, ...]:
 def _came(item: Found, came_ns: int) -> bool:
     """Returns whether the file came with the code."""
     return item.parts[0] == WORK and item.match.status.st_mtime_ns <= came_ns
+
+
+def _weight(item: Found) -> int:
+    """Returns as how many checkpoints it counts."""
+    return max(1, len(item.files) // _FILES_OF_ONE)
+
+
+def _fitting(items: Sequence[Found], most: int) -> list[Found]:
+    """Returns the first items, until they count as so many checkpoints."""
+    fitting = list[Found]()
+    for item in items:
+        if most <= 0:
+            break
+        fitting.append(item)
+        most -= _weight(item)
+    return fitting
 
 
 def _left_out(item: Found) -> Sequence[Parts]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from torchyard.contract.errors import DataError
+from worker.attempts.copying import MIN_FILE_COST
 from worker.attempts.matching import Match
 
 
@@ -64,6 +65,7 @@ class CopyQueue(Generic[C]):
             except DataError as error:
                 self._discard_copy()
                 refuse(match, error)
+                budget -= MIN_FILE_COST
                 continue
             if budget:
                 self._copy = None

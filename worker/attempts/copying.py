@@ -20,7 +20,7 @@ CHECKPOINT_LIMIT = 1 << 40
 """The default limit of one checkpoint, in bytes."""
 
 _MAX_MANIFEST = 8 << 20
-_MIN_FILE_COST = 1 << 20  # opening and syncing a file counts as copying so many bytes
+MIN_FILE_COST = 1 << 20  # opening and syncing a file counts as copying so many bytes
 
 
 class Copy(Protocol):
@@ -78,7 +78,7 @@ class CheckpointCopy:
             file = self._pending[0]
             source, copy = self._current = self._current or (self._open(file), self._blobs.create())
             copied = copy.copy_from(source, min(limit, file.size - copy.size))
-            limit -= max(copied, _MIN_FILE_COST)
+            limit -= max(copied, MIN_FILE_COST)
             if copied and copy.size < file.size:
                 copy.sync()
                 continue
@@ -215,7 +215,7 @@ class FileCopy:
         """
         size = self._match.status.st_size
         copied = self._writer.copy_from(self._source, min(limit, size - self._writer.size))
-        limit -= max(copied, _MIN_FILE_COST)
+        limit -= max(copied, MIN_FILE_COST)
         if self._writer.size < size:
             if limit > 0 or not copied:
                 self._check_unchanged()

@@ -16,7 +16,7 @@ _States: TypeAlias = frozenset[tuple[int, int]]
 """Of some patterns: which one, and the place of its part that the next name is compared with."""
 _TICK = 500
 """Entries after which the walk can be interrupted."""
-_AT_ONCE = 32
+_AT_ONCE = 16
 """Comparing a name with so many parts of patterns counts as a further entry."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

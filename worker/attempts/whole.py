@@ -5,9 +5,9 @@ files lies. `torch.distributed.checkpoint` writes zips one after the other into 
 safetensors file says in its header how long it is. Of other formats the bytes tell nothing.
 """
 
-from collections.abc import Mapping
 import json
 import os
+import re
 import struct
 from typing import BinaryIO
 
@@ -20,7 +20,9 @@ _END64_RECORD = struct.Struct("<4sQ2H2L4Q")
 _LONGEST_COMMENT = 0xFFFF
 _IN_END64 = 0xFFFFFFFF
 """An offset or a size that stands in the longer record."""
-_LONGEST_HEADER = 1 << 25
+_LONGEST_HEADER, _LONGEST_PARSED = 1 << 25, 1 << 20
+"""Bytes of a header that is looked at, and of one that is parsed."""
+_OFFSETS = re.compile(rb'"data_offsets":\s?\[\s?[0-9]{1,18},\s?([0-9]{1,18})\s?\]')
 _HEADER_LENGTH = struct.Struct("<Q")
 
 
@@ -83,11 +85,23 @@ def _is_whole_safetensors(descriptor: int, size: int) -> bool:
     (length,) = _HEADER_LENGTH.unpack(os.pread(descriptor, _HEADER_LENGTH.size, 0))
     if length > min(_LONGEST_HEADER, size - _HEADER_LENGTH.size):
         return False
+    header = os.pread(descriptor, length, _HEADER_LENGTH.size)
+    end = _parsed_end(header) if length <= _LONGEST_PARSED else _found_end(header)
+    return end is not None and _HEADER_LENGTH.size + length + end == size
+
+
+def _parsed_end(header: bytes) -> int | None:
+    """Returns where the last tensor ends; None for a header that is none."""
     try:
-        header = json.loads(os.pread(descriptor, length, _HEADER_LENGTH.size))
-        ends = [item["data_offsets"][1] for name, item in header.items() if name != "__metadata__"]
+        found = json.loads(header)
+        ends = [item["data_offsets"][1] for name, item in found.items() if name != "__metadata__"]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return False
-    if not isinstance(header, Mapping) or not all(isinstance(end, int) for end in ends):
-        return False
-    return _HEADER_LENGTH.size + length + max(ends, default=0) == size
+        return None
+    return max(ends, default=0) if all(isinstance(end, int) for end in ends) else None
+
+
+def _found_end(header: bytes) -> int | None:
+    """Does the same for a long header, without parsing it: that takes seconds in which no other thread runs."""
+    if b"\0" in header or not header.startswith(b"{") or not header.rstrip(b" ").endswith(b"}"):
+        return None
+    return max((int(found[1]) for found in _OFFSETS.finditer(header)), default=0)

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 from pathlib import Path
+import resource
 import signal
 import stat
 import subprocess
@@ -34,8 +35,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK = 1 << 24
-_MOST_LINKED = 1_000_000
-"""Files with several names that are remembered. Further ones become files of their own."""
+_MOST_LINKED, _DEEPEST_LINKED = 1_000_000, 100
+"""Files with several names that are remembered, and how deep. Others become files of their own."""
+MEMORY_BYTES = 1 << 30
+"""Memory of the process that copies, most of which are names."""
 _CLOSED = {errno.EACCES, errno.EPERM}
 
 Check = Callable[[], object]
@@ -90,12 +93,15 @@ def main() -> None:
     os.umask(0o077)
     privileges.drop()
     privileges.limit_resources()
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     if landlock.abi():
         landlock.restrict([(source, landlock.READ), (target, landlock.WRITE)])
     copier = Copier()
     try:
         copier.copy(source, target)
         report = CopyReport(files=copier.files, left_out=copier.left_out)
+    except MemoryError:
+        report = CopyReport(error=errno.ENOMEM)
     except OSError as error:
         report = CopyReport(error=error.errno or errno.EIO)
     os.write(1, report.to_json().encode())
@@ -109,7 +115,6 @@ class _Level:
     """Of the folders in it that are left."""
     identity: tuple[int, int]
     status: os.stat_result
-    depth_parts: tuple[str, ...]
 
 
 @dataclass
@@ -118,14 +123,16 @@ class Copier:
 
     files: int = 0
     left_out: int = 0
-    _linked: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict[tuple[int, int], tuple[str, ...]])
+    _linked: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])
     _root: int = -1
+    _path: list[str] = field(default_factory=list[str])
+    """The names of the folder that is copied now."""
 
     def copy(self, source: str, target: str) -> None:
         """Raises OSError."""
         here, there = os.open(source, _FOLDER), os.open(target, _FOLDER)
         self._root = os.dup(there)
-        levels = [self._enter(here, there, os.fstat(here), ())]
+        levels = [self._enter(here, there, os.fstat(here))]
         while levels:
             level = levels[-1]
             if level.names:
@@ -138,18 +145,20 @@ class Copier:
                 os.close(here)
                 os.close(there)
                 here, there = inner, below
-                levels.append(self._enter(here, there, os.fstat(here), (*level.depth_parts, name)))
+                self._path.append(name)
+                levels.append(self._enter(here, there, os.fstat(here)))
                 continue
             levels.pop()
             done = there
             if levels:
+                self._path.pop()
                 here, there = _up(here), os.open("..", _FOLDER, dir_fd=there)
                 if _identity(os.fstat(here)) != levels[-1].identity:
                     raise OSError(errno.ESTALE, "the folder was moved while it was copied")
             _set_status(done, level.status)  # it may close the folder
             os.close(done)
 
-    def _enter(self, here: int, there: int, status: os.stat_result, parts: tuple[str, ...]) -> _Level:
+    def _enter(self, here: int, there: int, status: os.stat_result) -> _Level:
         """Copies what is in a folder but folders, whose names it returns."""
         folders: list[str] = []
         with os.scandir(here) as entries:
@@ -160,12 +169,12 @@ class Copier:
                 elif stat.S_ISLNK(found.st_mode):
                     os.symlink(os.readlink(entry.name, dir_fd=here), entry.name, dir_fd=there)
                 elif stat.S_ISREG(found.st_mode):
-                    self._copy_file(here, there, entry.name, found, (*parts, entry.name))
+                    self._copy_file(here, there, entry.name, found)
                 else:
                     self.left_out += 1
-        return _Level(folders, _identity(status), status, parts)
+        return _Level(folders, _identity(status), status)
 
-    def _copy_file(self, here: int, there: int, name: str, found: os.stat_result, parts: tuple[str, ...]) -> None:
+    def _copy_file(self, here: int, there: int, name: str, found: os.stat_result) -> None:
         known = self._linked.get(_identity(found)) if found.st_nlink > 1 else None
         if known is not None and self._link(known, there, name):
             return
@@ -188,12 +197,12 @@ class Copier:
             os.close(reading)
         self.files += 1
         failpoint("folder.copy")
-        if found.st_nlink > 1 and len(self._linked) < _MOST_LINKED:
-            self._linked[_identity(found)] = parts
+        if found.st_nlink > 1 and len(self._linked) < _MOST_LINKED and len(self._path) < _DEEPEST_LINKED:
+            self._linked[_identity(found)] = "/".join((*self._path, name))
 
-    def _link(self, known: tuple[str, ...], there: int, name: str) -> bool:
+    def _link(self, known: str, there: int, name: str) -> bool:
         try:
-            os.link("/".join(known), name, src_dir_fd=self._root, dst_dir_fd=there, follow_symlinks=False)
+            os.link(known, name, src_dir_fd=self._root, dst_dir_fd=there, follow_symlinks=False)
         except OSError as error:
             if error.errno in {errno.ENAMETOOLONG, errno.EMLINK, errno.EPERM, errno.EXDEV, errno.EACCES}:
                 return False

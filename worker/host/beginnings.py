@@ -39,7 +39,7 @@ class Beginnings:
 
     def places(self, text: str) -> Iterator[tuple[int, int]]:
         """Yields where each begins that is in the text, and where the longest of those that begin there ends."""
-        for start in range(len(text) - self._least + 1):
+        for start in range(len(text) - self._least + 1) if self._groups else ():
             group = self._groups.get(text[start : start + self._least])
             if group is not None and (size := _longest(group, text[start : start + group.longest])):
                 yield start, start + size

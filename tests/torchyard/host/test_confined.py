@@ -9,6 +9,7 @@ import signal
 import psutil
 import pytest
 
+from torchyard.host import confined
 from torchyard.host.confined import Confined, Ended
 
 _PROGRAM = """
@@ -72,6 +73,17 @@ def test_what_takes_more_than_it_may_ends_the_process_and_the_next_one_answers(
         _ask(asked, question, cpu_s=0)
     assert (ended.value.too_slow, ended.value.too_long) == (too_slow, too_long)
     assert _children() == []
+    assert _ask(asked, b"b") == b"order b"
+
+
+def test_an_answer_that_could_not_be_read_is_nobody_elses(asked: Confined, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> bytes:
+        raise MemoryError
+
+    assert _ask(asked, b"a") == b"order a"
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(confined, "_read", fail)
+        _ask(asked, b"secret")
     assert _ask(asked, b"b") == b"order b"
 
 

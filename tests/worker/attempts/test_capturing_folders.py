@@ -275,3 +275,22 @@ def test_a_folder_of_deepspeed_is_captured_once_though_latest_names_the_next(run
         (new,) = saved([batch for _ in range(4) for batch in look(relay)])
         assert [file.path for file in new.files] == [f"out/global_step{step}/mp_rank_00_model_states.pt", "out/latest"]
     assert look(relay, final=True) == []
+
+
+def test_a_folder_of_very_many_files_counts_as_several_checkpoints(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capturing, "MOST_AT_WILL", 4)
+    monkeypatch.setattr(capturing, "MOST_AT_END", 4)
+    for number in range(4):
+        write(run.work / f"out/checkpoint-{number}", {f"{name:03}": b"x" for name in range(40)})
+        write(run.work / f"out/checkpoint-{number}", {"trainer_state.json": b"{}"})
+    relay = relay_of(run, "out/*")
+    found = look(relay) + look(relay) + look(relay)
+    assert [new.files[0].path.split("/")[1][-1] for new in saved(found)] == ["0", "1", "3"]  # two, and the newest
+    assert "4 files of config.checkpoints were stored" in "".join(texts(found))
+    for number in range(4, 8):
+        write(run.work / f"out/checkpoint-{number}", {f"{name:03}": b"x" for name in range(40)})
+        write(run.work / f"out/checkpoint-{number}", {"trainer_state.json": b"{}"})
+    last = saved(look(relay, final=True, completed=True))
+    assert [new.files[0].path.split("/")[1] for new in last] == ["checkpoint-6", "checkpoint-7"]

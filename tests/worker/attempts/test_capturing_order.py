@@ -12,6 +12,7 @@ from tests.approved import Approved
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.attempts import capturing
+from worker.attempts.captured import Found
 from worker.attempts.relay import Relay
 from worker.host.workfolders import WorkRecord
 
@@ -99,6 +100,47 @@ def test_a_file_with_two_names_in_the_folder_is_captured_once_with_both(run: Run
     assert isinstance(file, CapturedFile)
     assert (file.path, file.links, file.size) == ("out/epoch-3.pt", ["out/last.pt"], 1)
     assert look(relay, final=True) == []
+
+
+def test_of_a_file_with_very_many_names_few_are_listed(run: RunDir, out: Path) -> None:
+    relay = relay_of(run, "out/*.pt")
+    write(out / "last.pt", at=1_000_000)
+    for number in range(100):
+        os.link(out / "last.pt", out / f"{number:03}.pt")
+    (file,) = [file for new in look(relay) + look(relay) for file in new.files]
+    assert isinstance(file, CapturedFile)
+    assert (file.path, file.links) == ("out/000.pt", [f"out/{number:03}.pt" for number in range(1, 17)])
+
+
+def test_a_look_at_very_many_files_of_two_names_each_takes_steps_by_their_number(
+    run: RunDir, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared, inode = list[object](), capturing._inode
+
+    def noted(item: Found) -> tuple[int, int]:
+        compared.append(item)
+        return inode(item)
+
+    monkeypatch.setattr(capturing, "_inode", noted)
+    for number in range(200):
+        write(out / f"{number}.pt", at=1_000_000 + number)
+        os.link(out / f"{number}.pt", out / f"best-{number}.pt")
+    look(relay_of(run, "out/*.pt"))
+    assert len(compared) < 10 * 400
+
+
+def test_what_is_left_out_for_good_is_remembered_within_a_limit(
+    run: RunDir, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capturing, "_MOST_REFUSED", 5)
+    known = set[str]()
+    blobs = Blobs(run.root.parent.parent / "blobs")
+    found = capturing.Capturing(run, blobs, ["out/*.pt"], known=known, limit=0, look_s=0.0)
+    for number in range(20):
+        write(out / "a.pt", at=1_000_000 + number)
+        for _ in range(3):
+            assert found.take(1, step=0, final=False, taken=(), warn=lambda _: None) == []
+    assert len(known) == 5
 
 
 def test_the_next_file_that_takes_a_name_is_another_checkpoint_and_the_first_stays_one(run: RunDir, out: Path) -> None:

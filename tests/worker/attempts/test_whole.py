@@ -4,6 +4,7 @@ import io
 import json
 from pathlib import Path
 import struct
+import tracemalloc
 import zipfile
 
 import pytest
@@ -136,3 +137,26 @@ def test_an_empty_file_is_never_whole(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("content", [b"x", b"\x80\x04legacy pickle", b"PK", b"{}"])
 def test_the_bytes_of_other_formats_tell_nothing(tmp_path: Path, content: bytes) -> None:
     assert told(tmp_path, "a.pt", content) is None
+
+
+def test_a_long_header_of_safetensors_is_judged_without_parsing_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "_LONGEST_PARSED", 10)
+    content = safetensors(70, 5_000)
+    assert told(tmp_path, "a.safetensors", content) is True
+    for torn in (content[:-1], content + b"x", content[:40] + bytes(40) + content[80:]):
+        assert told(tmp_path, "a.safetensors", torn) is False
+    name = json.dumps('"data_offsets":[0,9000]')  # in a text, whose quotes are escaped
+    header = f'{{{name}:{{"dtype":"U8","shape":[1],"data_offsets":[0,3]}}}}'.encode()
+    assert told(tmp_path, "a.safetensors", struct.pack("<Q", len(header)) + header + b"xyz") is True
+
+
+def test_a_header_of_safetensors_takes_little_memory(tmp_path: Path) -> None:
+    header = b'{"a":[' + b'{"":[]},' * 1_000_000 + b"0]}"
+    tracemalloc.start()
+    try:
+        assert told(tmp_path, "a.safetensors", struct.pack("<Q", len(header)) + header) is True
+        assert tracemalloc.get_traced_memory()[1] < 5 * len(header)
+    finally:
+        tracemalloc.stop()

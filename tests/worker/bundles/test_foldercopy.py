@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 import socket
 import stat
+import tracemalloc
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.disks import mounted
 from tests.leftovers import LEVELS, as_nobody, leave_depth, leave_everything
 from torchyard.host import failpoints
 from worker.bundles import foldercopy
-from worker.bundles.foldercopy import TooLong, copy_folder
+from worker.bundles.foldercopy import Copier, TooLong, copy_folder
 from worker.host.untrusted import make_accessible, remove_inside
 
 
@@ -89,6 +90,25 @@ def test_a_folder_that_is_deeper_than_any_path_is_copied(source: Path, tmp_path:
     os.close(inner)
     for name in ("source", "target"):
         assert remove_inside(tmp_path, name)
+
+
+def test_the_memory_of_a_copy_does_not_grow_with_the_square_of_the_depth(source: Path, tmp_path: Path) -> None:
+    folder = os.open(source, os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("a", dir_fd=folder)
+        inner = os.open("a", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    (tmp_path / "target").mkdir()
+    tracemalloc.start()
+    try:
+        Copier().copy(str(source), str(tmp_path / "target"))
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+        remove_inside(tmp_path, "source")
+        remove_inside(tmp_path, "target")
 
 
 def test_whatever_a_job_leaves_is_copied_or_left_out() -> None:

@@ -1,0 +1,61 @@
+"""What a job leaves in its folders, at the limits of those who look at it, for `bench.costs.cases`."""
+
+from collections.abc import Callable
+from contextlib import suppress
+import os
+from pathlib import Path
+import struct
+from tempfile import TemporaryDirectory, TemporaryFile
+
+from store.blobs import Blobs
+from torchyard.contract.artifacts import DEEPEST, MOST_KEEP
+from torchyard.contract.rundir import RunDir
+from worker.attempts.capturing import Capturing
+from worker.attempts.walking import Patterns, TooMany, Walk
+from worker.attempts.whole import is_whole
+
+Prepare = Callable[[], object]
+
+_PATTERN = 500
+_HEADER = 1 << 25
+
+
+def patterns() -> Prepare:
+    folder = TemporaryDirectory()  # it is removed with its process
+    base = Path(folder.name).joinpath(*["a" * 20] * (DEEPEST - 2))
+    base.mkdir(parents=True)
+    for number in range(20_000):
+        (base / f"a{number}").mkdir()
+    names = ["/".join(["**", "a*"] * 100)[: _PATTERN - 3].rstrip("/*") + f"/{number}" for number in range(MOST_KEEP)]
+
+    def walk() -> None:
+        with suppress(TooMany):
+            for _ in Walk(Path(folder.name), (), most=1_000_000, patterns=Patterns(names)).found():
+                pass
+
+    return walk
+
+
+def header() -> Prepare:
+    file = TemporaryFile()  # noqa: SIM115 - it is closed with its process
+    text = b'{"a":[' + b'"data_offsets":[0,1],' * (_HEADER // 21 - 1) + b"0]}"
+    file.write(struct.pack("<Q", len(text)) + text)
+    file.flush()
+    return lambda: is_whole(file, "a.safetensors")  # pyright: ignore[reportArgumentType] - it is one
+
+
+def names() -> Prepare:
+    folder = TemporaryDirectory()
+    run = RunDir(Path(folder.name) / "job" / "1")
+    run.create()
+    run.work.mkdir()
+    for number in range(20_000):
+        (run.work / f"a{number}.pt").write_bytes(b"x")
+        os.link(run.work / f"a{number}.pt", run.work / f"b{number}.pt")
+    look = Capturing(run, Blobs(Path(folder.name) / "blobs"), ["*.pt"], known=set(), limit=1, look_s=0.0)
+
+    def take() -> None:
+        assert Path(folder.name).is_dir()
+        look.take(1, step=0, final=False, taken=(), warn=lambda _: None)
+
+    return take
