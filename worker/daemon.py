@@ -11,7 +11,6 @@ from store.queries import workers
 from store.queue import WakeupListener
 from store.store import NotMigrated, Store
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
-from torchyard.host.identity import boot_id
 from worker.aside import Aside
 from worker.attempts.asked import AskedFiles
 from worker.attempts.context import WorkerContext
@@ -111,11 +110,7 @@ class Daemon:
             ("the look whether this worker drains", self._drain_interval, self._check_drain),
         )
         self._asked = AskedFiles(settings.runs, self._store, self.id, limits=settings.output_limits, clock=clock)
-        sweep = "the housekeeping", Interval(_SWEEP_INTERVAL_S, clock), self._housekeeper.sweep
-        cleaning = self._duties_of(sweep, self._asked.duty)
-        self._cleaner = Aside(
-            Turns("the housekeeping"), lambda _: cleaning.run_due(), troubles=self._troubles, last=self._asked.close
-        )
+        self._cleaner = self._cleaner_of()
         self._turns = Turns("the thread that starts jobs")
         self._keeper = Keeper(
             self._leases,
@@ -125,13 +120,10 @@ class Daemon:
             threads=(self._turns, self._seen.aside.turns, self._cleaner.turns, self._housekeeper.turns),
             clock=clock,
         )
-        self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=settings.max_stop_grace, holder=holder)
+        grace = settings.max_stop_grace
+        self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=grace, holder=holder)
         self._forecaster = Forecaster(
-            self._store,
-            worker_id=self.id,
-            observe=self._seen.known,
-            max_stop_grace=settings.max_stop_grace,
-            clock=clock,
+            self._store, worker_id=self.id, observe=self._seen.known, max_stop_grace=grace, clock=clock
         )
         self._others_ended = False
         """Whether what an earlier daemon has left of attempts that are not ours was ended. No job starts before."""
@@ -174,17 +166,20 @@ class Daemon:
     def _registration_of(self, settings: Settings, pool: Pool | None) -> Registration:
         if pool is not None:
             return PoolRegistration(self.id, pool, store=self._store, seen=self._seen, troubles=self._troubles)
-        shared = boot_id() if settings.cpu_slots is None else None
         return HostRegistration(
             self.id,
-            name=self.name,
             store=self._store,
             devices=self._devices,
             seen=self._seen,
             housekeeper=self._housekeeper,
             troubles=self._troubles,
-            shares_cpus_of=shared,
+            shares_cpus=settings.cpu_slots is None,
         )
+
+    def _cleaner_of(self) -> Aside:
+        sweep = "the housekeeping", Interval(_SWEEP_INTERVAL_S, self._clock), self._housekeeper.sweep
+        duties, turns = self._duties_of(sweep, self._asked.duty), Turns("the housekeeping")
+        return Aside(turns, lambda _: duties.run_due(), troubles=self._troubles, last=self._asked.close)
 
     def _duties_of(self, *schedule: Duty) -> Duties:
         return Duties(schedule, troubles=self._troubles, database_was_away=self._leases.database_was_away)

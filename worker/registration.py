@@ -10,6 +10,7 @@ from store.facts.attempts import Claim
 from store.store import Store
 from torchyard.contract.devices import PoolReport
 from torchyard.contract.errors import Unavailable
+from torchyard.host.identity import boot_id
 from worker.cleanup.housekeeper import Housekeeper
 from worker.monitor import DeviceMonitor
 from worker.observation import Observation
@@ -42,7 +43,7 @@ class Registration(Protocol):
 
 
 class HostRegistration:
-    """`shares_cpus_of`: the boot of the host whose CPUs it shares with other workers, if it does."""
+    """`shares_cpus`: whether other workers of this host get a share of its CPUs."""
 
     superseded = False
 
@@ -50,27 +51,25 @@ class HostRegistration:
         self,
         worker_id: str,
         *,
-        name: str,
         store: Store,
         devices: DeviceMonitor,
         seen: Observation,
         housekeeper: Housekeeper,
         troubles: Troubles,
-        shares_cpus_of: str | None,
+        shares_cpus: bool,
     ) -> None:
         self._worker_id = worker_id
-        self._name = name
         self._store = store
         self._devices = devices
         self._seen = seen
         self._housekeeper = housekeeper
         self._troubles = troubles
-        self._shares_cpus_of = shares_cpus_of
+        self._shares_cpus_of = boot_id() if shares_cpus else None
 
     def register(self) -> tuple[str, list[Claim]]:
         views = [view.to_dict() for view in self._seen.first()]
         return workers.register(
-            self._store, self._worker_id, name=self._name, devices=views, shares_cpus_of=self._shares_cpus_of
+            self._store, self._worker_id, name=self._devices.name, devices=views, shares_cpus_of=self._shares_cpus_of
         )
 
     def report(self) -> None:

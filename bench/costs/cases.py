@@ -85,6 +85,7 @@ CASES = (
     Case("a table of 64 KiB", RELAY, contents.media),
     Case("a line of 1,000 metrics", RELAY, contents.event),
     Case("a list of the 10,000 files of a checkpoint", OUTPUT, folders.manifest),
+    Case("a look at a folder of 10,000 files", OUTPUT, folders.look),
     Case("an answer about a checkpoint of 10,000 files", API, folders.answer),
     Case("a part of the tar of 10,000 files", API, folders.part_of_a_tar),
     Case("an index of 100,000 files in shards", READER, contents.index),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from api.present.checkpoints import checkpoint
@@ -13,6 +14,10 @@ from store.facts.checkpoints import CAPTURED, CheckpointFacts, sent_of
 from store.facts.output import NewCheckpoint
 from torchyard.contract.checkpointfiles import MOST_FILES, MOST_PATHS_BYTES, check_paths
 from torchyard.contract.records import Manifest, ManifestFile
+from worker.attempts import folders as found
+from worker.attempts.folders import FolderMatch
+from worker.attempts.matching import Search
+from worker.attempts.writers import open_for_writing
 
 Prepare = Callable[[], object]
 
@@ -39,7 +44,22 @@ def manifest() -> Prepare:
 def answer() -> Prepare:
     files = _files()
     facts = CheckpointFacts(
-        "ckpt_1", 1, "a", None, False, 1, {}, None, files, 1, sent_of(files, of="a"), CAPTURED, 0, False, None, 1
+        id="ckpt_1",
+        attempt=1,
+        name="a",
+        epoch=None,
+        end_of_epoch=False,
+        step=1,
+        metrics={},
+        monitored=None,
+        files=files,
+        files_bytes=1,
+        sent=sent_of(files, of="a"),
+        source=CAPTURED,
+        saved_at=1,
+        damaged=False,
+        remeasured=None,
+        created_at=1,
     )
     checkpoint(replace(facts, files=files[:2])).model_dump_json()  # the view is built once a process
     return lambda: checkpoint(facts).model_dump_json()
@@ -54,3 +74,18 @@ def part_of_a_tar() -> Prepare:
             pass
 
     return place
+
+
+def look() -> Prepare:
+    """What the worker does with a folder that is at rest: it finds its files, and asks who has one open."""
+    job = TemporaryDirectory()  # it is removed with its process
+    folder = Path(job.name) / "work" / "out" / "checkpoint-1"
+    folder.mkdir(parents=True)
+    for number in range(MOST_FILES):
+        (folder / f"{number:05}").touch()
+
+    def find() -> None:
+        for match in found.find(Search(Path(job.name)), ("work",), ["out/*"]):
+            open_for_writing(Path(job.name), match.files if isinstance(match, FolderMatch) else [match])
+
+    return find

@@ -19,6 +19,7 @@ SHOWN_BY = {
     "after": "500 jobs of a batch that wait for each other in circles",
     "archives": "a part of the tar of 10,000 files",
     "artifacts": "list_artifacts",
+    "keeping": "keep_files",
     "bundles": "a bundle of 20,000 files",
     "checkpointfiles": "a list of the 10,000 files of a checkpoint",
     "columns": "list_jobs",

@@ -10,13 +10,25 @@ from store.facts.attempts import AttemptFacts, Claim, EarlierAttempt, Inherited,
 from store.facts.checkpoints import ArtifactFacts, CheckpointFacts
 from store.facts.initial_weights import InitialFacts
 from store.facts.output import Room
-from store.rows import artifacts, attempt_facts, attempts, checkpoints, initial_files, intents, jobs, leases, secrets
+from store.rows import (
+    artifacts,
+    attempt_facts,
+    attempts,
+    checkpoints,
+    initial_files,
+    intents,
+    job_events,
+    jobs,
+    leases,
+    secrets,
+)
 from store.store import Store
 from torchyard.contract.job import EndReason
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.rundir import Env
 
 _MOST_ARTIFACTS = 100_000
+_MOST_MESSAGES = 20
 _BEYOND_ALL = 2**31 - 1
 """The number of no attempt."""
 
@@ -98,6 +110,12 @@ def files_of(store: Snapshots, job_id: str) -> tuple[list[CheckpointFacts], Sequ
         return checkpoints.newest_first(session, job_id), artifacts.after(
             session, job_id, limit=_MOST_ARTIFACTS, kept=None
         )
+
+
+def newest_messages(store: Snapshots, job_id: str, *, attempt: int) -> list[str]:
+    """Returns the texts of the newest messages of an attempt, newest first."""
+    with store.read() as session:
+        return job_events.newest_messages(session, job_id, attempt=attempt, limit=_MOST_MESSAGES)
 
 
 def captured_names(store: Snapshots, claim: Claim) -> list[str]:

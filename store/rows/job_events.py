@@ -44,6 +44,15 @@ def page(session: Session, job_id: str, *, after: int, limit: int) -> FactPage[E
         return pages.take(events, limit=limit, size=lambda event: len(json.dumps(event.data)))
 
 
+def newest_messages(session: Session, job_id: str, *, attempt: int, limit: int) -> list[str]:
+    """Returns the texts of the newest messages of an attempt, newest first."""
+    query = select(JobEvent.data).where(
+        JobEvent.job_id == job_id, JobEvent.attempt == attempt, JobEvent.type == "message"
+    )
+    found = session.scalars(query.order_by(JobEvent.seq.desc()).limit(limit))
+    return [str(data.get("text", "")) for data in found]
+
+
 def add_first(session: Session, job_ids: Sequence[str], reason: Reason, *, time: int) -> None:
     """Inserts the first events of new jobs: that they are queued since that time."""
     data = document(_moved(None, JobState.QUEUED, reason))

@@ -147,6 +147,16 @@ def test_a_retry_may_name_the_checkpoint_that_it_goes_on_from(service: ApiFixtur
     assert "did you mean from?" in wrong.json()["errors"][0]["message"]
 
 
+def test_a_fresh_retry_goes_on_from_no_checkpoint(service: ApiFixture) -> None:
+    old = finished(service, 5)
+    new = service.client.post(f"/v1/jobs/{old}/retry", json={"fresh": True}).json()
+    assert new["retry_of"] == old
+    assert service.get(f"/v1/jobs/{new['id']}/checkpoints")["data"] == []
+    assert "with its code alone" in service.get(f"/v1/jobs/{new['id']}/events")["data"][1]["data"]["text"]
+    wrong = service.client.post(f"/v1/jobs/{old}/retry", json={"fresh": True, "from": "best"})
+    assert wrong.status_code == 422
+
+
 def test_the_retries_of_a_job_are_found(service: ApiFixture) -> None:
     old = finished(service, 5)
     new = service.client.post(f"/v1/jobs/{old}/retry", json={}).json()["id"]

@@ -3,7 +3,8 @@
 The processes that a test has started and waited for count. Missed are those for which nobody waits in this process:
 daemons, processes whose parent has ended, forks of the server of `tests/forks.py`. What tests share, such as a server,
 counts with the file whose test has set it up, but not with the test; what a worker tears down at its end, such as the
-servers of many files, counts with none of them.
+servers of many files, counts with none of them, and neither does more than a test had time for: it has then waited for
+a process that others had used.
 """
 
 from collections import defaultdict
@@ -91,9 +92,11 @@ class Costs:
                 case float() if name == _SERVERS:
                     self.files[SERVERS] += value
                 case float() if name in {_OWN, _SHARED}:
-                    self.files[report.nodeid.partition("::")[0]] += value
-                    # It may have waited for a process of an earlier test: this had more time.
-                    own = min(value, report.duration * _CORES) if name == _OWN else 0.0
+                    possible = min(value, report.duration * _CORES)
+                    self.files[report.nodeid.partition("::")[0]] += possible
+                    if value > possible:
+                        self.files[SERVERS] += value - possible
+                    own = possible if name == _OWN else 0.0
                     self._running[report.nodeid] = self._running.get(report.nodeid, 0) + own
                 case (float() as spent, float() as passed) if name == _PACE:
                     self.paces.append((spent, passed))

@@ -124,7 +124,8 @@ def test_a_test_costs_no_more_than_there_was_time_for() -> None:
             )
         )  # pyright: ignore[reportArgumentType]
     assert told.tests["t.py::x"] < 1
-    assert told.files["t.py"] == 255
+    assert told.files["t.py"] < 1
+    assert sum(told.files.values()) == pytest.approx(255)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError, model_validator
 from pydantic_core import from_json, to_json
 
-from torchyard.contract.artifacts import MOST_KEEP, KeptPattern
 from torchyard.contract.errors import FieldError, InvalidRequest
 from torchyard.contract.filters import NO_CONTROLS, JobFilter
 from torchyard.contract.findings import field_errors
+from torchyard.contract.keeping import MOST_KEEP, KeptPattern
 from torchyard.contract.labels import LabelChanges
 from torchyard.contract.models import MODEL_NAME
 from torchyard.contract.resources import Devices

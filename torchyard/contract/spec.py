@@ -16,13 +16,13 @@ from pydantic import (
 
 from torchyard.contract import recipes
 from torchyard.contract.after import MOST_AFTER, After
-from torchyard.contract.artifacts import MOST_KEEP, KeptPattern
 from torchyard.contract.durations import DEFAULT_TIME_LIMIT, above_zero
 from torchyard.contract.environment import Env, SecretRef
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.findings import field_errors
 from torchyard.contract.idleness import long_enough
 from torchyard.contract.initial import INIT_FROM, AfterRef, parse_initial
+from torchyard.contract.keeping import MOST_KEEP, KeptPattern
 from torchyard.contract.labels import Labels
 from torchyard.contract.notify import JobNotify
 from torchyard.contract.recipes import variables

@@ -82,6 +82,8 @@ class Capturing:
         """For how many checkpoints folders of many files count besides themselves."""
         self._seen: dict[Parts, tuple[int, ...]] = {}
         """The files and folders of the look before, and what each was."""
+        self._folder_of: dict[tuple[int, ...], str] = {}
+        """The name of the checkpoint that a folder is, or is to be, by each of its files as it is."""
         self._rests: dict[Parts, tuple[int, ...]] = {}
         """Those that the look before found as the one before it."""
         self._rested: dict[Parts, tuple[int, ...]] = {}
@@ -98,8 +100,8 @@ class Capturing:
         """Captured files that have other names."""
 
     def has(self, match: Match) -> bool:
-        """Returns whether the file was captured as it is."""
-        name = Found(match).name
+        """Returns whether the file was captured as it is, by itself or in a folder."""
+        name = self._folder_of.get(identity(match.status)) or Found(match).name
         return identity(match.status) in self._linked or (name in self._known and name not in self._refused)
 
     @property
@@ -163,6 +165,10 @@ class Capturing:
         rests = self._rests
         self._seen = {item.parts: identity(item.match.status) for item in found}
         self._rests = {parts: each for parts, each in self._seen.items() if before.get(parts) == each}
+        self._folder_of = {}
+        for item in found:
+            if isinstance(item.match, FolderMatch):
+                self._folder_of |= dict.fromkeys((identity(file.status) for file in item.files), item.name)
         self._torn = {parts: each for parts, each in self._torn.items() if parts in self._seen}
         came_ns = workfolders.came_ns(self._run)
         found = [item for item in found if item.match.status.st_size and not _came(item, came_ns)]

@@ -26,7 +26,7 @@ _LONGEST_TAG = 255
 
 @dataclass(frozen=True)
 class FolderMatch(Match):
-    """A folder that is one checkpoint. `status` is another one when any of its files is: see `_status`."""
+    """A folder that is one checkpoint. `status` is another one when any file below it is: see `_status`."""
 
     files: Sequence[Match] = ()
     """All files below it, by their paths, and of DeepSpeed `latest` beside it."""
@@ -94,8 +94,7 @@ class _Grouping:
             sizes = {match.parts[-1]: match.status.st_size for match in here.files}
             lacks = lacks or layouts.lacking(folder[-1], sizes)
         direct = [match for match in found if match.parts[:-1] == parts]
-        if layouts.is_of_deepspeed(parts[-1], _names(direct)):
-            found += self._latest(parts)
+        beside = self._latest(parts) if layouts.is_of_deepspeed(parts[-1], _names(direct)) else []
         if not found:
             return
         if self._search.is_cut:
@@ -105,7 +104,7 @@ class _Grouping:
             FolderMatch(
                 parts,
                 _status(found),
-                files=sorted(found, key=lambda match: match.parts),
+                files=sorted([*found, *beside], key=lambda match: match.parts),
                 lacks=lacks,
                 is_sealed=layouts.is_sealed(times),
                 left_out=left_out,

@@ -21,7 +21,7 @@ from torchyard.contract.errors import DataError
 from worker.attempts.copying import FileCopy, identity
 from worker.attempts.left_files import AGAIN_S, TOO_MANY, LeftFiles
 from worker.attempts.matching import Match, Parts
-from worker.attempts.not_kept import NotKept
+from worker.attempts.not_kept import STILL, NotKept
 from worker.attempts.walking import Found, Patterns, TooMany, Walk
 from worker.attempts.writers import open_for_writing
 from worker.host.mask import Mask
@@ -104,7 +104,7 @@ class KeptFiles(LeftFiles):
             return self._not_kept.message("")
         lasts = "" if until is None else f" until {until:%Y-%m-%d %H:%M} UTC"
         job = keeping.job_id[:_SHORT_ID]
-        return self._not_kept.message(f", still on {keeping.host}{lasts}: torchyard keep {job}")
+        return self._not_kept.message(f"{STILL}{keeping.host}{lasts}: torchyard keep {job}")
 
     @property
     def until(self) -> datetime | None:

@@ -13,6 +13,10 @@ _MOST_GROUPS = 1000
 _LONGEST = 100
 """Characters of a name that are shown."""
 REST = "the rest"
+BEGINS = "not kept: "
+"""Begins the message."""
+STILL = ", still on "
+"""Begins what it says of the host."""
 
 
 @dataclass
@@ -60,7 +64,7 @@ class NotKept:
         if not named:
             return None
         paths = [shlex.quote(name) for name, _ in groups[:_MOST_NAMED] if name != REST and self._shown(name) == name]
-        return f"not kept: {', '.join(named)}" + (" ".join([hint, *paths]) if hint and paths else "")
+        return f"{BEGINS}{', '.join(named)}" + (" ".join([hint, *paths]) if hint and paths else "")
 
     def _told(self, name: str, group: _Group) -> str:
         files = f"{group.files} file{'' if group.files == 1 else 's'}, " if name.endswith("/") or name == REST else ""

@@ -156,6 +156,7 @@ class Preparation:
             earlier=earlier,
             inherited=attempt.inherited,
             attempts_of=self.records.attempts_of,
+            not_kept_of=self.records.not_kept_of,
             in_pool=attempt.in_pool,
             blobs=self.blobs,
             torn=TornFiles(self.run, self.blobs, self.records.checkpoints, check=self.check_wanted),

@@ -20,6 +20,7 @@ from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.views.telemetry import LiveLine, RankStacksView
+from worker.attempts import not_kept
 from worker.attempts.masking import masked_batch
 from worker.attempts.patience import Patience
 from worker.host.mask import Mask
@@ -87,6 +88,13 @@ class AttemptRecords:
     def files_of(self, job_id: str) -> tuple[Sequence[CheckpointFacts], Sequence[ArtifactFacts]]:
         """Returns the checkpoints of a job, newest first, and the files that it has left."""
         return self._patience.call(lambda: queries.files_of(self._store, job_id))
+
+    def not_kept_of(self, attempt: int) -> str:
+        """Returns what an earlier attempt of the job has told to be not kept; empty if it has told nothing."""
+        job_id = self._claim.job_id
+        texts = self._patience.call(lambda: queries.newest_messages(self._store, job_id, attempt=attempt))
+        told = next((text for text in texts if text.startswith(not_kept.BEGINS)), "")
+        return told.removeprefix(not_kept.BEGINS).partition(not_kept.STILL)[0]
 
     def attempts_of(self, job_id: str) -> list[EarlierAttempt]:
         """Returns all attempts of another job, oldest first."""

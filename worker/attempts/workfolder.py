@@ -52,9 +52,10 @@ class WorkFolder:
     """The working folder of one job, for the attempt that has `run`. No process of an earlier one runs any more.
 
     `earlier`: the attempts that were claimed before. `inherited`: of a retry, what it finds of the other job;
-    `attempts_of`: reads the attempts of that. `in_pool`: a node that was cut off may write on what an attempt had open.
-    `stored`: reads the versions of files that the service has. `torn` gives the place of a file that is not whole to a
-    whole version. `check` is called again and again, and may raise to end a step.
+    `attempts_of`: reads the attempts of that. `not_kept_of`: reads what an attempt has told to be not kept. `in_pool`:
+    a node that was cut off may write on what an attempt had open. `stored`: reads the versions of files that the
+    service has. `torn` gives the place of a file that is not whole to a whole version. `check` is called again and
+    again, and may raise to end a step.
     """
 
     run: RunDir
@@ -63,6 +64,7 @@ class WorkFolder:
     earlier: Sequence[EarlierAttempt] = ()
     inherited: Inherited | None = None
     attempts_of: Callable[[str], Sequence[EarlierAttempt]] = lambda _: ()
+    not_kept_of: Callable[[int], str] = lambda _: ""
     in_pool: bool = False
     blobs: Blobs
     stored: Callable[[], Sequence[Sequence[Stored]]] = tuple
@@ -201,7 +203,8 @@ class WorkFolder:
         for place, folder in folders.items():
             if self.torn is not None:
                 self.torn.lay(place, folder=folder.name if place == WORK else None)
-        return restored.message(of=self._origin)
+        lost = "" if work is None or self._last is None else self.not_kept_of(self._last)
+        return "; ".join(filter(None, (restored.message(of=self._origin), lost and f"not captured: {lost}")))
 
     def _bring_artifacts(self) -> bool:
         """Moves `artifacts` of the attempt before, if that was on this host, to the attempt's run directory."""

@@ -17,6 +17,7 @@ from torchyard.contract.errors import TorchyardError
 from torchyard.host import terminal
 from worker.doctor import daemon, disk, gpus, host, pool, pytorch, services, starts
 from worker.doctor.findings import Finding, Status, failed
+from worker.doctor.folders import check_folders
 from worker.doctor.isolation import check_isolation
 from worker.doctor.packages import check_packages
 from worker.engines.local.environment import inherited
@@ -72,6 +73,7 @@ def _of_host(settings: Settings) -> Iterator[Finding]:
     gpu_count = 0
     yield from _guarded("isolation", lambda: [check_isolation(settings.isolation, settings.helper_needs)])
     yield from _guarded("disk", lambda: disk.check_disks(settings.root, settings.blobs, shared=False))
+    yield from _guarded("folders", lambda: check_folders(settings.runs, used=disk.used(settings.root)))
     for finding in _guarded("devices", lambda: gpus.check_devices(settings)):
         gpu_count += finding.check.startswith("gpu")
         yield finding

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import fcntl
 import os
 from pathlib import Path
+import shutil
 import tempfile
 
 from torchyard.host import terminal
@@ -20,6 +21,11 @@ def check_disks(data_dir: Path, blobs: Path, *, shared: bool) -> Iterator[Findin
     yield _check_disk("data", data_dir, local=not shared)
     if nearest(blobs).stat().st_dev != nearest(data_dir).stat().st_dev:
         yield _check_disk("blobs", blobs, local=False)
+
+
+def used(data_dir: Path) -> int:
+    """Returns the bytes of the data directory's disk that are in use."""
+    return shutil.disk_usage(nearest(data_dir)).used
 
 
 def _check_disk(check: str, wanted: Path, *, local: bool) -> Finding:

@@ -4,7 +4,6 @@ Nothing here follows a link that a job has made: the folder of the job, in which
 service's own.
 """
 
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 import os
@@ -125,8 +124,10 @@ def _remove_unchanged(folder: int, name: str, *, like: os.stat_result, came_ns: 
             os.unlink(name, dir_fd=folder)
 
 
-def remove_unfinished(run: RunDir, *, keep: Collection[str] = ()) -> None:
-    """Removes folders that were never whole, as far as possible."""
-    for name in rundirs.folders(run.root.parent.parent, run.root.parent.name):
-        if name.startswith(FRESH_PREFIX) and name not in keep:
-            remove_inside(run.root.parent, name)
+def remove_unfinished(run: RunDir) -> None:
+    """Removes what a killed worker has left of folders and records that were never whole, as far as possible."""
+    prefixes = (FRESH_PREFIX, f".{run.came.name}.")
+    with suppress(OSError):
+        for name in os.listdir(run.root.parent):  # noqa: PTH208 names alone
+            if name.startswith(prefixes):
+                remove_inside(run.root.parent, name)

@@ -105,7 +105,8 @@ def test_an_unsafe_path_of_a_checkpoint_stops_the_copy_before_it_begins(
 def test_a_list_names_the_folder_of_very_many_files(server: FakeServer, tmp_path: Path) -> None:
     view = answers.serve_folder(server, FILES, folder={"path": "out/c=1", "files": 9000}, files_omitted=True)
     server.on("/v1/jobs/job_1/checkpoints", answers.page([{**view, "files": []}]))
-    server.on("/v1/jobs/job_1/artifacts", answers.page([]))
+    for left in ("artifacts", "kept"):
+        server.on(f"/v1/jobs/job_1/{left}", answers.page([]))
     done = run_in_process(["cp", "job_1:"], environment(server.url, TOKEN), cwd=tmp_path)
     assert "checkpoints/best/out/c=1/ " in done.stdout, done.stderr
     done = run_in_process(["checkpoints", "job_1"], environment(server.url, TOKEN), cwd=tmp_path)

@@ -191,6 +191,13 @@ def test_retry_names_the_checkpoint_to_continue_from(server: FakeServer) -> None
     assert "removed" in done.stderr
 
 
+def test_retry_may_begin_with_the_code_alone(server: FakeServer) -> None:
+    server.on(JOB, job(state="failed"))
+    server.on(f"{JOB}/retry", Answer(job(id="job_2", retry_of="job_1"), 201))
+    assert run(server, "retry", "job_1", "--fresh").returncode == 0
+    assert json.loads(server.requests[-1].body) == {"fresh": True}
+
+
 def test_show_says_where_the_weights_come_from(server: FakeServer) -> None:
     weights = {"ref": "job_2/ckpt_3", "job_id": "job_2", "checkpoint_id": "ckpt_3", "model": None, "step": 9}
     server.on(JOB, job(init_from=weights))

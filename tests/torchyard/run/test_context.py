@@ -201,7 +201,7 @@ def test_the_one_number_of_an_array_is_a_number(folder: RunDir, value: Any) -> N
     assert line.values == {"loss": 1.0}
 
 
-@pytest.mark.parametrize("path", ["a b", "../x", "-x", "x\ny", "a/b/c/d/e/f"])
+@pytest.mark.parametrize("path", ["../x", "x\ny", "a\\b", "/".join("a" * 17)])
 def test_a_file_that_a_checkpoint_cannot_have_is_named_in_words(folder: RunDir, path: str, approved: Approved) -> None:
     run = context(folder)
     with pytest.raises(ValueError) as caught:
@@ -324,7 +324,7 @@ def test_what_a_script_saves_is_not_judged(folder: RunDir) -> None:
     assert math.isnan(state["model"].item())
 
 
-@pytest.mark.parametrize("path", ["../escape", "/absolute", ".hidden", "a//b", ""])
+@pytest.mark.parametrize("path", ["../escape", "/absolute", "a//b", ""])
 def test_a_file_name_that_leads_elsewhere_is_refused(folder: RunDir, path: str) -> None:
     run = context(folder)
     with pytest.raises(ValueError, match="path"):

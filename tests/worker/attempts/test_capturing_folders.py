@@ -13,7 +13,9 @@ from store.facts.output import Batch, NewCheckpoint
 from torchyard.contract import checkpointfiles
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
-from worker.attempts import capturing
+from worker.attempts import capturing, folders
+from worker.attempts.folders import FolderMatch
+from worker.attempts.matching import Search
 from worker.attempts.relay import Relay
 from worker.host.mask import Mask
 from worker.host.workfolders import WorkRecord
@@ -249,6 +251,30 @@ def test_too_many_files_are_told(run: RunDir, monkeypatch: pytest.MonkeyPatch) -
     assert texts(found) == [
         "out/checkpoint-1 is not stored as a checkpoint: it has 3 files: a checkpoint has at most 2"
     ]
+
+
+def test_a_file_of_a_captured_folder_counts_as_captured(run: RunDir) -> None:
+    write(run.work / "out/step-1", DCP)
+    relay = relay_of(run, "out/*")
+    [folder] = folders.find(Search(run.root.parent), ("work",), ["out/*"])
+    assert isinstance(folder, FolderMatch)
+    assert [relay.is_captured(file) for file in folder.files] == [False] * 3
+    look(relay, final=True, completed=True)
+    assert [relay.is_captured(file) for file in folder.files] == [True] * 3
+    (run.work / "out/step-1/__0_0.distcp").write_bytes(b"changed since")
+    [changed] = folders.find(Search(run.root.parent), ("work",), ["out/*"])
+    assert isinstance(changed, FolderMatch)
+    assert [relay.is_captured(file) for file in changed.files] == [True, False, True]
+
+
+def test_a_folder_of_deepspeed_is_captured_once_though_latest_names_the_next(run: RunDir) -> None:
+    relay = relay_of(run, "out/*")
+    for step in (10, 20):
+        write(run.work / f"out/global_step{step}", {"mp_rank_00_model_states.pt": zipped(b"m")})
+        (run.work / "out/latest").write_text(f"global_step{step}")
+        (new,) = saved([batch for _ in range(4) for batch in look(relay)])
+        assert [file.path for file in new.files] == [f"out/global_step{step}/mp_rank_00_model_states.pt", "out/latest"]
+    assert look(relay, final=True) == []
 
 
 def test_a_folder_of_very_many_files_counts_as_several_checkpoints(

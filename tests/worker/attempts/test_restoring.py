@@ -82,6 +82,18 @@ def test_the_newest_version_of_each_file_is_put_back_with_its_time(hosts: Hosts)
     assert len(rows(hosts)) == before, "nothing is captured again"
 
 
+def test_what_was_not_kept_is_said(hosts: Hosts) -> None:
+    hosts.start("a")
+    hosts.write("small", b"x")
+    with hosts.write("cache/big", b"").open("r+b") as file:
+        file.truncate(65 << 20)
+    hosts.end()
+    hosts.start("b")
+    assert read_tree(hosts.last.run.work) == {**CODE, "small": (b"x", False)}
+    told = "restored 1 file (1 B) of attempt 1; not captured: cache/ (1 file, 65.0 MiB)"
+    assert told in hosts.messages()
+
+
 def test_a_host_that_had_the_job_before_gets_what_the_last_one_stored(hosts: Hosts) -> None:
     hosts.start("a")
     later = hosts.last.run.work_record.stat().st_mtime_ns + 10**12

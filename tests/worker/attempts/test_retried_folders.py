@@ -11,7 +11,7 @@ from store.db.database import Database
 from store.facts.attempts import EarlierAttempt
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.hosts import CODE, Hosts
-from tests.worker.bundles.tars import read_tree
+from tests.worker.bundles.tars import Tree, read_tree
 from tests.worker.eventfiles import NAME, scalars, write
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.rundir import RunDir
@@ -37,6 +37,15 @@ def hosts(tmp_path: Path, database: Database) -> Generator[Hosts]:
     made.close()
     for name in ("a", "b"):
         remove_inside(tmp_path / name, "unpacked")
+
+
+STORED: Tree = {
+    **CODE,
+    "out/a.pt": (b"state", False),
+    "cache/x": (b"cached", False),
+    f"runs/{NAME}": (scalars("loss", {1: 0.5}), False),
+}
+"""What is stored of the job that `run_once` runs: its link is not."""
 
 
 def run_once(hosts: Hosts, end: EndReason = EndReason.USER_ERROR) -> RunDir:
@@ -82,8 +91,10 @@ def test_elsewhere_a_retry_finds_what_is_stored(hosts: Hosts, host: str, owner: 
     old = hosts.job_id
     hosts.retry(owner=owner)
     hosts.start(host)
-    assert read_tree(hosts.last.run.work) == {**CODE, "out/a.pt": (b"state", False)}
-    assert f"restored 1 checkpoint (5 B) of job {old}" in hosts.messages()
+    assert read_tree(hosts.last.run.work) == STORED
+    assert not (hosts.last.run.work / "link").is_symlink()
+    (told,) = [text for text in hosts.messages() if text.startswith("restored 1 checkpoint and 2 files")]
+    assert told.endswith(f"of job {old}")
 
 
 def test_a_fresh_retry_finds_the_code_alone(hosts: Hosts) -> None:
@@ -110,7 +121,7 @@ def test_an_older_folder_of_the_retried_job_does_not_count(hosts: Hosts) -> None
     workfolders.use(before, replace(record, claimed_at=record.claimed_at + 1))
     hosts.retry()
     hosts.start()
-    assert read_tree(hosts.last.run.work) == {**CODE, "out/a.pt": (b"state", False)}
+    assert read_tree(hosts.last.run.work) == STORED
 
 
 @pytest.mark.parametrize("obstacle", ["size", "killed", "long"])
@@ -118,11 +129,15 @@ def test_a_folder_that_cannot_be_copied_gives_way_to_what_is_stored(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch, obstacle: str
 ) -> None:
     run_once(hosts)
+    old = hosts.job_id
     hosts.retry()
     if obstacle == "size":
-        sizes = iter([1 << 62])
-        size = rundirs.size
-        monkeypatch.setattr(rundirs, "size", lambda *args, **options: next(sizes, size(*args, **options)))
+        sizes, size = [1 << 62], rundirs.size
+
+        def measured(folder: Path, *, unlock: bool) -> int:
+            return sizes.pop() if sizes else size(folder, unlock=unlock)
+
+        monkeypatch.setattr(rundirs, "size", measured)
     elif obstacle == "killed":
         monkeypatch.setenv(failpoints.VARIABLE, "folder.copy=kill@2")
     else:
@@ -132,9 +147,10 @@ def test_a_folder_that_cannot_be_copied_gives_way_to_what_is_stored(
 
         monkeypatch.setattr(workfolder, "copy_folder", too_long)
     hosts.start()
-    assert read_tree(hosts.last.run.work) == {**CODE, "out/a.pt": (b"state", False)}
+    assert read_tree(hosts.last.run.work) == STORED
     (told,) = [text for text in hosts.messages() if "cannot be copied" in text]
-    assert told.endswith("restored 1 checkpoint (5 B) of job " + hosts.store.job(hosts.job_id).retry_of)
+    assert "restored 1 checkpoint and 2 files" in told
+    assert told.endswith(f"of job {old}")
 
 
 def test_a_cancel_ends_the_copy(hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,10 +85,11 @@ def test_an_older_folder_is_set_aside_when_another_host_had_the_job_since(hosts:
     hosts.write("state", b"from a")
     hosts.end()
     hosts.start("b")
-    assert read_tree(hosts.last.run.work) == CODE
+    assert read_tree(hosts.last.run.work) == {**CODE, "state": (b"from a", False)}
+    hosts.write("state", b"from b")
     hosts.end()
     hosts.start("a")
-    assert read_tree(hosts.last.run.work) == CODE
+    assert read_tree(hosts.last.run.work) == {**CODE, "state": (b"from b", False)}
     assert (hosts.last.run.root.parent / ".stale.work" / "state").read_bytes() == b"from a"
     assert [text for text in hosts.messages() if "continues" in text] == []
 
@@ -118,8 +119,10 @@ def test_a_folder_of_an_attempt_that_a_restored_database_does_not_know_is_set_as
     assert record is not None
     for unknown in ({"claimed_at": record.claimed_at + 1}, {"attempt": 7}):
         write_record(hosts.last.run.work_record, WorkRecord.from_dict({**record.to_dict(), **unknown}))
+        inode = hosts.last.run.work.stat().st_ino
         hosts.start()
-        assert read_tree(hosts.last.run.work) == CODE
+        assert read_tree(hosts.last.run.work) == {**CODE, "state": (b"1", False)}, "it is stored"
+        assert (hosts.last.run.root.parent / ".stale.work").stat().st_ino == inode
         hosts.end()
 
 

@@ -73,7 +73,9 @@ def run(
     ] = None,
     checkpoints: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATTERN", help="Files it writes that become checkpoints: 'out/*.pt'. Repeatable."),
+        typer.Option(
+            metavar="PATTERN", help="Files and folders it writes that become checkpoints: 'out/*.pt'. Repeatable."
+        ),
     ] = None,
     keep: Annotated[
         list[str] | None,

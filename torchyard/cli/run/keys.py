@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 from torchyard.cli.run.values import Value, duration, fraction, number, pairs, parse_size, truth, words
 from torchyard.client.packing import MAX_SIZE
 from torchyard.contract.after import MOST_AFTER
-from torchyard.contract.artifacts import MOST_KEEP
 from torchyard.contract.environment import VARIABLE_NAME
+from torchyard.contract.keeping import MOST_KEEP
 from torchyard.contract.labels import Labels
 from torchyard.contract.recipes.script import MountName
 from torchyard.contract.resources import GpuName, PoolName
@@ -179,7 +179,7 @@ KEYS = (
         "checkpoints",
         Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=16)],
         'a list of at most 16 patterns, such as ["out/*.pt"]',
-        "files that the program writes below its working folder, and that become checkpoints",
+        "files and folders that the program writes below its working folder, and that become checkpoints",
         '["out/*.pt"]',
         default=[],
         from_text=words,

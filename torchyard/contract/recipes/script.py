@@ -95,7 +95,7 @@ class Script(Schema):
     checkpoints: Annotated[list[_Pattern], Field(max_length=16)] = Field(
         default=[],
         exclude_if=lambda patterns: not patterns,
-        description="patterns of files, below the working folder, to publish as checkpoints when they are complete",
+        description="patterns of files and folders below the working folder to publish as checkpoints when whole",
     )
     left_out: Annotated[list[_LeftOut], Field(max_length=MOST_LEFT_OUT)] = Field(
         default=[],

@@ -4,6 +4,8 @@ Each rank gets the environment that torchrun would give it.
 """
 
 from collections.abc import Mapping
+from itertools import islice
+import os
 from pathlib import Path
 import re
 from typing import Literal
@@ -21,6 +23,9 @@ _READ_AT_IMPORT = re.compile(
     r"|OMP_.*|GOMP_.*|KMP_.*|MKL_.*|DNNL_.*|ONEDNN_.*|OPENBLAS_.*|GOTO_.*|BLIS_.*|VECLIB_.*|NUMEXPR_.*|NPY_.*|NUMPY_.*"
 )
 """Variables that Python, torch, NumPy and the libraries below them read once, when they are loaded."""
+
+_MOST_BESIDE = 20_000
+"""Names that are looked at: an earlier attempt of the job may have filled the folder."""
 
 
 class WarmLauncher:
@@ -53,13 +58,15 @@ def _modules_beside(plan: AttemptPlan) -> frozenset[str]:
         return frozenset()
     folder = plan.cwd if plan.program[0] == "-m" else Path(plan.program[0]).resolve().parent
     try:
-        return frozenset(
-            path.name.partition(".")[0]
-            for path in folder.iterdir()
-            if path.suffix in {".py", ".pyc", ".so"} or (path / "__init__.py").exists()
-        )
+        with os.scandir(folder) as entries:
+            found = [Path(entry.path) for entry in islice(entries, _MOST_BESIDE)]
     except OSError:
         return frozenset()
+    return frozenset(
+        path.name.partition(".")[0]
+        for path in found
+        if path.suffix in {".py", ".pyc", ".so"} or (path / "__init__.py").exists()
+    )
 
 
 class ForkedRanks(AgentProcess):

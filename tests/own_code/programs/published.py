@@ -1,0 +1,17 @@
+"""Publishes its checkpoints by the run context."""
+
+from training import STEPS, Training
+
+import torchyard
+
+run = torchyard.init()
+training = Training()
+state = run.resume()
+if state is not None:
+    training.load(state)
+training.begins()
+while training.done < STEPS:
+    training.advance()
+    run.save_checkpoint(training.state(), step=training.done)
+    training.saved()
+training.ends()
