@@ -8,7 +8,8 @@ import struct
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from store.blobs import Blobs
-from torchyard.contract.artifacts import DEEPEST, MOST_KEEP
+from torchyard.contract.artifacts import DEEPEST
+from torchyard.contract.keeping import MOST_KEEP
 from torchyard.contract.rundir import RunDir
 from worker.attempts.capturing import Capturing
 from worker.attempts.walking import Patterns, TooMany, Walk
