@@ -19,7 +19,7 @@ from worker.attempts.matching import Match, Parts
 CHECKPOINT_LIMIT = 1 << 40
 """The default limit of one checkpoint, in bytes."""
 
-_MAX_MANIFEST = 8 << 20
+_MAX_MANIFEST = 3 << 20  # the most files, with the longest paths, take 2.5 MiB
 MIN_FILE_COST = 1 << 20  # opening and syncing a file counts as copying so many bytes
 
 

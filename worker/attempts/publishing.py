@@ -12,6 +12,8 @@ from worker.host.mask import Mask
 from worker.host.untrusted import folders_inside
 
 MOST_FOLDERS = 50_000
+REFUSED_COST = 8 << 20
+"""What is wrong with a checkpoint counts as copying so many bytes: to parse its manifest may take half a second."""
 MOST_UNANNOUNCED = 1000
 """Folders in `checkpoints` without an event line that are looked at."""
 
@@ -71,7 +73,7 @@ class Publishing:
             self.discard()
             self.known.add(name)
             warn(batch, f"checkpoint {name} is not listed: {error.message}")
-            return budget
+            return max(0, budget - REFUSED_COST)
         except OSError:
             self.discard()
             raise
@@ -101,7 +103,7 @@ class Publishing:
                 warn(batch, f"checkpoint {name!r} is not listed: its name is not a valid checkpoint name")
                 continue
             budget = self.add(name, batch, copied, budget=budget)
-            if self.copying:
+            if self.copying or not budget:
                 return
 
     def discard(self) -> None:

@@ -181,7 +181,7 @@ class Relay:
                 room -= 0 if waits else self._show(line, batch)
             elif not (waits := bool(batch.media)):
                 budget = self._checkpoints.add(line.name, batch, self._copied, budget=budget)
-                waits = self._copying_checkpoints
+                waits = self._copying_checkpoints or not budget
             if waits:
                 offsets[EVENTS] = start
                 if not start and EVENTS not in self._state.offsets:

@@ -66,7 +66,7 @@ class TornFiles:
         """Replaces what is torn in a folder that an attempt before has left: `work`, or `artifacts`."""
         for path, versions in self._versions(root).items():
             if any(not each.checkpoint.damaged for each in versions):
-                self._mend((*self._base(root), *path), versions)
+                self._mend_if_possible((*self._base(root), *path), versions)
         folders = TornFolders(self.run.root.parent, self.blobs, _PREFIX, self.check)
         for path, has_whole in folders.mend(self._base(root), root, self.checkpoints()).items():
             (self.replaced if has_whole else self.moved).append(path)
@@ -107,6 +107,14 @@ class TornFiles:
                 for text in (entry["path"], *entry.get("links", ())):
                     found.setdefault(tuple(text.split("/")), []).append(_Version(checkpoint, entry))
         return found
+
+    def _mend_if_possible(self, path: Parts, versions: Sequence[_Version]) -> None:
+        """Leaves the file where it is if the job has closed its folder, or put something else in the way."""
+        try:
+            self._mend(path, versions)
+        except OSError as error:
+            if error.errno not in _IN_THE_WAY:
+                raise
 
     def _mend(self, path: Parts, versions: Sequence[_Version]) -> None:
         status = self._status(path)

@@ -191,3 +191,15 @@ def test_files_that_were_never_put_in_their_place_are_removed(run: RunDir) -> No
     (run.root.parent / ".put.abc").write_bytes(b"part")
     torn_files(run, Blobs(run.root)).remove_unfinished()
     assert sorted(os.listdir(run.root.parent)) == ["2", "work"]  # noqa: PTH208
+
+
+def test_a_torn_file_stays_where_a_folder_has_the_name_that_it_would_get(run: RunDir, blobs: Blobs, saved: Add) -> None:
+    whole, torn = saved("a.pt", b"whole"), saved("a.pt", b"torn", damaged=True)
+    file = run.work / "a.pt"
+    file.write_bytes(b"torn")
+    os.utime(file, ns=(0, torn.files[0]["modified_ns"]))
+    (run.work / "a.pt.torn").mkdir()
+    files = torn_files(run, blobs, whole, torn)
+    files.mend(WORK)
+    assert tree(run.work) == {"a.pt": b"torn"}
+    assert files.message() == ""
