@@ -12,7 +12,7 @@ from torchyard.client.logins import login_file, parse
 from torchyard.contract.errors import ConfigError
 from torchyard.host.privatefile import open_own, write_private
 
-GIVEN = ("secrets", "mounts", "init_from", "visibility")
+GIVEN = ("secrets", "mounts", "init_from", "include", "visibility")
 """The settings that let a program have what is the user's beyond the folder, or let others see its job."""
 
 

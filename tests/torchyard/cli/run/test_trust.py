@@ -34,6 +34,7 @@ def folder(tmp_path: Path) -> Path:
     [
         pytest.param(SECRETS, id="secrets"),
         pytest.param('[run]\nvisibility = "team"\n', id="visibility"),
+        pytest.param('[run]\ninclude = [".env"]\n', id="include"),
         pytest.param('run.mounts.photos = "file:///data/photos"\n', id="mounts"),
         pytest.param("[run]\n'init_from' = \"digits/best\"\n", id="quoted"),
         pytest.param('[run]\n\n[run.secrets]\nX = "HF_TOKEN"\nY = "OTHER"\n', id="table"),
