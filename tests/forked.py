@@ -1,6 +1,7 @@
 """Programs of the service as forks of the fork server, which has imported what they import: Python starts but once."""
 
 from collections.abc import Callable, Mapping
+import contextlib
 import gc
 from multiprocessing import connection
 import os
@@ -79,7 +80,8 @@ class ForkedProgram:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # its parent has reaped it since
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Kills it if it runs, and waits for its end."""

@@ -48,7 +48,8 @@ def parser() -> Iterator[Parser]:
 
 
 def _children() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if process.__name__ in child.cmdline()]
+    alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in alive if process.__name__ in child.cmdline()]
 
 
 def _bytes(sent: object) -> bytes:

@@ -129,6 +129,7 @@ def _again(job: Running, now: int) -> Waiting:
         waited_us=job.waited_us,
         fraction=ran_us / (ran_us + left_us) if knows else job.fraction,
         usual_us=job.usual_us,
+        home=job.worker_id,
     )
 
 

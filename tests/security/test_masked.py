@@ -145,7 +145,7 @@ def test_a_captured_file_with_a_secret_in_its_path_is_left_out(tmp_path: Path, m
     blobs = Blobs(tmp_path / "blobs")
     relay = Relay(run, blobs, listed=(), world_size=1, patterns=["**/*.pt"], mask=Mask([VALUE, odd]))
     batches: list[Batch] = []
-    while (batch := relay.read(final=True)) is not None or relay.copying:
+    while (batch := relay.read(final=True, completed=True)) is not None or relay.copying:
         if batch is not None:
             with relay.storing(batch):
                 batches.append(batch)

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from store.blobs import Blobs
 from store.commands import cleanup
-from store.db.tables import AttemptUse, Estimate, Forecast, Garbage
+from store.db.tables import AttemptUse, Estimate, Forecast, Garbage, KeepRequest
 from store.facts.callers import SERVICE, Caller
 from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import DependencyFacts
@@ -89,7 +89,8 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     )
     db.end(claim, EndReason.COMPLETED)
     use = AttemptUse(attempt_id=claim.attempt_id, seen_at=1, measured_us=0, busy_us=0, idle_us=0)
-    db.write(lambda session: session.add(use))
+    asked = KeepRequest(job_id=job_id, worker_id=db.worker(), attempt=1, paths=["a"])
+    db.write(lambda session: session.add_all([use, asked]))
     return job_id
 
 

@@ -212,8 +212,7 @@ def test_what_belongs_to_no_open_attempt_is_ended_in_the_cluster(pool: PoolFixtu
         # As `cancel --now` does while no daemon is seen.
         pool.store.write(lambda session: attempts.end(session, claim, lost))
         wait_for(lambda: not daemon_runs(claim), "its runner's end")
-        assert attempt.report is None
-        pool.ahead += 11  # the next sweep
+        pool.ahead += 11  # the next sweep, unless the first pass over the line has ended it
         wait_for(lambda: attempt.report is not None, "the end in the cluster")
 
 

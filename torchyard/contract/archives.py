@@ -17,7 +17,8 @@ __all__ = ["BLOCK", "END", "header", "header_size", "members", "padding", "size_
 
 _MOST_HEADERS = 2 * MOST_FILES
 _LONGEST_RECORDS = 8 * BLOCK
-_RECORD = re.compile(rb"[0-9]{1,5} (path|size)=([^\n\0]+)\n")
+_RECORD = re.compile(rb"[0-9]{1,5} (path|size)=([^\0]+)")
+"""A line."""
 _PLAIN, _LONG_NAME, _EXTENDED = b"0", b"L", b"x"
 
 
@@ -58,9 +59,14 @@ def members(read: Callable[[int, int], bytes], *, size: int) -> Generator[tuple[
             yield path, start, length
         skips = kind == _LONG_NAME
         is_extended = kind == _EXTENDED and length <= _LONGEST_RECORDS
-        records = dict(_RECORD.findall(read(start, length))) if is_extended else {}
+        records = _records(read(start, length)) if is_extended else {}
         at = end + len(padding(length))
     raise DataError("it has too many files")
+
+
+def _records(content: bytes) -> dict[bytes, bytes]:
+    found = (_RECORD.fullmatch(line) for line in content.split(b"\n"))
+    return {match[1]: match[2] for match in found if match is not None}
 
 
 def _member(block: bytes, records: dict[bytes, bytes]) -> tuple[str, int]:

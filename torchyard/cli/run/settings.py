@@ -4,7 +4,7 @@ A flag goes before a variable of the environment, that before `torchyard.toml` i
 the user's own file.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 import os
 from pathlib import Path
@@ -29,6 +29,7 @@ TABLE = "run"
 MOST_BYTES = 1 << 20
 """Of a file with settings."""
 
+_KEY = re.compile(r"[a-z_]+(?=[ \t.=\]])")
 _PREFIX = "TORCHYARD_RUN_"
 _OTHERS = {Env.RUN_DIR}
 """Variables that begin like those of settings, and are something else."""
@@ -159,10 +160,14 @@ def _from_file(path: Path) -> Layer:
     return replace(layer, lines=_lines(text, layer.values))
 
 
-def _lines(text: str, names: Iterable[str]) -> dict[str, int]:
+def _lines(text: str, names: Collection[str]) -> dict[str, int]:
     """Returns the first line that begins with each key. A key that TOML allows in other forms is not found."""
-    found = {name: re.search(rf"^[ \t]*(\[?[ \t]*{TABLE}\.)?{name}[ \t.=\]]", text, re.MULTILINE) for name in names}
-    return {name: text.count("\n", 0, match.start()) + 1 for name, match in found.items() if match is not None}
+    found: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        key = _KEY.match(line.lstrip(" \t[").removeprefix(f"{TABLE}."))
+        if key is not None and key[0] in names:
+            found.setdefault(key[0], number)
+    return found
 
 
 def _checked(values: Mapping[str, Value], places: Mapping[str, str], origins: Mapping[str, str]) -> Layer:
