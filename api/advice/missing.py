@@ -16,7 +16,7 @@ _MOST_TEXT = 4000
 
 
 def left_out(facts: Facts) -> str | None:
-    """Returns what the upload left out and the program did not find: a file, or the folder of several. None: nothing."""
+    """Returns what the program misses of what was left out: a file, or the folder of several. None if nothing."""
     if facts.script is None or facts.failure is None or not facts.script.left_out:
         return None
     line = output.decisive_line(facts.failure, facts.lines)
