@@ -1,5 +1,6 @@
 """Advises on a missing file that was left out of the upload."""
 
+from collections.abc import Sequence
 import re
 import shlex
 
@@ -15,7 +16,7 @@ _MOST_TEXT = 4000
 
 
 def left_out(facts: Facts) -> str | None:
-    """Returns the path that the program did not find and that the upload left out. None if there is none."""
+    """Returns what the program misses of what was left out: a file, or the folder of several. None if nothing."""
     if facts.script is None or facts.failure is None or not facts.script.left_out:
         return None
     line = output.decisive_line(facts.failure, facts.lines)
@@ -23,7 +24,8 @@ def left_out(facts: Facts) -> str | None:
     said = (headline(facts.failure.message), last, "" if line is None else line.text)
     texts = [text[:_MOST_TEXT] for text in said if _NOT_FOUND.search(text[:_MOST_TEXT])]
     named = [path for path in facts.script.left_out if any(_names(text, path) for text in texts)]
-    return max(named, key=len, default=None)
+    found = max(named, key=len, default=None)
+    return found if found is None else _with_its_folder(found, facts.script.left_out)
 
 
 def steps(path: str) -> list[str]:
@@ -34,6 +36,13 @@ def steps(path: str) -> list[str]:
         f"{what} left out of the upload: `torchyard run --include {name} PROGRAM` has it packed, whatever git ignores.",
         "Or send large data once: `torchyard data push DIR`, then `torchyard run --mount NAME=URL PROGRAM`.",
     ]
+
+
+def _with_its_folder(path: str, left_out: Sequence[str]) -> str:
+    """Returns the path, or its folder where that lacks more: the program would miss the next file then."""
+    folder = path[: path.rfind("/") + 1]
+    more = folder and any(other != path and other.startswith(folder) for other in left_out)
+    return folder if more and not path.endswith("/") else path
 
 
 def _names(text: str, path: str) -> bool:

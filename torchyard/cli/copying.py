@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from torchyard.client import Client
     from torchyard.client.download import OnProgress
     from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, CheckpointView
+    from torchyard.contract.views.jobs import JobView
 
 _ARTIFACTS, _CHECKPOINTS = "artifacts", "checkpoints"
+_NOTHING_YET = "Nothing yet. What a program writes is stored at its end, and what --keep names while it runs."
+_LEFT_NOTHING = (
+    "Nothing is stored. Its messages say what was not kept; what it wrote to /tmp or TMPDIR went with its attempt."
+)
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,10 @@ def cp(
     if names and dest is None:
         raise typer.BadParameter(f"name the file or folder to write, such as . for {source}")
     with connect() as client:
-        job_id = client.get(job).id
+        found_job = client.get(job)
+        job_id = found_job.id
         if not names:
-            return _list(client, job_id, as_json=as_json)
+            return _list(client, found_job, as_json=as_json)
         assert dest is not None
         base, sources = _sources(client, job_id, names, in_work=in_work)
         if dest == "-":
@@ -77,7 +83,8 @@ def cp(
     return None
 
 
-def _list(client: Client, job_id: str, *, as_json: bool) -> None:
+def _list(client: Client, job: JobView, *, as_json: bool) -> None:
+    job_id = job.id
     artifacts, checkpoints = [*client.artifacts(job_id)], [*client.checkpoints(job_id)]
     kept = [*client.kept_files(job_id)]
     if as_json:
@@ -100,7 +107,7 @@ def _list(client: Client, job_id: str, *, as_json: bool) -> None:
     for line in output.table(("PATH", "SIZE", "ATTEMPT", "STORED"), rows) if rows else ():
         terminal.write(line)
     if not rows:
-        terminal.note("Nothing yet. What a program writes is stored at its end, and what --keep names while it runs.")
+        terminal.note(_LEFT_NOTHING if job.state.terminal else _NOTHING_YET)
 
 
 def _kept_path(path: str) -> str:

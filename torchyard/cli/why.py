@@ -107,7 +107,7 @@ def _next_steps(job: JobView, *, has_checkpoint: bool) -> list[str]:
     command = output.command()
     failed_rank = f" --rank {job.error.rank}" if job.error is not None and job.error.rank is not None else ""
     log = (f"{command} logs {job.id}{failed_rank} --tail 50", "its last lines")
-    start = "from its newest checkpoint" if has_checkpoint else "from the start: it has no checkpoint"
+    start = "from its newest checkpoint" if has_checkpoint else _without_checkpoint(job)
     which = "its best checkpoint" if job.best is not None else "its newest checkpoint"
     retry, download = (
         (f"{command} retry {job.id}", f"run it again, {start}"),
@@ -124,3 +124,10 @@ def _next_steps(job: JobView, *, has_checkpoint: bool) -> list[str]:
     }.get(job.state, [])
     width = max((len(line) for line, _ in steps), default=0)
     return ["", *(f"{line:<{width}}  {terminal.paint(what, '2', sys.stdout)}" for line, what in steps)]
+
+
+def _without_checkpoint(job: JobView) -> str:
+    """Says where a job without a checkpoint begins. A script finds its working folder, a recipe nothing."""
+    if job.trainer == "script":
+        return "with what it left in its working folder, while its host has that: it has no checkpoint"
+    return "from the start: it has no checkpoint"

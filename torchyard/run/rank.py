@@ -42,6 +42,12 @@ MESSAGE_LIMIT = 4_000
 
 _SECRETS_S = 60.0  # how long the supervisor may take to answer
 _FULL_DISK_S = 60.0  # how long a record of this rank waits for a full disk
+_ABOVE = (
+    ". It lies above the job's working folder, which is a copy of what was uploaded. Upload the folder above, and start"
+    " the program in its own one: torchyard run -- sh -c 'cd FOLDER && python PROGRAM'"
+)
+"""Said of a path such as ../data: no operator can allow it, as a job has its working folder for itself."""
+
 _TEMPORARIES = ("/tmp", "/var/tmp")  # noqa: S108 as programs name them
 _LINES = 3  # lines kept of the message of a GPU's allocator
 _SMALLER_RECIPE = "lower training.per_device_batch_size, or set training.auto_batch"
@@ -239,12 +245,20 @@ def _explained(error: BaseException, reason: EndReason) -> str:
 
 
 def _sandbox_advice(error: BaseException) -> str:
-    """Says how a folder is allowed, for an error that the sandbox may have caused."""
+    """Says how a path is reached, for an error that the sandbox or the copy of the folder may have caused."""
     if Env.ISOLATION not in os.environ or not isinstance(error, OSError) or not error.filename:
         return ""
-    if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+    refused = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    if not refused and error.errno != errno.ENOENT:
         return ""
-    folder = os.path.dirname(os.path.abspath(os.fsdecode(error.filename)))  # noqa: PTH100, PTH120 it may be no path
+    named = Path(os.getcwd(), os.fsdecode(error.filename))  # noqa: PTH109 it keeps the `..` of the name
+    path = Path(os.path.abspath(named))  # noqa: PTH100 as the program wrote it, whatever is a link
+    work = RunDir.of_job(Path(os.environ[Env.RUN_DIR])).work
+    if named.is_relative_to(work) and not path.is_relative_to(work):
+        return _ABOVE
+    if not refused:
+        return ""
+    folder = str(path.parent)
     if folder in _TEMPORARIES:
         return f". Jobs have a temporary folder of their own: the variable TMPDIR, {os.environ.get('TMPDIR', '')}"
     return (

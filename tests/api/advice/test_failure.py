@@ -108,7 +108,8 @@ def test_an_error_of_a_script_names_the_users_own_line(approved: Approved) -> No
         ("FileNotFoundError: [Errno 2] No such file or directory: 'data/words/train.bin'", ["data/words/train.bin"]),
         ("FileNotFoundError: [Errno 2] No such file or directory: '/runs/job_1/1/job/code/data/x.npz'", ["data/"]),
         ("RuntimeError: Dataset not found at ./raw: use download=True", ["cache", "raw/"]),
-        ("cat: words.txt: No such file or directory", ["words.txt"]),
+        ("cat: words.txt: No such file or directory", ["words.txt", "notes.txt"]),
+        ("FileNotFoundError: 'data/char/train.bin'", ["data/char/train.bin", "data/char/val.bin", "data/x.bin"]),
     ],
 )
 def test_a_file_that_was_left_out_of_the_upload_is_named_with_the_option(

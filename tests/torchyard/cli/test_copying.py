@@ -111,3 +111,14 @@ def test_a_list_names_the_folder_of_very_many_files(server: FakeServer, tmp_path
     assert "checkpoints/best/out/c=1/ " in done.stdout, done.stderr
     done = run_in_process(["checkpoints", "job_1"], environment(server.url, TOKEN), cwd=tmp_path)
     assert " out/c=1/ " in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(("state", "said"), [("running", "Nothing yet."), ("succeeded", "Nothing is stored.")])
+def test_a_job_without_files_is_told_from_one_that_has_yet_to_store_them(
+    server: FakeServer, tmp_path: Path, state: str, said: str
+) -> None:
+    server.on("/v1/jobs/job_1", answers.job(state=state))
+    for left in ("artifacts", "kept", "checkpoints"):
+        server.on(f"/v1/jobs/job_1/{left}", answers.page([]))
+    done = run_in_process(["cp", "job_1:"], environment(server.url, TOKEN), cwd=tmp_path)
+    assert done.stderr.startswith(said), done

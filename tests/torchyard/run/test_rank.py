@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+import errno
 import json
 import os
 from pathlib import Path
@@ -248,6 +249,29 @@ def test_an_error_that_we_raise_is_recorded_at_the_line_of_the_script(rank: Rank
 def test_the_reason_follows_from_the_class(rank: Rank, raising: str, reason: EndReason) -> None:
     assert rank.execute(raising) == 1
     assert _recorded(rank).reason is reason
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "said"),
+    [
+        ("../data", errno.EROFS, True),
+        ("../../data/x.bin", errno.ENOENT, True),
+        ("{work}/../Datasets", errno.EACCES, True),
+        ("data/../x.bin", errno.ENOENT, False),
+        ("{work}/x.bin", errno.EACCES, False),
+        ("/srv/data", errno.EACCES, False),
+    ],
+)
+def test_a_path_above_the_working_folder_is_said_to_need_the_folder_above(
+    rank: Rank, name: str, number: int, *, said: bool
+) -> None:
+    work = rank.run.work
+    work.mkdir()
+    raising = f"os.chdir({str(work)!r})\nraise OSError({number}, 'refused', {name.format(work=work)!r})"
+    assert rank.execute(f"import os\nos.environ[{Env.ISOLATION.value!r}] = 'landlock'\n{raising}") == 1
+    message = _recorded(rank).message
+    assert ("torchyard run -- sh -c 'cd FOLDER && python PROGRAM'" in message) is said, message
+    assert ("--allow-path" in message) is (number != errno.ENOENT and not said)
 
 
 ALLOCATES = """
