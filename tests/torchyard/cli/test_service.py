@@ -161,7 +161,9 @@ def test_why_says_which_argument_was_wrong_in_the_programs_own_words(service: Se
     assert shown.startswith("wrong-argument failed: rank 0: train.py: error: unrecognized arguments: --lrr")
     assert "next       Correct the arguments of the program (config.args), and submit it again." in shown
     assert "line 3" not in shown and "Traceback" not in shown
-    assert "run it again, with what it left in its working folder, while its host has that: it has no checkpoint" in shown
+    assert (
+        "run it again, with what it left in its working folder, while its host has that: it has no checkpoint" in shown
+    )
 
 
 def test_why_shows_how_much_memory_was_free_when_there_was_too_little(service: Service, approved: Approved) -> None:
