@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
+import inspect
 import json
 from pathlib import Path
 import signal
+import threading
 from typing import Any
 
 import psutil
@@ -19,6 +21,7 @@ from tests.api.service import SPEC, ApiFixture
 from torchyard.contract.errors import TooLarge, TorchyardError, Unavailable
 from torchyard.contract.requests import parse_request, parsed_json
 from torchyard.contract.sweeps import MOST_KEYS, SweepExtension, parse_sweep
+from torchyard.host import confined
 
 SCRIPT = {"trainer": "script", "config": {"code": "file:///x", "args": []}}
 PAD = "x" * LARGE_BYTES
@@ -123,12 +126,20 @@ def test_a_sweep_whose_job_spec_is_too_large_is_refused_before_it_is_read_here(p
     assert [error.field for error in refused.value.errors] == ["job"]
 
 
-def test_a_process_that_dies_is_an_error_once(parser: Parser) -> None:
+def test_a_process_that_dies_is_an_error_once(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
     parser.sweep(_bytes(SWEEPS[0]))
     (child,) = _children()
     child.suspend()
+    asks, send = threading.Event(), inspect.getattr_static(confined, "_send")
+
+    def announced(*arguments: Any) -> None:
+        asks.set()
+        send(*arguments)
+
+    monkeypatch.setattr(confined, "_send", announced)
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(parser.sweep, _bytes(SWEEPS[0]))
+        assert asks.wait(60)
         child.kill()
         with pytest.raises(Unavailable, match="the process that reads large bodies has ended with -9: send the body"):
             waiting.result(60)
