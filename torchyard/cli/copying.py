@@ -66,7 +66,7 @@ def cp(
         found_job = client.get(job)
         job_id = found_job.id
         if not names:
-            return _list(client, found_job, as_json=as_json)
+            return _list(client, found_job.view, as_json=as_json)
         assert dest is not None
         base, sources = _sources(client, job_id, names, in_work=in_work)
         if dest == "-":
