@@ -66,7 +66,7 @@ def _entered(folder: Path, each: tuple[IsolationReport, ...]) -> Iterator[list[s
 
 
 def _start(folder: Path, level: IsolationReport) -> tuple[int, int]:
-    """Returns a descriptor to write to when the walk may begin, and one of its answer. Returns once it is inside."""
+    """Enters a sandbox in a fork. Returns a descriptor that starts its walk when written to, and one of its answer."""
     run = RunDir(folder / "run")
     run.create()
     places = WorkerPlaces(folder, temporary=folder).of(AttemptKey("job_x", 1), owner="ada")

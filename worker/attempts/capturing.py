@@ -81,7 +81,7 @@ class Capturing:
         self._more = 0
         """For how many checkpoints folders of many files count besides themselves."""
         self._seen: dict[Parts, tuple[int, ...]] = {}
-        """The files and folders of the look before, and what each was."""
+        """The files and folders that the look before found, each with its identity."""
         self._folder_of: dict[tuple[int, ...], str] = {}
         """The name of the checkpoint that a folder is, or is to be, by each of its files as it is."""
         self._rests: dict[Parts, tuple[int, ...]] = {}

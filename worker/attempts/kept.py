@@ -59,7 +59,7 @@ class Keeping:
     parts: Parts
     patterns: Sequence[str] = ()
     since_ns: Callable[[], int] = lambda: 0
-    """When all was there that came with the code. What is older is not kept."""
+    """When the code had been unpacked, in nanoseconds. Older files are not kept."""
     secrets: SecretBytes = SecretBytes()  # noqa: RUF009 it never changes
     """The values that no file has which is kept without a pattern."""
     captured: Callable[[Match], bool] = lambda _: False

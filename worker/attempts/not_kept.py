@@ -24,11 +24,10 @@ class _Group:
     files: int = 0
     size: int = 0
     whys: dict[str, None] = field(default_factory=dict[str, None])
-    is_printable: bool = True
 
 
 class NotKept:
-    """`mask`: what no name may show."""
+    """`mask`: hides the values of secrets in names."""
 
     def __init__(self, mask: Mask) -> None:
         self._mask = mask
