@@ -4,13 +4,27 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from torchyard.contract.rundir import FROM_TMP
+
 MOST_KEEP = 32
 """Patterns of `keep`, at most, and paths of one request to keep."""
 
 
-def _inside(pattern: str) -> str:
+def require_inside(pattern: str) -> None:
+    """Raises ValueError if a pattern names what is not below the working folder."""
+    first, _, below = pattern.lstrip("/").partition("/")
+    if pattern.startswith("/") and first == "tmp":
+        own = f"{FROM_TMP}/{below}" if below else FROM_TMP
+        raise ValueError(
+            f"{pattern!r}: what is in /tmp is in {FROM_TMP}/ of the working folder once an attempt has ended: {own!r}"
+            " is kept then. To have it stored while the job runs, write it to the working folder"
+        )
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ValueError(f"{pattern!r} must be inside the working folder: relative, without `..`")
+
+
+def _inside(pattern: str) -> str:
+    require_inside(pattern)
     if not set(pattern.split("/")) - {"", "."}:
         raise ValueError(f"{pattern!r} names no file: `**` is all that the program writes")
     return pattern
