@@ -1,6 +1,7 @@
 """Which files of its working folder a job keeps, or a request stores: paths and patterns."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
@@ -32,3 +33,12 @@ def _inside(pattern: str) -> str:
 
 KeptPattern = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_inside)]
 """A path or a pattern of files and folders below the working folder."""
+
+
+def used_in_place(spec: Mapping[str, Any]) -> str:
+    """Says where the patterns of a spec with code of the host count; empty if it has none, or another code."""
+    config = spec.get("config", {})
+    code = str(config.get("code", ""))
+    if not code.startswith("file:") or not (spec.get("keep") or config.get("checkpoints")):
+        return ""
+    return f"{code} is used in place: patterns count below TORCHYARD_RUN_DIR/artifacts alone"

@@ -8,6 +8,7 @@ from typing import Any
 from store.blobs import Blobs
 from store.facts.attempts import AttemptFacts
 from store.facts.output import Batch, OutputLimits
+from torchyard.contract.keeping import used_in_place
 from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.artifacts import Artifacts
 from worker.attempts.capturing import roots
@@ -190,12 +191,7 @@ def output_of(
 def _unmatched(spec: Mapping[str, Any], run: RunDir) -> Unmatched:
     config = spec.get("config", {})
     patterns = {"keep": _patterns(spec, "keep"), "checkpoints": _patterns(config, "checkpoints")}
-    in_place = str(config.get("code", "")).startswith("file:")
-    note = (
-        f"; {config['code']} is used in place: patterns count below TORCHYARD_RUN_DIR/artifacts alone"
-        if in_place
-        else ""
-    )
+    note = f"; {told}" if (told := used_in_place(spec)) else ""
     return Unmatched(run.root.parent, roots(run), patterns, started_ns=lambda: rundirs.started_ns(run), note=note)
 
 
