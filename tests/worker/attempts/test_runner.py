@@ -248,7 +248,7 @@ def test_an_attempt_that_cannot_be_prepared_ends_after_the_time_limit(
     def refuse(*_: Any, **__: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("worker.attempts.prepare.Preparation.prepare", refuse)
+    monkeypatch.setattr("worker.attempts.prepare.preparation.Preparation.prepare", refuse)
     claimed = AttemptRow.started_at - 640_000_000
     simulated.store.write(lambda session: session.execute(update(AttemptRow).values(started_at=claimed)))
     simulated.start_runner()
