@@ -15,8 +15,8 @@ from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.capture.folders import FolderMatch
 from worker.attempts.capture.whole import is_whole
 from worker.attempts.files.copying import FileCopy
-from worker.attempts.files.matching import Match, Parts
 from worker.host import rundirs
+from worker.host.looks import Match, Parts
 
 TORN = ".torn"
 """Ends the name of a version that is not whole, beside the whole one that took its place. It is no checkpoint."""

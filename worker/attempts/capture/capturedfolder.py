@@ -16,9 +16,8 @@ from worker.attempts.capture.captured import Found
 from worker.attempts.capture.folders import FolderMatch
 from worker.attempts.capture.whole import is_whole
 from worker.attempts.files.copying import Changed, FileCopy, identity, require_room
-from worker.attempts.files.hardlinks import names_of
-from worker.attempts.files.matching import Match, Parts
 from worker.host import rundirs
+from worker.host.looks import Match, Parts, names_of
 
 
 class Torn(Changed):

@@ -20,10 +20,10 @@ from worker.attempts.capture.capturedfolder import CapturedFolder, Torn
 from worker.attempts.capture.folders import FolderMatch
 from worker.attempts.files.copy_queue import CopyQueue
 from worker.attempts.files.copying import Changed, identity
-from worker.attempts.files.hardlinks import names_of
-from worker.attempts.files.matching import Match, Parts, Search
+from worker.attempts.files.matching import Search
 from worker.attempts.files.writers import open_for_writing
 from worker.host import rundirs, workfolders
+from worker.host.looks import Match, Parts, names_of
 from worker.host.mask import Mask
 
 MOST_AT_WILL = 1000

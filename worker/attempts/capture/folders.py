@@ -16,7 +16,8 @@ from torchyard.contract.errors import DataError
 from torchyard.host.untrusted import open_inside
 from worker.attempts.capture import layouts
 from worker.attempts.files.copying import identity
-from worker.attempts.files.matching import Entries, Match, Parts, Search
+from worker.attempts.files.matching import Search
+from worker.host.looks import Entries, Match, Parts
 
 MOST_LOOKED_AT = 20_000
 """Files of one folder that are looked at: more than a checkpoint may have."""
@@ -113,13 +114,12 @@ class _Grouping:
 
     def _walk(self, top: Parts) -> Iterator[tuple[Parts, Entries]]:
         """Yields each folder that belongs to the checkpoint, with what lies in it."""
-        waiting, count = [top], 0
-        while waiting and count <= MOST_LOOKED_AT:
-            folder = waiting.pop()
-            here = self._search.entries(folder)
-            count += len(here.files)
+        count = 0
+        for folder, here in self._search.below(top, enters=lambda path: _belongs(path, top)):
             yield folder, here
-            waiting += [(*folder, name) for name in here.folders if folder != top or not layouts.is_of_its_own(name)]
+            count += len(here.files)
+            if count > MOST_LOOKED_AT:
+                return
 
     def _latest(self, folder: Parts) -> list[Match]:
         """Returns the file that DeepSpeed writes beside its newest folder, if it names this one."""
@@ -139,6 +139,10 @@ class _Grouping:
                 return file.read(_LONGEST_TAG + 1).decode().strip()
         except (DataError, OSError, UnicodeDecodeError):
             return None
+
+
+def _belongs(folder: Parts, top: Parts) -> bool:
+    return folder[:-1] != top or not layouts.is_of_its_own(folder[-1])
 
 
 def _names(files: Iterable[Match]) -> set[str]:

@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from torchyard.contract.errors import DataError
 from worker.attempts.files.copying import MIN_FILE_COST
-from worker.attempts.files.matching import Match
+from worker.host.looks import Match
 
 
 class Queued(Protocol):

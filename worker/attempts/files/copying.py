@@ -14,7 +14,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import INDEX_FILE, MANIFEST, STATE_FILE, RunDir
 from torchyard.host.untrusted import open_inside
-from worker.attempts.files.matching import Match, Parts
+from worker.host.looks import Match, Parts
 
 CHECKPOINT_LIMIT = 1 << 40
 """The default limit of one checkpoint, in bytes."""

@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 from torchyard.contract.artifacts import DEEPEST, MOST_PATH_BYTES, is_artifact_path
 from torchyard.host.untrusted import folder_inside
-from worker.attempts.files.matching import Parts, matches
+from worker.attempts.files.matching import matches
+from worker.host.looks import Parts
 
 _States: TypeAlias = frozenset[tuple[int, int]]
 """Of some patterns: which one, and the place of its part that the next name is compared with."""

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from torchyard.contract.errors import DataError
 from torchyard.host.untrusted import open_inside
-from worker.attempts.files.matching import Match, Parts
+from worker.host.looks import Match, Parts
 
 MOST_LOOKED_AT = 50_000
 """Processes and descriptors that one search looks at."""

@@ -6,9 +6,9 @@ from store.blobs import Blobs
 from store.facts.output import DEFAULTS, OutputLimits, Room
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import printable
-from worker.attempts.files.matching import Match
 from worker.attempts.files.walking import TooMany, Walk
 from worker.attempts.keep.left_files import LeftFiles
+from worker.host.looks import Match
 from worker.host.mask import Mask
 
 _BASE = "artifacts"

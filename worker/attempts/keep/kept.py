@@ -19,11 +19,11 @@ from store.facts.output import DEFAULTS, NewArtifact, OutputLimits, Room, Stored
 from torchyard.contract.artifacts import KEPT, MOST_PATH_BYTES
 from torchyard.contract.errors import DataError
 from worker.attempts.files.copying import FileCopy, identity
-from worker.attempts.files.matching import Match, Parts
 from worker.attempts.files.walking import Found, Patterns, TooMany, Walk
 from worker.attempts.files.writers import open_for_writing
 from worker.attempts.keep.left_files import AGAIN_S, TOO_MANY, LeftFiles
 from worker.attempts.keep.not_kept import STILL, NotKept
+from worker.host.looks import Match, Parts
 from worker.host.mask import Mask
 from worker.host.secret_bytes import SecretBytes
 

@@ -12,7 +12,7 @@ from store.facts.output import DEFAULTS, NewArtifact, OutputLimits, Room, Stored
 from torchyard.contract.errors import DataError
 from worker.attempts.files.copy_queue import CopyQueue
 from worker.attempts.files.copying import Changed, FileCopy
-from worker.attempts.files.matching import Match
+from worker.host.looks import Match
 from worker.host.mask import Mask
 
 Warn = Callable[[str], None]

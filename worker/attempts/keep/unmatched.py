@@ -5,8 +5,8 @@ from pathlib import Path
 import time
 
 from torchyard.contract.text import printable
-from worker.attempts.files.matching import Parts
 from worker.attempts.files.walking import Patterns, TooMany, Walk
+from worker.host.looks import Parts
 
 AFTER_S = 300.0
 """How long an attempt runs until it is said."""

@@ -18,7 +18,6 @@ from torchyard.contract.rundir import RunDir
 from torchyard.host.failpoints import failpoint
 from worker.attempts.capture.capturing import Capturing
 from worker.attempts.files.copying import CHECKPOINT_LIMIT, Copy
-from worker.attempts.files.matching import Match
 from worker.attempts.keep.left_files import LeftFiles
 from worker.attempts.keep.unmatched import Unmatched
 from worker.attempts.output.events import EVENTS, EventReader
@@ -28,6 +27,7 @@ from worker.attempts.output.publishing import Publishing
 from worker.attempts.output.relay_state import RelayState
 from worker.attempts.output.warnings import warn
 from worker.host import rundirs
+from worker.host.looks import Match
 from worker.host.mask import Mask
 from worker.tensorboard.brought import Brought
 from worker.tensorboard.curves import EventFiles

@@ -3,7 +3,8 @@
 Nothing that a job could have changed is written into: the folders are new, and no process of the job runs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 import errno
 import hashlib
@@ -14,11 +15,12 @@ from typing import Literal, get_args
 import uuid
 
 from store.blobs import Blobs
-from store.facts.checkpoints import CAPTURED, ArtifactFacts, CheckpointFacts
+from store.facts.checkpoints import CAPTURED, ArtifactFacts, CheckpointFacts, captured_file, captured_number
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import printable
 from torchyard.host import disk, terminal
-from worker.attempts.prepare.tornfolders import path_of
+from worker.host.looks import Parts
+from worker.host.untrusted import remove_inside
 
 Place = Literal["work", "artifacts"]
 _ARTIFACTS = "artifacts"
@@ -32,8 +34,7 @@ class StoredFile:
     path: str
     sha256: str
     size: int
-    modified_ns: int | None = None
-    """None: the time of the version."""
+    modified_ns: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,6 @@ class Stored:
     path: str
     files: Sequence[StoredFile]
     """It alone, or all files of the folder."""
-    saved_ns: int
     order: tuple[int, int, int, str]
     """The newest version has the greatest. It begins with 0 for those of the job that is retried."""
     is_checkpoint: bool
@@ -117,6 +117,29 @@ def restore(
     return restored
 
 
+@contextmanager
+def fetched(
+    files: Sequence[StoredFile], folder: Path, *, prefix: str, blobs: Blobs, check: Callable[[], object]
+) -> Generator[Path | None]:
+    """Yields a new place in the folder with a stored version, to be renamed. None: a file is missing or damaged.
+
+    It has the files at their paths, with their times; it is the file itself if that has an empty path. What is not
+    renamed is removed at the end. `prefix`: that of the name of the place. Raises OSError, and what `check` raises.
+    """
+    place = folder / f"{prefix}{uuid.uuid4().hex}"
+    try:
+        for file in files:
+            copy = place / file.path
+            copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not blobs.copy_out(file.sha256, copy, check=check):
+                yield None
+                return
+            os.utime(copy, ns=(file.modified_ns, file.modified_ns))
+        yield place
+    finally:
+        remove_inside(folder, place.name)
+
+
 def needed_for(versions: Sequence[Sequence[Stored]]) -> int:
     """Returns the bytes of the checkpoints, without which the job has to wait."""
     return sum(each[0].size for each in versions if each[0].is_checkpoint)
@@ -146,24 +169,17 @@ def _put_back(
 
 def _put(stored: Stored, folder: Path, blobs: Blobs, check: Callable[[], object]) -> bool:
     """Returns False if the stored version is not whole: nothing of it is put back then."""
-    copied: dict[Path, Path] = {}
-    try:
-        for file in stored.files:
-            temporary = folder / f".{uuid.uuid4().hex}"
-            copied[temporary] = folder / file.path
-            if not blobs.copy_out(file.sha256, temporary, check=check):
-                return False
-            modified_ns = stored.saved_ns if file.modified_ns is None else file.modified_ns
-            os.utime(temporary, ns=(modified_ns, modified_ns))
-        for temporary, target in copied.items():
-            own = folder / stored.path
+    copies = {str(number): file for number, file in enumerate(stored.files)}
+    files = [replace(file, path=name) for name, file in copies.items()]
+    with fetched(files, folder, prefix=".", blobs=blobs, check=check) as place:
+        if place is None:
+            return False
+        for name, file in copies.items():
+            own, target = folder / stored.path, folder / file.path
             if target.parent == own.parent and target != own and target.exists():
                 continue  # it lies beside its folder, and that of a newer one has been put back
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.rename(target)
-    finally:
-        for temporary in copied:
-            temporary.unlink(missing_ok=True)
+            (place / name).rename(target)
     return True
 
 
@@ -187,14 +203,14 @@ def _under_its_path(checkpoint: CheckpointFacts, generation: int) -> Stored:
     paths = [str(file["path"]) for file in checkpoint.files]
     place, path = _place_of(paths[0] if len(paths) == 1 else os.path.commonpath(paths), digest)
     prefix = f"{_ARTIFACTS}/" if place == "artifacts" else ""
+    modified_ns = _hexadecimal(modified) or checkpoint.saved_at
     return Stored(
         place=place,
         path=path,
         files=[
-            StoredFile(str(file["path"]).removeprefix(prefix), file["sha256"], file["size"])
+            StoredFile(str(file["path"]).removeprefix(prefix), file["sha256"], file["size"], modified_ns)
             for file in checkpoint.files
         ],
-        saved_ns=_hexadecimal(modified) or checkpoint.saved_at,
         order=(generation, checkpoint.attempt, checkpoint.saved_at, checkpoint.id),
         is_checkpoint=True,
     )
@@ -205,10 +221,8 @@ def _of_folder(checkpoint: CheckpointFacts, generation: int, *, place: Place, pa
         place=place,
         path=path,
         files=[
-            StoredFile(file["path"], file["sha256"], file["size"], modified_ns=file["modified_ns"])
-            for file in checkpoint.files
+            StoredFile(file["path"], file["sha256"], file["size"], file["modified_ns"]) for file in checkpoint.files
         ],
-        saved_ns=checkpoint.saved_at,
         order=(generation, checkpoint.attempt, checkpoint.saved_at, checkpoint.id),
         is_checkpoint=True,
     )
@@ -219,8 +233,7 @@ def _of_artifact(artifact: ArtifactFacts, generation: int) -> Stored:
     return Stored(
         place="work" if artifact.kept else "artifacts",
         path=artifact.path,
-        files=[StoredFile(artifact.path, artifact.sha256, artifact.size)],
-        saved_ns=saved_ns,
+        files=[StoredFile(artifact.path, artifact.sha256, artifact.size, saved_ns)],
         order=(generation, artifact.attempt, saved_ns, artifact.id),
         is_checkpoint=False,
     )
@@ -243,6 +256,22 @@ def _hexadecimal(text: str) -> int:
         return int(text, 16)
     except ValueError:
         return 0
+
+
+def path_of(root: str, checkpoint: CheckpointFacts) -> Parts | None:
+    """Returns a captured folder's path below its root; None if it lies below another one, or is no folder.
+
+    The name of the checkpoint has the digest of the path. Not all files need lie in the folder.
+    """
+    if captured_number(checkpoint.name) is None:
+        return None
+    for file in checkpoint.files:
+        names = file["path"].split("/") if file.get("root", WORK) == root else []
+        for end in range(1, len(names)):
+            path = "/".join((root, *names[:end]))
+            if hashlib.sha256(os.fsencode(path)).hexdigest()[:12] == captured_file(checkpoint.name):
+                return tuple(names[:end])
+    return None
 
 
 def is_path(text: str) -> bool:

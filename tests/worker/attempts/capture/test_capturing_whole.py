@@ -14,9 +14,9 @@ from tests.approved import Approved
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.attempts.capture import capturing
-from worker.attempts.files.matching import Match
 from worker.attempts.files.writers import Writers
 from worker.attempts.output.relay import Relay
+from worker.host.looks import Match
 from worker.host.workfolders import WorkRecord
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from worker.attempts.files import writers
-from worker.attempts.files.matching import Match
 from worker.attempts.files.writers import Writers, open_for_writing
+from worker.host.looks import Match
 
 
 def files(folder: Path, *names: str) -> list[Match]:

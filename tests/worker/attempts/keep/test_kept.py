@@ -14,11 +14,11 @@ from store.facts.output import NewArtifact, OutputLimits, Room, StoredArtifact
 from tests.worker.attempts.output.test_relay import drain, texts
 from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.files import walking
-from worker.attempts.files.matching import Match
 from worker.attempts.keep import kept
 from worker.attempts.keep.kept import Keeping, KeptFiles
 from worker.attempts.output.relay import Relay
 from worker.attempts.output.relay_state import RelayState
+from worker.host.looks import Match
 from worker.host.mask import Mask
 from worker.host.secret_bytes import SecretBytes
 

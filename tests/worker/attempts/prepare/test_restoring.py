@@ -146,8 +146,7 @@ def _stored(path: str, content: bytes, blobs: Blobs, *, is_checkpoint: bool = Tr
     return Stored(
         place="work",
         path=path,
-        files=[StoredFile(path, blob.sha256, blob.size)],
-        saved_ns=TIME,
+        files=[StoredFile(path, blob.sha256, blob.size, TIME)],
         order=(1, 1, TIME, path),
         is_checkpoint=is_checkpoint,
     )
