@@ -8,18 +8,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from store.blobs import Blobs
 from store.facts.attempts import AttemptFacts, EarlierAttempt, Inherited
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.codec import Record, between
-from torchyard.contract.devices import PoolReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.host.recordfiles import write_record
-from worker.attempts.notices import Notices
+from worker.attempts.context import AttemptContext
 from worker.attempts.prepare import code, restoring, sources
 from worker.attempts.prepare.best import BestBringer, BestSoFar
 from worker.attempts.prepare.clusters import request_of
@@ -27,9 +25,7 @@ from worker.attempts.prepare.restoring import Stored
 from worker.attempts.prepare.saved import SavedFiles
 from worker.attempts.prepare.torn import TornFiles
 from worker.attempts.prepare.workfolder import WorkFolder
-from worker.attempts.records import AttemptRecords
-from worker.bundles.cache import BundleCache
-from worker.engines.base import AttemptPlan, ClusterRequest
+from worker.engines.base import AttemptPlan, ClusterRequest, Handle
 from worker.host import rundirs, workfolders
 from worker.host.attempt_key import AttemptKey
 from worker.host.untrusted import remove_inside
@@ -61,30 +57,18 @@ class StillRuns(Exception):
     """A process of an earlier attempt of the job cannot be ended. The text says which one."""
 
 
-@dataclass(frozen=True)
 class Preparation:
     """Prepares one attempt."""
 
-    key: AttemptKey
-    run: RunDir
-    blobs: Blobs
-    bundles: BundleCache
-    allowed: Sequence[Path]
-    """The folders below which a `file://` URL may point."""
-    records: AttemptRecords
-    notices: Notices
-    end: Callable[[AttemptKey], str | None]
-    """Ends all processes of an attempt with this key. Returns a message if some cannot be killed, else None."""
-    runs: Callable[[AttemptKey], bool]
-    """Returns whether any process of an attempt with this key runs."""
-    max_stop_grace: timedelta
-    """What cuts the `stop_grace` of the spec."""
-    check_wanted: Callable[[], None]
-    """Raises NotWanted, which ends a long step, if the attempt is to stop or to be left."""
-    pool: Callable[[], PoolReport] | None = None
-    """As in `WorkerContext`."""
-    shard_above: int | None = SHARD_ABOVE
-    """As in `WorkerContext`."""
+    def __init__(self, attempt: AttemptContext, *, check_wanted: Callable[[], None]) -> None:
+        """`check_wanted` raises NotWanted, which ends a long step, if the attempt is to stop or to be left."""
+        self._worker = attempt.worker
+        self.blobs = attempt.worker.store.blobs
+        self.key = attempt.key
+        self.run = attempt.run
+        self.records = attempt.records
+        self.notices = attempt.notices
+        self.check_wanted = check_wanted
 
     def prepare(self, attempt: AttemptFacts) -> AttemptPlan:
         """Makes the run directory. The caller may try again after an OSError.
@@ -95,10 +79,10 @@ class Preparation:
         """
         self._move_stale_directory(attempt.started_at)
         spec = parse_spec(attempt.spec)
-        spec = spec.model_copy(update={"stop_grace": min(spec.stop_grace, self.max_stop_grace)})
+        spec = spec.model_copy(update={"stop_grace": min(spec.stop_grace, self._worker.max_stop_grace)})
         if self.records.secrets.problem is not None:
             raise ConfigError(self.records.secrets.problem)
-        cluster = request_of(spec, owner=attempt.owner, pool=self.pool)
+        cluster = request_of(spec, owner=attempt.owner, pool=self._worker.pool)
         earlier = self.records.earlier()
         self._end_earlier(earlier)
         remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
@@ -109,9 +93,9 @@ class Preparation:
         unpacked = code.prepare(
             spec,
             run=self.run,
-            bundles=self.bundles,
+            bundles=self._worker.bundles,
             owner=attempt.owner,
-            allowed=self.allowed,
+            allowed=self._worker.allowed,
             check=self.check_wanted,
         )
         if isinstance(spec, ScriptSpec) and (told := self._folder(attempt, earlier).take(unpacked.get(code.CODE))):
@@ -127,12 +111,12 @@ class Preparation:
             resume_from=None if checkpoint is None else self.run.resume,
             init_from=init_from,
             time_left=attempt.time_left,
-            allowed=self.allowed,
+            allowed=self._worker.allowed,
             secrets=self.records.secrets.values,
             unpacked=unpacked,
             cluster=cluster,
             variables=attempt.variables,
-            shard_above=self.shard_above,
+            shard_above=self._worker.shard_above,
         )
         self._write_config(spec, since=0 if checkpoint is None else checkpoint.attempt, best=best)
         self.run.seal()
@@ -177,8 +161,12 @@ class Preparation:
         last = max((each.number for each in earlier if each.ran), default=None)
         numbers = {last, None if record is None else record.attempt} - {None, self.key.number}
         for key in [AttemptKey(self.key.job_id, number) for number in numbers if number is not None]:
-            if self.runs(key) and (unkillable := self.end(key)):
+            if self._worker.engine.runs(key) and (unkillable := self._end(key)):
                 raise StillRuns(f"attempt {key.number} still runs here: {unkillable}")
+
+    def _end(self, key: AttemptKey) -> str | None:
+        """Ends all processes of an attempt. Returns a message if some cannot be killed, else None."""
+        return self._worker.engine.kill(Handle(key, 0))
 
     def _move_stale_directory(self, claimed_at: int) -> None:
         if not rundirs.is_stale(self.run, claimed_at=claimed_at):
@@ -188,7 +176,7 @@ class Preparation:
             self.key.job_id,
             self.key.number,
         )
-        if unkillable := self.end(self.key):
+        if unkillable := self._end(self.key):
             raise OSError(unkillable)
         rundirs.move_aside(self.run)
 
@@ -242,7 +230,8 @@ def plan_of(
             env[Env.SHARD_ABOVE.value] = "" if shard_above is None else str(shard_above)
     read_in_place = unpacked.keys() - {code.CODE}
     return AttemptPlan(
-        key=key,
+        job_id=key.job_id,
+        attempt=key.number,
         claimed_at=claimed_at,
         program=program,
         owner=owner,

@@ -14,10 +14,10 @@ from torchyard.contract.records import ExitReport
 from torchyard.host import disk
 from worker.attempts.context import AttemptContext
 from worker.attempts.phases import Failed, Installing, Prepared, Unprepared
-from worker.attempts.prepare.packages import PackageSetup
+from worker.attempts.prepare.packages import installation_of
 from worker.attempts.prepare.preparation import LEAST_TIME, NotWanted, Preparation, StillRuns
 from worker.engines.base import AttemptPlan, Handle, NotStartedYet
-from worker.packages.installation import NotInstalled
+from worker.packages.installation import Installation, NotInstalled
 
 T = TypeVar("T")
 
@@ -37,10 +37,10 @@ class Setup:
 
     def __init__(self, attempt: AttemptContext, *, check_wanted: Callable[[], None]) -> None:
         self._attempt = attempt
-        self._preparation = _preparation_of(attempt, check_wanted)
+        self._preparation = Preparation(attempt, check_wanted=check_wanted)
         self._packages = attempt.worker.packages
         self._plan: AttemptPlan | None = None
-        self._package_setup: PackageSetup | None = None
+        self._installation: Installation | None = None
         self._is_prepared = False
         """Whether what was prepared can be started as it is: an earlier start only has to be repeated."""
         self._installs = False
@@ -86,30 +86,33 @@ class Setup:
 
     def close(self) -> None:
         """Ends an installation that goes on."""
-        setup, self._package_setup = self._package_setup, None
-        if setup is not None:
-            setup.close()
+        installation, self._installation = self._installation, None
+        if installation is not None:
+            installation.close()
 
     def _prepare(self, facts: AttemptFacts) -> Prepared | Installing | Unprepared | Failed:
-        if self._package_setup is None:
+        if self._installation is None:
             if self._filled and disk.has_little_space(self._packages.root):
                 return Unprepared("the disk has less than 1 GiB free, which the packages have filled before")
             plan = self._try(lambda: self._preparation.prepare(facts))
             if isinstance(plan, Unprepared | Failed):
                 return plan
             run, packages = self._attempt.run, self._packages
-            setup = self._try(lambda: PackageSetup.of(facts, plan, packages=packages, run=run))
-            if isinstance(setup, Unprepared | Failed):
-                return setup
-            self._plan, self._package_setup = plan, setup
-        return Prepared() if self._package_setup is None else self._install(self._package_setup)
+            installation = self._try(lambda: installation_of(facts, plan, packages=packages, run=run))
+            if isinstance(installation, Unprepared | Failed):
+                return installation
+            self._plan, self._installation = plan, installation
+        if self._installation is None:
+            return Prepared()
+        assert self._plan is not None
+        return self._install(self._plan, self._installation)
 
-    def _install(self, setup: PackageSetup) -> Prepared | Installing | Unprepared | Failed:
+    def _install(self, plan: AttemptPlan, installation: Installation) -> Prepared | Installing | Unprepared | Failed:
         self.has_log = True
-        found = self._try(setup.poll)
+        found = self._try(installation.poll)
         if found is None:
             return Installing()
-        self._filled += setup.has_filled_disk
+        self._filled += installation.has_filled_disk
         self.close()
         if self._filled >= _MOST_FILLED:
             message = f"the packages do not fit on the disk of this host: they have filled it {self._filled} times"
@@ -118,7 +121,7 @@ class Setup:
             return Failed(ExitReport(reason=found.reason, message=found.message, may_retry=found.may_retry))
         if isinstance(found, Unprepared | Failed):
             return found
-        self._plan = found
+        self._plan = replace(plan, environment=found.environment)
         return Prepared()
 
     def _try(self, step: Callable[[], T]) -> T | Unprepared | Failed:
@@ -153,25 +156,6 @@ class Setup:
     def _wait(self, notice: str, problem: str, pause_s: float) -> Unprepared:
         self._attempt.notices.report_problem(_TOPIC, notice)
         return Unprepared(problem, pause_s)
-
-
-def _preparation_of(attempt: AttemptContext, check_wanted: Callable[[], None]) -> Preparation:
-    worker = attempt.worker
-    return Preparation(
-        attempt.key,
-        attempt.run,
-        blobs=worker.store.blobs,
-        allowed=worker.allowed,
-        bundles=worker.bundles,
-        records=attempt.records,
-        notices=attempt.notices,
-        end=lambda key: worker.engine.kill(Handle(key, 0)),
-        runs=worker.engine.runs,
-        max_stop_grace=worker.max_stop_grace,
-        check_wanted=check_wanted,
-        pool=worker.pool,
-        shard_above=worker.shard_above,
-    )
 
 
 def _failed(reason: EndReason, message: str) -> Failed:
