@@ -1,4 +1,9 @@
-"""Copies the checkpoints that an attempt has published in its run directory, and lists them."""
+"""Copies the checkpoints that an attempt has published in its run directory, and lists them.
+
+Those of one that publishes very many are spaced: each is copied and leaves a row for ever.
+"""
+
+import time
 
 from store.blobs import Blobs
 from store.facts.output import Batch
@@ -6,7 +11,6 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.events import CheckpointSaved
 from torchyard.contract.rundir import RunDir
 from worker.attempts.files.copying import CheckpointCopy, Copy
-from worker.attempts.output.spacing import Spacing
 from worker.attempts.output.warnings import warn
 from worker.host.mask import Mask
 from worker.host.untrusted import folders_inside
@@ -16,6 +20,11 @@ REFUSED_COST = 8 << 20
 """What is wrong with a checkpoint counts as copying so many bytes: to parse its manifest may take half a second."""
 MOST_UNANNOUNCED = 1000
 """Folders in `checkpoints` without an event line that are looked at."""
+_SPACE_S = 60.0
+_DESCRIPTION = 1 << 12
+"""Bytes of manifests that count as one checkpoint."""
+_LONG_DESCRIPTION = 1 << 14
+"""Bytes of a manifest. After one of twice as many the next checkpoint may come after two minutes, and so on."""
 
 
 class Publishing:
@@ -119,6 +128,52 @@ class Publishing:
             copy.discard()
             raise DataError("its name, or that of one of its files, has the value of a secret")
         return copy
+
+
+class Spacing:
+    """Says which checkpoints are left out. `most`: after how many; None for never."""
+
+    def __init__(self, most: int | None) -> None:
+        self.newest: str | None = None
+        """The newest that was left out. It is stored at the end of the attempt."""
+        self.began = False
+        """Whether one was left out."""
+        self._most = most
+        self._next = 0.0
+        self._described = 0
+
+    def is_over(self, count: int) -> bool:
+        """Returns whether an attempt with so many checkpoints has more than are stored at will."""
+        return self._most is not None and max(count, self._described // _DESCRIPTION) >= self._most
+
+    def leaves_out(self, name: str, *, count: int) -> bool:
+        """Returns whether a checkpoint is left out, as the last one was stored within a minute."""
+        if not self.is_over(count):
+            return False
+        if time.monotonic() >= self._next:
+            self.newest = None
+            self._wait(1)  # also if it turns out to be none
+            return False
+        self.newest = name
+        return True
+
+    def begin(self, described: int) -> None:
+        """Counts a checkpoint that is copied now. `described`: the bytes of its manifest, which its row has."""
+        self._described += described
+        self._wait(max(1, described // _LONG_DESCRIPTION))
+
+    def notice(self) -> str | None:
+        """Returns what to tell the owner, when the first is left out."""
+        if self.began:
+            return None
+        self.began = True
+        return (
+            f"the attempt has published {self._most} checkpoints (TORCHYARD_MAX_CHECKPOINTS of the worker): from now on"
+            " one a minute is stored, and the last one"
+        )
+
+    def _wait(self, spaces: int) -> None:
+        self._next = max(self._next, time.monotonic() + spaces * _SPACE_S)
 
 
 def _is_checkpoint_name(text: str) -> bool:

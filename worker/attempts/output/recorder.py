@@ -15,8 +15,7 @@ from worker.attempts.keep.kept import Keeping, KeptFiles
 from worker.attempts.keep.left_files import LeftFiles
 from worker.attempts.keep.unmatched import Unmatched
 from worker.attempts.notices import Notices
-from worker.attempts.output.relay import Relay
-from worker.attempts.output.relay_state import RelayState
+from worker.attempts.output.relay import Relay, RelayState
 from worker.attempts.output.showing import Showing
 from worker.attempts.output.thinning import Thinning
 from worker.attempts.pace import Share

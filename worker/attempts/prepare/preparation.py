@@ -18,7 +18,7 @@ from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.host.recordfiles import write_record
 from worker.attempts.context import AttemptContext
-from worker.attempts.prepare import code, restoring, sources
+from worker.attempts.prepare import code, restoring
 from worker.attempts.prepare.best import BestBringer, BestSoFar
 from worker.attempts.prepare.clusters import request_of
 from worker.attempts.prepare.restoring import Stored
@@ -218,14 +218,14 @@ def plan_of(
     source: Path | None = None
     if isinstance(spec, ScriptSpec):
         tree = unpacked.get(code.CODE)
-        source = sources.resolve(spec.config.code, allowed) if tree is None else tree.resolve()
+        source = code.resolve(spec.config.code, allowed) if tree is None else tree.resolve()
         folder = source if tree is None else run.work.parent.resolve() / run.work.name
-        program = (*sources.program_of(spec, source=source, folder=folder), *spec.config.args)
+        program = (*code.program_of(spec, source=source, folder=folder), *spec.config.args)
         if spec.config.mounts:
             env[Env.MOUNTS.value] = str(run.mounts)
     else:
         folder, program = run.job, ("-m", "trainer")
-        env |= sources.data_of(spec, allowed, unpacked=unpacked)
+        env |= code.data_of(spec, allowed, unpacked=unpacked)
         if shard_above != SHARD_ABOVE:
             env[Env.SHARD_ABOVE.value] = "" if shard_above is None else str(shard_above)
     read_in_place = unpacked.keys() - {code.CODE}

@@ -11,12 +11,15 @@ from store.facts.attempts import AttemptFacts
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
 from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.spec import ScriptSpec, parse_spec
 from torchyard.host import disk
 from worker.attempts.context import AttemptContext
 from worker.attempts.phases import Failed, Installing, Prepared, Unprepared
-from worker.attempts.prepare.packages import installation_of
 from worker.attempts.prepare.preparation import LEAST_TIME, NotWanted, Preparation, StillRuns
 from worker.engines.base import AttemptPlan, Handle, NotStartedYet
+from worker.packages import requirements
+from worker.packages.cache import PackageCache
 from worker.packages.installation import Installation, NotInstalled
 
 T = TypeVar("T")
@@ -98,7 +101,7 @@ class Setup:
             if isinstance(plan, Unprepared | Failed):
                 return plan
             run, packages = self._attempt.run, self._packages
-            installation = self._try(lambda: installation_of(facts, plan, packages=packages, run=run))
+            installation = self._try(lambda: _installation_of(facts, plan, packages=packages, run=run))
             if isinstance(installation, Unprepared | Failed):
                 return installation
             self._plan, self._installation = plan, installation
@@ -160,3 +163,18 @@ class Setup:
 
 def _failed(reason: EndReason, message: str) -> Failed:
     return Failed(ExitReport(reason=reason, message=message))
+
+
+def _installation_of(
+    attempt: AttemptFacts, plan: AttemptPlan, *, packages: PackageCache, run: RunDir
+) -> Installation | None:
+    """Returns what installs the packages of an attempt; None if its job takes the worker's. Raises ConfigError."""
+    spec = parse_spec(attempt.spec)
+    if not isinstance(spec, ScriptSpec) or spec.config.requirements is None:
+        return None
+    obstacle = packages.rules.obstacle()
+    if obstacle is not None:
+        advice = "leave config.requirements out, or ask the operator to install what is needed"
+        raise ConfigError(f"{obstacle}: {advice}")
+    order = requirements.order_of(plan.source or plan.cwd, spec.config, packages.rules)
+    return None if order is None else Installation(packages, order, owner=attempt.owner, run=run)

@@ -14,8 +14,7 @@ from tests.disks import mounted
 from tests.worker.attempts.output.test_relay import drain, store, texts
 from torchyard.contract.rundir import RunDir
 from worker.attempts.keep.artifacts import Artifacts
-from worker.attempts.output.relay import Relay
-from worker.attempts.output.relay_state import RelayState
+from worker.attempts.output.relay import Relay, RelayState
 
 
 @pytest.fixture

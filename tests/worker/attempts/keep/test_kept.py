@@ -16,8 +16,7 @@ from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.files import walking
 from worker.attempts.keep import kept
 from worker.attempts.keep.kept import Keeping, KeptFiles
-from worker.attempts.output.relay import Relay
-from worker.attempts.output.relay_state import RelayState
+from worker.attempts.output.relay import Relay, RelayState
 from worker.host.looks import Match
 from worker.host.mask import Mask
 from worker.host.secret_bytes import SecretBytes

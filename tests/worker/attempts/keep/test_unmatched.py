@@ -11,8 +11,7 @@ from torchyard.contract.rundir import RunDir
 from worker.attempts.capture.capturing import roots
 from worker.attempts.keep import unmatched
 from worker.attempts.keep.unmatched import Unmatched
-from worker.attempts.output.relay import Relay
-from worker.attempts.output.relay_state import RelayState
+from worker.attempts.output.relay import Relay, RelayState
 
 PATTERNS = {"keep": ["results/*", "**/*.png"], "checkpoints": ["out/*.pt"]}
 

@@ -22,8 +22,7 @@ from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.attempts.output import lines
-from worker.attempts.output.relay import Relay
-from worker.attempts.output.relay_state import RelayState
+from worker.attempts.output.relay import Relay, RelayState
 from worker.tensorboard import brought
 
 

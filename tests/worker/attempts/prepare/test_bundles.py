@@ -23,7 +23,7 @@ from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.rundir import Env
 from torchyard.contract.spec import RecipeSpec, parse_spec
 from worker.attempts import intents
-from worker.attempts.prepare import sources
+from worker.attempts.prepare.code import data_of
 from worker.bundles import copying
 from worker.host.untrusted import remove_inside
 
@@ -189,7 +189,7 @@ def test_a_recipe_reads_the_only_file_of_a_bundle_or_its_folder(
         (tmp_path / name).touch()
     spec = parse_spec({"trainer": "image-classification", "config": {"data": {"source": bundle_url("0" * 64)}}})
     assert isinstance(spec, RecipeSpec)
-    found = sources.data_of(spec, [], unpacked={"config.data.source": tmp_path})
+    found = data_of(spec, [], unpacked={"config.data.source": tmp_path})
     assert found[Env.DATA.value] == str(tmp_path / expected)
 
 
@@ -203,5 +203,5 @@ def test_a_recipe_reads_its_base_from_the_folder_of_a_bundle(tmp_path: Path, fil
     config = {"data": {"source": f"file://{data}"}, "model": {"weights": bundle_url("0" * 64)}}
     spec = parse_spec({"trainer": "causal-lm", "config": config})
     assert isinstance(spec, RecipeSpec)
-    found = sources.data_of(spec, [tmp_path], unpacked={"config.model.weights": base})
+    found = data_of(spec, [tmp_path], unpacked={"config.model.weights": base})
     assert found == {Env.DATA.value: str(data), Env.WEIGHTS.value: str(base)}
