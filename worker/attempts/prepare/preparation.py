@@ -62,7 +62,7 @@ class Preparation:
 
     def __init__(self, attempt: AttemptContext, *, check_wanted: Callable[[], None]) -> None:
         """`check_wanted` raises NotWanted, which ends a long step, if the attempt is to stop or to be left."""
-        self._worker = attempt.worker
+        self.worker = attempt.worker
         self.blobs = attempt.worker.store.blobs
         self.key = attempt.key
         self.run = attempt.run
@@ -79,10 +79,10 @@ class Preparation:
         """
         self._move_stale_directory(attempt.started_at)
         spec = parse_spec(attempt.spec)
-        spec = spec.model_copy(update={"stop_grace": min(spec.stop_grace, self._worker.max_stop_grace)})
+        spec = spec.model_copy(update={"stop_grace": min(spec.stop_grace, self.worker.max_stop_grace)})
         if self.records.secrets.problem is not None:
             raise ConfigError(self.records.secrets.problem)
-        cluster = request_of(spec, owner=attempt.owner, pool=self._worker.pool)
+        cluster = request_of(spec, owner=attempt.owner, pool=self.worker.pool)
         earlier = self.records.earlier()
         self._end_earlier(earlier)
         remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
@@ -93,9 +93,9 @@ class Preparation:
         unpacked = code.prepare(
             spec,
             run=self.run,
-            bundles=self._worker.bundles,
+            bundles=self.worker.bundles,
             owner=attempt.owner,
-            allowed=self._worker.allowed,
+            allowed=self.worker.allowed,
             check=self.check_wanted,
         )
         if isinstance(spec, ScriptSpec) and (told := self._folder(attempt, earlier).take(unpacked.get(code.CODE))):
@@ -111,12 +111,12 @@ class Preparation:
             resume_from=None if checkpoint is None else self.run.resume,
             init_from=init_from,
             time_left=attempt.time_left,
-            allowed=self._worker.allowed,
+            allowed=self.worker.allowed,
             secrets=self.records.secrets.values,
             unpacked=unpacked,
             cluster=cluster,
             variables=attempt.variables,
-            shard_above=self._worker.shard_above,
+            shard_above=self.worker.shard_above,
         )
         self._write_config(spec, since=0 if checkpoint is None else checkpoint.attempt, best=best)
         self.run.seal()
@@ -161,12 +161,12 @@ class Preparation:
         last = max((each.number for each in earlier if each.ran), default=None)
         numbers = {last, None if record is None else record.attempt} - {None, self.key.number}
         for key in [AttemptKey(self.key.job_id, number) for number in numbers if number is not None]:
-            if self._worker.engine.runs(key) and (unkillable := self._end(key)):
+            if self.worker.engine.runs(key) and (unkillable := self._end(key)):
                 raise StillRuns(f"attempt {key.number} still runs here: {unkillable}")
 
     def _end(self, key: AttemptKey) -> str | None:
         """Ends all processes of an attempt. Returns a message if some cannot be killed, else None."""
-        return self._worker.engine.kill(Handle(key, 0))
+        return self.worker.engine.kill(Handle(key, 0))
 
     def _move_stale_directory(self, claimed_at: int) -> None:
         if not rundirs.is_stale(self.run, claimed_at=claimed_at):
