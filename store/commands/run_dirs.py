@@ -19,6 +19,15 @@ def without_attempt(store: Store, job_id: str, number: int) -> Generator[bool]:
         yield session.scalar(known) is None
 
 
+@contextmanager
+def without_open_attempt(store: Store, job_id: str) -> Generator[bool]:
+    """Tells whether no attempt of the job is open. None is claimed until the end of the block."""
+    with store.write("other") as session:
+        jobs.lock(session, job_id)
+        is_open = select(Attempt.id).where(Attempt.job_id == job_id, Attempt.ended_at.is_(None))
+        yield session.scalar(is_open.limit(1)) is None
+
+
 def tell_folders(store: Store, worker_id: str, sizes: Mapping[str, int]) -> None:
     """Stores the bytes of all working folders on the worker's host, by job, if any has changed."""
     with store.read() as session:

@@ -189,7 +189,11 @@ def test_logs_that_are_followed_have_the_messages_of_the_service_between_their_l
     texts = ["continues in the folder of attempt 1", "not kept: /tmp/logs/ (2 files, 1.0 MiB)"]
     times = [NOW, "2026-01-02T03:09:00Z"]
     told = [
-        ("message", seq, {**event(seq, "running"), "type": "message", "time": time, "data": {"level": "info", "text": text}})
+        (
+            "message",
+            seq,
+            {**event(seq, "running"), "type": "message", "time": time, "data": {"level": "info", "text": text}},
+        )
         for seq, (text, time) in enumerate(zip(texts, times, strict=True), 2)
     ]
     sent = sse(told[0], ("log", 3, line(1)), ("log", 4, line(2)), told[1], ("end", 5, {"state": "succeeded"}))
