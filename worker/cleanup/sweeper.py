@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, order=True)
 class _Ended:
-    """The run directory of an ended attempt, or the working folder of a job without one. What ended first sorts first."""
+    """The run directory of an ended attempt, or the folder of a job that does not run. What ended first sorts first."""
 
     minus_age_us: int
     """The negated microseconds since its end."""

@@ -371,7 +371,8 @@ def test_a_program_that_wants_a_gpu_where_none_is_takes_what_there_is(message: s
 
 def test_a_script_without_a_checkpoint_finds_its_working_folder(approved: Approved) -> None:
     error = failed("user_error", "rank 0: ValueError: x", rank=0, exit_code=1)
-    waits = judge(facts("queued", trainer="script", failure=error))
+    asked: dict[str, Any] = {"trainer": "script", "failure": error, "reason": ("retrying", "attempt 1 ended: x")}
+    waits = judge(facts("queued", **asked))
     assert waits.steps[-1] == approved("bundle")
-    in_place = judge(facts("queued", trainer="script", failure=error, config={"code": "file:///srv/code"}))
+    in_place = judge(facts("queued", **asked, config={"code": "file:///srv/code"}))
     assert in_place.steps[-1] == approved("in place")

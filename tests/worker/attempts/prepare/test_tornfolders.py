@@ -118,14 +118,14 @@ def test_a_folder_that_is_not_the_torn_one_stays(run: RunDir, change: str, tmp_p
 
 def test_in_a_new_folder_a_torn_one_lies_beside_its_place(run: RunDir, tmp_path: Path) -> None:
     write(run.work / "out/step-1", DCP)
-    half = write(run.work / "out/deep/step-2", HALF)
+    write(run.work / "out/deep/step-2", HALF)
     time_ns = (run.work / "out/deep/step-2/__0_0.distcp").stat().st_mtime_ns
     found = [*at_end(run), *at_end(run, "out/deep/*")]
     run.work.rename(tmp_path / "gone")
     (run.work.parent / "new").mkdir()
     TornFiles(run, Blobs(run.root.parent.parent / "blobs"), lambda: listed(*found)).lay(WORK, folder="new")
     (run.work.parent / "new").rename(run.work)
-    assert tree(run) == {path.replace("step-2", "step-2.torn"): content for path, content in half.items()}
+    assert tree(run) == {f"out/deep/step-2.torn/{name}": content for name, content in HALF.items()}
     assert (run.work / "out/deep/step-2.torn/__0_0.distcp").stat().st_mtime_ns == time_ns
 
 
