@@ -9,6 +9,7 @@ from store.facts.output import NewArtifact
 from tests.api.service import ApiFixture, both_databases, sha256
 from tests.api.test_problems import assert_problem
 from tests.rows import each_row
+from torchyard.contract.job import EndReason
 
 FILES = {"plots/loss.png": b"png" * 1000, "plots/b c.txt": b"", "plotsx": b"x", "größe ?#&.txt": b"odd"}
 
@@ -54,6 +55,21 @@ def test_each_file_is_sent_whole_and_in_parts_with_its_digest(service: ApiFixtur
     assert (part.status_code, part.content) == (206, b"ngp")
     head = service.client.head(f"{path}/plots/loss.png")
     assert (head.status_code, head.content, head.headers["content-length"]) == (200, b"", "3000")
+
+
+def test_the_files_of_a_deleted_job_are_gone(service: ApiFixture) -> None:
+    service.act_as("ada")
+    job_id = service.submit()["id"]
+    content = service.app.state.services.store.blobs.add(BytesIO(b"kept"))
+    claim = service.start(job_id)
+    service.record(claim, artifacts=[NewArtifact("./results/a", 4, content.sha256)])
+    service.end(claim, reason=EndReason.COMPLETED)
+    kept = f"/v1/jobs/{job_id}/kept/results/a"
+    assert service.client.get(kept).content == b"kept"
+    assert service.client.delete(f"/v1/jobs/{job_id}").status_code == 204
+    for route in (kept, f"/v1/jobs/{job_id}/kept", f"/v1/jobs/{job_id}/keep"):
+        assert_problem(service.client.get(route), 404, "not_found")
+    assert_problem(service.client.post(f"/v1/jobs/{job_id}/keep", json={"paths": ["results/"]}), 404, "not_found")
 
 
 @each_row("name", ["plots", "other", "plots/", "..%2F..%2Fetc", "%00", "x" * 3000])

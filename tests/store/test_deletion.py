@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from store.blobs import Blobs
 from store.commands import cleanup
-from store.db.tables import AttemptUse, Estimate, Forecast, Garbage, KeepRequest
+from store.db.tables import AttemptUse, Estimate, Forecast, Garbage, KeepRequest, WorkFolder
 from store.facts.callers import SERVICE, Caller
 from store.facts.initial_weights import InitialFacts
 from store.facts.jobs import DependencyFacts
@@ -90,7 +90,8 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     db.end(claim, EndReason.COMPLETED)
     use = AttemptUse(attempt_id=claim.attempt_id, seen_at=1, measured_us=0, busy_us=0, idle_us=0)
     asked = KeepRequest(job_id=job_id, worker_id=db.worker(), attempt=1, paths=["a"])
-    db.write(lambda session: session.add_all([use, asked]))
+    folder = WorkFolder(job_id=job_id, worker_id="wrk_1", size=1)
+    db.write(lambda session: session.add_all([use, asked, folder]))
     return job_id
 
 

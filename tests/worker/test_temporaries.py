@@ -170,3 +170,14 @@ def test_a_supervisor_that_was_killed_leaves_nothing_behind(attempt: Attempt) ->
     assert engine.kill(Handle(attempt.key, 1)) is None
     assert not temporary.exists()
     assert (runs / attempt.job_id / "work" / FROM_TMP / "best.pt").exists()
+
+
+def test_very_many_files_are_not_all_counted_and_all_go_on(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(temporaries, "_MOST_ENTRIES", 10)
+    fill(attempt.places.temporary)
+    for number in range(50):
+        (attempt.places.temporary / "logs" / f"{number}").write_bytes(bytes(10))
+        (attempt.places.temporary / f"{number}").write_bytes(bytes(10))
+    temporaries.end(attempt.run, plan_of(attempt))
+    assert len([*(attempt.run.work / FROM_TMP).rglob("*")]) == 2 * 50 + 5
+    assert len(messages(attempt.run)) == 1
