@@ -20,6 +20,7 @@ from torchyard.cli import (
     copying,
     data,
     device_hours,
+    du,
     editing,
     export,
     host,
@@ -78,7 +79,7 @@ for command in (
     *(checkpoints.checkpoints, checkpoints.download, copying.cp, keeping.keep, predict.predict, export.export),
     *(jobs.pause, jobs.resume, jobs.cancel, jobs.share, jobs.rm),
     *(editing.edit, editing.star, editing.archive),
-    *(cluster.workers, device_hours.usage, cluster.drain, cluster.undrain),
+    *(cluster.workers, device_hours.usage, du.du, cluster.drain, cluster.undrain),
     *(login.login, login.logout, login.servers, login.whoami, audit.audit),
     *(host.doctor, host.backup, host.restore),
 ):

@@ -146,6 +146,7 @@ class Client(Driver[ClientCore]):
     workers = blocking(ClientCore.workers)
     worker_history = blocking(ClientCore.worker_history)
     usage = iterating(ClientCore.usage)
+    disk_use = blocking(ClientCore.disk_use)
     drain = blocking(ClientCore.drain)
     price_of_drain = blocking(ClientCore.price_of_drain)
     undrain = blocking(ClientCore.undrain)

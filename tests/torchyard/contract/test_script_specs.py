@@ -62,6 +62,15 @@ def test_bad_configuration_of_a_script_is_refused_by_name(path: str, value: Any)
     assert all(field == path or field.startswith(f"{path}.") for field in refused(put(SCRIPT, path, value)))
 
 
+@pytest.mark.parametrize(
+    ("pattern", "instead"), [("/tmp/logs/*", "'from-tmp/logs/*' is kept"), ("/tmp", "'from-tmp' is kept")]
+)
+@pytest.mark.parametrize("key", ["keep", "config.checkpoints"])
+def test_a_pattern_of_the_temporary_folder_is_refused_with_the_one_to_use(key: str, pattern: str, instead: str) -> None:
+    (words,) = refused(put(SCRIPT, key, [pattern])).values()
+    assert instead in words and "while the job runs, write it to the working folder" in words
+
+
 def test_a_wrong_pattern_of_what_is_kept_is_named_by_its_place() -> None:
     assert refused(put(SCRIPT, "keep", ["results/*", "../x", "."])) == {
         "keep.1": "'../x' must be inside the working folder: relative, without `..`",

@@ -5,7 +5,7 @@ import shlex
 from typing import Any
 
 from torchyard.cli import output
-from torchyard.cli.run.program import Program
+from torchyard.cli.run.program import SHELLS, Program
 from torchyard.cli.run.settings import Settings
 from torchyard.cli.run.upload import MOST_SHOWN, left_out
 from torchyard.client.core.launching import code_config, name_of
@@ -80,8 +80,8 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
         rows.append(("", f"({IGNORE_FILE} leaves files out, and `{output.command()} data push DIR` sends data once)"))
     rows += [("left out", line) for line in left_out(bundle)]
     lines = [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
-    if program.file is None:
-        lines.append(f"There is no {program.value} in this folder: the worker's environment must have it.")
+    if program.file is None and program.value not in SHELLS:
+        lines.append(f"{program.value} is not in this folder: the worker's environment must have it.")
     return lines
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from torchyard.contract.keeping import require_inside
 from torchyard.contract.schema import BundleOrFile, Schema
 from torchyard.contract.wording import allowing
 
@@ -129,6 +130,5 @@ class Script(Schema):
     @classmethod
     def _patterns_stay_inside(cls, patterns: list[str]) -> list[str]:
         for pattern in patterns:
-            if pattern.startswith("/") or ".." in pattern.split("/"):
-                raise ValueError(f"{pattern!r} must be inside the working folder: relative, without `..`")
+            require_inside(pattern)
         return patterns

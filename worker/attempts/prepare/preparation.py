@@ -129,7 +129,7 @@ class Preparation:
         write_record(self.run.config, _Config.from_dict({**resolved, "memory_shortages": shortages, "best": best}))
 
     def _bring_best(self, spec: Spec, *, resumed: CheckpointFacts) -> BestSoFar | None:
-        bringer = BestBringer(self.run, self.blobs, self.check_wanted)
+        bringer = BestBringer(self.run, self.blobs, self.check_wanted, self.records.with_files)
         return bringer.bring(spec, self.records.checkpoints(), resumed=resumed)
 
     def _folder(self, attempt: AttemptFacts, earlier: Sequence[EarlierAttempt]) -> WorkFolder:

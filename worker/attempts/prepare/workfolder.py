@@ -101,7 +101,8 @@ class WorkFolder:
         told = record.told
         if self._last is not None and record.attempt <= self._last:
             told = f"continues in the folder of attempt {self._last}"
-        workfolders.use(self.run, replace(record, attempt=self.number, claimed_at=self.claimed_at, told=told))
+        own = replace(record, attempt=self.number, claimed_at=self.claimed_at, told=told, stored=False)
+        workfolders.use(self.run, own)
         return told
 
     @property
