@@ -4,21 +4,21 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-import hashlib
 
 from store.facts.callers import Caller
 from store.facts.checkpoints import BundleFacts
 from store.queries.bundles import find_complete
 from store.rows import audit, bundles, garbage, quotas, users
 from store.store import Store
+from store.uploads.checking import check
 from store.uploads.folder import Uploads
 from store.uploads.partial import PartialFile
-from torchyard.contract.errors import Conflict, InvalidBundle, NotFound, TooLarge, Unavailable
-from torchyard.contract.tar import BundleContents, verify
+from torchyard.contract.errors import Conflict, InvalidBundle, InvalidRequest, NotFound, TooLarge, Unavailable
+from torchyard.contract.tar import BundleContents
 from torchyard.host.disk import FULL, PASSING, require_free_space
 from torchyard.host.failpoints import failpoint
 
-_REST = 1 << 20
+_CHUNK = 1 << 20
 _FULL_DISK_PAUSE_S = 10
 
 
@@ -31,6 +31,15 @@ class Upload:
     offset: int
     max_bytes: int
     max_files: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes of a complete bundle: `size` of them from `start`."""
+
+    source: str
+    start: int
+    size: int
 
 
 def begin(store: Store, upload: Upload, *, caller: Caller) -> BundleFacts | PartialFile:
@@ -64,6 +73,29 @@ def append(partial: PartialFile, upload: Upload, data: bytes) -> None:
                 partial.path.unlink()
             raise InvalidBundle(f"there are more bytes than `size`, which is {upload.size}: what arrived is removed")
         partial.append(data)
+
+
+def copy(store: Store, partial: PartialFile, upload: Upload, piece: Piece, *, caller: Caller) -> None:
+    """Appends bytes of another bundle of the caller.
+
+    Raises NotFound if that is not a complete bundle of theirs, InvalidRequest if it has not so many bytes, and what
+    `append` raises.
+    """
+    source = find_complete(store, caller.name, piece.source)
+    if source is None:
+        raise NotFound(f"there is no complete bundle {piece.source}")
+    if piece.start + piece.size > source.size:
+        wrong = f"bundle {piece.source} has {source.size} bytes: there are not {piece.size} from byte {piece.start}"
+        raise InvalidRequest(wrong)
+    with _disk_errors(), store.blobs.open(piece.source) as file:
+        file.seek(piece.start)
+        left = piece.size
+        while left:
+            data = file.read(min(left, _CHUNK))
+            if not data:
+                raise InvalidBundle(f"the stored bundle {piece.source} is damaged: delete it, and upload it again")
+            append(partial, upload, data)
+            left -= len(data)
 
 
 def withdraw(partial: PartialFile, upload: Upload) -> None:
@@ -123,36 +155,17 @@ def remove_unused(store: Store, *, age: timedelta | None, limit: int = 100) -> i
 
 def _checked(partial: PartialFile, upload: Upload) -> BundleContents:
     """Reads the whole file. Raises InvalidBundle and removes it if it is not the bundle of that digest."""
-    partial.rewind()
-    reader = _Digesting(partial)
-    contents, wrong = BundleContents(files=0, bytes=0), None
     try:
-        contents = verify(reader, max_files=upload.max_files, max_bytes=upload.max_bytes)
-    except InvalidBundle as error:
-        wrong = error
-    if (found := reader.digest()) != upload.sha256:
-        wrong = InvalidBundle(f"what arrived has the sha256 {found}: it is removed, send it again")
-    if wrong is not None:
+        return check(
+            partial.path,
+            sha256=upload.sha256,
+            size=upload.size,
+            max_files=upload.max_files,
+            max_bytes=upload.max_bytes,
+        )
+    except InvalidBundle:
         partial.path.unlink()
-        raise wrong
-    return contents
-
-
-class _Digesting:
-    def __init__(self, partial: PartialFile) -> None:
-        self._partial = partial
-        self._digest = hashlib.sha256()
-
-    def read(self, size: int, /) -> bytes:
-        data = self._partial.read(size)
-        self._digest.update(data)
-        return data
-
-    def digest(self) -> str:
-        """Reads to the end, and returns the sha256 of all."""
-        while self.read(_REST):
-            pass
-        return self._digest.hexdigest()
+        raise
 
 
 def _publish(
@@ -167,7 +180,7 @@ def _publish(
         with store.write("bundle") as session:
             users.lock(session, owner)
             quotas.check_upload(session, owner, upload.size)
-            row = bundles.add(session, owner, sha256, size=upload.size, files=contents.files)
+            row = bundles.add(session, owner, sha256, size=upload.size, contents=contents)
             audit.add(session, caller, "bundle.upload", sha256)
     return row
 

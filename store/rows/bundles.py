@@ -16,6 +16,8 @@ from store.facts.checkpoints import BundleFacts
 from store.rows import columns, garbage
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec
 from torchyard.contract.job import JobState
+from torchyard.contract.parts import count_parts
+from torchyard.contract.tar import BundleContents
 
 _ENDED = [state for state in JobState if state.terminal]
 
@@ -25,11 +27,13 @@ def find(session: Session, owner: str, sha256: str) -> BundleFacts | None:
     return _read(session, owner, sha256)
 
 
-def add(session: Session, owner: str, sha256: str, *, size: int, files: int) -> BundleFacts:
+def add(session: Session, owner: str, sha256: str, *, size: int, contents: BundleContents) -> BundleFacts:
     """Adds a bundle whose blob is stored. If the user has it already, it counts as used now."""
     new = upsert(session, Bundle)
-    new = new.on_conflict_do_update(index_elements=["owner", "sha256"], set_={"last_used_at": now_us()})
-    session.execute(new, {"owner": owner, "sha256": sha256, "size": size, "files": files})
+    again = {"last_used_at": now_us(), "parts": contents.parts}
+    new = new.on_conflict_do_update(index_elements=["owner", "sha256"], set_=again)
+    row = {"owner": owner, "sha256": sha256, "size": size, "files": contents.files, "parts": contents.parts}
+    session.execute(new, row)
     added = _read(session, owner, sha256)
     assert added is not None
     return added
@@ -48,6 +52,21 @@ def newest_first(
     )
     rows = session.execute(query if behind is None else query.where(tuple_(*order) < behind))
     return [BundleFacts(*row) for row in rows]
+
+
+def parts_of(session: Session, owner: str, *, most: int, bundles: int) -> list[tuple[str, int, bytes]]:
+    """Returns the sha256, the size and the parts of the user's newest bundles: of no more than `bundles`, and no more
+    than `most` parts, but for the last one.
+    """
+    query = select(Bundle.sha256, Bundle.size, Bundle.parts).where(Bundle.owner == owner, Bundle.parts.is_not(None))
+    found: list[tuple[str, int, bytes]] = []
+    for sha256, size, parts in session.execute(query.order_by(Bundle.created_at.desc()).limit(bundles)):
+        assert parts is not None
+        found.append((sha256, size, parts))
+        most -= count_parts(parts)
+        if most <= 0:
+            break
+    return found
 
 
 def remove(session: Session, owner: str, sha256: str) -> bool:

@@ -1,6 +1,6 @@
 """Bundles that users have uploaded, and the jobs that name them."""
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, String
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from store.db.database import now_us
@@ -22,6 +22,8 @@ class Bundle(Base):
     size: Mapped[int] = mapped_column(BigInteger)
     """Bytes of the tar."""
     files: Mapped[int]
+    parts: Mapped[bytes | None] = mapped_column(LargeBinary, default=None)
+    """The parts of the tar, as `torchyard.contract.parts` has them. None: it was uploaded before there were any."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     last_used_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     """The time of its upload, or of the last submission that named it."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import errno
 import os
 from pathlib import Path
+import posixpath
 import re
 import stat
 
@@ -21,12 +22,20 @@ _PRIVATE = re.compile(r"\.env(?:rc|\..*)?", re.IGNORECASE)
 _WHY_PRIVATE = f"it may hold passwords; a line !NAME in {IGNORE_FILE} has it packed"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Found:
-    """A file to pack. `path` is the regular file whose contents it gets; `status` is what was found there."""
+    """A file to pack, as it was found. `path` is the regular file whose contents it gets."""
 
-    path: Path
-    status: os.stat_result
+    path: str
+    size: int
+    mode: int
+    device: int
+    inode: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: str, status: os.stat_result) -> "Found":
+        return cls(path, status.st_size, status.st_mode, status.st_dev, status.st_ino, status.st_mtime_ns)
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,8 @@ class _Lister:
         self._files: dict[str, Found] = {}
         self._skipped: dict[str, str] = {}
         self._linked_folders: dict[str, Path] = {}
+        self._has_links: dict[str, bool] = {}
+        """Whether a folder of the folder is reached by a link, or is not there."""
 
     def listing(self) -> Listing:
         for name, is_tracked in sorted(self._names(self._folder, "").items()):
@@ -130,6 +141,9 @@ class _Lister:
         return self._names(path, f"{name}/")
 
     def _add(self, name: str, *, is_tracked: bool) -> None:
+        if (plain := self._plain_file(name)) is not None:
+            self._files[name] = plain
+            return
         listed = self._folder / name
         try:
             path = Path(os.path.realpath(listed, strict=True))
@@ -149,7 +163,23 @@ class _Lister:
         elif stat.S_ISDIR(status.st_mode):
             self._linked_folders[name] = path
         else:
-            self._files[name] = Found(path, status)
+            self._files[name] = Found.of(str(path), status)
+
+    def _plain_file(self, name: str) -> Found | None:
+        """Returns the regular file of that name, if no link is on the way to it: nothing else needs to be known."""
+        folder = posixpath.dirname(name)
+        has_links = self._has_links.get(folder)
+        if has_links is None:
+            whole = os.path.join(self._folder, folder) if folder else str(self._folder)  # noqa: PTH118 - many
+            has_links = self._has_links[folder] = os.path.realpath(whole) != whole
+        if has_links:
+            return None
+        path = f"{self._folder}/{name}"
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return None
+        return Found.of(path, status) if stat.S_ISREG(status.st_mode) else None
 
     def _why_not(self, path: Path, status: os.stat_result) -> str | None:
         if not path.is_relative_to(self._folder):
@@ -187,12 +217,13 @@ class _Lister:
 
         for root, folders, files in os.walk(folder, onerror=refuse):
             links = [name for name in folders if (Path(root) / name).is_symlink()]
-            inside = Path(root).relative_to(folder)
+            inside = Path(root).relative_to(folder).as_posix()
+            prefix = "" if inside == "." else f"{inside}/"
             never = [name for name in folders if name in NEVER_PACKED and name not in links]
             for name in () if self._asks_git else never:
-                self._tally.add(f"{(inside / name).as_posix()}/", "never packed")
+                self._tally.add(f"{prefix}{name}/", "never packed")
             folders[:] = [name for name in folders if name not in NEVER_PACKED and name not in links]
-            yield from ((inside / name).as_posix() for name in (*files, *links))
+            yield from (prefix + name for name in (*files, *links))
 
 
 def _private_part(name: str) -> str | None:
