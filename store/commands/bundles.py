@@ -180,7 +180,7 @@ def _publish(
         with store.write("bundle") as session:
             users.lock(session, owner)
             quotas.check_upload(session, owner, upload.size)
-            row = bundles.add(session, owner, sha256, size=upload.size, contents=contents)
+            row = bundles.add(session, owner, sha256, size=upload.size, files=contents.files, parts=contents.parts)
             audit.add(session, caller, "bundle.upload", sha256)
     return row
 

@@ -17,7 +17,6 @@ from store.rows import columns, garbage
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec
 from torchyard.contract.job import JobState
 from torchyard.contract.parts import count_parts
-from torchyard.contract.tar import BundleContents
 
 _ENDED = [state for state in JobState if state.terminal]
 
@@ -27,13 +26,12 @@ def find(session: Session, owner: str, sha256: str) -> BundleFacts | None:
     return _read(session, owner, sha256)
 
 
-def add(session: Session, owner: str, sha256: str, *, size: int, contents: BundleContents) -> BundleFacts:
+def add(session: Session, owner: str, sha256: str, *, size: int, files: int, parts: bytes | None = None) -> BundleFacts:
     """Adds a bundle whose blob is stored. If the user has it already, it counts as used now."""
     new = upsert(session, Bundle)
-    again = {"last_used_at": now_us(), "parts": contents.parts}
+    again = {"last_used_at": now_us(), "parts": parts}
     new = new.on_conflict_do_update(index_elements=["owner", "sha256"], set_=again)
-    row = {"owner": owner, "sha256": sha256, "size": size, "files": contents.files, "parts": contents.parts}
-    session.execute(new, row)
+    session.execute(new, {"owner": owner, "sha256": sha256, "size": size, "files": files, "parts": parts})
     added = _read(session, owner, sha256)
     assert added is not None
     return added

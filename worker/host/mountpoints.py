@@ -23,10 +23,11 @@ def withdraw(folder: Path, made: Mapping[str, str]) -> None:
     """Removes the links that were made here, by their places. What has taken their place stays. Raises OSError."""
     for place, target in made.items():
         *above, name = parts_of(place)
-        gone = suppressed(errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EINVAL)
-        with gone, folder_inside(folder, *above) as opened:
-            if os.readlink(name, dir_fd=opened) == target:
-                os.unlink(name, dir_fd=opened)
+        with suppressed(errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EINVAL):
+            make_accessible(folder, *above)
+            with folder_inside(folder, *above) as opened:
+                if os.readlink(name, dir_fd=opened) == target:
+                    os.unlink(name, dir_fd=opened)
 
 
 def make(folder: Path, wanted: Mapping[str, str]) -> str:

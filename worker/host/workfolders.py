@@ -5,7 +5,7 @@ service's own.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 import os
 from pathlib import Path
 import stat
@@ -37,6 +37,8 @@ class WorkRecord(Record):
     """What the job's owner is told of the folder when an attempt runs in it."""
     trimmed: bool = False
     """Whether what came with the code and did not change was removed, as the job has succeeded."""
+    mounts: dict[str, str] = field(default_factory=dict[str, str])
+    """The targets of the links that are the job's mounts, by their places. They are noted before they are made."""
 
 
 def record_of(run: RunDir) -> WorkRecord | None:
