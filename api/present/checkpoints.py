@@ -93,6 +93,7 @@ def bundle(found: BundleFacts | Partial) -> BundleView:
         state="complete",
         received=found.size,
         created_at=time(found.created_at),
+        name=found.name,
     )
 
 

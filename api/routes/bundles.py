@@ -38,7 +38,7 @@ from torchyard.contract.errors import (
     TooManyRequests,
     Unavailable,
 )
-from torchyard.contract.requests import WantedParts
+from torchyard.contract.requests import NewBundleName, WantedParts
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.checkpoints import BundleView, FoundParts
 
@@ -64,6 +64,7 @@ Offset = Annotated[int, Query(ge=0, lt=2**53, description="the byte of the tar w
 Size = Annotated[int, Query(ge=1, lt=2**53, description="bytes of the whole tar, not compressed")]
 
 PartsBody = Annotated[WantedParts, json_body(WantedParts, example={"parts": ["0" * 64]})]
+NameBody = Annotated[NewBundleName, json_body(NewBundleName, example={"name": "mnist"})]
 _COPIED_BYTES = 32 << 20
 """Bytes that are copied in one turn."""
 
@@ -142,10 +143,14 @@ async def copy_bundle(
 @router.get("/bundles")
 @in_turns
 def list_bundles(
-    services: ServicesDep, caller: JobReader, limit: Limit = 100, after: AfterBundle = None
+    services: ServicesDep,
+    caller: JobReader,
+    limit: Limit = 100,
+    after: AfterBundle = None,
+    name: Annotated[str | None, Query(max_length=100, description="only the one of that name")] = None,
 ) -> Page[BundleView]:
     """Lists one's bundles and unfinished uploads, newest first."""
-    found = bundles.newest_first(services.store, caller.name, limit=limit, behind=_behind(after))
+    found = bundles.newest_first(services.store, caller.name, limit=limit, behind=_behind(after), name=name)
     cursors = {item.sha256: "{}:{}".format(*bundles.cursor_of(item)) for item in found.items}
     return page(BundleView, found, present.bundle, cursor=lambda item: cursors[item.sha256])
 
@@ -167,6 +172,14 @@ def download_bundle(request: Request, services: ServicesDep, caller: JobReader, 
         raise NotFound(f"there is no complete bundle {sha256}")
     blob = Blob(sha256, size=found.size, name=f"bundle-{sha256[:12]}.tar")
     return send_blob(request, services, blob, caller)
+
+
+@router.put("/bundles/{sha256}/name")
+def name_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256, wanted: NameBody) -> BundleView:
+    """Gives a complete bundle a name, in place of another one of one's own that has it. It is kept as long as it has
+    it.
+    """
+    return present.bundle(commands.give_name(services.store, sha256, wanted.name, caller=caller))
 
 
 @router.delete("/bundles/{sha256}", status_code=204, responses=problems(Conflict))

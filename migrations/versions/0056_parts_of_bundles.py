@@ -1,4 +1,4 @@
-"""The parts of a bundle's tar are beside it, so that a changed file does not send the rest again
+"""The parts of a bundle's tar are beside it, so that a changed file does not send the rest again, and its owner's name
 
 Revision ID: 0056
 Revises: 0054
@@ -20,8 +20,12 @@ depends_on = None
 def upgrade() -> None:
     limit_lock_waits(op.get_bind())
     op.add_column("bundles", sa.Column("parts", sa.LargeBinary(), nullable=True))
+    op.add_column("bundles", sa.Column("name", sa.String(100), nullable=True))
+    op.create_index("ix_bundles_owner_name", "bundles", ["owner", "name"], unique=True)
 
 
 def downgrade() -> None:
     limit_lock_waits(op.get_bind())
+    op.drop_index("ix_bundles_owner_name", "bundles")
+    op.drop_column("bundles", "name")
     op.drop_column("bundles", "parts")

@@ -127,6 +127,18 @@ def finish(store: Store, partial: PartialFile, upload: Upload, *, caller: Caller
             return row
 
 
+def give_name(store: Store, sha256: str, name: str, *, caller: Caller) -> BundleFacts:
+    """Gives the caller's complete bundle a name, which another one of theirs may have had. Raises NotFound."""
+    if find_complete(store, caller.name, sha256) is None:
+        raise NotFound(f"there is no complete bundle {sha256}")
+    with store.write("bundle") as session:
+        row = bundles.give_name(session, caller.name, sha256, name)
+        if row is None:
+            raise NotFound(f"there is no complete bundle {sha256}")
+        audit.add(session, caller, "bundle.name", sha256)
+    return row
+
+
 def remove(store: Store, sha256: str, *, caller: Caller) -> None:
     """Removes the caller's bundle, or what has arrived of it.
 

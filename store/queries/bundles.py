@@ -38,11 +38,13 @@ def get(store: Store, owner: str, sha256: str) -> BundleFacts | Partial:
 
 
 def newest_first(
-    store: Store, owner: str, *, limit: int, behind: BundleCursor | None = None
+    store: Store, owner: str, *, limit: int, behind: BundleCursor | None = None, name: str | None = None
 ) -> FactPage[BundleFacts | Partial]:
-    """Returns the user's bundles and unfinished uploads; with `behind`, only older ones."""
+    """Returns the user's bundles and unfinished uploads; with `behind`, only older ones, and only that of a `name`."""
     with store.read() as session:
-        complete = bundles.newest_first(session, owner, limit=limit + 1, behind=behind)
+        complete = bundles.newest_first(session, owner, limit=limit + 1, behind=behind, name=name)
+    if name is not None:
+        return pages.first(complete, limit)
     known = {bundle.sha256 for bundle in complete}
     partial = [item for item in Uploads(store.blobs.uploads).list_of(owner) if item.sha256 not in known]
     found = [*complete, *(item for item in partial if behind is None or cursor_of(item) < behind)]

@@ -32,6 +32,11 @@ def parts_of(place: str) -> tuple[str, ...]:
     return tuple(place.split("/")[1:])
 
 
+def paths_in(mounts: Mapping[str, str]) -> list[str]:
+    """Returns the paths below the working folder at which mounts lie. Raises ValueError as `canonical` does."""
+    return ["/".join(parts_of(place)) for place in canonical(mounts) if is_path(place)]
+
+
 def canonical(mounts: Any) -> Any:
     """Returns the mounts with each path in one form, which begins with `./`. What is no table stays as it is.
 

@@ -49,7 +49,7 @@ class PartsReader:
 
     def entry(self, name: str, size: int) -> None:
         """Tells that an entry of `size` bytes begins, with those that were given since the last one ended."""
-        if self._size + size > MOST_PART_BYTES:
+        if self._size + size > MOST_PART_BYTES or size >= _MEAN_BYTES:
             self._end()
         likely = min(size / _MEAN_BYTES, 1.0)
         self._ends = zlib.crc32(name.encode()) < likely * 2**32

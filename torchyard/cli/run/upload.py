@@ -26,10 +26,11 @@ def packed(
     needed: str | None = None,
     asks_git: bool = True,
     include: Sequence[str] = (),
+    mounted: Sequence[str] = (),
 ) -> Generator[Bundle]:
     """Packs the folder for the block. Raises as `pack` does."""
     with _saying("packs the folder …"):
-        bundle = pack(folder, max_size=max_size, needed=needed, asks_git=asks_git, include=include)
+        bundle = pack(folder, max_size=max_size, needed=needed, asks_git=asks_git, include=include, mounted=mounted)
     with bundle:
         yield bundle
 

@@ -50,6 +50,15 @@ def bundle(sha256: str) -> Call[BundleView]:
     return Call(BundleView, "GET", bundle_path(sha256))
 
 
+def bundle_named(name: str) -> Call[Page[BundleView]]:
+    return Call(Page[BundleView], "GET", "/v1/bundles", {"name": name})
+
+
+def name_bundle(sha256: str, name: str) -> Call[BundleView]:
+    content = json.dumps({"name": name})
+    return Call(BundleView, "PUT", f"{bundle_path(sha256)}/name", content=content, headers=JSON)
+
+
 def find_parts(digests: Sequence[str]) -> Call[FoundParts]:
     content = json.dumps({"parts": [*digests]})
     return Call(FoundParts, "POST", "/v1/bundles/parts", content=content, headers=JSON)

@@ -44,6 +44,16 @@ class BundlesCore:
         """Returns the bundle, or what has arrived of it. Raises NotFound."""
         return await self._connection.answer(calls.bundle(sha256))
 
+    async def named(self, name: str) -> BundleView:
+        """Returns one's complete bundle of that name. Raises NotFound."""
+        async for found in self._connection.pages(calls.bundle_named(name), limit=1):
+            return found
+        raise NotFound(f"you have no data of the name {name}: `torchyard data push DIR --name {name}` uploads a folder")
+
+    async def name(self, sha256: str, name: str) -> BundleView:
+        """Gives a complete bundle a name, in place of another one of yours that has it. Raises NotFound."""
+        return await self._connection.answer(calls.name_bundle(sha256, name))
+
     async def delete(self, sha256: str) -> None:
         """Deletes the bundle, or what has arrived of it. Raises NotFound, and Conflict while a job needs it."""
         await self._connection.send(calls.delete_bundle(sha256))

@@ -80,19 +80,20 @@ def pack(
     needed: str | None = None,
     asks_git: bool = True,
     include: Sequence[str] = (),
+    mounted: Sequence[str] = (),
 ) -> Bundle:
     """Packs what git tracks or does not ignore in the folder; without git, or if it is not asked, all its files.
 
     `include` are paths and patterns of files that are packed although git ignores them; so are those that a `!` line of
     `.torchyardignore` names. Its other lines name what is left out; `.env` files are, unless a `!` line names them. The
-    same files give the same bundle on every machine.
+    same files give the same bundle on every machine. What lies at a path of `mounted` is not packed.
 
     Raises ConfigError if a file cannot be read or changes meanwhile, if `needed` is not among the files, if a path of
     `include` names none, or if there are none where git is not asked; InvalidBundle for names that not every machine
     can have, and TooLarge for more than `max_size` bytes.
     """
     folder = Path(folder)
-    listing = list_files(folder, asks_git=asks_git, include=include)
+    listing = list_files(folder, asks_git=asks_git, include=include, mounted=mounted)
     files = _by_name(listing.files)
     if not files and not asks_git:
         raise ConfigError(_why_empty(folder, listing))

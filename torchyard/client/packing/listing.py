@@ -51,20 +51,24 @@ class Listing:
     missed: Sequence[str] = ()
 
 
-def list_files(folder: Path, *, asks_git: bool = True, include: Sequence[str] = ()) -> Listing:
+def list_files(
+    folder: Path, *, asks_git: bool = True, include: Sequence[str] = (), mounted: Sequence[str] = ()
+) -> Listing:
     """Lists the files of a folder that are packed: what git tracks or does not ignore; without git, all.
 
-    `include`: paths and patterns of more files, which git may ignore. Raises ConfigError.
+    `include`: paths and patterns of more files, which git may ignore. `mounted`: paths at which the program finds
+    something else. Raises ConfigError.
     """
-    return _Lister(folder, asks_git=asks_git, include=include).listing()
+    return _Lister(folder, asks_git=asks_git, include=include, mounted=mounted).listing()
 
 
 class _Lister:
-    def __init__(self, folder: Path, *, asks_git: bool, include: Sequence[str]) -> None:
+    def __init__(self, folder: Path, *, asks_git: bool, include: Sequence[str], mounted: Sequence[str]) -> None:
         self._folder = folder.resolve()
         if not self._folder.is_dir():
             raise ConfigError(f"{self._folder} is not a folder")
         self._asks_git = asks_git
+        self._mounted = tuple(f"{path}/" for path in mounted)
         self._rules = Rules(self._folder, include)
         self._tally = Tally(self._folder, NEVER_PACKED)
         self._files: dict[str, Found] = {}
@@ -75,7 +79,7 @@ class _Lister:
 
     def listing(self) -> Listing:
         for name, is_tracked in sorted(self._names(self._folder, "").items()):
-            if not NEVER_PACKED.isdisjoint(name.split("/")):
+            if not NEVER_PACKED.isdisjoint(name.split("/")) or f"{name}/".startswith(self._mounted):
                 continue
             wanted = self._rules.wants(name)
             if wanted is False:
@@ -124,6 +128,8 @@ class _Lister:
 
     def _leave_out(self, name: str) -> None:
         """Notes what git ignores: what could not be packed in any case with that reason."""
+        if f"{name.rstrip('/')}/".startswith(self._mounted):
+            return
         path = Path(os.path.realpath(self._folder / name))
         if (private := _private_part(name)) is not None:
             self._skipped[private] = _WHY_PRIVATE

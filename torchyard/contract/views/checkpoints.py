@@ -101,6 +101,8 @@ class BundleView(View):
     """Bytes that have arrived. An upload that was cut continues there."""
     created_at: datetime
     """The time of the upload's end, or of its start as long as it is not complete."""
+    name: str | None = None
+    """What its owner calls it, as `data:NAME`."""
 
 
 class SharedPartsView(View):
