@@ -149,18 +149,20 @@ class _Index:
 
     def __init__(self, wanted: set[bytes]) -> None:
         self._wanted = wanted
-        self._bundles: list[tuple[str, list[Part], array[int]]] = []
+        self._bundles: list[tuple[str, list[bytes], array[int]]] = []
+        """Of each its digest, those of its parts, and where in its tar each part begins, and the last one ends."""
         self._places: dict[bytes, tuple[int, int]] = {}
 
     def add(self, source: str, packed: bytes) -> None:
-        parts, offsets, offset = parts_in(packed), array("Q"), 0
-        number = len(self._bundles)
-        for index, part in enumerate(parts):
+        digests: list[bytes] = []
+        offsets, offset = array("Q", (0,)), 0
+        for index, (digest, size) in enumerate(_STORED.iter_unpack(packed)):
+            digests.append(digest)
+            offset += size
             offsets.append(offset)
-            offset += part.size
-            if part.sha256 in self._wanted:
-                self._places.setdefault(part.sha256, (number, index))
-        self._bundles.append((source, parts, offsets))
+            if digest in self._wanted:
+                self._places.setdefault(digest, (len(self._bundles), index))
+        self._bundles.append((source, digests, offsets))
 
     def run(self, wanted: Sequence[bytes], at: int) -> SharedParts | None:
         """Returns the wanted parts from `at` that follow each other in one bundle."""
@@ -168,10 +170,10 @@ class _Index:
         if place is None:
             return None
         number, first = place
-        source, parts, offsets = self._bundles[number]
-        count = size = 0
-        for part, digest in zip(islice(parts, first, None), islice(wanted, at, None), strict=False):
-            if part.sha256 != digest:
+        source, digests, offsets = self._bundles[number]
+        count = 0
+        for found, digest in zip(islice(digests, first, None), islice(wanted, at, None), strict=False):
+            if found != digest:
                 break
-            count, size = count + 1, size + part.size
-        return SharedParts(at, count, source, offsets[first], size)
+            count += 1
+        return SharedParts(at, count, source, offsets[first], offsets[first + count] - offsets[first])
