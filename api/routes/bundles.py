@@ -122,7 +122,9 @@ async def copy_bundle(
     """
     settings, turns = services.settings, services.writes
     upload = Upload(sha256, size, offset, max_bytes=settings.max_bundle_bytes, max_files=settings.max_bundle_files)
-    opened = await turns.begin(caller.key, partial(commands.begin, services.store, upload, caller=caller))
+    whole = Piece(source, start, length)
+    begin = partial(commands.begin, services.store, upload, caller=caller, copies=whole)
+    opened = await turns.begin(caller.key, begin)
     if isinstance(opened, BundleFacts):
         return _answer(present.bundle(opened), 200)
     try:

@@ -42,10 +42,11 @@ class Piece:
     size: int
 
 
-def begin(store: Store, upload: Upload, *, caller: Caller) -> BundleFacts | PartialFile:
+def begin(store: Store, upload: Upload, *, caller: Caller, copies: Piece | None = None) -> BundleFacts | PartialFile:
     """Returns the caller's bundle if it is complete, else the file to append to, which the caller closes.
 
-    Raises TooLarge, QuotaExceeded, Conflict if other bytes have arrived than `offset`, and TooManyRequests.
+    `copies`: what is to be appended of another bundle. Raises what `copy` raises for that, TooLarge, QuotaExceeded,
+    Conflict if other bytes have arrived than `offset`, and TooManyRequests.
     """
 
     def admit(unfinished: int) -> None:
@@ -59,6 +60,8 @@ def begin(store: Store, upload: Upload, *, caller: Caller) -> BundleFacts | Part
     with _disk_errors(), uploads.locked(caller.name):
         if (row := find_complete(store, caller.name, upload.sha256)) is not None:
             return row
+        if copies is not None:
+            _require_source(store, copies, caller=caller)
         return uploads.open(caller.name, upload.sha256, size=upload.size, offset=upload.offset, admit=admit)
 
 
@@ -81,12 +84,7 @@ def copy(store: Store, partial: PartialFile, upload: Upload, piece: Piece, *, ca
     Raises NotFound if that is not a complete bundle of theirs, InvalidRequest if it has not so many bytes, and what
     `append` raises.
     """
-    source = find_complete(store, caller.name, piece.source)
-    if source is None:
-        raise NotFound(f"there is no complete bundle {piece.source}")
-    if piece.start + piece.size > source.size:
-        wrong = f"bundle {piece.source} has {source.size} bytes: there are not {piece.size} from byte {piece.start}"
-        raise InvalidRequest(wrong)
+    _require_source(store, piece, caller=caller)
     with _disk_errors(), store.blobs.open(piece.source) as file:
         file.seek(piece.start)
         left = piece.size
@@ -163,6 +161,15 @@ def remove_unused(store: Store, *, age: timedelta | None, limit: int = 100) -> i
         return 0
     with store.write("collect") as session:
         return len(bundles.remove_unused(session, age=age, limit=limit))
+
+
+def _require_source(store: Store, piece: Piece, *, caller: Caller) -> None:
+    source = find_complete(store, caller.name, piece.source)
+    if source is None:
+        raise NotFound(f"there is no complete bundle {piece.source}")
+    if piece.start + piece.size > source.size:
+        wrong = f"bundle {piece.source} has {source.size} bytes: there are not {piece.size} from byte {piece.start}"
+        raise InvalidRequest(wrong)
 
 
 def _checked(partial: PartialFile, upload: Upload) -> BundleContents:

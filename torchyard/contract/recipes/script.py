@@ -83,8 +83,8 @@ class Script(Schema):
     )
     mounts: Annotated[
         dict[MountPlace, BundleOrFile],
-        BeforeValidator(mounting.canonical),
         Field(max_length=MOST_MOUNTS, json_schema_extra={"additionalProperties": False}),
+        BeforeValidator(mounting.canonical),
     ] = Field(
         default={},
         exclude_if=lambda mounts: not mounts,
