@@ -15,7 +15,8 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import storable
 from worker.attempts.capture import folders
-from worker.attempts.capture.captured import TORN, CapturedCopy, CapturedFolder, Found, Torn
+from worker.attempts.capture.captured import TORN, CapturedCopy, Found
+from worker.attempts.capture.capturedfolder import CapturedFolder, Torn
 from worker.attempts.capture.folders import FolderMatch
 from worker.attempts.files.copy_queue import CopyQueue
 from worker.attempts.files.copying import Changed, identity
