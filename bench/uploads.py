@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 import os
 from pathlib import Path
-from random import Random
 import re
 import resource
 import shutil
@@ -44,12 +43,15 @@ def measure() -> Iterator[Row]:
     rsync = shutil.which("rsync")
     with scratch() as folder, up(folder) as service, service.client() as client:
         wait_for(client.workers, "the worker, which may start after the API")
-        for what, (files, size) in _SIZES.items():
-            found = [_once(service, client, folder, rsync, files=files, size=size) for _ in range(_repeats())]
+        for number, (what, (files, size)) in enumerate(_SIZES.items()):
+            source = folder / f"source-{number}"
+            _write(source, files=files, size=size)
+            found = [_once(service, client, source, rsync, size=size) for _ in range(_repeats())]
             for index, moment in enumerate(("first", "one file changed")):
-                ours = [pair[0] for each in found for pair in (each[index],)]
-                theirs = [pair[1] for each in found for pair in (each[index],) if pair[1] is not None]
+                ours = [each[index][0] for each in found]
+                theirs = [took for each in found if (took := each[index][1]) is not None]
                 yield from _rows(f"{what}, {moment}", ours, theirs)
+            shutil.rmtree(source)
 
 
 def _rows(what: str, ours: list[Took], theirs: list[Took]) -> Iterator[Row]:
@@ -64,26 +66,21 @@ def _rows(what: str, ours: list[Took], theirs: list[Took]) -> Iterator[Row]:
 
 
 def _once(
-    service: Service, client: Client, folder: Path, rsync: str | None, *, files: int, size: int
+    service: Service, client: Client, source: Path, rsync: str | None, *, size: int
 ) -> list[tuple[Took, Took | None]]:
-    """Sends a new folder, and again after one file in its middle has changed."""
-    source, target = folder / "source", folder / "target"
-    seed = time.time_ns()
-    _write(source, files=files, size=size, seed=seed)
+    """Sends the folder to where nothing of it is, and again after one file in its middle has changed."""
+    target = source.with_name("target")
     found: list[tuple[Took, Took | None]] = []
     bundles: list[str] = []
     for _ in range(2):
         took, sha256 = _push(service, client, source)
         bundles.append(sha256)
         found.append((took, None if rsync is None else _rsync(rsync, source, target)))
-        changed = source / f"{files // 2 // 500:04}" / f"{files // 2:06}.bin"
-        changed.write_bytes(Random(seed + 1).randbytes(size))
+        files = sorted(source.rglob("*.bin"))
+        files[len(files) // 2].write_bytes(os.urandom(size))
     for sha256 in bundles:
         client.bundles.delete(sha256)
-    shutil.rmtree(source)
     shutil.rmtree(target, ignore_errors=True)
-    blobs = service.data / "blobs"
-    wait_for(lambda: _bytes_of(blobs) < size * files, "the service to remove the bundles", pause=1)
     return found
 
 
@@ -124,16 +121,11 @@ def _processor(service: Service) -> float:
     return mine.ru_utime + mine.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _write(folder: Path, *, files: int, size: int, seed: int) -> None:
-    random = Random(seed)
+def _write(folder: Path, *, files: int, size: int) -> None:
     for number in range(files):
         inner = folder / f"{number // 500:04}"
         inner.mkdir(parents=True, exist_ok=True)
-        (inner / f"{number:06}.bin").write_bytes(random.randbytes(size))
-
-
-def _bytes_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        (inner / f"{number:06}.bin").write_bytes(os.urandom(size))
 
 
 def _repeats() -> int:
