@@ -1,7 +1,9 @@
 """Makes the job spec of a packed folder, and the lines that say what will run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 import shlex
+from types import MappingProxyType
 from typing import Any
 
 from torchyard.cli import output
@@ -19,16 +21,22 @@ from torchyard.host import terminal
 
 
 def job_spec(
-    program: Program, settings: Settings, bundle: Bundle, *, folder: Path, init_from: str | None = None
+    program: Program,
+    settings: Settings,
+    bundle: Bundle,
+    *,
+    folder: Path,
+    init_from: str | None = None,
+    mounts: Mapping[str, str] = MappingProxyType({}),
 ) -> ScriptSpec:
-    """Returns the spec of the job. `init_from`: as in a spec, with ids.
+    """Returns the spec of the job. `init_from` and `mounts`: as in a spec, with ids.
 
     Raises ConfigError, and InvalidSpec, which names each wrong field.
     """
     config = {
         **code_config(bundle, folder=folder, requirements=settings["requirements"]),
         **program.config,
-        "mounts": settings["mounts"],
+        "mounts": {**mounts},
         "checkpoints": settings["checkpoints"],
     }
     of_slurm = {key: settings[key] for key in SlurmOptions.model_fields if settings[key] is not None}
