@@ -47,10 +47,10 @@ Beside the folders of its attempts, a job whose code is a bundle has what outliv
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 import os
 from pathlib import Path
-from typing import Self
+
+from torchyard.contract.since311 import Self, StrEnum
 
 WORK = "work"
 """The name of a job's working folder, beside the folders of its attempts."""
