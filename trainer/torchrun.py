@@ -54,9 +54,9 @@ def main() -> None:
 
 
 def _signals() -> list[str]:
-    """Returns the option that leaves SIGTERM to the supervisor. An older torch has none: its handler then ignores it."""
+    """Returns the option that leaves SIGTERM to the supervisor. An older torch has none: its handler ignores it."""
     name = _SIGNALS.partition("=")[0]
-    if any(name in action.option_strings for action in run.get_args_parser()._actions):  # noqa: SLF001 no other list
+    if any(name in action.option_strings for action in run.get_args_parser()._actions):
         return [_SIGNALS]
     handle = getattr(processes, _HANDLER, None)
 

@@ -18,7 +18,8 @@ from torchyard.contract.wording import allowing
 from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.cleanup.retention import Retention
 from worker.cluster_settings import ClusterSettings
-from worker.environments.offered import Environments, parse as parse_environments
+from worker.environments.offered import Environments
+from worker.environments.offered import parse as parse_environments
 from worker.host.capacity import Capacity
 from worker.packages.rules import PackageRules
 from worker.sandbox.levels import Isolation, protects

@@ -35,13 +35,13 @@ class SecretRef(Schema):
 
 
 def _are_the_users(env: dict[str, Any]) -> dict[str, Any]:
-    for name in env:
+    for name, value in env.items():
         if not _VARIABLE.fullmatch(name):
             raise ValueError(f"{name[:200]!r} is no name of an environment variable")
         if _RESERVED.fullmatch(name):
             raise ValueError(f"{name} is set by the service and cannot be chosen")
         if name == PYTHONPATH:
-            _check_folders(env[name])
+            _check_folders(value)
     return env
 
 
@@ -49,7 +49,7 @@ def _check_folders(value: Any) -> None:
     folders = value.split(":") if isinstance(value, str) else [""]
     if any(not folder or folder.startswith("/") or ".." in folder.split("/") for folder in folders):
         raise ValueError(
-            "PYTHONPATH may name folders of the code: relative paths without `..`, such as `.:src`, with `:` between them"
+            "PYTHONPATH may name folders of the code, with `:` between them: relative, without `..`, such as `.:src`"
         )
 
 

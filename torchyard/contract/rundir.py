@@ -226,6 +226,11 @@ class RunDir:
         return self.input / "best"
 
     @property
+    def run_package(self) -> Path:
+        """The folder with `torchyard.run` alone, for a program in an environment that has none of our packages."""
+        return self.input / "python"
+
+    @property
     def mounts(self) -> Path:
         return self.input / "mounts"
 

@@ -3,13 +3,13 @@
 import sys
 from typing import Any
 
-if sys.version_info >= (3, 11):
+if sys.version_info >= (3, 11):  # noqa: UP036 ranks run on 3.10, too
     from enum import StrEnum
     from typing import Self
 else:  # pragma: no cover
     from enum import Enum
 
-    class StrEnum(str, Enum):  # noqa: SLOT000, UP042 as the one of 3.11
+    class StrEnum(str, Enum):  # noqa: UP042 as the one of 3.11
         """Its members are texts, and shown as these."""
 
         __str__ = str.__str__

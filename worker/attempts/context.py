@@ -18,6 +18,7 @@ from worker.attempts.records import AttemptRecords
 from worker.bundles.cache import BundleCache
 from worker.devices.health import Health
 from worker.engines.base import Engine
+from worker.environments.offered import Environments
 from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.packages.cache import PackageCache
@@ -40,6 +41,8 @@ class WorkerContext:
     """Set whenever a runner is done: devices or a job may be free."""
     limits: OutputLimits = DEFAULTS
     """How much of one attempt's output is stored."""
+    environments: Environments = field(default_factory=Environments, kw_only=True)
+    """The environments of this host that jobs may name."""
     package_rules: PackageRules = field(default_factory=PackageRules)
     """How jobs get packages of their own."""
     max_stop_grace: timedelta = LONGEST_STOP_GRACE

@@ -1,9 +1,10 @@
 """Prepares an attempt from its job's spec: the run directory, the checkpoint to resume from, and the plan."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 import logging
+import os
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.host.recordfiles import write_record
-from worker.attempts import code, restoring, sources
+from worker.attempts import code, named_environment, restoring, sources
 from worker.attempts.best import BestBringer, BestSoFar
 from worker.attempts.clusters import request_of
 from worker.attempts.notices import Notices
@@ -29,7 +30,9 @@ from worker.attempts.saved import SavedFiles
 from worker.attempts.torn import TornFiles
 from worker.attempts.workfolder import WorkFolder
 from worker.bundles.cache import BundleCache
-from worker.engines.base import AttemptPlan, ClusterRequest
+from worker.engines.base import AttemptPlan, ClusterRequest, NamedEnvironment
+from worker.environments.environment import Environment
+from worker.environments.offered import Environments
 from worker.host import rundirs, workfolders
 from worker.host.attempt_key import AttemptKey
 from worker.host.untrusted import remove_inside
@@ -85,6 +88,8 @@ class Preparation:
     """As in `WorkerContext`."""
     shard_above: int | None = SHARD_ABOVE
     """As in `WorkerContext`."""
+    environments: Environments = field(default_factory=Environments)
+    """As in `WorkerContext`."""
 
     def prepare(self, attempt: AttemptFacts) -> AttemptPlan:
         """Makes the run directory. The caller may try again after an OSError.
@@ -98,6 +103,7 @@ class Preparation:
         spec = spec.model_copy(update={"stop_grace": min(spec.stop_grace, self.max_stop_grace)})
         if self.records.secrets.problem is not None:
             raise ConfigError(self.records.secrets.problem)
+        environment = named_environment.find(spec, self.environments)
         cluster = request_of(spec, owner=attempt.owner, pool=self.pool)
         earlier = self.records.earlier()
         self._end_earlier(earlier)
@@ -134,9 +140,19 @@ class Preparation:
             variables=attempt.variables,
             shard_above=self.shard_above,
         )
+        if environment is not None:
+            plan = replace(plan, named=self._enter(environment, earlier))
         self._write_config(spec, since=0 if checkpoint is None else checkpoint.attempt, best=best)
         self.run.seal()
         return plan
+
+    def _enter(self, environment: Environment, earlier: Sequence[EarlierAttempt]) -> NamedEnvironment:
+        """Has the attempt run in an environment of the host, and tells its owner what that is."""
+        named, said = named_environment.enter(environment, self.run, earlier, environ=os.environ)
+        self.records.set_environment(environment.report())
+        for level, text in said:
+            self.notices.send_once(text, level=level)
+        return named
 
     def _write_config(self, spec: Spec, *, since: int, best: BestSoFar | None) -> None:
         resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint", "mode"})

@@ -16,6 +16,7 @@ from store.facts.output import DEFAULTS, Batch, NewEvent, OutputLimits, Room
 from store.facts.telemetry import Answer
 from store.queries import attempts as queries
 from store.store import Store
+from torchyard.contract.devices import EnvironmentReport
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
@@ -150,6 +151,11 @@ class AttemptRecords:
             lambda: commands.mark_prepared(self._store, self._claim, start_step=start_step, is_known=is_known)
         )
         self.start_step = start_step
+
+    def set_environment(self, environment: EnvironmentReport) -> None:
+        """Stores the environment of the host in which the attempt is to run."""
+        values = environment.to_dict()
+        self._patience.call(lambda: commands.set_environment(self._store, self._claim, values))
 
     def set_reason(self, reason: Reason) -> None:
         """Stores what the attempt does before its processes start, for the job's owner. Masks secrets in it."""

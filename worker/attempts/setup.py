@@ -171,6 +171,7 @@ def _preparation_of(attempt: AttemptContext, check_wanted: Callable[[], None]) -
         check_wanted=check_wanted,
         pool=worker.pool,
         shard_above=worker.shard_above,
+        environments=worker.environments,
     )
 
 

@@ -57,8 +57,10 @@ class Environment:
         if not self.torch:
             return "it has no torch"
         if _numbers(self.torch) < LEAST_TORCH:
-            return f"its torch {self.torch} is too old: {'.'.join(map(str, LEAST_TORCH))} is the oldest whose rendezvous \
+            return (
+                f"its torch {self.torch} is too old: {'.'.join(map(str, LEAST_TORCH))} is the oldest whose rendezvous \
 can be held to loopback"
+            )
         return ""
 
     def report(self, *, obstacle: str = "") -> EnvironmentReport:

@@ -95,7 +95,9 @@ class Environments:
         found = [folder for folder in self._folders() if folder.name == name]
         if len(found) > 1:
             both = ", ".join(map(str, found[:_SHOWN]))
-            raise ConfigError(f"this worker has several environments with the name {name}: give the path of one: {both}")
+            raise ConfigError(
+                f"this worker has several environments with the name {name}: give the path of one: {both}"
+            )
         if not found:
             raise ConfigError(f"this worker has no environment {name}: {self._offer()}")
         return found[0]
@@ -105,8 +107,8 @@ class Environments:
         real = Path(os.path.realpath(folder))
         if not any(real.is_relative_to(os.path.realpath(root)) for root in (*self.roots, *self.allowed)):
             raise ConfigError(
-                f"{folder} is not among the environments of this worker (TORCHYARD_ENVIRONMENTS), nor below a folder that"
-                f" it allows (--allow-path): {self._offer()}"
+                f"{folder} is not among the environments of this worker (TORCHYARD_ENVIRONMENTS), nor below a folder"
+                f" that it allows (--allow-path): {self._offer()}"
             )
         return folder
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 import os
 from pathlib import Path
+import re
 from typing import Any
 
 from torchyard.contract.errors import ConfigError
@@ -49,6 +50,13 @@ def find_program(words: tuple[str, ...], *, folder: Path, module: bool, any_exec
     return Program("command", name, args, None)
 
 
+def absolute_python(text: str | None) -> str | None:
+    """Returns the name of an environment as it is, and a path as an absolute one, by the names that it has."""
+    if text is None or "/" not in text:
+        return text
+    return os.path.abspath(Path(text).expanduser())  # noqa: PTH100 a link stays one: it tells an environment's Python
+
+
 def _file(name: str, args: tuple[str, ...], folder: Path) -> Program:
     if name.endswith(".py"):
         return Program("entrypoint", name, args, name)
@@ -60,6 +68,8 @@ def _file(name: str, args: tuple[str, ...], folder: Path) -> Program:
 def _inside(name: str, folder: Path) -> str:
     """Returns the path relative to the folder. Raises ConfigError if it leads outside."""
     path = os.path.normpath(folder / name)
+    if not Path(path).is_relative_to(folder) and re.fullmatch(r"python[0-9.]*", Path(path).name):
+        raise ConfigError(f"leave {name} out: `--python {name}` before the program runs it in that environment")
     if not Path(path).is_relative_to(folder):
         raise ConfigError(f"{name} is outside of {folder}, which is what is uploaded: run the command in its folder")
     return os.path.relpath(path, folder)

@@ -101,8 +101,8 @@ class Script(Schema):
         default=None,
         exclude_if=lambda python: python is None,
         description="the environment that runs the program, with a Python and packages of its own: the name or the "
-        "path of one that a worker offers (see `starts.environments` of GET /v1/workers), or a path below a folder that "
-        "its operator allows: a venv, conda, uv or pixi environment. null: the worker's environment",
+        "path of one that a worker offers (see `starts.environments` of GET /v1/workers), or a path below a folder "
+        "that its operator allows: a venv, conda, uv or pixi environment. null: the worker's environment",
     )
     checkpoints: Annotated[list[_Pattern], Field(max_length=16)] = Field(
         default=[],

@@ -1,6 +1,7 @@
 """The JSON of a job's attempts."""
 
 from datetime import datetime
+from typing import Literal
 
 from torchyard.contract.job import EndReason
 from torchyard.contract.views.base import View
@@ -30,6 +31,7 @@ class AttemptEnvironment(View):
 
     name: str
     path: str
+    kind: Literal["venv", "conda"]
     python: str
     torch: str
     """Empty without torch. So is the next one without CUDA."""

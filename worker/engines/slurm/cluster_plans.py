@@ -43,6 +43,7 @@ def cluster_plan(
         memory_bytes=plan.memory_bytes,
         bundles={sha256: str(path) for sha256, path in plan.bundles.items()},
         environment=None if plan.environment is None else str(plan.environment),
+        named=plan.named,
         rules=rules,
         timing=timing,
     )
@@ -70,5 +71,6 @@ def attempt_plan(plan: ClusterPlan, *, secrets: Mapping[str, str]) -> AttemptPla
         memory_bytes=plan.memory_bytes,
         bundles={sha256: Path(path) for sha256, path in plan.bundles.items()},
         environment=None if plan.environment is None else Path(plan.environment),
+        named=plan.named,
         cluster=cluster,
     )
