@@ -15,6 +15,7 @@ from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.codec import Record, between
 from torchyard.contract.devices import PoolReport
+from torchyard.contract.environment import PYTHONPATH
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
@@ -263,7 +264,7 @@ def plan_of(
         program=program,
         owner=owner,
         env=env,
-        job_env=spec.plain_env,
+        job_env=_with_whole_paths(spec.plain_env, folder),
         secrets=secrets,
         cwd=folder,
         source=source,
@@ -278,6 +279,15 @@ def plan_of(
         bundles={sha256: unpacked[name] for name, sha256 in bundles_of(spec).items() if name in read_in_place},
         cluster=cluster,
     )
+
+
+def _with_whole_paths(env: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Returns the job's variables with PYTHONPATH as absolute paths: the program may leave the folder of its code."""
+    named = env.get(PYTHONPATH)
+    if named is None:
+        return dict(env)
+    whole = os.pathsep.join(os.path.normpath(folder / part) for part in named.split(os.pathsep))
+    return {**env, PYTHONPATH: whole}
 
 
 def _read_by(earlier: Sequence[EarlierAttempt]) -> dict[str, int]:

@@ -19,7 +19,7 @@ _LIBRARIES = "LD_LIBRARY_PATH"
 _ASSIGNMENT = re.compile(
     r"""(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)=
     (?:'(?P<plain>[^']*)' | "(?P<quoted>(?:[^"\\`$]|\$\{?[A-Za-z_][A-Za-z0-9_]*\}?)*)"
-    | (?P<bare>(?:[^\s'"\\`$;|&<>()*?~\[\]#!]|\$\{?[A-Za-z_][A-Za-z0-9_]*\}?)*))\s*;?""",
+    | (?P<bare>(?:[^\s'"\\`$;|&<>(){}*?~\[\]#!]|\$\{?[A-Za-z_][A-Za-z0-9_]*\}?)*))\s*;?""",
     re.VERBOSE,
 )
 _EXPORT = re.compile(r"export(\s+[A-Za-z_][A-Za-z0-9_]*)+\s*;?")

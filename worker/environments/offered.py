@@ -31,7 +31,12 @@ def folders_of(roots: Sequence[Path]) -> Iterator[Path]:
             inside = sorted(root.iterdir())
         except OSError:
             continue
-        yield from (folder for folder in inside if looks_like_one(folder))
+        real = os.path.realpath(root)  # who may write in it can make a link to anything
+        yield from (folder for folder in inside if looks_like_one(folder) and _lies_in(folder, real))
+
+
+def _lies_in(folder: Path, real: str) -> bool:
+    return Path(os.path.realpath(folder)).is_relative_to(real)
 
 
 @dataclass(frozen=True, kw_only=True)

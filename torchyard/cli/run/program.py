@@ -9,6 +9,8 @@ from typing import Any
 
 from torchyard.contract.errors import ConfigError
 
+SOURCES = "src"
+"""A folder whose modules are found as those of the folder itself."""
 _HOW = "name a file of this folder, a module after -m, or an executable after --"
 
 
@@ -85,9 +87,14 @@ def _file_of_module(name: str, folder: Path) -> str | None:
         raise ConfigError(f"{name} is no module: write it as `python -m` takes it, such as package.train")
     path = Path(*parts)
     candidates = (path.with_name(f"{path.name}.py"), path / "__main__.py")
-    found = next((file for file in candidates if (folder / file).is_file()), None)
+    files = (Path(place, file) for place in ("", SOURCES) for file in candidates)
+    found = next((file for file in files if (folder / file).is_file()), None)
     if found is not None:
         return found.as_posix()
+    if (folder / SOURCES / parts[0]).is_dir():
+        raise ConfigError(
+            f"there is no module {name} in {folder / SOURCES}: neither {candidates[0]} nor {candidates[1]}"
+        )
     if (folder / parts[0]).is_dir() or (folder / f"{parts[0]}.py").is_file():
         raise ConfigError(
             f"there is no module {name} in {folder}: neither {candidates[0]} nor {candidates[1]} is there"
