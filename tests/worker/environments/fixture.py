@@ -8,7 +8,12 @@ MINOR = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def make_conda(
-    folder: Path, *, python: str = "3.10.13", torch: str | None = "2.1.2", cuda: str | None = "12.1", numpy: str = "1.26"
+    folder: Path,
+    *,
+    python: str = "3.10.13",
+    torch: str | None = "2.1.2",
+    cuda: str | None = "12.1",
+    numpy: str = "1.26",
 ) -> Path:
     """Makes what conda leaves on the disk of an environment."""
     site = folder / "lib" / f"python{python.rpartition('.')[0]}" / "site-packages"

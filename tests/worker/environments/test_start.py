@@ -16,11 +16,11 @@ from worker.engines.base import NamedEnvironment
 from worker.environments.environment import read
 
 TELLS = """
-import os, sys, sysconfig
+import importlib.util, os, sys, sysconfig
 import torchyard, torchyard.run
 print(sys.prefix)
 print(os.environ.get("VIRTUAL_ENV"), os.environ["PATH"].split(os.pathsep)[0], "LD_LIBRARY_PATH" in os.environ)
-print([name for name in ("worker", "trainer", "pydantic", "torch") if __import__("importlib.util").util.find_spec(name)])
+print([name for name in ("worker", "trainer", "pydantic", "torch") if importlib.util.find_spec(name)])
 print(torchyard.__file__, sys.path[-1], sys.flags.safe_path)
 for folder in (sys.prefix, sysconfig.get_path("purelib"), sys.base_prefix, sys.argv[1]):
     try:
