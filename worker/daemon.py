@@ -397,4 +397,5 @@ def _context(
         settings.shard_above,
         settings.folder_retention,
         environments=settings.offered_environments(isolation),
+        masked=settings.masked,
     )

@@ -13,6 +13,7 @@ from store.facts.output import DEFAULTS, OutputLimits, TrimLimits
 from store.settings import AbsolutePath
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.durations import parse_duration
+from torchyard.contract.environment import is_reserved
 from torchyard.contract.rundir import SHARD_ABOVE
 from torchyard.contract.wording import allowing
 from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
@@ -20,6 +21,7 @@ from worker.cleanup.retention import Retention
 from worker.cluster_settings import ClusterSettings
 from worker.environments.offered import Environments
 from worker.environments.offered import parse as parse_environments
+from worker.host import job_variables
 from worker.host.capacity import Capacity
 from worker.packages.rules import PackageRules
 from worker.sandbox.levels import Isolation, protects
@@ -44,6 +46,13 @@ def _umask(value: Any) -> Any:
 
 def _absolute(folders: str) -> str:
     return format_allowed_paths({path.absolute(): rw for path, rw in parse_allowed_paths(folders).items()})
+
+
+def _job_variables(names: str) -> str:
+    for name in (found := job_variables.names_in(names)):
+        if is_reserved(name):
+            raise ValueError(f"{name} is set by the service, or is a setting of it: no job gets it")
+    return ",".join(found)
 
 
 def _absolute_folders(folders: str) -> str:
@@ -71,6 +80,8 @@ class Settings(ClusterSettings):
     """GiB of memory that jobs may request together. Empty: what the worker may use."""
     allow_paths: Annotated[str, AfterValidator(_absolute)] = ""
     """Folders below which a job may name `file://` data and code, separated by `:`. One with `:rw` may be written."""
+    job_variables: Annotated[str, AfterValidator(_job_variables)] = ""
+    """Names of variables of the worker, separated by `,`, that all jobs and builds get."""
     environments: Annotated[str, AfterValidator(_absolute_folders)] = ""
     """Environments that jobs may name, and folders of such, separated by `:`."""
     isolation: Isolation = Isolation.AUTO
@@ -204,6 +215,11 @@ class Settings(ClusterSettings):
             timeout=self.setup_timeout,
             isolation=isolation,
         )
+
+    @property
+    def masked(self) -> frozenset[str]:
+        """The values of the variables that all jobs get."""
+        return frozenset(job_variables.given({**os.environ, job_variables.VARIABLE: self.job_variables}).values())
 
     @property
     def allowed(self) -> tuple[Path, ...]:

@@ -73,8 +73,10 @@ def _stopped_for(session: Session, job_ids: Collection[str], caller: Caller) -> 
     return {row.id: StoppedFor(row.owner, *((row.id, row.name) if row.readable else (None, None))) for row in found}
 
 
-def count_ended(session: Session, job_id: str, reason: EndReason, *, since: int) -> int:
-    """Returns how many of the job's attempts, from number `since` on, ended for that reason."""
+def count_ended(session: Session, job_id: str, reason: EndReason, *, since: int, why: str = "") -> int:
+    """Returns how many of the job's attempts, from number `since` on, ended for that reason, and said so with `why`."""
     query = select(func.count()).select_from(Attempt)
     ended = (Attempt.job_id == job_id, Attempt.number >= since, Attempt.end_reason == reason.value)
+    if why:
+        ended = (*ended, Attempt.detail.startswith(why, autoescape=True))
     return session.scalars(query.where(*ended)).one()

@@ -1,4 +1,4 @@
-"""Where the imports of a script are looked for: beside it, and in the root of its code, in `src` there and in PYTHONPATH."""
+"""Where the imports of a script are looked for: beside it, in the root of its code, in `src` and in PYTHONPATH."""
 
 import os
 from pathlib import Path

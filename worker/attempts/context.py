@@ -43,6 +43,8 @@ class WorkerContext:
     """How much of one attempt's output is stored."""
     environments: Environments = field(default_factory=Environments, kw_only=True)
     """The environments of this host that jobs may name."""
+    masked: frozenset[str] = field(default=frozenset(), kw_only=True)
+    """Values that are masked in what attempts write, as secrets are: of what the operator gives to all jobs."""
     package_rules: PackageRules = field(default_factory=PackageRules)
     """How jobs get packages of their own."""
     max_stop_grace: timedelta = LONGEST_STOP_GRACE
@@ -85,6 +87,7 @@ class AttemptContext:
             leaving=instructions.leaving,
             waits=instructions.note_wait,
             limits=worker.limits,
+            masked=worker.masked,
         )
         return cls(
             worker,

@@ -41,8 +41,10 @@ class AttemptRecords:
         leaving: threading.Event,
         waits: Callable[[], object] = lambda: None,
         limits: OutputLimits = DEFAULTS,
+        masked: frozenset[str] = frozenset(),
     ) -> None:
-        """`waits` is called before each wait for the database."""
+        """`waits` is called before each wait for the database. `masked`: values that are masked besides secrets."""
+        self._masked = masked
         self._store = store
         self._claim = claim
         self._patience = Patience(claim.job_id, leaving=leaving, waits=waits)
@@ -74,7 +76,7 @@ class AttemptRecords:
             self._seq, self.start_step, self.cut = found.relay_seq, found.start_step, found.cut
             self.secrets = found.secrets
             self._values.update(found.secrets.values.values())
-            self.mask = Mask(self._values)
+            self.mask = Mask(self._values | self._masked)
         return found
 
     @property
@@ -113,9 +115,9 @@ class AttemptRecords:
         """Returns the names of all checkpoints that any attempt of the job has ever captured."""
         return self._patience.call(lambda: queries.captured_names(self._store, self._claim))
 
-    def count_ended(self, reason: EndReason, *, since: int) -> int:
-        """Returns how many attempts of the job, from number `since` on, ended for that reason."""
-        return self._patience.call(lambda: queries.count_ended(self._store, self._claim, reason, since=since))
+    def count_ended(self, reason: EndReason, *, since: int, why: str = "") -> int:
+        """Returns how many attempts of the job, from number `since` on, ended for that reason, as `why` begins."""
+        return self._patience.call(lambda: queries.count_ended(self._store, self._claim, reason, since=since, why=why))
 
     def checkpoint_names(self) -> list[str]:
         """Returns the names of all checkpoints that the attempt has ever listed."""

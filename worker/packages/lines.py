@@ -4,9 +4,10 @@ Where the operator has chosen the index, each line is parsed and written anew, s
 versions and hashes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 import posixpath
 import re
+from types import MappingProxyType
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -14,8 +15,8 @@ from torchyard.contract.errors import ConfigError, DataError
 from worker.packages.code import too_large
 from worker.packages.metadata import one_index, only_wheels
 from worker.packages.order import MAX_TEXT_BYTES
+from worker.packages.provided import Wishes
 
-_TORCH = re.compile(r"torch(?![\w.\-])", re.IGNORECASE)
 _INCLUDES = {"-r": "-r", "--requirement": "-r", "--requirements": "-r", "-c": "-c", "--constraint": "-c"}
 _PLAIN_OPTIONS = {"--no-binary", "--only-binary", "--pre", "--prefer-binary", "--require-hashes"}
 """The options of a file that name no place from which packages come."""
@@ -33,11 +34,18 @@ class Lines:
     are no wheels may be built.
     """
 
-    def __init__(self, read: Callable[[str, int], str], *, own_index: bool, builds: bool = True) -> None:
+    def __init__(
+        self,
+        read: Callable[[str, int], str],
+        *,
+        own_index: bool,
+        builds: bool = True,
+        versions: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.requirements: list[str] = []
         self.constraints: list[str] = []
-        self.names_torch = False
-        """Whether torch itself is required."""
+        self.wishes = Wishes(versions)
+        """What they ask of the worker's packages, whose `versions` are known."""
         self._read = read
         self._own_index = own_index
         self._builds = builds
@@ -82,8 +90,8 @@ class Lines:
         self._keep(f"{kind} {url}", constrains=constrains)
 
     def _add(self, line: str, where: str, *, constrains: bool) -> None:
-        if not constrains and _TORCH.match(line):
-            self.names_torch = True
+        if not line.startswith("-"):
+            self.wishes.note(line, constrains=constrains)
         if not self._builds and line.startswith("-") and _BUILDS in line:
             raise ConfigError(f"{where}: {only_wheels(_BUILDS)}")
         if self._own_index:

@@ -85,7 +85,8 @@ class Reader:
         files, at = dict[str, bytes](), 0
         for name, size in report.sizes.items():
             files[name], at = content[at : at + size], at + size
-        return Requirements(report.kind, shown(self._order), files, report.names_torch)
+        known = [name for name in report.provided if name in self._order.versions]
+        return Requirements(report.kind, shown(self._order), files, report.own_torch, known, report.notes)
 
 
 def _report(head: bytes, content: bytes) -> ReadReport:
