@@ -22,7 +22,7 @@ from torchyard.host import inspection
 from torchyard.host.parent import end_with_parent
 from torchyard.host.untrusted import folder_inside
 from worker.host import job_variables, process
-from worker.packages import lines
+from worker.packages import lines, project
 from worker.packages import rules as rules_of_packages
 from worker.packages.order import (
     CONSTRAINTS,
@@ -49,6 +49,8 @@ def main() -> None:
     end_with_parent(signal.SIGKILL)  # a worker that is killed leaves nobody who installs
     process.become_subreaper()
     os.umask(0o077)
+    if order.projects:  # outside the sandbox, in which nothing of the code is open
+        project.copy(Path(order.code), Path(order.folder, "work", project.CODE))
     if child := os.fork():
         _exit_after(child)
     _enter(order)
@@ -154,7 +156,8 @@ def _commands(order: InstallOrder) -> Iterator[list[str]]:
     excludes.write_text("".join(f"{name}\n" for name in order.provided))
     source = given / (REQUIREMENTS if order.kind == "requirements" else SCRIPT)
     constraints = ["-c", str(given / CONSTRAINTS)] if (given / CONSTRAINTS).exists() else []
-    yield [*into, "--excludes", str(excludes), "-r", str(source), *constraints]
+    projects = [str(work / project.CODE / name) for name in order.projects]
+    yield [*into, "--excludes", str(excludes), "-r", str(source), *constraints, *projects]
 
 
 def _export(given: Path, work: Path, provided: Sequence[str]) -> list[str]:

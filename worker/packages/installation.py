@@ -162,6 +162,8 @@ class Installation:
             provided=provided,
             site=rules.site_folders(),
             builds=self._packages.rules.builds,
+            code=self._reader.code,
+            projects=[*requirements.projects],
             sandbox=install_sandbox(
                 self._packages.rules.isolation,
                 data_dir=self._packages.root.parent,

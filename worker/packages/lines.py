@@ -17,6 +17,10 @@ from worker.packages.metadata import one_index, only_wheels
 from worker.packages.order import MAX_TEXT_BYTES
 from worker.packages.provided import Wishes
 
+_PROJECT = re.compile(
+    r"(?:(?:-e|--editable)[ =]\s*)?(?P<path>\.(?:/[A-Za-z0-9_.\-/]*)?)(?P<extras>\[[A-Za-z0-9_,.\- ]+\])?"
+)
+"""A folder of the code that is installed: `.`, `-e .`, `./lib[extra]`. It is built from a copy, so it is no link."""
 _INCLUDES = {"-r": "-r", "--requirement": "-r", "--requirements": "-r", "-c": "-c", "--constraint": "-c"}
 _PLAIN_OPTIONS = {"--no-binary", "--only-binary", "--pre", "--prefer-binary", "--require-hashes"}
 """The options of a file that name no place from which packages come."""
@@ -46,6 +50,8 @@ class Lines:
         self.constraints: list[str] = []
         self.wishes = Wishes(versions)
         """What they ask of the worker's packages, whose `versions` are known."""
+        self.projects: list[str] = []
+        """Folders of the code to install, with extras: `.`, `lib[extra]`."""
         self._read = read
         self._own_index = own_index
         self._builds = builds
@@ -65,6 +71,15 @@ class Lines:
         """Adds one requirement. Raises ConfigError and DataError."""
         self._add(text.strip(), where, constrains=False)
 
+    def add_project(self, path: str, extras: str, where: str) -> None:
+        """Adds a folder of the code, which is built. Raises ConfigError and DataError."""
+        folder = posixpath.normpath(path)
+        if folder.startswith(("..", "/")):
+            raise DataError(f"{where}: {path} lies outside the code folder")
+        if not self._builds:
+            raise ConfigError(f"{where}: {only_wheels(folder)}")
+        self.projects.append(f"{folder}{extras}")
+
     def _add_file(self, name: str, constrains: bool) -> Iterator[tuple[str, bool]]:
         """Yields the files that are included: each with whether it only constrains."""
         text = self._read(name, MAX_TEXT_BYTES)
@@ -75,7 +90,9 @@ class Lines:
             where = f"{name}, line {number}"
             option, value = _option(line)
             kind = _INCLUDES.get(option)
-            if kind is None:
+            if (project := _PROJECT.fullmatch(line)) is not None and not constrains:
+                self.add_project(project["path"], project["extras"] or "", where)
+            elif kind is None:
                 self._add(line, where, constrains=constrains)
             elif "://" in value:
                 self._add_remote(kind, value, where, constrains=constrains)

@@ -50,6 +50,16 @@ def locked(lock: dict[str, Any]) -> list[str]:
     return [f"{item.get('name')}=={item.get('version')}" for item in found if item.get("version")]
 
 
+def required_by(table: dict[str, Any], name: str, *, own_index: bool) -> list[str]:
+    """Returns what a `pyproject.toml` requires, to be built and to run. Raises ConfigError for an address there."""
+    build, project = _table(table.get("build-system")), _table(table.get("project"))
+    found = [*_texts(project.get("dependencies")), *_texts(build.get("requires"))]
+    for line in found if own_index else []:
+        if "@" in line.partition(";")[0]:
+            raise ConfigError(f"{name}: {one_index(f'the address in {line[:100]}')}")
+    return _texts(project.get("dependencies"))
+
+
 def required_python(table: dict[str, Any], name: str, version: str, *, project: bool) -> None:
     """Raises ConfigError if a script's metadata or a `pyproject.toml` requires another Python than this version."""
     wanted = (_table(table.get("project")) if project else table).get("requires-python")
@@ -104,6 +114,10 @@ def _blocks(script: str) -> list[list[str]]:
             begin, end = run.index(_BEGIN), len(run) - 1 - run[::-1].index(_END)
             found += [run[begin : end + 1]] if end > begin + 1 else []
     return found
+
+
+def _texts(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def _table(value: object) -> dict[str, Any]:

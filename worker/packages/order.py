@@ -65,6 +65,8 @@ class ReadReport(Record):
     """The packages of the worker that are taken."""
     notes: Annotated[list[Annotated[str, at_most(1_000)]], at_most(200)] = field(default_factory=list[str])
     """What of them is not what is asked for."""
+    projects: Annotated[list[Annotated[str, at_most(500)]], at_most(100)] = field(default_factory=list[str])
+    """Folders of the code that are installed, with extras."""
     sizes: Annotated[dict[str, int], at_most(4)] = field(default_factory=dict[str, int])
     """The bytes of each file, by its name."""
 
@@ -85,4 +87,7 @@ class InstallOrder(Record):
     """Folders with the worker's packages, which the environment sees behind its own."""
     builds: bool
     """Whether packages may be built from source."""
+    code: str
+    """The folder of the code, of which `projects` are installed: without any, nothing of it is read."""
+    projects: list[str]
     sandbox: Sandbox

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 import errno
 import os
+import posixpath
 import resource
 import signal
 import sys
@@ -24,6 +25,7 @@ from worker.packages.metadata import (
     require_one_index,
     require_registries,
     require_wheels,
+    required_by,
     required_python,
     toml,
 )
@@ -80,6 +82,8 @@ def read(order: ReadOrder) -> tuple[ReadReport, Mapping[str, bytes]]:
 def _requirements(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
     lines = Lines(code.text, own_index=order.own_index, builds=order.builds, versions=order.versions)
     lines.add_file(order.name)
+    for name in lines.projects:
+        _note_project(lines, posixpath.join(name.partition("[")[0], PYPROJECT), order, code)
     return _flat(lines)
 
 
@@ -87,7 +91,19 @@ def _flat(lines: Lines) -> tuple[ReadReport, dict[str, str]]:
     files = {REQUIREMENTS: "".join(lines.requirements)}
     if lines.constraints:
         files[CONSTRAINTS] = "".join(lines.constraints)
-    return _report("requirements", lines.wishes), files
+    return replace(_report("requirements", lines.wishes), projects=[*lines.projects]), files
+
+
+def _note_project(lines: Lines, name: str, order: ReadOrder, code: Code) -> None:
+    """Notes what a project of the code asks for, where it says so. Raises DataError and ConfigError."""
+    if not code.has(name):
+        return
+    table = toml(code.text(name, MAX_TEXT_BYTES), name)
+    required_python(table, name, order.python, project=True)
+    if order.own_index:
+        require_one_index(table, name)
+    for line in required_by(table, name, own_index=order.own_index):
+        lines.wishes.note(line)
 
 
 def _report(kind: Kind, wishes: Wishes) -> ReadReport:
@@ -98,7 +114,10 @@ def _report(kind: Kind, wishes: Wishes) -> ReadReport:
 def _project(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
     lock = os.path.join(os.path.dirname(order.name), LOCK)  # noqa: PTH118, PTH120 a name in the code folder, no path
     if not code.has(lock):
-        raise DataError(f"{order.name} needs {lock} beside it: make it with `uv lock`")
+        lines = Lines(code.text, own_index=order.own_index, builds=order.builds, versions=order.versions)
+        lines.add_project(posixpath.dirname(order.name) or ".", "", order.name)
+        _note_project(lines, posixpath.normpath(order.name), order, code)
+        return _flat(lines)
     project, text = code.text(order.name, MAX_TEXT_BYTES), code.text(lock, MAX_LOCK_BYTES)
     table = toml(text, lock)
     required_python(toml(project, order.name), order.name, order.python, project=True)

@@ -27,12 +27,18 @@ class Requirements:
     provided: Sequence[str] = ()
     """The packages of the worker that are taken."""
     notes: Sequence[str] = ()
+    projects: Sequence[str] = ()
+    """Folders of the code that are installed, too."""
+    code_digest: str = ""
+    """What changes with the files of the code, if any of it is installed."""
     """What is not as it is asked for, for the job's owner."""
 
     def digest(self) -> str:
         """Returns the sha256 of all that is read, as hexadecimal digits."""
         parts = {name: hashlib.sha256(content).hexdigest() for name, content in self.files.items()}
-        return hashlib.sha256(json.dumps([self.kind, parts], sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps([self.kind, parts, *self.projects, self.code_digest], sort_keys=True).encode()
+        ).hexdigest()
 
 
 def order_of(code: Path, config: Script, rules: PackageRules) -> ReadOrder | None:

@@ -447,12 +447,10 @@ def test_no_job_has_a_package_built_where_the_operator_allows_wheels_alone(
 def test_what_cannot_be_read_is_said(packages: Packages) -> None:
     code = packages.folder / "code"
     code.mkdir()
-    (code / "pyproject.toml").write_text("[project]")
     (code / "train.py").write_text("print(1)")
     (code / "outside.txt").symlink_to("/etc/passwd")
     (code / "bytes.txt").write_bytes(b"\xff")
     for name, message in {
-        "pyproject.toml": r"pyproject.toml needs uv.lock beside it: make it with `uv lock`",
         "script": r"train.py has no block of metadata that begins with `# /// script`",
         "none.txt": r"there is no .*none.txt",
         "outside.txt": r"outside.txt lies outside the code folder",

@@ -94,8 +94,8 @@ class Script(Schema):
         default=None,
         exclude_if=lambda requirements: requirements is None,
         description="the packages that the program needs besides the worker's: a path in the code folder, of a "
-        "`requirements.txt` or of a `pyproject.toml` with `uv.lock` beside it, or `script`: the metadata of the "
-        "entrypoint (PEP 723). null: the worker's packages alone",
+        "`requirements.txt` or of a `pyproject.toml`, perhaps with `uv.lock` beside it, or `script`: the metadata of "
+        "the entrypoint (PEP 723). null: the worker's packages alone",
     )
     python: Annotated[str, Field(pattern=PYTHON)] | None = Field(
         default=None,
