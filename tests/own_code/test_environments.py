@@ -78,6 +78,7 @@ def found(lines: list[str]) -> list[str]:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1800)  # with what the fixture installs
 def test_a_program_has_the_torch_of_its_environment_and_the_result_of_torchrun_there(
     offering: Service, folder: Path
 ) -> None:
@@ -108,6 +109,7 @@ def starts_of(worker: Any) -> list[Any]:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(1800)  # with what the fixture installs
 def test_an_environment_that_changes_between_two_attempts_is_said(offering: Service, folder: Path) -> None:
     first = run_in(offering, str(folder / "ml" / "bin" / "python"))
     packages = folder / "ml" / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"

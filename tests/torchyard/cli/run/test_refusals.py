@@ -35,6 +35,7 @@ def folder(tmp_path: Path) -> Path:
         ["--", "./go.sh"],
         ["accelerate", "launch", "train.py"],
         ["python", "train.py"],
+        ["/opt/envs/ml/bin/python3.10", "train.py"],
         ["../other.py"],
         ["/etc/passwd"],
         ["notes.txt"],
@@ -95,7 +96,7 @@ def test_a_wrong_token_is_exit_code_4(server: FakeServer, folder: Path) -> None:
         ["--requirements", "requirements.txt", "train.py"],
         ["--name", "my job", "train.py"],
         ["--max-size", "10", "train.py"],
-        ["--requirements", "pyproject.toml", "train.py"],
+        ["--python", "env with spaces", "train.py"],
         ["left-out.py"],
     ],
 )
@@ -104,7 +105,6 @@ def test_what_cannot_run_is_said_before_the_upload(
 ) -> None:
     server.on("/v1/me", {"name": "admin", "role": "admin", "scopes": []})
     (folder / "left-out.py").touch()
-    (folder / "pyproject.toml").touch()
     (folder / ".torchyardignore").write_text("left-out.py\n")
     done = _run(server, folder, *arguments)
     assert done.returncode in {1, 2}
