@@ -217,11 +217,6 @@ class Settings(ClusterSettings):
         )
 
     @property
-    def masked(self) -> frozenset[str]:
-        """The values of the variables that all jobs get."""
-        return frozenset(job_variables.given({**os.environ, job_variables.VARIABLE: self.job_variables}).values())
-
-    @property
     def allowed(self) -> tuple[Path, ...]:
         """All folders of `allow_paths`."""
         return tuple(parse_allowed_paths(self.allow_paths))

@@ -14,7 +14,7 @@ from tests.security.strict_host import StrictAttempt, StrictHost, helper_alone
 from tests.worker.environments.test_start import TELLS
 from torchyard.contract.job import EndReason
 from torchyard.host.recordfiles import write_record
-from worker.attempts import named_environment
+from worker.attempts.prepare import named_environment
 from worker.engines.base import COMMAND_OPTION
 from worker.engines.local.launchers import rank_start
 from worker.environments.environment import read

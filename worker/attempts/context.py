@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+import os
 from pathlib import Path
 import threading
 
@@ -19,6 +20,7 @@ from worker.bundles.cache import BundleCache
 from worker.devices.health import Health
 from worker.engines.base import Engine
 from worker.environments.offered import Environments
+from worker.host import job_variables
 from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.packages.cache import PackageCache
@@ -43,8 +45,6 @@ class WorkerContext:
     """How much of one attempt's output is stored."""
     environments: Environments = field(default_factory=Environments, kw_only=True)
     """The environments of this host that jobs may name."""
-    masked: frozenset[str] = field(default=frozenset(), kw_only=True)
-    """Values that are masked in what attempts write, as secrets are: of what the operator gives to all jobs."""
     package_rules: PackageRules = field(default_factory=PackageRules)
     """How jobs get packages of their own."""
     max_stop_grace: timedelta = LONGEST_STOP_GRACE
@@ -87,7 +87,7 @@ class AttemptContext:
             leaving=instructions.leaving,
             waits=instructions.note_wait,
             limits=worker.limits,
-            masked=worker.masked,
+            masked=frozenset(job_variables.given(os.environ).values()),
         )
         return cls(
             worker,

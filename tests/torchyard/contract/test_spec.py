@@ -276,7 +276,8 @@ def test_an_environment_is_a_name_or_an_absolute_path(python: str) -> None:
 
 def test_an_environment_and_packages_of_its_own_exclude_each_other() -> None:
     config = SCRIPT["config"] | {"python": "ml", "requirements": "requirements.txt"}
-    assert list(refused(SCRIPT | {"config": config}).values())[0].startswith("give python or requirements, not both")
+    (message,) = refused(SCRIPT | {"config": config}).values()
+    assert message.startswith("give python or requirements, not both")
 
 
 def test_a_resolved_spec_names_what_was_left_out() -> None:

@@ -11,7 +11,7 @@ from tests.worker.attempt import Attempt
 from tests.worker.environments.fixture import MINOR
 from torchyard.contract.devices import EnvironmentReport
 from torchyard.contract.job import EndReason
-from worker.attempts import named_environment
+from worker.attempts.prepare import named_environment
 from worker.engines.base import NamedEnvironment
 from worker.environments.environment import read
 

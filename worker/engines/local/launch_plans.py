@@ -55,9 +55,7 @@ def launch_plan(
     )
     unchangeable = fixed.keys() | plan.env.keys()
     return LaunchPlan(
-        job_id=plan.key.job_id,
-        attempt=plan.key.number,
-        claimed_at=plan.claimed_at,
+        **plan.terms,
         launcher=launcher.name,
         argv=argv,
         env=env,
@@ -66,13 +64,7 @@ def launch_plan(
         umask=umask,
         world_size=world_size,
         node=node,
-        time_limit=plan.time_limit,
-        stall_timeout=plan.stall_timeout,
-        stop_grace=plan.stop_grace,
-        reports=plan.reports,
         sandbox=confined.sandbox,
-        cpus=plan.cpus,
-        memory_bytes=plan.memory_bytes,
     )
 
 
