@@ -4,8 +4,6 @@ import os
 from pathlib import Path
 import sys
 
-import torchyard
-
 SOURCES = "src"
 
 
@@ -17,7 +15,7 @@ def extend_path() -> None:
     """
     first = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path[:0] = [path for path in first if path not in sys.path]
-    own = str(Path(torchyard.__file__).parent.parent)
+    own = str(Path(__file__).parents[2])
     at = len(sys.path) - (sys.path[-1:] == [own])  # in an environment without our packages they stay the last ones
     root = str(Path.cwd())
     sys.path[at:at] = [path for path in (root, os.path.join(root, SOURCES)) if _is_new(path)]  # noqa: PTH118 as texts

@@ -3,10 +3,9 @@
 It needs nothing but the standard library, from Python 3.10 on.
 """
 
+import importlib.util
 from pathlib import Path
 import shutil
-
-import torchyard
 
 _PARTS = ("contract", "host", "integrations", "run", "states")
 _FILES = ("__init__.py", "py.typed")
@@ -14,7 +13,10 @@ _FILES = ("__init__.py", "py.typed")
 
 def write(folder: Path) -> None:
     """Makes the folder, which does not exist yet. Raises OSError."""
-    source, package = Path(torchyard.__file__).parent, folder / "torchyard"
+    spec = importlib.util.find_spec("torchyard")
+    assert spec is not None
+    assert spec.origin is not None
+    source, package = Path(spec.origin).parent, folder / "torchyard"
     package.mkdir(parents=True)
     for name in _FILES:
         shutil.copyfile(source / name, package / name)
