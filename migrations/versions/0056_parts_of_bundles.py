@@ -1,7 +1,7 @@
 """The parts of a bundle's tar are beside it, so that a changed file does not send the rest again, and its owner's name
 
 Revision ID: 0056
-Revises: 0054
+Revises: 0055
 
 Bundles that were there before have none: what is changed in them is sent whole once more.
 """
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from migrations.turns import limit_lock_waits
 
 revision = "0056"
-down_revision = "0054"
+down_revision = "0055"
 branch_labels = None
 depends_on = None
 

@@ -29,7 +29,7 @@ from worker.attempts.prepare import code
 from worker.attempts.prepare.preparation import plan_of
 from worker.attempts.prepare.workfolder import WorkFolder
 from worker.bundles.cache import BundleCache
-from worker.engines.base import AttemptPlan
+from worker.engines.base import AttemptPlan, NamedEnvironment
 from worker.engines.local import supervisors
 from worker.engines.local.confinement import Confinement
 from worker.engines.local.launch_plans import launch_plan
@@ -248,14 +248,15 @@ class Attempt:
         world_size: int = 2,
         resumes: bool = False,
         environment: Path | None = None,
+        named: NamedEnvironment | None = None,
     ) -> None:
         """Runs a job with this spec, as a worker does. Its data may be in the run directory.
 
-        `environment`: the one with its own packages.
+        `environment`: the one with its own packages. `named`: the one of the host that it names.
         """
         self.world_size = world_size
         plan = self.plan_of_spec(document, devices=tuple(f"cpu-{rank}" for rank in range(world_size)), resumes=resumes)
-        plan = replace(plan, environment=environment)
+        plan = replace(plan, environment=environment, named=named)
         cold = TorchrunStandIn() if self.stand_in else TorchrunLauncher()
         launcher = cold if self.launcher == "torchrun" else WarmLauncher()
         if plan.is_command:

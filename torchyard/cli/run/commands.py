@@ -71,6 +71,10 @@ def run(
     requirements: Annotated[
         str | None, typer.Option(metavar="FILE", help="requirements.txt, pyproject.toml, or script.")
     ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(metavar="PATH|NAME", help="An environment of the worker, or its Python: `envs` lists them."),
+    ] = None,
     include: Annotated[
         list[str] | None,
         typer.Option(metavar="PATH", help="Files that it needs and git ignores: data, '*.npz'. Repeatable."),
@@ -143,7 +147,7 @@ def run(
     environment (-- accelerate launch train.py). What follows PROGRAM are its own arguments. With --sweep or --array it
     is a sweep of jobs: `lr` is the program's argument --lr, `devices` an option of this command, `env.NAME` a variable.
     """
-    from torchyard.cli.run.program import find_program
+    from torchyard.cli.run.program import absolute_python, find_program
     from torchyard.cli.run.settings import read_settings
     from torchyard.cli.run.trust import check
 
@@ -158,6 +162,7 @@ def run(
             "secrets": _secrets(secret),
             "mounts": _pairs(mount, "--mount"),
             "requirements": requirements,
+            "python": absolute_python(python),
             "include": include,
             "checkpoints": checkpoints,
             "keep": keep,

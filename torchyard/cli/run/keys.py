@@ -14,6 +14,7 @@ from torchyard.contract.environment import VARIABLE_NAME
 from torchyard.contract.keeping import MOST_KEEP
 from torchyard.contract.labels import Labels
 from torchyard.contract.mounting import MountPlace
+from torchyard.contract.recipes.script import PYTHON
 from torchyard.contract.resources import GpuName, PoolName
 from torchyard.contract.schema import LONGEST_URL
 from torchyard.contract.slurm import SlurmFeatures, SlurmWord
@@ -169,6 +170,13 @@ KEYS = (
         'the path of a requirements.txt or pyproject.toml in the folder, or "script"',
         "the packages that the program needs",
         '"requirements.txt"',
+    ),
+    Key(
+        "python",
+        Annotated[str, Field(pattern=PYTHON)],
+        "the name of an environment that a worker offers, or the absolute path of one or of its Python",
+        "the environment whose Python and packages the program has: a venv, conda, uv or pixi environment",
+        '"ml"',
     ),
     Key(
         "include",

@@ -36,6 +36,7 @@ def job_spec(
     config = {
         **code_config(bundle, folder=folder, requirements=settings["requirements"]),
         **program.config,
+        **({} if settings["python"] is None else {"python": settings["python"]}),
         "mounts": {**mounts},
         "checkpoints": settings["checkpoints"],
     }
@@ -72,6 +73,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
         ("pool", _of_pool(spec)),
     ]
     rows += [("gpu", " or ".join(spec.resources.gpu or ())), ("host", _of_host(spec.resources))]
+    rows += [("python", spec.config.python or "")]
     rows += [("launcher", "none: the command starts its own processes" if spec.config.command else spec.launcher)]
     rows += [("restarts", str(spec.max_restarts or "0: --max-restarts N has it run again after it has failed"))]
     rows += [("env", ", ".join(spec.plain_env)), ("secrets", ", ".join(spec.secrets.values()))]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 import re
 from typing import Any
 import warnings
@@ -77,9 +77,8 @@ def code_config(bundle: Bundle, *, folder: Path, requirements: str | None) -> di
 
     Raises ConfigError if the requirements are not among the files.
     """
-    for name in _requirement_files(requirements):
-        if name not in bundle.files:
-            raise ConfigError(f"{name}, which has the requirements, is not among the files of {folder}")
+    if requirements not in (None, "script") and requirements not in bundle.files:
+        raise ConfigError(f"{requirements}, which has the requirements, is not among the files of {folder}")
     origin = git.origin(folder, bundle.files)
     return {
         "code": bundle.url,
@@ -93,13 +92,6 @@ def _warn(bundle: Bundle) -> None:
     for each in bundle.left_out:
         if each.by == ".gitignore":
             warnings.warn(f"left out by .gitignore: {each}: include=[{each.name!r}], or a mount", stacklevel=2)
-
-
-def _requirement_files(requirements: str | None) -> Sequence[str]:
-    if requirements in (None, "script"):
-        return ()
-    path = PurePosixPath(requirements)
-    return (requirements, str(path.with_name("uv.lock"))) if path.name == "pyproject.toml" else (requirements,)
 
 
 def program_of(program: str, *, module: bool) -> dict[str, str]:

@@ -32,6 +32,11 @@ _ENTRYPOINT = allowing(rf"^{_PATH}\.py$", f"the path of a .py file below the cod
 _MODULE = allowing(rf"^{_NAME}(\.{_NAME})*$", "the name of a module, such as package.train")
 _COMMAND = allowing(rf"^(\./)?{_PATH}$", f"the path of a program below the code folder, {_INSIDE}")
 _REQUIREMENTS = allowing(rf"^{_PATH}$", f"a path below the code folder, {_INSIDE}")
+PYTHON = allowing(
+    r"^(/[^\x00-\x1f]{1,999}|[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99})$",
+    "an absolute path of an environment or of its Python, or the name of one: letters, digits and `_.+-`",
+)
+"""Names an environment of the worker's host."""
 _PROGRAM = ("entrypoint", "module", "command")
 
 
@@ -96,8 +101,15 @@ class Script(Schema):
         default=None,
         exclude_if=lambda requirements: requirements is None,
         description="the packages that the program needs besides the worker's: a path in the code folder, of a "
-        "`requirements.txt` or of a `pyproject.toml` with `uv.lock` beside it, or `script`: the metadata of the "
-        "entrypoint (PEP 723). null: the worker's packages alone",
+        "`requirements.txt` or of a `pyproject.toml`, perhaps with `uv.lock` beside it, or `script`: the metadata of "
+        "the entrypoint (PEP 723). null: the worker's packages alone",
+    )
+    python: Annotated[str, Field(pattern=PYTHON)] | None = Field(
+        default=None,
+        exclude_if=lambda python: python is None,
+        description="the environment that runs the program, with a Python and packages of its own: the name or the "
+        "path of one that a worker offers (see `starts.environments` of GET /v1/workers), or a path below a folder "
+        "that its operator allows: a venv, conda, uv or pixi environment. null: the worker's environment",
     )
     checkpoints: Annotated[list[_Pattern], Field(max_length=16)] = Field(
         default=[],
@@ -135,6 +147,10 @@ class Script(Schema):
             raise ValueError("give exactly one of entrypoint, module and command")
         if self.requirements == SCRIPT_METADATA and self.entrypoint is None:
             raise ValueError("requirements: script is the metadata of an entrypoint: give one, or name a file")
+        if self.requirements is not None and self.python is not None:
+            raise ValueError("give python or requirements, not both: packages are installed for the worker's Python")
+        if ".." in (self.python or "").split("/"):
+            raise ValueError("python must be a path without `..`")
         for name in ("entrypoint", "command", "requirements"):
             if ".." in (getattr(self, name) or "").split("/"):
                 raise ValueError(f"{name} must be inside the code folder")
