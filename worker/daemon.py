@@ -397,4 +397,5 @@ def _context(
         None if pool is None else pool.report,
         settings.shard_above,
         settings.folder_retention,
+        environments=settings.offered_environments(isolation),
     )

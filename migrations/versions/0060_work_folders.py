@@ -1,7 +1,7 @@
 """Workers tell how large the working folders of jobs are
 
 Revision ID: 0060
-Revises: 0054
+Revises: 0056
 """
 
 from alembic import op
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from migrations.turns import limit_lock_waits
 
 revision = "0060"
-down_revision = "0054"
+down_revision = "0056"
 branch_labels = None
 depends_on = None
 

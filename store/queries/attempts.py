@@ -130,10 +130,10 @@ def captured_names(store: Snapshots, claim: Claim) -> list[str]:
         return checkpoints.captured_names(session, claim.job_id)
 
 
-def count_ended(store: Snapshots, claim: Claim, reason: EndReason, *, since: int) -> int:
-    """Returns how many attempts of the same job, from number `since` on, ended for that reason."""
+def count_ended(store: Snapshots, claim: Claim, reason: EndReason, *, since: int, why: str = "") -> int:
+    """Returns how many attempts of the same job, from number `since` on, ended for that reason, as `why` begins."""
     with store.read() as session:
-        return attempt_facts.count_ended(session, claim.job_id, reason, since=since)
+        return attempt_facts.count_ended(session, claim.job_id, reason, since=since, why=why)
 
 
 def checkpoint_names(store: Snapshots, claim: Claim) -> list[str]:

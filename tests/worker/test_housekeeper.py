@@ -37,6 +37,11 @@ class Clock:
         return time.monotonic() + self.ahead
 
 
+@pytest.fixture(autouse=True)
+def passes_of_other_tests_have_ended() -> None:
+    wait_for(lambda: not _thread_runs(), "the passes of other tests")
+
+
 @pytest.fixture
 def store(database: Database) -> StoreFixture:
     return StoreFixture(database)

@@ -17,6 +17,8 @@ class Bundles(Driver[BundlesCore]):
     """The operations of `BundlesCore`, which block until their result is there."""
 
     upload = blocking(BundlesCore.upload)
+    named = blocking(BundlesCore.named)
+    name = blocking(BundlesCore.name)
     list = iterating(BundlesCore.list)
     get = blocking(BundlesCore.get)
     delete = blocking(BundlesCore.delete)

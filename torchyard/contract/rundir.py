@@ -48,10 +48,10 @@ Beside the folders of its attempts, a job whose code is a bundle has what outliv
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 import os
 from pathlib import Path
-from typing import Self
+
+from torchyard.contract.since311 import Self, StrEnum
 
 WORK = "work"
 """The name of a job's working folder, beside the folders of its attempts."""
@@ -227,6 +227,11 @@ class RunDir:
     @property
     def best(self) -> Path:
         return self.input / "best"
+
+    @property
+    def run_package(self) -> Path:
+        """The folder with `torchyard.run` alone, for a program in an environment that has none of our packages."""
+        return self.input / "python"
 
     @property
     def mounts(self) -> Path:

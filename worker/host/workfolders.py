@@ -5,7 +5,7 @@ service's own.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 import os
 from pathlib import Path
 import stat
@@ -39,6 +39,8 @@ class WorkRecord(Record):
     """Whether what came with the code and did not change was removed, as the job has succeeded."""
     stored: bool = False
     """Whether all that the attempt changed was stored when it ended: another folder can be made of that."""
+    mounts: dict[str, str] = field(default_factory=dict[str, str])
+    """The targets of the links that are the job's mounts, by their places. They are noted before they are made."""
 
 
 def record_of(run: RunDir) -> WorkRecord | None:
