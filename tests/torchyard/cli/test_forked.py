@@ -131,7 +131,7 @@ def test_one_that_was_never_forked_has_ended(folder: Path) -> None:
 
 def _suspended(children: Children) -> psutil.Process:
     """Returns the process that will fork, which does not go on before it is told to."""
-    forking = until(lambda: next(iter(children.running()), None), what="the process that will fork has started")
+    (forking,) = until(lambda: children.running() or None, what="the process that will fork has started")
     forking.suspend()
     return forking
 

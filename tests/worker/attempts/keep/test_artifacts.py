@@ -11,7 +11,7 @@ from store.blobs import Blobs
 from store.facts.output import Batch, NewArtifact, OutputLimits, Room, StoredArtifact
 from tests.approved import Approved
 from tests.disks import mounted
-from tests.worker.attempts.output.test_relay import drain, store, texts
+from tests.worker.attempts.output.relays import drain, store, texts
 from torchyard.contract.rundir import RunDir
 from worker.attempts.keep.artifacts import Artifacts
 from worker.attempts.output.relay import Relay, RelayState

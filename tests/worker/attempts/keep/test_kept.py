@@ -11,7 +11,7 @@ import pytest
 
 from store.blobs import Blobs, BlobWriter
 from store.facts.output import NewArtifact, OutputLimits, Room, StoredArtifact
-from tests.worker.attempts.output.test_relay import drain, texts
+from tests.worker.attempts.output.relays import drain, texts
 from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.files import walking
 from worker.attempts.keep import kept

@@ -13,7 +13,7 @@ from store.blobs import Blobs
 from store.facts.media import NewMedia
 from store.facts.output import Batch
 from tests.approved import Approved
-from tests.worker.attempts.output.test_relay import announce, drain, relay_of, store, texts, write_checkpoint
+from tests.worker.attempts.output.relays import announce, drain, relay_of, store, texts, write_checkpoint
 from torchyard.contract.rundir import RunDir
 from torchyard.run.images import picture_bytes
 from worker.attempts.masking import masked_batch
@@ -25,9 +25,7 @@ PICTURE = picture_bytes([[0, 255, 7]])
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunDir:
-    run = RunDir(tmp_path / "run")
-    run.create()
+def run(run: RunDir) -> RunDir:
     run.media.mkdir()
     return run
 

@@ -1,9 +1,7 @@
 """Checkpoints that cannot be listed take no more of one turn than others do."""
 
-from tests.worker.attempts.output.test_relay import announce, drain, relay_of, run, texts
+from tests.worker.attempts.output.relays import announce, drain, relay_of, texts
 from torchyard.contract.rundir import MANIFEST, RunDir
-
-__all__ = ["run"]
 
 
 def publish_broken(run: RunDir, *, many: int, announced: bool) -> None:
