@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from tests.pythons import make_venv
+from tests.interpreters import make_venv
 from tests.security import strict_host
 from tests.security.strict_host import StrictAttempt, StrictHost, helper_alone
 from tests.worker.environments.test_start import TELLS
