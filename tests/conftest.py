@@ -43,8 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if config.getoption("markexpr") == QUICK else "thorough")
 
 
-def pytest_workers_starting() -> None:
-    forks.start_server()
+def pytest_workers_starting(session: pytest.Session) -> None:
+    forks.start_server(tests=len(session.items))
 
 
 def pytest_unconfigure() -> None:

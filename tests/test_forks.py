@@ -24,7 +24,7 @@ def ask():
 
 if __name__ == "__main__":
     forks.preload("json")
-    forks.start_server()
+    forks.start_server(tests=0)
     servers = [ask()]
     for _ in range(2):
         ours, theirs = os.pipe()

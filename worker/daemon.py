@@ -97,6 +97,7 @@ class Daemon:
         self._housekeeper = Housekeeper(
             settings.home,
             self._store,
+            worker_id=self.id,
             retention=settings.retention,
             in_use=self._runners.in_use,
             troubles=self._troubles,

@@ -81,9 +81,15 @@ def expired(store: Snapshots) -> list[Claim]:
 
 
 def checkpoints_of_job(store: Snapshots, claim: Claim) -> list[CheckpointFacts]:
-    """Returns the checkpoints of the attempt's job, newest first."""
+    """Returns the checkpoints of the attempt's job, newest first, as `store.rows.checkpoints.newest_first` does."""
     with store.read() as session:
         return checkpoints.newest_first(session, claim.job_id)
+
+
+def checkpoint_with_files(store: Snapshots, checkpoint_id: str) -> CheckpointFacts | None:
+    """Returns a checkpoint with all of its files; None if it is no longer there."""
+    with store.read() as session:
+        return checkpoints.with_files(session, checkpoint_id)
 
 
 def initial_of_job(store: Snapshots, claim: Claim) -> InitialFacts | None:

@@ -11,13 +11,13 @@ import signal
 import threading
 from typing import Any
 
-import psutil
 import pytest
 
 from api.parsing import parser as parsing
 from api.parsing import process
 from api.parsing.parser import LARGE_BYTES, Parser
 from tests.api.service import SPEC, ApiFixture
+from tests.processes import Children
 from torchyard.contract.errors import TooLarge, TorchyardError, Unavailable
 from torchyard.contract.requests import parse_request, parsed_json
 from torchyard.contract.sweeps import MOST_KEYS, SweepExtension, parse_sweep
@@ -44,15 +44,15 @@ WRONG: list[Any] = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def children() -> Children:
+    return Children(process.__name__)
+
+
 @pytest.fixture
 def parser() -> Iterator[Parser]:
     with closing(Parser()) as made:
         yield made
-
-
-def _children() -> list[psutil.Process]:
-    alive = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
-    return [child for child in alive if process.__name__ in child.cmdline()]
 
 
 def _bytes(sent: object) -> bytes:
@@ -66,13 +66,13 @@ def _outcome(parse: Callable[[], object]) -> object:
         return type(error), error.message, error.errors
 
 
-def test_a_large_sweep_is_what_it_is_when_it_is_parsed_here(parser: Parser) -> None:
+def test_a_large_sweep_is_what_it_is_when_it_is_parsed_here(parser: Parser, children: Children) -> None:
     for sent in SWEEPS:
         here, there = parse_sweep(sent), parser.sweep(_bytes(sent))
         assert there == here
         assert there.model_dump_json() == here.model_dump_json()
         assert there.model_fields_set == here.model_fields_set
-    assert len(_children()) == 1
+    assert len(children.running()) == 1
 
 
 def test_what_a_large_body_adds_to_a_sweep_is_what_it_is_when_it_is_parsed_here(parser: Parser) -> None:
@@ -99,10 +99,10 @@ def test_a_wrong_large_body_has_the_errors_that_it_has_here(
         assert found == _outcome(partial(here, sent))
 
 
-def test_the_jobs_of_a_large_batch_are_those_of_a_small_one(parser: Parser) -> None:
+def test_the_jobs_of_a_large_batch_are_those_of_a_small_one(parser: Parser, children: Children) -> None:
     jobs = [SPEC, 7, None, {"a": [1e22, -0.0, 10**30, "ä"]}]
     small = parser.batch(_bytes({"jobs": jobs, "atomic": True}))
-    assert _children() == []
+    assert children.running() == []
     large = parser.batch(_bytes({"jobs": [*jobs, PAD], "atomic": True}))
     assert [json.loads(job) for job in small.jobs] == jobs
     assert [*small.jobs, _bytes(PAD)] == large.jobs
@@ -126,9 +126,11 @@ def test_a_sweep_whose_job_spec_is_too_large_is_refused_before_it_is_read_here(p
     assert [error.field for error in refused.value.errors] == ["job"]
 
 
-def test_a_process_that_dies_is_an_error_once(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_is_an_error_once(
+    parser: Parser, monkeypatch: pytest.MonkeyPatch, children: Children
+) -> None:
     parser.sweep(_bytes(SWEEPS[0]))
-    (child,) = _children()
+    (child,) = children.running()
     child.suspend()
     asks, send = threading.Event(), inspect.getattr_static(confined, "_send")
 
@@ -160,12 +162,12 @@ def test_a_body_that_takes_more_than_it_may_is_refused(
         parser.sweep(_bytes(SWEEPS[0]))
 
 
-def test_others_are_answered_while_a_large_body_is_parsed(service: ApiFixture) -> None:
+def test_others_are_answered_while_a_large_body_is_parsed(service: ApiFixture, children: Children) -> None:
     service.app.state.services.settings.__dict__["max_body_bytes"] = 1 << 20
     validate = partial(service.client.post, "/v1/sweeps/validate", content=_bytes(WRONG[0]))
     with ThreadPoolExecutor() as threads:
         first = validate()
-        (child,) = _children()
+        (child,) = children.running()
         child.suspend()
         try:
             waiting = threads.submit(validate)

@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 
@@ -25,6 +24,7 @@ from tests.deploy.stack import Stack
 from tests.e2e.service import processes_naming, until
 from tests.e2e.test_recovery import GATED
 from tests.postgresql import PostgreSQLServer, postgresql_server
+from tests.servers import free_port
 from torchyard.cli.up.redis_server import find_binary
 
 
@@ -146,9 +146,10 @@ def _initialise(postgresql: PostgreSQLServer, environment: dict[str, str]) -> No
 
 def _free_ports(*wanted: int) -> dict[int, int]:
     """Returns a free port of this host for each of `wanted`."""
-    with ExitStack() as held:
-        sockets = {port: held.enter_context(socket.create_server(("127.0.0.1", 0))) for port in wanted}
-        return {port: server.getsockname()[1] for port, server in sockets.items()}
+    ports = set[int]()
+    while len(ports) < len(wanted):
+        ports.add(free_port())
+    return dict(zip(wanted, ports, strict=True))
 
 
 def _leaves_nothing(folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.service import Service, running, until
-from tests.interpreters import make_venv
+from tests.venvs import make_venv
 from torchyard.client.handles import Job
 from torchyard.contract.job import JobState
 

@@ -15,6 +15,7 @@ from tests.running import budget, hooks, quick
 from tests.running.costs import Meter
 from tests.running.groups import make_groups
 from tests.running.pool import Pool
+from tests.running.remains import Remains
 from tests.running.shards import Shard, parse_shard
 from tests.running.verdicts import Verdicts
 
@@ -38,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(
         Verdicts(whole=quick.runs_all(config), records=bool(config.getoption("record_costs"))), "verdicts"
     )
+    config.pluginmanager.register(Remains())
 
 
 @pytest.hookimpl(trylast=True)

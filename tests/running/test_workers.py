@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from tests import forked, forks
+from worker.host.proctable import read_stat
 
 forks.preload("pytest", "tests.running.plugin", "pytest_timeout")
 
@@ -28,7 +29,7 @@ def run(pytester: pytest.Pytester, *arguments: str, **files: str) -> pytest.RunR
     if files:
         pytester.makepyfile(**files)
     known = ("-W", "ignore::pytest.PytestAssertRewriteWarning", f"--basetemp={pytester.path / 'temporary'}")
-    done = forked.run("pytest", *OPTIONS, *known, *arguments, env=os.environ, cwd=pytester.path)
+    done = forked.run("pytest", *OPTIONS, *arguments, *known, env=os.environ, cwd=pytester.path)
     return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), duration=0.0)
 
 
@@ -188,6 +189,35 @@ def test_ctrl_c_ends_the_workers_and_tears_down(pytester: pytest.Pytester, to_al
     assert "KeyboardInterrupt" in output
     assert Path("ended").exists()
     assert not Path("/proc", worker).exists()
+
+
+def test_what_a_test_leaves_running_is_told_by_its_name_and_ended(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("from tests.running import remains\nremains.ENDING *= 0")
+    result = run(
+        pytester,
+        "-n1",
+        test_it="""
+            import os, subprocess
+            def start(**kept):
+                program = "sleep 1000 >/dev/null & echo $!"
+                return subprocess.check_output(["setsid", "sh", "-c", program], **kept, text=True, timeout=60)
+            def test_leaves(pytestconfig):
+                (pytestconfig.rootpath / "left").write_text(start())
+            def test_leaves_nothing(): pass
+            def test_leaves_one_that_inherits_nothing(tmp_path, pytestconfig):
+                (pytestconfig.rootpath / "alone").write_text(start(cwd=tmp_path, env={"PATH": os.environ["PATH"]}))
+        """,
+    )
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines_random(
+        [
+            "test_it.py::test_leaves (call) left process * running: sleep 1000",
+            "*/test_leaves_one_that_inherits*: sleep*",
+        ]
+    )
+    assert str(result.stdout).count("sleep 1000") == 2
+    stats = [read_stat(int(Path(name).read_text())) for name in ("left", "alone")]
+    assert not [stat for stat in stats if stat is not None and stat.running]
 
 
 def test_a_run_of_all_quick_tests_fails_by_a_skip_that_is_not_listed(pytester: pytest.Pytester) -> None:

@@ -57,9 +57,10 @@ deep.chmod(0)
 """
 WRITES_TO_TMP = """
 import os, pathlib, sys
-pathlib.Path("/tmp/literal").write_text("x")
+others, literal = sys.argv[1:]
+pathlib.Path("/tmp", literal).write_text("x")
 pathlib.Path("/var/tmp/other").write_text("x")
-assert not pathlib.Path("/tmp", sys.argv[1]).exists()
+assert not pathlib.Path("/tmp", others).exists()
 print(os.environ["TMPDIR"])
 print(sorted(path.name for path in pathlib.Path("/tmp").iterdir() if path.is_file()))
 """
@@ -139,16 +140,16 @@ def test_a_jobs_home_stays_and_its_temporary_files_go_however_deep(attempt: Atte
 
 @pytest.mark.skipif(not isolation().own_mounts, reason="this host forbids mounts of one's own")
 def test_the_systems_temporary_folders_are_the_attempts_own(warm_process: WarmProcess) -> None:
-    others = Path("/tmp", f"others-{uuid.uuid4()}")
+    others, literal = Path("/tmp", f"others-{uuid.uuid4()}"), Path("/tmp", f"literal-{uuid.uuid4()}")
     others.write_text("x")
     try:
         with tempfile.TemporaryDirectory(dir=ROOT, prefix=".test-") as folder:  # not below a folder that is replaced
             attempt = Attempt.create(Path(folder), warm=warm_process, launcher="warm")
-            attempt.start_job(WRITES_TO_TMP, args=[others.name], world_size=1)
+            attempt.start_job(WRITES_TO_TMP, args=[others.name, literal.name], world_size=1)
             report = attempt.report()
             assert report.reason is EndReason.COMPLETED, report
-            assert attempt.log("rank-0", "stdout").splitlines() == ["/tmp", "['literal', 'other']"]
-            assert not Path("/tmp/literal").exists() and not attempt.places.temporary.exists()
+            assert attempt.log("rank-0", "stdout").splitlines() == ["/tmp", f"['{literal.name}', 'other']"]
+            assert not literal.exists() and not attempt.places.temporary.exists()
     finally:
         others.unlink()
 
@@ -156,9 +157,10 @@ def test_the_systems_temporary_folders_are_the_attempts_own(warm_process: WarmPr
 @pytest.mark.skipif(isolation().level != "landlock", reason="this host has no Landlock")
 def test_an_error_in_the_systems_temporary_folder_names_that_of_the_job(attempt: Attempt) -> None:
     attempt.isolation = replace(isolation(), own_mounts=False, own_pids=False)
-    attempt.start_job("open('/tmp/literal', 'w')", world_size=1)
+    literal = f"/tmp/literal-{uuid.uuid4()}"
+    attempt.start_job(f"open({literal!r}, 'w')", world_size=1)
     message = attempt.report().message
-    assert "/tmp/literal" in message
+    assert literal in message
     assert message.endswith(
         f"Jobs have a temporary folder of their own: the variable TMPDIR, {attempt.places.temporary}"
     )

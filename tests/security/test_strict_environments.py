@@ -8,9 +8,9 @@ import tempfile
 
 import pytest
 
-from tests.interpreters import make_venv
 from tests.security import strict_host
 from tests.security.strict_host import StrictAttempt, StrictHost, helper_alone
+from tests.venvs import make_venv
 from tests.worker.environments.test_start import TELLS
 from torchyard.contract.job import EndReason
 from torchyard.host.recordfiles import write_record

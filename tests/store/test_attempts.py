@@ -295,10 +295,10 @@ def test_a_batch_with_a_wrong_number_stores_nothing(db: StoreFixture, seq: int) 
 
 
 @quick_on_sqlite
-def test_a_batch_that_fails_in_the_middle_stores_nothing(db: StoreFixture, approved: Approved) -> None:
+def test_a_batch_that_fails_in_the_middle_stores_nothing(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     before = db.everything()
-    with pytest.raises((OverflowError, DataError)) as raised:
+    with pytest.raises((OverflowError, DataError), match=r"too large|out of range"):
         db.record(
             claim,
             seq=0,
@@ -306,7 +306,6 @@ def test_a_batch_that_fails_in_the_middle_stores_nothing(db: StoreFixture, appro
             points=[MetricPoint("train/loss", 1, 1.0, 1)],
             events=[NewEvent("message", {"level": "info", "text": "a"}, 2**70)],
         )
-    assert str(raised.value) == approved("message")
     assert db.everything() == before
 
 

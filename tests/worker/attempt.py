@@ -22,7 +22,7 @@ from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
 from torchyard.contract.rundir import Env, RunDir
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec import ScriptSpec, parse_spec
 from torchyard.contract.tar import END, header, padding
 from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts.prepare import code
@@ -281,7 +281,14 @@ class Attempt:
         self.run.config.write_text(json.dumps(resolved))
         unpacked = code.prepare(spec, run=self.run, bundles=self.bundles, owner="ada", allowed=[self.run.root])
         if code.CODE in unpacked:
-            folder = WorkFolder(run=self.run, number=self.number, claimed_at=self.claimed_at, blobs=self.bundles.blobs)
+            assert isinstance(spec, ScriptSpec)
+            folder = WorkFolder(
+                run=self.run,
+                number=self.number,
+                claimed_at=self.claimed_at,
+                blobs=self.bundles.blobs,
+                mounts=code.mounted(spec, [self.run.root], unpacked),
+            )
             folder.take(unpacked[code.CODE])
         return plan_of(
             spec,

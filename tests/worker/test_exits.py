@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
+import gc
 import os
 from pathlib import Path
 import subprocess
@@ -67,6 +68,7 @@ def test_thousands_of_watches_leave_no_descriptor() -> None:
     me = identity_of(os.getpid())
     assert me is not None
     watcher.watch(me, lambda: None)()  # the watcher's own descriptor is open from now on
+    gc.collect()  # what other tests have left open
     before = open_descriptors()
     for _ in range(1_980):
         watcher.watch(me, lambda: calls.append(1))()
@@ -78,7 +80,7 @@ def test_thousands_of_watches_leave_no_descriptor() -> None:
             assert done.wait(DEADLINE_S)
             cancel()
     assert calls == []
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_cancelling_a_watch_twice_does_not_cancel_another() -> None:

@@ -72,7 +72,7 @@ def test_a_tree_of_any_depth_and_width_is_measured_and_removed(tmp_path: Path, l
     before = _open_files()
     assert len([*walk_status(top)]) == 2 + levels + 2 * folders
     assert remove_inside(tmp_path, "top")
-    assert _open_files() == before
+    assert _open_files() <= before  # other tests may have left some that are collected meanwhile
 
 
 def test_everything_that_an_attempt_can_leave_is_removed_by_its_owner() -> None:

@@ -85,8 +85,15 @@ class AttemptRecords:
         return frozenset(self._values)
 
     def checkpoints(self) -> list[CheckpointFacts]:
-        """Returns the job's checkpoints, newest first."""
+        """Returns the job's checkpoints, newest first. Old ones with many files are without these."""
         return self._patience.call(lambda: queries.checkpoints_of_job(self._store, self._claim))
+
+    def with_files(self, checkpoint: CheckpointFacts) -> CheckpointFacts:
+        """Returns the checkpoint with its files, if it is still there."""
+        if not checkpoint.files_omitted:
+            return checkpoint
+        found = self._patience.call(lambda: queries.checkpoint_with_files(self._store, checkpoint.id))
+        return checkpoint if found is None else found
 
     def files_of(self, job_id: str) -> tuple[Sequence[CheckpointFacts], Sequence[ArtifactFacts]]:
         """Returns the checkpoints of a job, newest first, and the files that it has left."""

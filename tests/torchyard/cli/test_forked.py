@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.e2e.service import until
+from tests.processes import Children
 from torchyard.cli.up.forked import Forked, Starter
 
 PROGRAM = """
@@ -107,8 +108,9 @@ def test_one_that_runs_is_stopped_by_a_signal(folder: Path) -> None:
 
 
 def test_one_that_is_stopped_before_it_was_forked_never_runs(folder: Path) -> None:
+    children = Children("store.forks")
     with starting(folder) as starter:
-        forking = _suspended()
+        forking = _suspended(children)
         first, second = start(starter, folder, "one"), start(starter, folder, "two")
         first.send_signal(signal.SIGTERM)
         forking.resume()
@@ -118,31 +120,20 @@ def test_one_that_is_stopped_before_it_was_forked_never_runs(folder: Path) -> No
 
 
 def test_one_that_was_never_forked_has_ended(folder: Path) -> None:
+    children = Children("store.forks")
     with starting(folder) as starter:
-        forking = _suspended()
+        forking = _suspended(children)
         program = start(starter, folder, "one")
         forking.kill()
         assert program.wait(30) == 1
         assert (folder / "one.log").read_text() == ""
 
 
-def _suspended() -> psutil.Process:
+def _suspended(children: Children) -> psutil.Process:
     """Returns the process that will fork, which does not go on before it is told to."""
-
-    def look() -> psutil.Process | None:
-        children = psutil.Process().children()  # those of other tests, too
-        return next((child for child in children if "store.forks" in _arguments(child)), None)
-
-    forking = until(look, what="the process that will fork has started")
+    forking = until(lambda: next(iter(children.running()), None), what="the process that will fork has started")
     forking.suspend()
     return forking
-
-
-def _arguments(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:  # it has ended
-        return []
 
 
 def _umask() -> int:

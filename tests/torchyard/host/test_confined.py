@@ -9,6 +9,7 @@ import signal
 import psutil
 import pytest
 
+from tests.processes import Children
 from torchyard.host import confined
 from torchyard.host.confined import Confined, Ended
 
@@ -37,49 +38,43 @@ serve(prepare, memory_bytes=1 << 30)
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Iterator[Confined]:
+def children() -> Children:
+    return Children("answers")
+
+
+@pytest.fixture
+def asked(tmp_path: Path, children: Children) -> Iterator[Confined]:
     (tmp_path / "answers.py").write_text(_PROGRAM)
     made = Confined("answers", order=b"order ", load_cpu_s=30, environment={"PYTHONPATH": str(tmp_path)})
     with closing(made):
         yield made
-    assert _children() == []
-
-
-def _children() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if _answers(child)]
-
-
-def _answers(child: psutil.Process) -> bool:
-    try:
-        return "answers" in child.cmdline()
-    except psutil.ZombieProcess:  # another test's child that nothing waited for yet
-        return False
+    assert children.running() == []
 
 
 def _ask(asked: Confined, question: bytes, *, most: int = 100, cpu_s: int = 5) -> bytes:
     return asked.ask(question, cpu_s=cpu_s, most=most)
 
 
-def test_one_process_answers_all_questions_after_its_order(asked: Confined) -> None:
+def test_one_process_answers_all_questions_after_its_order(asked: Confined, children: Children) -> None:
     large = os.urandom(3 << 20)
     assert _ask(asked, b"abc") == b"order cba"
-    (child,) = set(_children())
+    (child,) = set(children.running())
     assert _ask(asked, large, most=4 << 20) == b"order " + large[::-1]
     assert _ask(asked, b"") == b"order "
-    assert _children() == [child]
+    assert children.running() == [child]
 
 
 @pytest.mark.parametrize(
     ("question", "too_slow", "too_long"), [(b"spin", True, False), (b"fill", False, False), (b"long", False, True)]
 )
 def test_what_takes_more_than_it_may_ends_the_process_and_the_next_one_answers(
-    asked: Confined, question: bytes, too_slow: bool, too_long: bool
+    asked: Confined, question: bytes, too_slow: bool, too_long: bool, children: Children
 ) -> None:
     assert _ask(asked, b"a") == b"order a"
     with pytest.raises(Ended) as ended:
         _ask(asked, question, cpu_s=0)
     assert (ended.value.too_slow, ended.value.too_long) == (too_slow, too_long)
-    assert _children() == []
+    assert children.running() == []
     assert _ask(asked, b"b") == b"order b"
 
 
@@ -94,18 +89,18 @@ def test_an_answer_that_could_not_be_read_is_nobody_elses(asked: Confined, monke
     assert _ask(asked, b"b") == b"order b"
 
 
-def test_a_process_that_was_killed_while_nobody_asked_is_replaced(asked: Confined) -> None:
+def test_a_process_that_was_killed_while_nobody_asked_is_replaced(asked: Confined, children: Children) -> None:
     assert _ask(asked, b"a") == b"order a"
-    (child,) = _children()
+    (child,) = children.running()
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert _ask(asked, b"b") == b"order b"
     assert not psutil.pid_exists(child.pid)
 
 
-def test_an_interrupt_of_a_terminal_ends_nothing(asked: Confined) -> None:
+def test_an_interrupt_of_a_terminal_ends_nothing(asked: Confined, children: Children) -> None:
     assert _ask(asked, b"a") == b"order a"
-    _children()[0].send_signal(signal.SIGINT)
+    children.running()[0].send_signal(signal.SIGINT)
     assert _ask(asked, b"b") == b"order b"
 
 

@@ -7,7 +7,6 @@ import hashlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import os
 from pathlib import Path
-import socket
 from threading import Thread
 from typing import Any
 
@@ -19,6 +18,7 @@ from torchvision.models import DenseNet121_Weights
 
 from tests.approved import Approved
 from tests.leftovers import as_nobody
+from tests.servers import free_port
 from tests.trainer.published import cache, cache_as, content_of
 from torchyard.contract.errors import ConfigError, DataError
 from trainer.weights import digests
@@ -109,9 +109,7 @@ def _absent(server: Server) -> str:
 
 
 def _closed(_: Server | None) -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}/tiny-00000000.pth"
+    return f"http://127.0.0.1:{free_port()}/tiny-00000000.pth"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.approved import Approved
-from tests.interpreters import make_venv
+from tests.venvs import make_venv
 from tests.worker.environments.fixture import make_conda, set_script, set_variables
 from worker.environments.activation import activate, assignments
 from worker.environments.environment import read

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests.approved import Approved
-from tests.interpreters import make_venv
+from tests.venvs import make_venv
 from tests.worker.environments.fixture import MINOR, make_conda
 from torchyard.contract.errors import ConfigError
 from worker.environments.environment import difference, read

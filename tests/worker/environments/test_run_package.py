@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests import interpreters
+from tests import pythons
 from worker.environments import run_package
 
 IMPORTS = """
@@ -23,7 +23,7 @@ print(run.should_stop(), run.resume(), sorted(name for name in sys.modules if na
 
 @pytest.mark.parametrize("version", ["3.10", "3.13"])
 def test_it_needs_the_standard_library_alone(tmp_path: Path, version: str) -> None:
-    python = interpreters.find(version)
+    python = pythons.find(version)
     if python is None:
         pytest.skip(f"there is no Python {version}")
     run_package.write(tmp_path / "python")

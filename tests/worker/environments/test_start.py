@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.interpreters import make_venv
+from tests.venvs import make_venv
 from tests.worker.attempt import Attempt
 from tests.worker.environments.fixture import MINOR
 from torchyard.contract.devices import EnvironmentReport

@@ -62,7 +62,11 @@ def run(
     ] = None,
     mount: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=URL", help="bundle:sha256:… or file:///… at $TORCHYARD_MOUNTS/NAME. Repeatable."),
+        typer.Option(
+            metavar="PLACE=DATA",
+            help="Data at $TORCHYARD_MOUNTS/NAME, or at a path such as ./data: a folder here, which is pushed first, "
+            "data:NAME, bundle:sha256:… or file:///… of the worker's host. Repeatable.",
+        ),
     ] = None,
     requirements: Annotated[
         str | None, typer.Option(metavar="FILE", help="requirements.txt, pyproject.toml, or script.")
@@ -226,16 +230,22 @@ def _submit(
 
 def _uploaded(client: Client, program: Program, settings: Settings, folder: Path) -> ScriptSpec:
     """Uploads the folder, says what will run, and returns the job's spec."""
+    from torchyard.cli.run.mounts import packed_mounts, paths_of, push, urls_of
     from torchyard.cli.run.spec import job_spec, plan
     from torchyard.cli.run.upload import packed, upload
 
-    most, include = settings["max_size"], settings["include"]
-    with packed(folder, max_size=most, needed=program.file, include=include) as bundle:
+    most, include, mounts = settings["max_size"], settings["include"], settings["mounts"]
+    with (
+        packed(folder, max_size=most, needed=program.file, include=include, mounted=paths_of(mounts)) as bundle,
+        packed_mounts(mounts, folder=folder, max_size=most) as pushed,
+    ):
         named = settings["init_from"]
         init_from = None if named is None else client.exact_init_from(named)
-        spec = job_spec(program, settings, bundle, folder=folder, init_from=init_from)
+        urls = urls_of(client, mounts, pushed)
+        spec = job_spec(program, settings, bundle, folder=folder, init_from=init_from, mounts=urls)
         for line in plan(spec, program, bundle, server=client.server.url):
             terminal.note(line)
+        push(client, pushed)
         upload(client, bundle)
     return spec
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from torchyard.contract.errors import ConfigError
 
+SHELLS = frozenset({"sh", "bash"})
+"""Every worker has these."""
 SOURCES = "src"
 """A folder whose modules are found as those of the folder itself."""
 _HOW = "name a file of this folder, a module after -m, or an executable after --"
@@ -47,9 +49,20 @@ def find_program(words: tuple[str, ...], *, folder: Path, module: bool, any_exec
         raise ConfigError(
             f"leave {name} out: name its file, or a module after -m. `-- {name} …` runs it once, as it is"
         )
+    if name in SHELLS and (script := _script(args)) is not None:
+        if not (folder / _inside(script, folder)).is_file():
+            raise ConfigError(f"there is no file {script} in {folder}, which {name} is to run: {_HOW}")
+        if not any_executable:
+            raise ConfigError(f"leave {name} out: name {script} (`chmod +x {script}`). `-- {name} …` runs it as it is")
     if not any_executable or "/" in name or name.endswith(".py"):
         raise ConfigError(f"there is no file {name} in {folder}: {_HOW}")
     return Program("command", name, args, None)
+
+
+def _script(args: tuple[str, ...]) -> str | None:
+    """Returns the file of the folder that a shell with these arguments runs; None if it is another one."""
+    first = next(iter(args), "-")
+    return None if first.startswith(("-", "/")) else first
 
 
 def absolute_python(text: str | None) -> str | None:

@@ -15,6 +15,7 @@ from torchyard.contract.bundles import bundles_of
 from torchyard.contract.codec import Record, between
 from torchyard.contract.environment import PYTHONPATH
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.expansion import expanded
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
@@ -102,8 +103,10 @@ class Preparation:
             allowed=self.worker.allowed,
             check=self.check_wanted,
         )
-        if isinstance(spec, ScriptSpec) and (told := self._folder(attempt, earlier).take(unpacked.get(code.CODE))):
-            self.notices.send_once(told, level="info")
+        if isinstance(spec, ScriptSpec):
+            folder = self._folder(attempt, earlier, mounts=code.mounted(spec, self.worker.allowed, unpacked))
+            if told := folder.take(unpacked.get(code.CODE)):
+                self.notices.send_once(told, level="info")
         brought.remember(self.run, read=_read_by(earlier), check=self.check_wanted)
         plan = plan_of(
             spec,
@@ -143,10 +146,12 @@ class Preparation:
         write_record(self.run.config, _Config.from_dict({**resolved, "memory_shortages": shortages, "best": best}))
 
     def _bring_best(self, spec: Spec, *, resumed: CheckpointFacts) -> BestSoFar | None:
-        bringer = BestBringer(self.run, self.blobs, self.check_wanted)
+        bringer = BestBringer(self.run, self.blobs, self.check_wanted, self.records.with_files)
         return bringer.bring(spec, self.records.checkpoints(), resumed=resumed)
 
-    def _folder(self, attempt: AttemptFacts, earlier: Sequence[EarlierAttempt]) -> WorkFolder:
+    def _folder(
+        self, attempt: AttemptFacts, earlier: Sequence[EarlierAttempt], *, mounts: Mapping[str, str]
+    ) -> WorkFolder:
         return WorkFolder(
             run=self.run,
             number=self.key.number,
@@ -159,6 +164,7 @@ class Preparation:
             blobs=self.blobs,
             torn=TornFiles(self.run, self.blobs, self.records.checkpoints, check=self.check_wanted),
             stored=lambda: self._stored(attempt.inherited),
+            mounts=mounts,
             check=self.check_wanted,
         )
 
@@ -223,7 +229,7 @@ def plan_of(
 
     A script runs in its code folder, as it would by hand, or in its job's working folder, which has a copy of a bundle.
     A recipe runs in the part of the run directory that the job may write. `unpacked`: the bundles that the job reads,
-    by field. `variables`: as of `AttemptFacts`. Raises DataError.
+    by field. `variables`: as of `AttemptFacts`. Raises DataError and ConfigError.
     """
     env = {**variables, **_environment(key, run, {Env.RESUME_FROM: resume_from, Env.INIT_FROM: init_from})}
     if spec.profile is not None:
@@ -234,9 +240,10 @@ def plan_of(
         tree = unpacked.get(code.CODE)
         source = code.resolve(spec.config.code, allowed) if tree is None else tree.resolve()
         folder = source if tree is None else run.work.parent.resolve() / run.work.name
-        program = (*code.program_of(spec, source=source, folder=folder), *spec.config.args)
         if spec.config.mounts:
             env[Env.MOUNTS.value] = str(run.mounts)
+        args = (expanded(text, env) for text in spec.config.args)
+        program = (*code.program_of(spec, source=source, folder=folder), *args)
     else:
         folder, program = run.job, ("-m", "trainer")
         env |= code.data_of(spec, allowed, unpacked=unpacked)
@@ -250,7 +257,7 @@ def plan_of(
         program=program,
         owner=owner,
         env=env,
-        job_env=_with_whole_paths(spec.plain_env, folder),
+        job_env=_with_whole_paths({name: expanded(value, env) for name, value in spec.plain_env.items()}, folder),
         secrets=secrets,
         cwd=folder,
         source=source,

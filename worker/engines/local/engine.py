@@ -31,6 +31,7 @@ from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher, warm_start_obstacle
 from worker.engines.local.metering import Meter
 from worker.engines.local.stop_requests import StopRequester
+from worker.engines.local.supervisor import temporaries
 from worker.engines.local.warm.manager import WarmProcess, WarmProcessUnavailable
 from worker.host import orphans, process
 from worker.host.attempt_key import AttemptKey
@@ -281,6 +282,10 @@ class LocalEngine:
             orphans.unregister(supervisor)
         self._stop_requesters.pop(key, None)
         if self._confinement is not None:
+            run = self._run_dir(key)
+            plan = read_untrusted(run.launch, LaunchPlan)
+            if plan is not None:  # a supervisor that was killed has not done it
+                temporaries.end(run, plan)
             self._confinement.places.remove_temporary(key)
 
 

@@ -7,6 +7,7 @@ they import nothing of ours.
 from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 import fcntl
 import json
 import os
@@ -15,6 +16,10 @@ import signal
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchyard.contract.records import ProcessIdentity
 
 _ROOT = Path(__file__).parents[4]
 _KILL_WAIT_S = 3.0
@@ -115,13 +120,26 @@ class Slurm:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def end(self) -> None:
-        """Ends all that runs."""
+        """Ends all that runs, and all that is about to: a job that has just started is in no file yet."""
         from worker.host import process
 
-        for job in self.jobs():
-            for pid in (job.runner, job.batch):
-                for item in process.descendants(pid) if pid else []:
-                    process.send(item, signal.SIGKILL)
+        assert process.kill_all(self._processes, timeout=timedelta(seconds=60)) == []
+
+    def _processes(self) -> "list[ProcessIdentity]":
+        """Finds commands and jobs by their arguments or variables, which name this folder, and what they started."""
+        from worker.host import process
+
+        named = [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdecimal() and self._names(entry.path)]
+        return [*filter(None, map(process.identity, named)), *process.descendants(*named)]
+
+    def _names(self, path: str) -> bool:
+        folder = str(self.folder).encode()
+        try:
+            arguments = Path(path, "cmdline").read_bytes().split(b"\0")
+            variables = Path(path, "environ").read_bytes().split(b"\0")
+        except OSError:  # it has ended
+            return False
+        return any(item.startswith(folder) for item in arguments) or b"HOME=" + folder in variables
 
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
