@@ -45,7 +45,14 @@ def test_an_upload_is_complete_when_all_bytes_are_there(service: ApiFixture) -> 
     assert answer.status_code == 201
     created = view.pop("created_at")
     size = len(bundle.tar)
-    assert view == {"sha256": bundle.sha256, "size": size, "files": 3, "state": "complete", "received": size, "name": None}
+    assert view == {
+        "sha256": bundle.sha256,
+        "size": size,
+        "files": 3,
+        "state": "complete",
+        "received": size,
+        "name": None,
+    }
     assert service.get(bundle.url) == {**view, "created_at": created}
     assert service.client.head(bundle.url).status_code == 200
     again = upload(service.client, bundle)
