@@ -17,7 +17,7 @@ from tests.api.serving import api_thread
 from tests.cutting import RESET, Cut, cutting_proxy
 from tests.databases import quick_on_sqlite
 from tests.torchyard.client.drivers import DRIVERS
-from torchyard.client.packing import Bundle
+from torchyard.client.packing import Bundle, pack
 
 
 @pytest.fixture
@@ -50,29 +50,50 @@ def test_an_upload_that_is_cut_at_any_byte_continues(url: str, encoding: str) ->
 @pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("driver", ["blocking", pytest.param("asyncio", marks=pytest.mark.thorough)])
 def test_the_client_uploads_over_connections_that_break(url: str, driver: str, tmp_path: Path) -> None:
-    random, bundle = Random(driver), packed(size=6_000_000)
-    tar = tmp_path / "bundle.tar"
-    tar.write_bytes(bundle.tar)
+    random = Random(driver)
+    mine = packed_folder(tmp_path / "code", {f"{number}.bin": random.randbytes(2_000_000) for number in range(3)})
     cuts = [Cut(to_server=random.randrange(700_000)) for _ in range(8)]
     seen: list[int] = []
     with cutting_proxy(url, cuts) as proxy, DRIVERS[driver](proxy, TOKEN) as client:
-        mine = Bundle(tar, bundle.sha256, len(bundle.tar), ())
         view = client.bundles.upload(mine, progress=lambda done, _: seen.append(done))
-        assert (view.state, seen[-1]) == ("complete", len(bundle.tar))
+        assert (view.state, seen[-1]) == ("complete", mine.size)
         assert cuts == []
-        fetched = client.bundles.download(bundle.sha256, tmp_path / "fetched.tar")
-    assert hashlib.sha256(fetched.read_bytes()).hexdigest() == bundle.sha256
+        fetched = client.bundles.download(mine.sha256, tmp_path / "fetched.tar")
+    assert hashlib.sha256(fetched.read_bytes()).hexdigest() == mine.sha256
 
 
 @pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 def test_the_client_sends_plainly_what_compresses_to_almost_nothing(url: str, tmp_path: Path) -> None:
     contents = {"a.bin": Random(1).randbytes(3_000_000), "b.bin": bytes(20_000_000), "c.py": b"print()\n"}
-    bundle = packed_files(contents)
-    tar = tmp_path / "bundle.tar"
-    tar.write_bytes(bundle.tar)
+    mine = packed_folder(tmp_path / "code", contents)
+    assert mine.sha256 == packed_files(contents).sha256
     with DRIVERS["blocking"](url, TOKEN) as client:
-        view = client.bundles.upload(Bundle(tar, bundle.sha256, len(bundle.tar), ()))
+        view = client.bundles.upload(mine)
     assert view.state == "complete"
+
+
+@pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
+def test_a_changed_file_does_not_send_the_others_again(url: str, tmp_path: Path) -> None:
+    random, folder = Random(0), tmp_path / "data"
+    packed_folder(folder, {f"{number}.bin": random.randbytes(1_500_000) for number in range(8)})
+    copied: list[int] = []
+    with DRIVERS["blocking"](url, TOKEN) as client:
+        client.bundles.upload(pack(folder, asks_git=False), on_copied=copied.append)
+        assert copied == []
+        changed = packed_folder(folder, {"5.bin": random.randbytes(1_000_000), "new.bin": b"new"})
+        view = client.bundles.upload(changed, on_copied=copied.append)
+        assert view.state == "complete"
+        assert 1_000_000 < changed.size - sum(copied) < 1_100_000
+        fetched = client.bundles.download(changed.sha256, tmp_path / "fetched.tar")
+    assert fetched.read_bytes() == b"".join(changed.read())
+
+
+def packed_folder(folder: Path, contents: dict[str, bytes]) -> Bundle:
+    """Writes files into a folder, and packs all of it."""
+    folder.mkdir(exist_ok=True)
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return pack(folder, asks_git=False)
 
 
 def received_of(client: httpx2.Client, bundle: Packed) -> int:

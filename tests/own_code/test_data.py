@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.service import Service
 from tests.torchyard.cli.invocation import environment, run_in_process
+from torchyard.contract.spec import ScriptSpec
 
 PROGRAMS = Path(__file__).parent / "programs"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scripts.md"
@@ -69,4 +70,6 @@ def test_what_an_attempt_writes_goes_where_its_arguments_say(service: Service, f
     torchyard(service, folder, *words, "--out", out)
     job = service.client.get("writes")
     assert [item.path for item in service.client.artifacts(job.id)] == ["result.txt"]
-    assert job.view.spec.config.args[-1] == out
+    spec = job.view.spec
+    assert isinstance(spec, ScriptSpec)
+    assert spec.config.args[-1] == out

@@ -26,7 +26,7 @@ from torchyard.contract.records import LaunchPlan
 from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import read_record, write_record
 from worker.engines.local.launchers import strictness
-from worker.host import process
+from worker.host import mountpoints, process
 
 HIDES = """
 import os, pathlib
@@ -379,6 +379,30 @@ def test_an_attempt_reads_its_owners_bundles_and_no_other(host: StrictHost) -> N
     attempt = host.attempt(READS_A_BUNDLE, args=[str(folder), str(hidden)], bundles=[mine])
     assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
     assert attempt.log("rank-0") == "mine False ['ada']\n"
+
+
+READS_MOUNTS = """
+import os, pathlib, sys
+for folder in map(pathlib.Path, ("in/data", "in/theirs")):
+    print(folder.is_dir() and (folder / "a" / "d.txt").read_text())
+    for change in (lambda: (folder / "a" / "d.txt").write_text("x"), lambda: (folder / "new").touch()):
+        try:
+            change()
+        except OSError:
+            continue
+        sys.exit("the mount is not closed")
+"""
+
+
+def test_a_mount_in_the_working_folder_is_read_and_opens_nothing_else(host: StrictHost) -> None:
+    mine, other = (store(host.bundles.blobs, tar_of({"a/d.txt": (text, False)})) for text in (b"mine", b"other"))
+    folder, theirs = host.bundles.fetch(mine, owner="ada"), host.bundles.fetch(other, owner="bob")
+    attempt = host.prepared(READS_MOUNTS, bundles=[mine])
+    mountpoints.make(attempt.run.job, {"./in/data": str(folder), "./in/theirs": str(theirs)})
+    host.give_to_service()
+    attempt.start()
+    assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
+    assert attempt.log("rank-0") == "mine\nFalse\n"
 
 
 def test_a_bundle_that_is_not_unpacked_for_the_owner_is_refused(host: StrictHost) -> None:

@@ -105,6 +105,22 @@ def test_a_bundle_is_removed_when_nobody_used_it_for_long(db: StoreFixture, stor
     assert commands.remove_unused(store, age=MONTH) == 1
 
 
+def test_a_bundle_with_a_name_stays_until_another_one_has_it(db: StoreFixture, store: Store) -> None:
+    old, new = packed(seed=1), packed(seed=2)
+    for bundle in (old, new):
+        upload(store, bundle)
+    commands.give_name(store, old.sha256, "mnist", caller=ADA)
+    age(db, old, days=31)
+    assert commands.remove_unused(store, age=MONTH) == 0
+    assert commands.give_name(store, new.sha256, "mnist", caller=ADA).name == "mnist"
+    age(db, old, days=31)
+    assert commands.remove_unused(store, age=MONTH) == 1
+    with pytest.raises(NotFound):
+        commands.give_name(store, old.sha256, "mnist", caller=ADA)
+    with pytest.raises(NotFound):
+        commands.give_name(store, new.sha256, "mnist", caller=BOB)
+
+
 def test_a_job_of_another_user_does_not_keep_a_bundle(db: StoreFixture, store: Store) -> None:
     bundle = packed()
     upload(store, bundle)

@@ -200,7 +200,11 @@ class Connection:
             return await self._bundle_of(
                 self._transport.request(call.method, call.path, params=call.params, timeout=_UPLOAD_TIMEOUT)
             )
-        on_bytes = (lambda _: None) if on_progress is None else (lambda at: on_progress(at, packed.size))
+
+        def on_bytes(at: int) -> None:
+            if on_progress is not None:
+                on_progress(at, packed.size)
+
         body = encode(packed, received, step.end, on_bytes=on_bytes)
         try:
             return await self._bundle_of(

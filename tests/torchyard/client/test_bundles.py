@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 import hashlib
+import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from backports import zstd
@@ -14,6 +16,7 @@ from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, Reques
 from torchyard.client import Client
 from torchyard.client.packing import Bundle, pack
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, ServerUnreachable
+from torchyard.contract.parts import parts_in
 
 ABSENT = problem("not_found", 404)
 
@@ -84,6 +87,57 @@ def test_an_upload_continues_where_the_server_says(
     first, second = uploads(server)
     assert (first.query["offset"], second.query["offset"]) == (["0"], ["700"])
     assert sent(second) == b"".join(bundle.read(700))
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[Bundle]:
+    """A bundle of several parts."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"{number}.bin").write_bytes(Random(number).randbytes(1 << 20))
+    with pack(folder, asks_git=False) as packed:
+        yield packed
+
+
+OLD = "ab" * 32
+
+
+def run_of(bundle: Bundle, index: int, count: int, *, start: int = 0, lie: int = 0) -> dict[str, Any]:
+    size = sum(part.size for part in parts_in(bundle.parts)[index : index + count]) + lie
+    return {"index": index, "count": count, "source": OLD, "start": start, "size": size}
+
+
+def test_what_the_server_has_in_another_bundle_is_copied_and_the_rest_is_sent(
+    server: FakeServer, client: Client, large: Bundle
+) -> None:
+    first, second, *_ = (part.size for part in parts_in(large.parts))
+    server.on("/v1/bundles/parts", {"data": [run_of(large, 0, 1, start=7), run_of(large, 2, 3, start=99)]})
+    server.on(path_of(large), ABSENT, Answer(view(large, first + second), 202))
+    server.on(f"{path_of(large)}/copy", Answer(view(large, first), 202), Answer(view(large), 201))
+    copied: list[int] = []
+    assert client.bundles.upload(large, on_copied=copied.append).state == "complete"
+    asked = [json.loads(request.body) for request in server.requests if request.path == "/v1/bundles/parts"]
+    assert asked == [{"parts": [part.sha256.hex() for part in parts_in(large.parts)]}]
+    one, other = (request.query for request in server.requests if request.path.endswith("/copy"))
+    assert (one["offset"], one["start"], one["length"], one["source"]) == (["0"], ["7"], [str(first)], [OLD])
+    assert (other["offset"], other["start"]) == ([str(first + second)], ["99"])
+    (put,) = uploads(server)
+    assert sent(put) == b"".join(large.read(first, first + second))
+    assert sum(copied) == large.size - second
+
+
+def test_a_bundle_that_is_gone_meanwhile_and_an_answer_that_does_not_fit_are_made_up_for(
+    server: FakeServer, client: Client, large: Bundle
+) -> None:
+    wrong = [run_of(large, 1, 1, lie=1), run_of(large, 3, 99)]
+    server.on("/v1/bundles/parts", {"data": [run_of(large, 0, 1), *wrong]})
+    server.on(path_of(large), ABSENT, ABSENT, Answer(view(large), 201))
+    server.on(f"{path_of(large)}/copy", ABSENT)
+    assert client.bundles.upload(large).state == "complete"
+    assert len([request for request in server.requests if request.path.endswith("/copy")]) == 1
+    (put,) = uploads(server)
+    assert sent(put) == b"".join(large.read())
 
 
 def test_an_upload_waits_as_long_as_the_server_asks(server: FakeServer, connect: Connect, bundle: Bundle) -> None:

@@ -11,7 +11,7 @@ from tests.torchyard.client.answers import NOW, job, page
 from tests.torchyard.client.fake_server import Answer, FakeServer
 from torchyard.client import Client
 from torchyard.client.packing import pack
-from torchyard.contract.errors import ConfigError
+from torchyard.contract.errors import ConfigError, NotFound
 from torchyard.contract.spec import parse_spec
 
 
@@ -123,6 +123,28 @@ def test_mounts_are_packed_too_and_urls_stay(server: FakeServer, client: Client,
     assert spec["config"]["mounts"] == {"data": url, "raw": "file:///raw"}
     assert (spec["name"], spec["config"]["module"]) == ("mine", "pkg.train")
     parse_spec(spec)
+
+
+def test_named_data_is_looked_up_and_what_a_mount_hides_is_not_packed(
+    server: FakeServer, client: Client, code: Path, tmp_path: Path
+) -> None:
+    url = serve_bundle(server, code)
+    (code / "data" / "mnist").mkdir(parents=True)
+    (code / "data" / "mnist" / "x.npz").write_text("x")
+    have = {"sha256": "12" * 32, "size": 10, "files": 1, "state": "complete", "received": 10, "created_at": NOW}
+    server.on("/v1/bundles", page([have | {"name": "mnist"}]))
+    server.on("/v1/jobs", Answer(job(), 201))
+    client.run("train.py", folder=code, name="mine", mounts={"data/mnist": "data:mnist"})
+    assert submitted(server)["config"]["code"] == url
+    assert submitted(server)["config"]["mounts"] == {"data/mnist": f"bundle:sha256:{'12' * 32}"}
+    assert parse_spec(submitted(server)).urls["config.mounts../data/mnist"] == f"bundle:sha256:{'12' * 32}"
+    (asked,) = [request for request in server.requests if request.path == "/v1/bundles"]
+    assert asked.query["name"] == ["mnist"]
+    server.on("/v1/bundles", page([]))
+    with pytest.raises(NotFound, match=r"no data of the name mnist: `torchyard data push DIR --name mnist`"):
+        client.run("train.py", folder=code, name="mine", mounts={"data/mnist": "data:mnist"})
+    with pytest.raises(ConfigError, match=r"mounts: .*x. must be below"):
+        client.run("train.py", folder=code, name="mine", mounts={"../x": "data:mnist"})
 
 
 @pytest.mark.parametrize(
