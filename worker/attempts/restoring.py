@@ -4,6 +4,7 @@ Nothing that a job could have changed is written into: the folders are new, and 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 import errno
 import hashlib
@@ -63,6 +64,8 @@ class Restored:
     files: int = 0
     size: int = 0
     left_out: list[str] = field(default_factory=list[str])
+    placed: dict[tuple[int, int, int, str], Path] = field(default_factory=dict[tuple[int, int, int, str], Path])
+    """Where the file of each checkpoint of one file lies: its other names are links to it."""
 
     def message(self, *, of: str) -> str:
         """Returns what to tell the job's owner; empty if there was nothing. `of`: the attempt or job it is from."""
@@ -118,8 +121,9 @@ def restore(
 
 
 def needed_for(versions: Sequence[Sequence[Stored]]) -> int:
-    """Returns the bytes of the checkpoints, without which the job has to wait."""
-    return sum(each[0].size for each in versions if each[0].is_checkpoint)
+    """Returns the bytes of the checkpoints, without which the job has to wait. One of several names counts once."""
+    newest = {each[0].order: each[0].size for each in versions if each[0].is_checkpoint}
+    return sum(newest.values())
 
 
 def _put_back(
@@ -131,7 +135,7 @@ def _put_back(
         return
     for each in versions:
         try:
-            whole = _put(each, folder, blobs, check)
+            whole = _put(each, folder, blobs, restored.placed, check)
         except OSError as error:
             if error.errno not in {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG}:
                 raise
@@ -144,13 +148,23 @@ def _put_back(
     restored.left_out.append(_shown(newest))
 
 
-def _put(stored: Stored, folder: Path, blobs: Blobs, check: Callable[[], object]) -> bool:
+def _put(
+    stored: Stored,
+    folder: Path,
+    blobs: Blobs,
+    placed: dict[tuple[int, int, int, str], Path],
+    check: Callable[[], object],
+) -> bool:
     """Returns False if the stored version is not whole: nothing of it is put back then."""
     copied: dict[Path, Path] = {}
     try:
         for file in stored.files:
             temporary = folder / f".{uuid.uuid4().hex}"
             copied[temporary] = folder / file.path
+            with suppress(OSError):  # a disk without links gets copies
+                if stored.order in placed:
+                    os.link(placed[stored.order], temporary)
+                    continue
             if not blobs.copy_out(file.sha256, temporary, check=check):
                 return False
             modified_ns = stored.saved_ns if file.modified_ns is None else file.modified_ns
@@ -161,6 +175,8 @@ def _put(stored: Stored, folder: Path, blobs: Blobs, check: Callable[[], object]
                 continue  # it lies beside its folder, and that of a newer one has been put back
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             temporary.rename(target)
+        if stored.is_checkpoint and len(stored.files) == 1:
+            placed.setdefault(stored.order, folder / stored.files[0].path)
     finally:
         for temporary in copied:
             temporary.unlink(missing_ok=True)
