@@ -4,7 +4,6 @@ Nothing that a job could have changed is written into: the folders are new, and 
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 import errno
 import hashlib
@@ -22,6 +21,7 @@ from torchyard.host import disk, terminal
 from worker.attempts.tornfolders import path_of
 
 Place = Literal["work", "artifacts"]
+Placed = dict[tuple[int, int, int, str], tuple[Path, int]]
 _ARTIFACTS = "artifacts"
 _KEPT_FREE = 64 << 20
 """Bytes of the disk that files which are no checkpoints leave free."""
@@ -64,8 +64,8 @@ class Restored:
     files: int = 0
     size: int = 0
     left_out: list[str] = field(default_factory=list[str])
-    placed: dict[tuple[int, int, int, str], Path] = field(default_factory=dict[tuple[int, int, int, str], Path])
-    """Where the file of each checkpoint of one file lies: its other names are links to it."""
+    placed: Placed = field(default_factory=Placed)
+    """By checkpoint of one file: where it lies, and its inode. Its other names are links to it."""
 
     def message(self, *, of: str) -> str:
         """Returns what to tell the job's owner; empty if there was nothing. `of`: the attempt or job it is from."""
@@ -152,7 +152,7 @@ def _put(
     stored: Stored,
     folder: Path,
     blobs: Blobs,
-    placed: dict[tuple[int, int, int, str], Path],
+    placed: Placed,
     check: Callable[[], object],
 ) -> bool:
     """Returns False if the stored version is not whole: nothing of it is put back then."""
@@ -161,10 +161,8 @@ def _put(
         for file in stored.files:
             temporary = folder / f".{uuid.uuid4().hex}"
             copied[temporary] = folder / file.path
-            with suppress(OSError):  # a disk without links gets copies
-                if stored.order in placed:
-                    os.link(placed[stored.order], temporary)
-                    continue
+            if stored.order in placed and _is_linked(placed[stored.order], temporary):
+                continue
             if not blobs.copy_out(file.sha256, temporary, check=check):
                 return False
             modified_ns = stored.saved_ns if file.modified_ns is None else file.modified_ns
@@ -176,11 +174,25 @@ def _put(
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             temporary.rename(target)
         if stored.is_checkpoint and len(stored.files) == 1:
-            placed.setdefault(stored.order, folder / stored.files[0].path)
+            own = folder / stored.files[0].path
+            placed.setdefault(stored.order, (own, own.stat().st_ino))
     finally:
         for temporary in copied:
             temporary.unlink(missing_ok=True)
     return True
+
+
+def _is_linked(place: tuple[Path, int], other: Path) -> bool:
+    """Makes the file's other name. Returns False if its disk has no links, or another file lies in its place now."""
+    path, inode = place
+    try:
+        os.link(path, other)
+    except OSError:
+        return False
+    if other.stat().st_ino == inode:
+        return True
+    other.unlink()
+    return False
 
 
 def _order(stored: Stored) -> tuple[int, int, int, str]:

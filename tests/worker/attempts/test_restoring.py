@@ -189,6 +189,19 @@ def test_the_other_names_of_a_file_are_links_to_it(tmp_path: Path) -> None:
         assert sorted(path.name for path in folder.iterdir()) == ["a", "best.pt", "out"]
 
 
+def test_a_name_is_no_link_to_what_has_taken_the_place_of_its_file(tmp_path: Path) -> None:
+    blobs, folder = Blobs(tmp_path / "blobs"), tmp_path / "work"
+    blobs.root.mkdir()
+    folder.mkdir()
+    first = _stored("out/a.pt", b"file", blobs)
+    name = replace(first, path="best.pt", files=[replace(first.files[0], path="best.pt")])
+    files = [_stored(f"out/{each}.pt", b"folder", blobs).files[0] for each in "ab"]
+    whole = replace(_stored("out", b"", blobs), files=files)
+    restoring.restore([[first], [whole], [name]], folders={"work": folder}, blobs=blobs)
+    found = read_tree(folder)
+    assert found == {"out/a.pt": (b"folder", False), "out/b.pt": (b"folder", False), "best.pt": (b"file", False)}
+
+
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "a//b", "a/../../x", "a/\0", ""])
 def test_no_path_leads_out_of_the_folder(path: str) -> None:
     assert not restoring.is_path(path)
