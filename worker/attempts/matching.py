@@ -1,6 +1,6 @@
 """Finds the files that match patterns below a folder that a job writes. Follows no link."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 import fnmatch
 import os
@@ -54,6 +54,7 @@ class Search:
         """The folders that `find` has found, and whether a pattern names it: without a wildcard in its last name, or by
         a `/` at its end."""
         self._left = _MOST_ENTRIES
+        self._names = Names()
 
     @property
     def is_cut(self) -> bool:
@@ -82,7 +83,7 @@ class Search:
                     self._left -= 1
                     if self._left < 0:
                         break
-                    if pattern is not None and not matches(entry.name, pattern):
+                    if pattern is not None and not self._names.match(entry.name, pattern):
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         found.folders.append(entry.name)
@@ -111,6 +112,16 @@ class Search:
             yield from self._expand((*folder, name), inner, names_folders=names_folders)
 
 
-def matches(name: str, pattern: str) -> bool:
-    """Returns whether a name matches one part of a pattern."""
-    return fnmatch.fnmatchcase(name, pattern) and (not name.startswith(".") or pattern.startswith("."))
+class Names:
+    """Compares names with parts of patterns. What it made of a part goes with it: `fnmatch` keeps 32,768 for ever."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Callable[[str], object]] = {}
+
+    def match(self, name: str, part: str) -> bool:
+        if name.startswith(".") and not part.startswith("."):
+            return False
+        made = self._made.get(part)
+        if made is None:
+            made = self._made[part] = re.compile(fnmatch.translate(part)).match
+        return made(name) is not None
