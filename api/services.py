@@ -72,7 +72,7 @@ class Services:
             reads=Turns(together=together),
             writes=Turns(together=together),
             parses=Turns(together=together),
-            large_parses=Turns(threads=1, patience_s=_LARGE_PATIENCE_S, together=together),
+            large_parses=Turns(threads=1, patience_s=_LARGE_PATIENCE_S, together=together, comes_last=True),
             forecasts=ForecastLimits(),
             submissions=Submissions(store),
             large_bodies=LargeBodies(),

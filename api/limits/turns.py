@@ -46,13 +46,19 @@ class Together:
         self._busy[user] += 1
 
     def end(self, user: str, turns: "Turns") -> None:
-        """Ends the user's part in `turns`. What waits in the others is next: none takes all of their time."""
+        """Ends the user's part in `turns`. What waits in the others is next: none takes all of their time.
+
+        Those that come last get it if nothing else of the user goes on at once.
+        """
         self._busy[user] -= 1
         if not self._busy[user]:
             del self._busy[user]
         place = self._all.index(turns) + 1
         for each in (*self._all[place:], *self._all[:place]):
-            each.give()
+            if each.comes_last:
+                asyncio.get_running_loop().call_soon(each.give)
+            else:
+                each.give()
 
 
 class Turns:
@@ -65,13 +71,16 @@ class Turns:
         threads: int = THREADS,
         patience_s: float = PATIENCE_S,
         together: Together | None = None,
+        comes_last: bool = False,
     ) -> None:
         """`per_user`: the threads that one user may have at once. `patience_s`: the longest wait for a first turn.
 
-        `together`: counts a user's threads in place of `per_user`, those in other `Turns`, too.
+        `together`: counts a user's threads in place of `per_user`, those in other `Turns`, too. `comes_last`: a user's
+        parts in the others go before those in this one.
         """
         self._together = together or Together(at_once=per_user)
         self._together.add(self)
+        self.comes_last = comes_last
         self._most = threads
         self.patience_s = patience_s
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="reads")
@@ -170,9 +179,9 @@ class Turns:
         return await outcome
 
     def _finish(self, user: str, outcome: asyncio.Future[Any], tell: Callable[[], None]) -> None:
-        self._end(user)
         if not outcome.done():
-            tell()
+            tell()  # before others have their turn: whoever waits for it may go on at once
+        self._end(user)
 
     def _end(self, user: str) -> None:
         self._busy -= 1

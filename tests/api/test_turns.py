@@ -176,3 +176,29 @@ def test_a_user_has_one_part_at_a_time_in_turns_that_are_together() -> None:
         assert Counter(done[9:12]) == Counter(["ada 0", "ada 1", "ada 2"]), "each of them comes to its turn"
 
     asyncio.run(main())
+
+
+def test_what_comes_last_begins_when_nothing_else_of_its_user_goes_on() -> None:
+    async def work(turns: Turns, name: str, done: list[str]) -> None:
+        part = turns.begin
+        for _ in range(3):
+            await part("ada", lambda: done.append(name))
+            part = turns.go_on
+
+    async def main() -> None:
+        together, done, held = Together(), list[str](), threading.Event()
+        reads, large = Turns(together=together), Turns(together=together, threads=1, comes_last=True)
+        try:
+            holder = asyncio.ensure_future(large.begin("ada", held.wait))
+            waiting = [
+                asyncio.ensure_future(work(each, name, done)) for each, name in ((large, "large"), (reads, "read"))
+            ]
+            await asyncio.sleep(0)
+            held.set()
+            await asyncio.gather(holder, *waiting)
+        finally:
+            reads.close()
+            large.close()
+        assert done == ["read"] * 3 + ["large"] * 3
+
+    asyncio.run(main())
