@@ -11,8 +11,8 @@ from api.access.access import Access
 from api.limits import forecasts, turns
 from api.limits.bodies import LargeBodies
 from api.limits.forecasts import ForecastLimits
-from api.limits.turns import READS_PER_USER, Turns
-from api.parsing.parser import Parser
+from api.limits.turns import Together, Turns
+from api.parsing.parser import LARGE_BYTES, Parser
 from api.settings import Settings
 from api.streams.feed import Feed
 from api.streams.live import Live
@@ -26,6 +26,9 @@ THREADS = 20
 """Threads for small answers and small changes."""
 _CONNECTIONS = THREADS + callers.THREADS + 3 * turns.THREADS + forecasts.THREADS + submissions.THREADS
 """A connection to the database for each thread that may use one, so that none waits for another's."""
+
+_LARGE_PATIENCE_S = 60.0
+"""Longest wait for the process that parses large bodies, of which some take seconds."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Services:
     """Threads of requests that change or check much."""
     parses: Turns
     """Threads that parse bodies. They use no connection to the database."""
+    large_parses: Turns
+    """The thread that waits for the process that parses large bodies."""
     forecasts: ForecastLimits
     submissions: Submissions
     large_bodies: LargeBodies
@@ -54,7 +59,7 @@ class Services:
         """`token` is that of the bootstrap administrator."""
         store = Store.of(settings, program="torchyard-api", pool=16, most=_CONNECTIONS)
         live = Live(settings.redis, service=store.service)
-        stored = SharedItems()
+        stored, together = SharedItems(), Together()
         access = Access.of(settings, store, token=token)
         store.on_access_change = access.identities.forget
         return cls(
@@ -64,14 +69,19 @@ class Services:
             live=live,
             single_stream=SingleStream(store, live, stored),
             multiplexed_stream=MultiplexedStream(store, Feed(store, live), stored),
-            reads=Turns(per_user=READS_PER_USER),
-            writes=Turns(),
-            parses=Turns(per_user=READS_PER_USER),
+            reads=Turns(together=together),
+            writes=Turns(together=together),
+            parses=Turns(together=together),
+            large_parses=Turns(threads=1, patience_s=_LARGE_PATIENCE_S, together=together, comes_last=True),
             forecasts=ForecastLimits(),
             submissions=Submissions(store),
             large_bodies=LargeBodies(),
             parser=Parser(),
         )
+
+    def parses_of(self, body: bytes) -> Turns:
+        """Returns where the body is parsed: one large body at a time, so that only they wait."""
+        return self.parses if len(body) < LARGE_BYTES else self.large_parses
 
     def close(self) -> None:
         """Ends all streams and closes the store. Call it in the event loop."""
@@ -80,6 +90,7 @@ class Services:
         self.reads.close()
         self.writes.close()
         self.parses.close()
+        self.large_parses.close()
         self.parser.close()
         self.forecasts.turns.close()
         self.submissions.close()

@@ -27,6 +27,9 @@ THREADS = _QUESTIONS + _NOTES
 _BURST_S = 10
 """A caller's requests of this many seconds may come at once."""
 
+_LOGINS_BEYOND_QUOTA = 5
+"""So many may come at once, and then one a minute."""
+
 
 @dataclass(frozen=True)
 class Access:
@@ -44,6 +47,8 @@ class Access:
     identities: Identities
     wrong_tokens: Rates
     """Requests of each address that had a wrong token, as this process alone has seen them."""
+    logins_beyond_quota: Rates
+    """Sessions and login codes of each user who has written more than the quota: the audit keeps an entry of each."""
     links: FileLinks
     question_threads: CapacityLimiter
     """Threads for `at_once` alone."""
@@ -63,6 +68,7 @@ class Access:
             open_streams=OpenStreams(settings.max_streams, counts),
             identities=Identities(settings.redis, service=store.service),
             wrong_tokens=Rates(per_second=wrong_tokens / 60, burst=wrong_tokens),
+            logins_beyond_quota=Rates(per_second=1 / 60, burst=_LOGINS_BEYOND_QUOTA),
             links=FileLinks(token),
             question_threads=CapacityLimiter(_QUESTIONS),
             note_threads=CapacityLimiter(_NOTES),

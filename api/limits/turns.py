@@ -17,7 +17,8 @@ THREADS = 3
 """Parts that run at once. More threads would slow down the requests that must be quick."""
 THREADS_PER_USER = 2
 READS_PER_USER = 1
-"""Parts of one user's long reads at once: two threads that compute hold up all requests for twice as long."""
+"""Parts of one user's long reads, changes and bodies at once: two threads that compute hold up all requests for twice
+as long."""
 MOST_WAITING = 32
 """Most reads of one user that wait for their first turn."""
 PATIENCE_S = 20.0
@@ -26,20 +27,66 @@ _RETRY_S = 2
 _ADVICE = "send fewer at once, or try again"
 
 
+class Together:
+    """Counts the parts of a user in all `Turns` that are made with it. Call it in the event loop."""
+
+    def __init__(self, *, at_once: int = READS_PER_USER) -> None:
+        """`at_once`: the parts that a user may have in all of them."""
+        self._at_once = at_once
+        self._busy = Counter[str]()
+        self._all: list[Turns] = []
+
+    def add(self, turns: "Turns") -> None:
+        self._all.append(turns)
+
+    def may_begin(self, user: str) -> bool:
+        return self._busy[user] < self._at_once
+
+    def begin(self, user: str) -> None:
+        self._busy[user] += 1
+
+    def end(self, user: str, turns: "Turns") -> None:
+        """Ends the user's part in `turns`. What waits in the others is next: none takes all of their time.
+
+        Those that come last get it if nothing else of the user goes on at once.
+        """
+        self._busy[user] -= 1
+        if not self._busy[user]:
+            del self._busy[user]
+        place = self._all.index(turns) + 1
+        for each in (*self._all[place:], *self._all[:place]):
+            if each.comes_last:
+                asyncio.get_running_loop().call_soon(each.give)
+            else:
+                each.give()
+
+
 class Turns:
     """Threads for parts of reads. Users take turns. Call it in the event loop."""
 
     def __init__(
-        self, *, per_user: int = THREADS_PER_USER, threads: int = THREADS, patience_s: float = PATIENCE_S
+        self,
+        *,
+        per_user: int = THREADS_PER_USER,
+        threads: int = THREADS,
+        patience_s: float = PATIENCE_S,
+        together: Together | None = None,
+        comes_last: bool = False,
     ) -> None:
-        """`per_user`: the threads that one user may have at once. `patience_s`: the longest wait for a first turn."""
-        self._per_user = per_user
+        """`per_user`: the threads that one user may have at once. `patience_s`: the longest wait for a first turn.
+
+        `together`: counts a user's threads in place of `per_user`, those in other `Turns`, too. `comes_last`: a user's
+        parts in the others go before those in this one.
+        """
+        self._together = together or Together(at_once=per_user)
+        self._together.add(self)
+        self.comes_last = comes_last
         self._most = threads
         self.patience_s = patience_s
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="reads")
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         """By user, in the order in which they are next."""
-        self._busy: Counter[str] = Counter()
+        self._busy = 0
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -68,10 +115,14 @@ class Turns:
 
     def _take(self, user: str) -> bool:
         """Takes a free thread, if nobody waits for one. Returns whether it did."""
-        if self._waiting or self._busy.total() >= self._most or self._busy[user] >= self._per_user:
+        if self._waiting or self._busy >= self._most or not self._together.may_begin(user):
             return False
-        self._busy[user] += 1
+        self._begin(user)
         return True
+
+    def _begin(self, user: str) -> None:
+        self._busy += 1
+        self._together.begin(user)
 
     async def _turn(self, user: str, *, first: bool) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -80,7 +131,7 @@ class Turns:
             waiting.append(turn)
         else:
             waiting.appendleft(turn)
-        self._give()
+        self.give()
         try:
             await turn
         except asyncio.CancelledError:
@@ -90,10 +141,10 @@ class Turns:
                 self._end(user)
             raise
 
-    def _give(self) -> None:
+    def give(self) -> None:
         """Gives free threads to those who are next."""
-        while self._busy.total() < self._most:
-            user = next((each for each in self._waiting if self._busy[each] < self._per_user), None)
+        while self._busy < self._most:
+            user = next((each for each in self._waiting if self._together.may_begin(each)), None)
             if user is None:
                 return
             turn = self._waiting[user].popleft()
@@ -102,7 +153,7 @@ class Turns:
             else:
                 del self._waiting[user]
             if not turn.done():
-                self._busy[user] += 1
+                self._begin(user)
                 turn.set_result(None)
 
     def _forget(self, user: str, turn: asyncio.Future[None]) -> None:
@@ -128,12 +179,10 @@ class Turns:
         return await outcome
 
     def _finish(self, user: str, outcome: asyncio.Future[Any], tell: Callable[[], None]) -> None:
-        self._end(user)
         if not outcome.done():
-            tell()
+            tell()  # before others have their turn: whoever waits for it may go on at once
+        self._end(user)
 
     def _end(self, user: str) -> None:
-        self._busy[user] -= 1
-        if not self._busy[user]:
-            del self._busy[user]
-        self._give()
+        self._busy -= 1
+        self._together.end(user, self)

@@ -40,7 +40,7 @@ BatchBytes = Annotated[bytes, Depends(_bytes)]
 @declarations.declares(declarations.json(JobBatch, example=_EXAMPLE))
 async def _batch(services: ServicesDep, access: AccessDep, caller: JobWriter, body: BatchBytes) -> SentBatch:
     """Parses a batch, and counts each of its jobs as a request. Raises as `Parser` does, and TooManyRequests."""
-    batch = await services.parses.begin(caller.key, partial(services.parser.batch, body))
+    batch = await services.parses_of(body).begin(caller.key, partial(services.parser.batch, body))
     more = len(batch.jobs) - 1
     if more:
         await access.requests.take(caller.key, advice=f"{caller.name} has sent too many jobs", cost=more)

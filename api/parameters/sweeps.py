@@ -27,7 +27,7 @@ async def _sweep(
     """Parses a sweep. Raises TooLarge, as `Parser` does, and TooManyRequests."""
     if len(body) > MOST_SWEEP_BYTES:
         raise TooLarge(f"the sweep has {len(body)} bytes: submit at most {MOST_SWEEP_BYTES}")
-    sweep = await services.parses.begin(caller.key, partial(services.parser.sweep, body))
+    sweep = await services.parses_of(body).begin(caller.key, partial(services.parser.sweep, body))
     await _count(access, caller, sweep.size)
     return sweep
 
@@ -37,7 +37,7 @@ async def _extension(
     services: ServicesDep, access: AccessDep, caller: Annotated[Principal, Depends(authenticate)], body: Body
 ) -> SweepExtension:
     """Parses what is added to a sweep. Raises as `Parser` does, and TooManyRequests."""
-    more = await services.parses.begin(caller.key, partial(services.parser.extension, body))
+    more = await services.parses_of(body).begin(caller.key, partial(services.parser.extension, body))
     await _count(access, caller, min(more.size, MOST_POINTS))
     return more
 

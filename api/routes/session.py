@@ -43,6 +43,8 @@ async def open_session(request: Request, services: ServicesDep, login: LoginBody
     the `csrf` of the answer as `X-CSRF-Token`.
     """
     principal = await _principal(request, services, login)
+    if not isinstance(login, CodeLogin):  # a code was counted when it was made
+        await _count_login(services, principal)
     credential = credential_of(services.access, principal)
     opened = await run_in_threadpool(team.open_session, services.store, credential, caller=principal)
     secure = is_https(request.scope, services.settings) or request.headers.get("origin", "").startswith("https:")
@@ -68,6 +70,7 @@ async def make_login_code(request: Request, services: ServicesDep, caller: Accou
     check_local(request, services.access)
     if caller.session:
         raise Forbidden("send a token: a session makes no login codes")
+    await _count_login(services, caller)
     credential = credential_of(services.access, caller)
     made = await run_in_threadpool(team.make_login_code, services.store, credential, caller=caller)
     return LoginCodeView(code=made.text, expires_at=time(made.expires_at), has_page=request.app.state.website.is_built)
@@ -136,3 +139,11 @@ def _me(caller: Principal) -> MeView:
 
 def _with_preferences(services: Services, caller: Principal) -> MeView:
     return _me(caller).model_copy(update={"preferences": queries.preferences_of(services.store, caller.name)})
+
+
+async def _count_login(services: Services, caller: Principal) -> None:
+    """Raises TooManyRequests if a user who has written more than the quota logs in more than once a minute."""
+    if await run_in_threadpool(queries.has_written_beyond_quota, services.store, caller.name):
+        services.access.logins_beyond_quota.take(
+            caller.key, advice=f"{caller.name} has written more than the quota, and logs in too often"
+        )

@@ -89,7 +89,7 @@ def extend(store: Store, sweep_id: str, more: SweepExtension, *, caller: Caller)
                 continue
             if sweep.state not in _EXTENDABLE:
                 raise Conflict(f"sweep {sweep_id} is {sweep.state}: it cannot be extended; submit another one")
-            sweeps.change(session, sweep, spec=wider.model_dump(mode="json"), total=wider.size)
+            sweeps.change(session, sweep, spec=sweeps.document_of(wider), total=wider.size)
             if sweep.total > sweep.next_number:
                 quotas.check_written(session, sweep.owner)
             if sweep.state == SweepState.FINISHED and sweep.total > sweep.next_number:

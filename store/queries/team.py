@@ -19,6 +19,7 @@ from store.facts.team import (
     UserFacts,
 )
 from store.rows import audit, logins, preferences, quotas, secrets, tokens, users
+from torchyard.contract.errors import QuotaExceeded
 
 
 def list_users(store: Snapshots, *, limit: int, after: str | None) -> FactPage[UserFacts]:
@@ -55,6 +56,16 @@ def list_quotas(store: Snapshots) -> Sequence[QuotaFacts]:
     """Returns all quotas, of roles and then of users, by name."""
     with store.read() as session:
         return quotas.listed(session)
+
+
+def has_written_beyond_quota(store: Snapshots, name: str) -> bool:
+    """Returns whether requests of the user have written more than the user may store."""
+    try:
+        with store.read() as session:
+            quotas.check_change(session, name)
+    except QuotaExceeded:
+        return True
+    return False
 
 
 def quota_usage(store: Snapshots, name: str) -> QuotaUsage:

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from api.limits.turns import Turns
 from api.parsing import parser as parsing
 from api.parsing import process
 from api.parsing.parser import LARGE_BYTES, Parser
+from tests.api.raw import wait_until
 from tests.api.service import SPEC, ApiFixture
 from tests.processes import Children
 from torchyard.contract.errors import TooLarge, TorchyardError, Unavailable
@@ -180,3 +182,35 @@ def test_others_are_answered_while_a_large_body_is_parsed(service: ApiFixture, c
     assert (first.status_code, second.status_code) == (422, 422)
     said = [{"field": "points.0", "message": f"has 10000 keys, and at most {MOST_KEYS} may vary"}]
     assert first.json()["errors"] == second.json()["errors"] == said
+
+
+def test_small_bodies_are_parsed_while_large_ones_of_others_wait_for_their_process(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.app.state.services.settings.__dict__["max_body_bytes"] = 1 << 20
+    began, begin = list[str](), Turns.begin
+
+    async def noted(turns: Turns, user: str, part: Callable[[], Any]) -> Any:
+        began.append(user)
+        return await begin(turns, user, part)
+
+    headers: dict[str, dict[str, str]] = {}
+    for name in ("ada", "bob", "cleo", "dora"):
+        service.act_as(name)
+        headers[name] = {"Authorization": str(service.client.headers["Authorization"])}
+    validate = partial(service.client.post, "/v1/sweeps/validate", content=_bytes(WRONG[0]))
+    with ThreadPoolExecutor() as threads:
+        validate()
+        (child,) = _children()
+        child.suspend()
+        try:
+            monkeypatch.setattr(Turns, "begin", noted)
+            large = [threads.submit(validate, headers=headers[name]) for name in ("ada", "bob", "cleo")]
+            wait_until(lambda: len(began) == len(large))
+            answer = service.client.post(
+                "/v1/jobs/validate", json={"trainer": "script", "k" * 300: 0}, headers=headers["dora"]
+            )
+        finally:
+            child.send_signal(signal.SIGCONT)
+        assert answer.status_code == 422
+        assert [each.result(60).status_code for each in large] == [422] * 3

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 from store.commands import team
 from store.db.tables import LoginCode
 from store.facts.team import digest_of
+from store.rows import stored_counts
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.api.test_team import audited, bearer, make_token
 from tests.rows import each_row
@@ -169,3 +170,23 @@ def test_of_all_who_use_a_code_at_once_one_gets_it(service: ApiFixture, local: T
     with ThreadPoolExecutor(16) as pool:
         won = [*pool.map(team.take_login_code, [store] * 16, [code] * 16)]
     assert sorted(won) == [False] * 15 + [True]
+
+
+def test_who_has_written_more_than_the_quota_logs_in_a_few_times_and_then_once_a_minute(
+    service: ApiFixture, local: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_counts, "FREE_WRITTEN_BYTES", 0)
+    service.act_as("alice")
+    token = make_token(service)["token"]
+    service.act_as("admin")
+    service.client.put("/v1/quotas/users/alice", json={"stored_bytes": 1})
+    for _ in range(2):
+        assert log_in(local, make_code(local, token)).status_code == 200
+    assert local.post("/v1/session", json={"token": token}, headers=PAGE).status_code == 200
+    before = len(audited(service))
+    answers = [local.post("/v1/session", json={"token": token}, headers=PAGE).status_code for _ in range(30)]
+    answers += [local.post("/v1/session/codes", headers=bearer(token)).status_code for _ in range(30)]
+    assert answers == [200] * 2 + [429] * 58
+    assert len(audited(service)) == before + 2
+    for _ in range(20):
+        assert local.post("/v1/session", json={"token": TOKEN}, headers=PAGE).status_code == 200

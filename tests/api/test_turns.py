@@ -1,13 +1,14 @@
 """Who is next at the threads of reads."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 import threading
 
 import pytest
 
 from api.limits import turns
-from api.limits.turns import THREADS, THREADS_PER_USER, Turns
+from api.limits.turns import THREADS, THREADS_PER_USER, Together, Turns
 from tests.approved import Approved
 from torchyard.contract.errors import TooManyRequests
 
@@ -148,5 +149,56 @@ def test_of_one_thread_users_have_a_part_each_in_turn() -> None:
             turns.close()
         assert len(done) == 27
         assert done[:9].count("bob") == 3, "eight reads of one user do not come before one of another"
+
+    asyncio.run(main())
+
+
+def test_a_user_has_one_part_at_a_time_in_turns_that_are_together() -> None:
+    async def work(turns: Turns, user: str, name: str, done: list[str]) -> None:
+        part = turns.begin
+        for _ in range(3):
+            await part(user, lambda: done.append(name))
+            part = turns.go_on
+
+    async def main() -> None:
+        together, done, held = Together(), list[str](), threading.Event()
+        lines = [Turns(together=together) for _ in range(3)]
+        try:
+            holder = asyncio.ensure_future(lines[0].begin("ada", held.wait))
+            mine = [asyncio.ensure_future(work(line, "ada", f"ada {place}", done)) for place, line in enumerate(lines)]
+            await asyncio.gather(*(work(line, "bob", "bob", done) for line in lines))
+            assert done == ["bob"] * 9, "whoever has a part in one waits in all, and nobody else does"
+            held.set()
+            await asyncio.gather(holder, *mine)
+        finally:
+            for line in lines:
+                line.close()
+        assert Counter(done[9:12]) == Counter(["ada 0", "ada 1", "ada 2"]), "each of them comes to its turn"
+
+    asyncio.run(main())
+
+
+def test_what_comes_last_begins_when_nothing_else_of_its_user_goes_on() -> None:
+    async def work(turns: Turns, name: str, done: list[str]) -> None:
+        part = turns.begin
+        for _ in range(3):
+            await part("ada", lambda: done.append(name))
+            part = turns.go_on
+
+    async def main() -> None:
+        together, done, held = Together(), list[str](), threading.Event()
+        reads, large = Turns(together=together), Turns(together=together, threads=1, comes_last=True)
+        try:
+            holder = asyncio.ensure_future(large.begin("ada", held.wait))
+            waiting = [
+                asyncio.ensure_future(work(each, name, done)) for each, name in ((large, "large"), (reads, "read"))
+            ]
+            await asyncio.sleep(0)
+            held.set()
+            await asyncio.gather(holder, *waiting)
+        finally:
+            reads.close()
+            large.close()
+        assert done == ["read"] * 3 + ["large"] * 3
 
     asyncio.run(main())

@@ -76,11 +76,11 @@ class Confined:
         Raises Ended: then the next call starts another process.
         """
         with self._lock:
-            process = self._started()
+            until = time.monotonic() + _LEAST_WALL_S + _WALL_TIMES * (self._load_cpu_s + cpu_s)
+            process = self._started(until)
             try:
-                _send(process, question, cpu_s)
-                wall_s = _LEAST_WALL_S + _WALL_TIMES * (self._load_cpu_s + cpu_s)
-                answer = _answer(process, most=most, until=time.monotonic() + wall_s)
+                _send(process, question, cpu_s, until)
+                answer = _answer(process, most=most, until=until)
             except BaseException:  # who asks next would get this answer
                 self._end()
                 self._process = None
@@ -98,7 +98,7 @@ class Confined:
             with self._lock:
                 self._end()
 
-    def _started(self) -> "subprocess.Popen[bytes]":
+    def _started(self, until: float) -> "subprocess.Popen[bytes]":
         if self._process is None or self._owner != os.getpid() or self._process.poll() is not None:
             self._end()
             variables = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
@@ -111,7 +111,7 @@ class Confined:
             )
             self._process, self._owner = process, os.getpid()
             self._end = weakref.finalize(self, _end, process, owner=os.getpid())
-            _send(process, self._order, self._load_cpu_s)
+            _send(process, self._order, self._load_cpu_s, until)
         return self._process
 
 
@@ -132,12 +132,20 @@ def serve(prepare: Callable[[bytes], Answer], *, memory_bytes: int, nice: int = 
         sys.stdout.buffer.flush()
 
 
-def _send(process: "subprocess.Popen[bytes]", question: bytes, cpu_s: int) -> None:
+def _send(process: "subprocess.Popen[bytes]", question: bytes, cpu_s: int, until: float) -> None:
+    """Sends what it can until then: that the process has ended, or takes nothing, is seen when its answer is read."""
     assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # its end is seen when its answer is read
-        process.stdin.write(_QUESTION.pack(len(question), cpu_s))
-        process.stdin.write(question)
-        process.stdin.flush()
+    pipe = process.stdin.fileno()
+    os.set_blocking(pipe, False)
+    ready = select.poll()
+    ready.register(pipe, select.POLLOUT)
+    with contextlib.suppress(BrokenPipeError):
+        for part in (_QUESTION.pack(len(question), cpu_s), question):
+            rest = memoryview(part)
+            while rest:
+                if not ready.poll(max(0.0, until - time.monotonic()) * 1e3):
+                    return
+                rest = rest[os.write(pipe, rest[:_CHUNK]) :]
 
 
 def _answer(process: "subprocess.Popen[bytes]", *, most: int, until: float) -> bytes | None:

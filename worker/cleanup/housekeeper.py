@@ -50,6 +50,8 @@ class Housekeeper:
         self._store = store
         self._retention = retention
         self._runs = root / "runs"
+        self._removed = ""
+        """The deleted job with whose run directories the last sweep ended."""
         self._sweeper = RunDirSweeper(
             self._runs,
             store,
@@ -77,7 +79,9 @@ class Housekeeper:
     def sweep(self) -> None:
         """Removes what deleted jobs left, for at most a second, and starts a pass if one is due. Raises Unavailable."""
         end = self._clock() + _SWEEP_LIMIT_S
-        removal.remove_deleted_runs(self._runs, self._store, may_continue=lambda: self._clock() < end)
+        self._removed = removal.remove_deleted_runs(
+            self._runs, self._store, after=self._removed, may_continue=lambda: self._clock() < end
+        )
         removal.remove_unreferenced_blobs(self._store)
         self.start_pass_if_due()
 

@@ -18,16 +18,26 @@ _BLOBS_PER_CALL = 50
 logger = logging.getLogger(__name__)
 
 
-def remove_deleted_runs(runs: Path, store: Store, *, may_continue: Callable[[], bool]) -> None:
-    """Removes the run directories of deleted jobs until `may_continue` returns False. Raises Unavailable."""
+def remove_deleted_runs(runs: Path, store: Store, *, after: str = "", may_continue: Callable[[], bool]) -> str:
+    """Removes the run directories of deleted jobs until `may_continue` returns False. Raises Unavailable.
+
+    Returns the id of the last job that it has begun with. With it as `after` it begins with the next one: one job that
+    has left much holds up no others.
+    """
     failpoint("disk.removal")
-    job_ids = [path.name for path in runs.glob("job_*") if is_id(path.name, "job")]
+    job_ids = sorted(path.name for path in runs.glob("job_*") if is_id(path.name, "job"))
+    job_ids = [*(each for each in job_ids if each > after), *(each for each in job_ids if each <= after)]
     for first in range(0, len(job_ids), _JOBS_PER_QUERY):
-        for job_id in run_dirs.deleted_among(store, job_ids[first : first + _JOBS_PER_QUERY]):
+        deleted = {*run_dirs.deleted_among(store, job_ids[first : first + _JOBS_PER_QUERY])}
+        for job_id in job_ids[first : first + _JOBS_PER_QUERY]:
+            if job_id not in deleted:
+                continue
             if not may_continue():
-                return
+                return after
+            after = job_id
             if not remove_inside(runs.resolve(), job_id, may_continue=may_continue) and may_continue():
                 logger.warning("%s: its run directories in %s cannot be removed", job_id, runs)
+    return after
 
 
 def remove_unreferenced_blobs(store: Store) -> None:

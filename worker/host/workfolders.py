@@ -20,6 +20,7 @@ from torchyard.host.untrusted import folder_inside, read_untrusted
 from worker.host import rundirs
 from worker.host.untrusted import make_accessible, remove_inside
 
+_CHUNK = 1 << 20
 FRESH_PREFIX = f".{WORK}."
 """Begins the name of a working folder that is not whole."""
 
@@ -122,17 +123,30 @@ def trim(run: RunDir, tree: Path) -> None:
         with suppress(OSError):  # the job has removed or closed it, or put a link there
             with folder_inside(run.work, *parts) as opened:
                 for name in files:
-                    _remove_unchanged(opened, name, like=Path(folder, name).stat(), came_ns=record.came_ns)
+                    _remove_unchanged(opened, name, like=Path(folder, name), came_ns=record.came_ns)
             if parts:
                 with folder_inside(run.work, *parts[:-1]) as parent:
                     os.rmdir(parts[-1], dir_fd=parent)
 
 
-def _remove_unchanged(folder: int, name: str, *, like: os.stat_result, came_ns: int) -> None:
+def _remove_unchanged(folder: int, name: str, *, like: Path, came_ns: int) -> None:
     with suppress(FileNotFoundError):
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if stat.S_ISREG(found.st_mode) and found.st_size == like.st_size and found.st_mtime_ns <= came_ns:
+        if not stat.S_ISREG(found.st_mode) or found.st_size != like.stat().st_size or found.st_mtime_ns > came_ns:
+            return
+        # Programs set the time of a file's content, such as `cp -p`; that of its status only the kernel does.
+        if found.st_ctime_ns <= came_ns or _has_content_of(like, folder, name):
             os.unlink(name, dir_fd=folder)
+
+
+def _has_content_of(like: Path, folder: int, name: str) -> bool:
+    with suppress(OSError):  # the job has closed it, or put something else there
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        with os.fdopen(descriptor, "rb") as own, like.open("rb") as code:
+            while (chunk := code.read(_CHUNK)) == own.read(_CHUNK):
+                if not chunk:
+                    return True
+    return False
 
 
 def remove_unfinished(run: RunDir) -> None:

@@ -98,6 +98,19 @@ def test_a_process_that_was_killed_while_nobody_asked_is_replaced(asked: Confine
     assert not psutil.pid_exists(child.pid)
 
 
+def test_a_process_that_takes_no_question_is_ended(
+    asked: Confined, children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _ask(asked, b"a") == b"order a"
+    children.running()[0].suspend()
+    with monkeypatch.context() as patch, pytest.raises(Ended):
+        patch.setattr(confined, "_LEAST_WALL_S", 0.1)
+        patch.setattr(confined, "_WALL_TIMES", 0)
+        _ask(asked, bytes(3 << 20))  # more than a pipe holds
+    assert children.running() == []
+    assert _ask(asked, b"b") == b"order b"
+
+
 def test_an_interrupt_of_a_terminal_ends_nothing(asked: Confined, children: Children) -> None:
     assert _ask(asked, b"a") == b"order a"
     children.running()[0].send_signal(signal.SIGINT)

@@ -1,15 +1,19 @@
-"""Whether the user has agreed to what a folder's torchyard.toml gives its program: kept in the user's own file."""
+"""Whether the user has agreed to what files of a folder give its program: kept in the user's own file."""
 
 from collections.abc import Mapping
 import hashlib
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from torchyard.cli.run.settings import PROJECT_FILE, Settings
 from torchyard.client.logins import login_file, parse
+from torchyard.client.packing.rules import IGNORE_FILE, bringing_back
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.text import printable
 from torchyard.host.privatefile import open_own, write_private
 
 GIVEN = ("secrets", "mounts", "init_from", "include", "visibility")
@@ -25,15 +29,18 @@ class _Agreed(BaseModel):
 
 
 def check(settings: Settings, folder: Path, *, agrees: bool) -> None:
-    """Raises ConfigError if the folder's file sets one of `GIVEN`, and the user has never agreed to these values there.
+    """Raises ConfigError if the folder's file sets one of `GIVEN`, or another one of its files has packed what git
+    ignores, and the user has never agreed to these values there.
 
     `agrees`: the user does so now. It holds until the values change.
     """
     layer = settings.of_folder
     given = {name: layer.values[name] for name in GIVEN if name in layer.values}
+    if lines := bringing_back(folder):
+        given[IGNORE_FILE] = lines
     if not given:
         return
-    path, digest = str(folder.resolve()), hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
+    path, digest = _key_of(folder), hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
     agreed = _read()
     if agreed.folders.get(path) == digest:
         return
@@ -43,9 +50,14 @@ def check(settings: Settings, folder: Path, *, agrees: bool) -> None:
     write_private(_file(), _Agreed(folders={**agreed.folders, path: digest}).model_dump_json(indent=2))
 
 
-def _refusal(given: Mapping[str, object], lines: Mapping[str, int]) -> str:
-    said = [f"{_place(name, lines)}: {name} = {json.dumps(value)}" for name, value in given.items()]
-    takes = f"{PROJECT_FILE} of this folder takes what is yours, or says who sees the job."
+def _refusal(given: Mapping[str, Any], lines: Mapping[str, int]) -> str:
+    settings = {name: value for name, value in given.items() if name != IGNORE_FILE}
+    said = [f"{_place(name, lines)}: {name} = {json.dumps(value)}" for name, value in settings.items()]
+    said += [f"{IGNORE_FILE}: {printable(line)}" for line in given.get(IGNORE_FILE, ())]
+    files = " and ".join(
+        name for name, has in ((PROJECT_FILE, settings), (IGNORE_FILE, len(said) > len(settings))) if has
+    )
+    takes = f"{files} of this folder takes what is yours, or says who sees the job."
     return "\n".join(
         (
             f"{takes} You have not agreed to that:",
@@ -58,6 +70,16 @@ def _refusal(given: Mapping[str, object], lines: Mapping[str, int]) -> str:
 
 def _place(name: str, lines: Mapping[str, int]) -> str:
     return f"{PROJECT_FILE}, line {lines[name]}" if name in lines else PROJECT_FILE
+
+
+def _key_of(folder: Path) -> str:
+    """Returns the name of the folder in the user's file, which is UTF-8: its path, or the bytes of another one."""
+    path = str(folder.resolve())
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return f"bytes:{os.fsencode(path).hex()}"
+    return path
 
 
 def _file() -> Path:

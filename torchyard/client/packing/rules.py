@@ -8,6 +8,7 @@ from pathlib import Path
 import re
 from typing import TYPE_CHECKING
 
+from torchyard.client.packing import git
 from torchyard.contract.errors import ConfigError
 from torchyard.host.untrusted import read_given
 
@@ -17,8 +18,19 @@ if TYPE_CHECKING:
 IGNORE_FILE = ".torchyardignore"
 """A file of the folder, in the syntax of .gitignore. What it matches is not packed; what a `!` line matches is."""
 MOST_IGNORE_BYTES = 1 << 20
+_PRIVATE = ".env"
+"""Is part of the names of files that mostly hold passwords."""
 _SPECIAL = re.compile(r"([\\*?\[\]!# ])")
 """Characters that mean something in a line of .gitignore."""
+
+
+def bringing_back(folder: Path) -> list[str]:
+    """Returns the lines of a folder's IGNORE_FILE that may have packed what git ignores, or what may hold passwords.
+
+    Raises ConfigError.
+    """
+    lines = [line for line in _lines(folder / IGNORE_FILE) if line.startswith("!")]
+    return [line for line in lines if _PRIVATE in line.lower() or git.in_work_tree(folder)]
 
 
 class Rules:
@@ -48,7 +60,7 @@ class Rules:
         if self._own is None or not self._by_line(name):
             return False
         index = self._own.check_file(name).index
-        return index is not None and ".env" in self._lines[index].lower()
+        return index is not None and _PRIVATE in self._lines[index].lower()
 
     def check_included(self, packed: Iterable[str], skipped: dict[str, str]) -> None:
         """Raises ConfigError if a path or a pattern to include is that of no file that is packed."""

@@ -14,6 +14,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import INDEX_FILE, MANIFEST, STATE_FILE, RunDir
 from torchyard.host.untrusted import open_inside
+from worker.attempts.files.manifests import manifest_of
 from worker.host.looks import Match, Parts
 
 CHECKPOINT_LIMIT = 1 << 40
@@ -110,10 +111,7 @@ class CheckpointCopy:
             text = raw.read(_MAX_MANIFEST)
             self.saved_at = min(os.fstat(raw.fileno()).st_mtime_ns, time.time_ns())
         self.described = len(text)
-        try:
-            return Manifest.from_json(text)
-        except ValueError:
-            raise DataError("its manifest cannot be read") from None
+        return manifest_of(text)
 
     def _check_files(self, files: list[ManifestFile], limit: int) -> None:
         paths = [file.path for file in files]

@@ -1,6 +1,6 @@
 """Finds the files that match patterns below a folder that a job writes. Follows no link."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import fnmatch
 from pathlib import Path
 import re
@@ -25,6 +25,7 @@ class Search(Looks):
         self.folders: dict[Parts, bool] = {}
         """The folders that `find` has found, and whether a pattern names it: without a wildcard in its last name, or by
         a `/` at its end."""
+        self._names = Names()
 
     def find(self, base: Parts, patterns: Sequence[str]) -> dict[Parts, Match]:
         """Returns the files below `base`, which is below the root, by path. At most 50,000, of as many entries."""
@@ -45,7 +46,7 @@ class Search(Looks):
         if first == "**":
             yield from self._expand(folder, tuple(rest), names_folders=names_folders)
         name = "*" if first == "**" else first
-        here = self.entries(folder, lambda entry: matches(entry.name, name))
+        here = self.entries(folder, lambda entry: self._names.match(entry.name, name))
         if not rest and first != "**":
             yield from () if names_folders else here.files
             for name in here.folders:
@@ -56,6 +57,16 @@ class Search(Looks):
             yield from self._expand((*folder, name), inner, names_folders=names_folders)
 
 
-def matches(name: str, pattern: str) -> bool:
-    """Returns whether a name matches one part of a pattern."""
-    return fnmatch.fnmatchcase(name, pattern) and (not name.startswith(".") or pattern.startswith("."))
+class Names:
+    """Compares names with parts of patterns. What it made of a part goes with it: `fnmatch` keeps 32,768 for ever."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Callable[[str], object]] = {}
+
+    def match(self, name: str, part: str) -> bool:
+        if name.startswith(".") and not part.startswith("."):
+            return False
+        made = self._made.get(part)
+        if made is None:
+            made = self._made[part] = re.compile(fnmatch.translate(part)).match
+        return made(name) is not None

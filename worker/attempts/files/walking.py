@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from torchyard.contract.artifacts import DEEPEST, MOST_PATH_BYTES, is_artifact_path
 from torchyard.host.untrusted import folder_inside
-from worker.attempts.files.matching import matches
+from worker.attempts.files.matching import Names
 from worker.host.looks import Parts
 
 _States: TypeAlias = frozenset[tuple[int, int]]
@@ -62,6 +62,7 @@ class Patterns:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._parts = [_parts(pattern) for pattern in patterns]
+        self._names = Names()
 
     @property
     def start(self) -> _States:
@@ -82,7 +83,7 @@ class Patterns:
                 if not is_last and (place, at + 1) not in seen:
                     seen.add((place, at + 1))
                     waiting.append((place, at + 1))
-            elif matches(name, part):
+            elif self._names.match(name, part):
                 if is_last:
                     matched.add(place)
                 else:

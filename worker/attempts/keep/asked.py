@@ -135,7 +135,9 @@ class AskedFiles:
                     copy.publish()
                 answer.copied += sum(item.size for item in new)
                 copied = answer.copied + files.copied
-                commands.store_files(self._store, self._worker_id, kept, new, copied=copied)
+                if new or copied != answer.told:  # a long walk alone is nothing to write
+                    commands.store_files(self._store, self._worker_id, kept, new, copied=copied)
+                    answer.told = copied
         finally:
             for copy in copies:
                 copy.discard()
@@ -162,3 +164,5 @@ class _Answer:
     stored: int = 0
     copied: int = 0
     """Bytes."""
+    told: int = 0
+    """Those that the request has been told of."""

@@ -17,7 +17,8 @@ from worker.host.untrusted import folders_inside
 
 MOST_FOLDERS = 50_000
 REFUSED_COST = 8 << 20
-"""What is wrong with a checkpoint counts as copying so many bytes: to parse its manifest may take half a second."""
+"""What is wrong with a checkpoint counts as copying so many bytes: to parse its manifest may take another process
+half a second."""
 MOST_UNANNOUNCED = 1000
 """Folders in `checkpoints` without an event line that are looked at."""
 _SPACE_S = 60.0

@@ -23,6 +23,7 @@ from worker.host.looks import Parts
 from worker.host.untrusted import remove_inside
 
 Place = Literal["work", "artifacts"]
+Placed = dict[tuple[int, int, int, str], tuple[Path, int]]
 _ARTIFACTS = "artifacts"
 _KEPT_FREE = 64 << 20
 """Bytes of the disk that files which are no checkpoints leave free."""
@@ -63,6 +64,8 @@ class Restored:
     files: int = 0
     size: int = 0
     left_out: list[str] = field(default_factory=list[str])
+    placed: Placed = field(default_factory=Placed)
+    """By checkpoint of one file: where it lies, and its inode. Its other names are links to it."""
 
     def message(self, *, of: str) -> str:
         """Returns what to tell the job's owner; empty if there was nothing. `of`: the attempt or job it is from."""
@@ -142,8 +145,9 @@ def fetched(
 
 
 def needed_for(versions: Sequence[Sequence[Stored]]) -> int:
-    """Returns the bytes of the checkpoints, without which the job has to wait."""
-    return sum(each[0].size for each in versions if each[0].is_checkpoint)
+    """Returns the bytes of the checkpoints, without which the job has to wait. One of several names counts once."""
+    newest = {each[0].order: each[0].size for each in versions if each[0].is_checkpoint}
+    return sum(newest.values())
 
 
 def _put_back(
@@ -158,7 +162,7 @@ def _put_back(
         return
     for each in versions:
         try:
-            whole = _put(each, folder, blobs, check)
+            whole = _put(each, folder, blobs, restored.placed, check)
         except OSError as error:
             if error.errno not in {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ENAMETOOLONG}:
                 raise
@@ -171,20 +175,47 @@ def _put_back(
     restored.left_out.append(_shown(newest))
 
 
-def _put(stored: Stored, folder: Path, blobs: Blobs, check: Callable[[], object]) -> bool:
+def _put(stored: Stored, folder: Path, blobs: Blobs, placed: Placed, check: Callable[[], object]) -> bool:
     """Returns False if the stored version is not whole: nothing of it is put back then."""
+    own = folder / stored.path
+    link = folder / f".{uuid.uuid4().hex}"
+    if stored.order in placed and _is_linked(placed[stored.order], link):
+        try:
+            _rename(link, own, own=own)
+        finally:
+            link.unlink(missing_ok=True)
+        return True
     copies = {str(number): file for number, file in enumerate(stored.files)}
     files = [replace(file, path=name) for name, file in copies.items()]
     with fetched(files, folder, prefix=".", blobs=blobs, check=check) as place:
         if place is None:
             return False
         for name, file in copies.items():
-            own, target = folder / stored.path, folder / file.path
-            if target.parent == own.parent and target != own and target.exists():
-                continue  # it lies beside its folder, and that of a newer one has been put back
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (place / name).rename(target)
+            _rename(place / name, folder / file.path, own=own)
+    if stored.is_checkpoint and len(stored.files) == 1:
+        target = folder / stored.files[0].path
+        placed.setdefault(stored.order, (target, target.stat().st_ino))
     return True
+
+
+def _rename(copy: Path, target: Path, *, own: Path) -> None:
+    if target.parent == own.parent and target != own and target.exists():
+        return  # it lies beside its folder, and that of a newer one has been put back
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    copy.rename(target)
+
+
+def _is_linked(place: tuple[Path, int], other: Path) -> bool:
+    """Makes the file's other name. Returns False if its disk has no links, or another file lies in its place now."""
+    path, inode = place
+    try:
+        os.link(path, other)
+    except OSError:
+        return False
+    if other.stat().st_ino == inode:
+        return True
+    other.unlink()
+    return False
 
 
 def _order(stored: Stored) -> tuple[int, int, int, str]:

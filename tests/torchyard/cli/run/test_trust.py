@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+import subprocess
 from subprocess import CompletedProcess
 
 import pytest
@@ -80,6 +81,35 @@ def test_what_the_user_says_needs_no_agreement(server: FakeServer, folder: Path)
     (folder.parent / "config/torchyard/config.toml").write_text(SECRETS)
     (folder / "torchyard.toml").write_text("[run]\ndevices = 2\n")
     assert SENT in run(server, folder, "--secret", "Y=MINE", "--visibility", "team").stderr
+
+
+@pytest.mark.parametrize("in_git", [True, False])
+def test_a_folder_that_has_ignored_files_packed_is_refused(
+    server: FakeServer, folder: Path, approved: Approved, *, in_git: bool
+) -> None:
+    lines = "*.ckpt\n!small.ckpt\n"
+    (folder / ".torchyardignore").write_text(lines)
+    assert SENT in run(server, folder).stderr, "without git nothing else is left out"
+    lines += "!/keys/\n" if in_git else "!.env\n"
+    (folder / ".torchyardignore").write_text(lines)
+    if in_git:
+        subprocess.run(["git", "init", "-q", folder], check=True)
+    server.requests.clear()
+    done = run(server, folder)
+    assert (done.returncode, server.requests) == (1, [])
+    assert done.stderr == approved.of_row("refused")
+    assert SENT in run(server, folder, "--trust-folder").stderr
+    assert SENT in run(server, folder).stderr
+    (folder / ".torchyardignore").write_text(f"{lines}!.envrc\n")
+    assert REFUSED in run(server, folder).stderr
+
+
+def test_a_folder_whose_path_is_no_utf_8_can_be_agreed_to(server: FakeServer, folder: Path) -> None:
+    odd = folder.rename(folder.with_name("c\udcffde"))
+    (odd / "torchyard.toml").write_text(SECRETS)
+    assert REFUSED in run(server, odd).stderr
+    assert SENT in run(server, odd, "--trust-folder").stderr
+    assert SENT in run(server, odd).stderr
 
 
 def run(server: FakeServer, folder: Path, *options: str) -> CompletedProcess[str]:

@@ -1,10 +1,12 @@
 """What a walk costs is bounded, whatever the patterns are, and however many folders a job has made."""
 
 from pathlib import Path
+import re
 import tracemalloc
 
 import pytest
 
+from worker.attempts.files.matching import Search
 from worker.attempts.files.walking import Found, Patterns, TooMany, Walk
 
 MANY = Patterns(["/".join(["**", "a*"] * 80)[:470] + f"/{number}" for number in range(32)])
@@ -28,6 +30,25 @@ def test_a_walk_keeps_nothing_of_the_folders_that_it_has_left(tmp_path: Path) ->
     try:
         assert walk(tmp_path, MANY) == []
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_nothing_is_kept_of_patterns_whose_walk_has_ended(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+
+    def look(number: int) -> None:
+        pattern = f"{'*b' * 100}{number}"
+        assert walk(tmp_path, Patterns([pattern])) == []
+        assert Search(tmp_path).find((), [pattern]) == {}
+
+    look(-1)
+    tracemalloc.start()
+    try:
+        for number in range(30):
+            look(number)
+        re.purge()  # of the last few hundred, whoever they are of
+        assert tracemalloc.get_traced_memory()[0] < 50_000
     finally:
         tracemalloc.stop()
 

@@ -21,7 +21,7 @@ from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.bundles import bundle_url
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import EndReason
-from worker.attempts.keep import asked
+from worker.attempts.keep import asked, left_files
 from worker.attempts.keep.asked import AskedFiles
 
 CONFIG = {"code": bundle_url("0" * 64), "entrypoint": "train.py"}
@@ -178,6 +178,25 @@ def test_the_requests_of_one_owner_hold_up_no_other_owner(
     while queries.newest(store, jobs[1], caller=SERVICE).answered_at is None:
         files.answer_some()
     assert [queries.newest(store, each, caller=SERVICE).size for each in jobs] == [8 << 20, 8 << 20, 1]
+
+
+def test_a_long_walk_writes_nothing_before_it_has_found_something(
+    store: Store, worker: str, job_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3000):
+        (tmp_path / "runs" / job_id / "work" / "results" / f"n{number}").touch()
+    written, write = list[int](), commands.store_files
+
+    def count(*args: Any, copied: int) -> None:
+        written.append(copied)
+        write(*args, copied=copied)
+
+    monkeypatch.setattr(left_files, "_SLICE_S", 0)
+    monkeypatch.setattr(commands, "store_files", count)
+    assert answered(store, job_id, worker, tmp_path / "runs", ["results/x*"]).refused == "nothing there matches"
+    assert written == []
+    assert answered(store, job_id, worker, tmp_path / "runs", ["results/a"]).files == 1
+    assert len(written) == 1
 
 
 def test_an_unexpected_error_refuses_its_request_and_holds_up_no_other(

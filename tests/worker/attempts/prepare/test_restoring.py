@@ -174,6 +174,34 @@ def test_files_that_do_not_fit_are_said_and_checkpoints_come_first(tmp_path: Pat
         )
 
 
+def test_the_other_names_of_a_file_are_links_to_it(tmp_path: Path) -> None:
+    blobs, folder = Blobs(tmp_path / "blobs"), tmp_path / "work"
+    blobs.root.mkdir()
+    first = _stored("out/1.pt", bytes(3 << 20), blobs)
+    names = [replace(first, path=path, files=[replace(first.files[0], path=path)]) for path in ("best.pt", "a/last.pt")]
+    versions = [[first], *([each] for each in names)]
+    assert restoring.needed_for(versions) == 3 << 20
+    with mounted(folder, kibibytes=8192):
+        restored = restoring.restore(versions, folders={"work": folder}, blobs=blobs)
+        assert (restored.checkpoints, restored.left_out) == (3, [])
+        found = [(folder / path).stat() for path in ("out/1.pt", "best.pt", "a/last.pt")]
+        assert [(each.st_ino, each.st_nlink, each.st_mtime_ns) for each in found] == [(found[0].st_ino, 3, TIME)] * 3
+        assert sorted(path.name for path in folder.iterdir()) == ["a", "best.pt", "out"]
+
+
+def test_a_name_is_no_link_to_what_has_taken_the_place_of_its_file(tmp_path: Path) -> None:
+    blobs, folder = Blobs(tmp_path / "blobs"), tmp_path / "work"
+    blobs.root.mkdir()
+    folder.mkdir()
+    first = _stored("out/a.pt", b"file", blobs)
+    name = replace(first, path="best.pt", files=[replace(first.files[0], path="best.pt")])
+    files = [_stored(f"out/{each}.pt", b"folder", blobs).files[0] for each in "ab"]
+    whole = replace(_stored("out", b"", blobs), files=files)
+    restoring.restore([[first], [whole], [name]], folders={"work": folder}, blobs=blobs)
+    found = read_tree(folder)
+    assert found == {"out/a.pt": (b"folder", False), "out/b.pt": (b"folder", False), "best.pt": (b"file", False)}
+
+
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "a//b", "a/../../x", "a/\0", ""])
 def test_no_path_leads_out_of_the_folder(path: str) -> None:
     assert not restoring.is_path(path)

@@ -266,6 +266,17 @@ def test_of_a_job_that_succeeded_only_what_changed_stays(hosts: Hosts, tmp_path:
     assert hosts.last.run.work_record.exists()
 
 
+def test_a_file_of_the_code_with_other_content_stays_whatever_its_time_and_size(hosts: Hosts) -> None:
+    hosts.start()
+    changed, touched = (hosts.last.run.work / path for path in ("lib/a.py", "train.py"))
+    before = changed.stat()
+    hosts.write("lib/a.py", b"a = 2")
+    os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))
+    touched.chmod(0o600)
+    hosts.end(EndReason.COMPLETED)
+    assert read_tree(hosts.last.run.work) == {"lib/a.py": (b"a = 2", False)}
+
+
 def test_nothing_is_trimmed_behind_a_link_of_the_job(hosts: Hosts, tmp_path: Path) -> None:
     hosts.start()
     (tmp_path / "lib").mkdir()
