@@ -185,7 +185,7 @@ def test_others_are_answered_while_a_large_body_is_parsed(service: ApiFixture, c
 
 
 def test_small_bodies_are_parsed_while_large_ones_of_others_wait_for_their_process(
-    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+    service: ApiFixture, children: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.app.state.services.settings.__dict__["max_body_bytes"] = 1 << 20
     began, begin = list[str](), Turns.begin
@@ -201,7 +201,7 @@ def test_small_bodies_are_parsed_while_large_ones_of_others_wait_for_their_proce
     validate = partial(service.client.post, "/v1/sweeps/validate", content=_bytes(WRONG[0]))
     with ThreadPoolExecutor() as threads:
         validate()
-        (child,) = _children()
+        (child,) = children.running()
         child.suspend()
         try:
             monkeypatch.setattr(Turns, "begin", noted)
