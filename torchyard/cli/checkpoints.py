@@ -102,7 +102,7 @@ def _row(checkpoint: CheckpointView, *, with_file: bool, with_measured: bool) ->
     return (
         checkpoint.id,
         "" if checkpoint.epoch is None else str(checkpoint.epoch),
-        str(checkpoint.step),
+        str(checkpoint.step) if checkpoint.step or not captured else "",
         *((captured,) if with_file else ()),
         terminal.size(checkpoint.size),
         "not whole" if checkpoint.damaged else ", ".join(checkpoint.aliases),
