@@ -45,7 +45,8 @@ class Unmatched:
             unmatched = self._find()
             listed = ", ".join(f"{printable(pattern)!r} ({key})" for pattern, key in unmatched)
             says = "nothing matches" if final else "nothing matches so far"
-            self._texts[final] = f"{says}: {listed}{self._note}" if unmatched else None
+            below = self._below([pattern for pattern, _ in unmatched])
+            self._texts[final] = f"{says}: {listed}{below}{self._note}" if unmatched else None
         return self._texts[final]
 
     def _find(self) -> list[tuple[str, str]]:
@@ -60,3 +61,15 @@ class Unmatched:
             except TooMany:
                 return []
         return [named for place, named in enumerate(self._named) if place not in matched]
+
+    def _below(self, patterns: Sequence[str]) -> str:
+        """Names a file that a pattern would match in any folder, and that pattern; empty if there is none."""
+        anywhere = [f"**/{pattern}" for pattern in patterns if not pattern.startswith("**/")]
+        try:
+            for folder in self._folders if anywhere else ():
+                for item in Walk(self._root, folder, most=_MOST_ENTRIES, patterns=Patterns(anywhere)).found():
+                    if item is not None and item.patterns:
+                        return f"; {printable(item.path)!r} matches {printable(anywhere[min(item.patterns)])!r}"
+        except TooMany:
+            pass
+        return ""

@@ -50,6 +50,15 @@ def test_it_is_said_once_after_a_while_and_once_at_the_end_across_restarts(run: 
     assert drain(relay, final=True) == drain(relay_of(run, RelayState.of(batches[-1].offsets)), final=True) == []
 
 
+def test_a_file_that_lies_in_another_folder_is_named_with_the_pattern_that_finds_it(run: RunDir) -> None:
+    (run.work / "results").mkdir()
+    (run.work / "results" / "a.png").touch()
+    (run.work / "gan" / "out").mkdir(parents=True)
+    (run.work / "gan" / "out" / "a.pt").touch()
+    said = "nothing matches: 'out/*.pt' (checkpoints); 'gan/out/a.pt' matches '**/out/*.pt'; a note"
+    assert texts(drain(relay_of(run), final=True)) == [said]
+
+
 def test_nothing_is_said_of_a_young_attempt_or_if_all_match(run: RunDir) -> None:
     assert drain(relay_of(run, age_s=1.0)) == []
     for path in ("results/a.png", "out/a.pt"):
