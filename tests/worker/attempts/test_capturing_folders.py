@@ -21,6 +21,7 @@ from worker.host.mask import Mask
 from worker.host.workfolders import WorkRecord
 
 SAFETENSORS = b"\2\0\0\0\0\0\0\0{}"
+MODEL = {"config.json": b"{}", "model.safetensors": SAFETENSORS}
 LATER = 1 << 33
 """Seconds since the epoch: after the start of each attempt."""
 DCP = {"__0_0.distcp": b"rank 0", "__1_0.distcp": b"rank 1", ".metadata": b"where"}
@@ -162,33 +163,34 @@ def test_a_folder_that_was_there_at_the_end_is_whole_if_that_can_be_told(
 @pytest.mark.parametrize(
     ("newest", "whole"),
     [
-        ({"model.safetensors": SAFETENSORS, "optimizer.pt": zipped(b"2")}, 3),
-        ({"model.safetensors": SAFETENSORS}, 2),
-        ({"model.safetensors": SAFETENSORS, "optimizer.pt": zipped(b"2")[:-1]}, 2),
-        ({"model.safetensors": SAFETENSORS, "optimizer.pt": b"its bytes do not tell"}, 2),
-        ({"model.safetensors": SAFETENSORS, "optimizer.pt": zipped(b"2"), "more.pt": zipped(b"3")}, 1),
+        ({**MODEL, "optimizer.pt": zipped(b"2")}, 3),
+        ({**MODEL}, 2),
+        ({**MODEL, "optimizer.pt": zipped(b"2")[:-1]}, 2),
+        ({**MODEL, "optimizer.pt": b"its bytes do not tell"}, 2),
+        ({**MODEL, "optimizer.pt": zipped(b"2"), "more.pt": zipped(b"3")}, 1),
     ],
     ids=["all", "a file is missing", "torn", "not told", "others lack a file"],
 )
 def test_a_folder_that_was_just_written_is_whole_as_those_beside_it_are(
     run: RunDir, newest: dict[str, bytes], whole: int
 ) -> None:
-    files = {"model.safetensors": SAFETENSORS, "optimizer.pt": b"its bytes do not tell"}
+    files = {**MODEL, "optimizer.pt": b"its bytes do not tell"}
     for number, folder in enumerate((files, files, newest)):
-        write(run.work / "out" / f"state_{number}", folder)
+        write(run.work / "out" / f"step-{number}", folder)
         for place, name in enumerate(folder):
-            os.utime(run.work / "out" / f"state_{number}" / name, (LATER + 1000 * number + place,) * 2)
+            os.utime(run.work / "out" / f"step-{number}" / name, (LATER + 1000 * number + place,) * 2)
     stored = saved(look(relay_of(run, "out/*"), final=True))
     assert [not new.damaged for new in stored].count(True) == whole
     assert stored[-1].damaged == (whole == 2)
 
 
 def test_what_an_attempt_before_left_says_nothing_of_a_folder(run: RunDir) -> None:
-    files = {"model.safetensors": SAFETENSORS, "optimizer.pt": zipped(b"2")}
+    files = {**MODEL, "optimizer.pt": zipped(b"2")}
     for number, time_s in enumerate((1000, LATER)):
-        write(run.work / "out" / f"state_{number}", files)
+        write(run.work / "out" / f"step-{number}", files)
         for name in files:
-            os.utime(run.work / "out" / f"state_{number}" / name, (time_s, time_s))
+            os.utime(run.work / "out" / f"step-{number}" / name, (time_s, time_s))
+    run.brought.write_text("{}")  # when the attempt was prepared
     assert [new.damaged for new in saved(look(relay_of(run, "out/*"), final=True))] == [True, True]
 
 
