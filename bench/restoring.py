@@ -24,7 +24,7 @@ from worker.attempts.restoring import Stored, StoredFile
 
 CHECKPOINTS, CHECKPOINT_BYTES = 64, 16 << 20
 FILES, FILE_BYTES = 2048, 512 << 10
-REPEATS = 5
+REPEATS = 3
 _CLASSES = 16
 """So many contents of each size are stored; a file of each is copied as often as it is named."""
 
