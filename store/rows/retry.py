@@ -98,10 +98,8 @@ def _go_on(session: Session, old_id: str, made: Submission, job_id: str) -> None
     saved, before = made.goes_on_from, made.devices_before
     if saved is not None:
         _copy_checkpoint(session, saved, job_id)
-        if saved.source == CAPTURED:  # what its program finds there the worker tells
-            text = f"retries job {old_id}"
-        else:
-            text = f"continues job {old_id} from step {saved.step}"
+        # What a program finds of captured ones its worker tells.
+        text = f"retries job {old_id}" if saved.source == CAPTURED else f"continues job {old_id} from step {saved.step}"
     elif made.begins_with is None:
         text = f"starts job {old_id} from the beginning, with its code alone"
     elif made.spec.trainer == "script":
