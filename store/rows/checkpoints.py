@@ -275,7 +275,8 @@ def _aliases(rows: Sequence[_Place], best: BestCheckpoint | None) -> dict[str, s
     for row in whole:
         if row.epoch is not None and row.end_of_epoch:
             owners.setdefault(f"epoch-{row.epoch}", row.id)
-        owners.setdefault(f"step-{row.step}", row.id)
+        if row.step or row.source != CAPTURED:  # of a captured one 0 says that its program told no step
+            owners.setdefault(f"step-{row.step}", row.id)
     return owners
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import Checkpoint, Job
 from store.facts.attempts import Inherits
-from store.facts.checkpoints import CheckpointFacts
+from store.facts.checkpoints import CAPTURED, CheckpointFacts
 from store.facts.jobs import BestCheckpoint
 from store.facts.submission import Retry, Submission
 from store.ids import new_id
@@ -98,9 +98,12 @@ def _go_on(session: Session, old_id: str, made: Submission, job_id: str) -> None
     saved, before = made.goes_on_from, made.devices_before
     if saved is not None:
         _copy_checkpoint(session, saved, job_id)
-        text = f"continues job {old_id} from step {saved.step}"
+        # What a program finds of captured ones its worker tells.
+        text = f"retries job {old_id}" if saved.source == CAPTURED else f"continues job {old_id} from step {saved.step}"
     elif made.begins_with is None:
         text = f"starts job {old_id} from the beginning, with its code alone"
+    elif made.spec.trainer == "script":
+        text = f"retries job {old_id}, which saved no checkpoint"
     else:
         text = f"starts job {old_id} from the beginning: it saved no checkpoint"
     if before is not None:

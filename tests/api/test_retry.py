@@ -1,10 +1,12 @@
 """`POST /v1/jobs/validate`, and `POST /v1/jobs/{id}/retry`."""
 
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import select
 
 from store.db.tables import Checkpoint, Job
+from store.facts.checkpoints import CAPTURED
 from tests import line
 from tests.api.service import SPEC, ApiFixture
 from tests.approved import Approved
@@ -119,6 +121,21 @@ def test_the_user_who_retries_a_job_owns_the_new_one(service: ApiFixture) -> Non
     assert service.client.post(f"/v1/jobs/{bobs}/retry").json()["owner"] == "bob"
     assert service.client.post(f"/v1/jobs/{admins}/retry").status_code == 404
     assert service.client.post("/v1/jobs/nonsense/retry").status_code == 404
+
+
+def test_a_retried_script_begins_as_its_worker_tells(service: ApiFixture) -> None:
+    script = {"trainer": "script", "name": "mine", "config": {"code": "file:///code", "entrypoint": "train.py"}}
+    old = service.submit(max_restarts=0, **script)["id"]
+    claim = service.start(old)
+    new = service.new_checkpoint(step=0, files={"last.pt": b"state"})
+    service.record(claim, checkpoints=[replace(new, source=CAPTURED)])
+    service.end(claim, reason=EndReason.USER_ERROR, message="a bug")
+    without = service.submit(**script)["id"]
+    service.client.post(f"/v1/jobs/{without}/cancel")
+    texts = {old: f"retries job {old}", without: f"retries job {without}, which saved no checkpoint"}
+    for job_id, text in texts.items():
+        retried = service.client.post(f"/v1/jobs/{job_id}/retry").json()["id"]
+        assert service.get(f"/v1/jobs/{retried}/events")["data"][-1]["data"]["text"] == text
 
 
 def test_a_retried_job_keeps_its_checkpoint_when_the_old_one_is_deleted(service: ApiFixture) -> None:

@@ -92,6 +92,11 @@ def test_what_is_not_whole_has_no_alias_and_is_not_resumed(db: StoreFixture, cla
     assert (found.name, found.damaged) == ("torn", True)
 
 
+def test_a_captured_one_has_the_alias_of_a_step_only_where_its_program_told_one(db: StoreFixture, claim: Claim) -> None:
+    add(db, claim, captured("none", 10), captured("told", 20, step=3))
+    assert aliases(db, claim.job_id) == {"told": ["latest", "step-3"], "none": []}
+
+
 def test_a_job_whose_only_checkpoint_is_torn_goes_on_from_none(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, captured("torn", 10, step=7, damaged=True))
     assert resumed(db, claim.job_id) is None

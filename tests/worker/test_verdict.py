@@ -274,3 +274,17 @@ def test_a_command_is_quoted_with_the_error_that_it_wrote_last(
     report = verdict.judge(run, launcher_exit=1, ranks=range(2), failures=[(0, code)], command=True)
     assert report.message == approved.of_row("message")
     assert (report.traceback == stderr.rstrip("\n")) if traceback else report.traceback is None
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (137, ", as a program that it ran was killed by SIGKILL (perhaps the host ran out of memory)"),
+        (139, ", as a program that it ran was killed by SIGSEGV"),
+        (130, ""),
+        (255, ""),
+    ],
+)
+def test_the_exit_code_of_a_shell_says_which_signal_killed_its_program(run: RunDir, code: int, said: str) -> None:
+    report = verdict.judge(run, launcher_exit=code, ranks=range(1), failures=[(0, code)], command=True)
+    assert report.message == f"the command exited with code {code}{said}"

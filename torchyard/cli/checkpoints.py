@@ -13,7 +13,9 @@ from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
+    from torchyard.client import Client
     from torchyard.contract.views.checkpoints import CheckpointView
+    from torchyard.contract.views.jobs import JobView
 
 _CAPTURED = "captured"
 """The source of a checkpoint that is a file or a folder which the program wrote."""
@@ -71,7 +73,7 @@ def download(
         raise typer.BadParameter("choose one of --best, --latest, --epoch and --ref")
     with connect() as client:
         found = client.get(job).view
-        checkpoint = client.checkpoint(found.id, names[0] if names else None)
+        checkpoint = _chosen(client, found, names[0] if names else None)
         with Transfer() as transfer:
             path = client.download(found.id, checkpoint.id, file=file, to=to, on_progress=transfer.show)
     if as_json:
@@ -82,12 +84,25 @@ def download(
     terminal.note(f"Verified: sha256 {sha256}.")
 
 
+def _chosen(client: Client, job: JobView, ref: str | None) -> CheckpointView:
+    """Raises NotFound, which says where the files are that a job without checkpoints left."""
+    from torchyard.contract.errors import NotFound
+
+    try:
+        return client.checkpoint(job.id, ref)
+    except NotFound:
+        if ref is not None or next(iter(client.checkpoints(job.id)), None) is not None:
+            raise
+        none = f"job {job.id} has saved no checkpoint"
+        raise NotFound(f"{none}; files that it left: {output.command()} cp {job.id}:") from None
+
+
 def _row(checkpoint: CheckpointView, *, with_file: bool, with_measured: bool) -> tuple[str, ...]:
     captured = _written(checkpoint) if checkpoint.source == _CAPTURED else ""
     return (
         checkpoint.id,
         "" if checkpoint.epoch is None else str(checkpoint.epoch),
-        str(checkpoint.step),
+        str(checkpoint.step) if checkpoint.step or not captured else "",
         *((captured,) if with_file else ()),
         terminal.size(checkpoint.size),
         "not whole" if checkpoint.damaged else ", ".join(checkpoint.aliases),

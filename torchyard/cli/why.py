@@ -15,6 +15,7 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torchyard.client import Client
     from torchyard.contract.views.advice import AdviceView
     from torchyard.contract.views.cluster import WorkerView
     from torchyard.contract.views.jobs import JobView
@@ -29,6 +30,8 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
         advice = client.advice(found.id)
         ended = found.state == JobState.PAUSED or found.state.terminal
         has_checkpoint = ended and next(iter(client.checkpoints(found.id)), None) is not None
+        asks = found.state == JobState.SUCCEEDED and not has_checkpoint
+        has_files = asks and _left_files(client, found.id)
     if as_json:
         views = {
             "job": found.model_dump(mode="json"),
@@ -44,7 +47,7 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
     if found.error is not None:
         terminal.write(f"ended      {output.ending(found.error)}; attempts: {found.attempt}")
     _advise(found, advice)
-    for line in _next_steps(found, has_checkpoint=has_checkpoint):
+    for line in _next_steps(found, has_checkpoint=has_checkpoint, has_files=has_files):
         terminal.write(line)
     if found.error is not None and found.error.traceback:
         terminal.write(f"\n{found.error.traceback.rstrip()}")
@@ -87,7 +90,7 @@ def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
 def _advise(job: JobView, advice: AdviceView) -> None:
     """Prints the judgement, but nothing that the first line says already."""
     known = output.reason(job)
-    if known not in advice.headline:
+    if known not in advice.headline and advice.headline not in _sentence(job):
         terminal.write(f"advice     {terminal.plain(advice.headline)}")
     if advice.cause is not None and advice.cause not in known and advice.cause not in advice.headline:
         terminal.write(f"cause      {terminal.plain(advice.cause)}")
@@ -102,23 +105,29 @@ def _advise(job: JobView, advice: AdviceView) -> None:
         terminal.write(f"next       {terminal.plain(step)}")
 
 
-def _next_steps(job: JobView, *, has_checkpoint: bool) -> list[str]:
+def _left_files(client: Client, job_id: str) -> bool:
+    found = (client.kept_files(job_id), client.artifacts(job_id))
+    return any(next(iter(files), None) is not None for files in found)
+
+
+def _next_steps(job: JobView, *, has_checkpoint: bool, has_files: bool) -> list[str]:
     """Names the commands that can be used in the job's state."""
     command = output.command()
     failed_rank = f" --rank {job.error.rank}" if job.error is not None and job.error.rank is not None else ""
     log = (f"{command} logs {job.id}{failed_rank} --tail 50", "its last lines")
     start = "from its newest checkpoint" if has_checkpoint else _without_checkpoint(job)
     which = "its best checkpoint" if job.best is not None else "its newest checkpoint"
-    retry, download = (
+    retry, download, files = (
         (f"{command} retry {job.id}", f"run it again, {start}"),
         (f"{command} download {job.id}", which),
+        (f"{command} cp {job.id}:", "the files that it left"),
     )
     steps = {
         JobState.QUEUED: [(f"{command} queue", "the jobs ahead of it"), (f"{command} cancel {job.id}", "cancel it")],
         JobState.STARTING: [(f"{command} logs {job.id} -f", "follow it")],
         JobState.RUNNING: [(f"{command} logs {job.id} -f", "follow it")],
         JobState.PAUSED: [(f"{command} resume {job.id}", start)],
-        JobState.SUCCEEDED: [download if has_checkpoint else log],
+        JobState.SUCCEEDED: [download if has_checkpoint else files if has_files else log],
         JobState.FAILED: [log, retry],
         JobState.CANCELLED: [retry],
     }.get(job.state, [])

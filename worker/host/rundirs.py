@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection
 import contextlib
 from dataclasses import dataclass
 import logging
+import os
 from pathlib import Path
 import re
 import stat
@@ -51,6 +52,14 @@ def started_ns(run: RunDir) -> int:
         return run.brought.stat().st_mtime_ns
     except OSError:
         return 0
+
+
+def began_ns(run: RunDir) -> int | None:
+    """Returns when rank 0 came up, after the packages were installed; None if it has not."""
+    try:
+        return os.lstat(run.ranks / "0.json").st_mtime_ns
+    except OSError:
+        return None
 
 
 def move_aside(run: RunDir) -> None:

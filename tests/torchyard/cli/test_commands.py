@@ -90,6 +90,15 @@ def test_download_verifies_the_file_and_prints_its_path(server: FakeServer, tmp_
     assert not (tmp_path / "other.pt").exists()
 
 
+def test_a_download_of_a_job_without_checkpoints_names_the_files_that_it_left(server: FakeServer) -> None:
+    server.on(JOB, job())
+    server.on(f"{JOB}/checkpoints", page([]))
+    done = run(server, "download", "job_1")
+    assert done.returncode == 1
+    assert is_clean_error(done)
+    assert "has saved no checkpoint" in done.stderr and "torchyard cp job_1:" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("option", "ref"), [(["--latest"], "latest"), (["--epoch", "3"], "epoch-3"), (["--best"], "best")]
 )

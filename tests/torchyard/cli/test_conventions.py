@@ -93,6 +93,15 @@ def test_a_captured_checkpoint_is_listed_with_its_file(server: FakeServer) -> No
         assert "out/epoch-1.pt" not in second
 
 
+def test_of_a_captured_checkpoint_no_step_is_shown_where_its_program_told_none(server: FakeServer) -> None:
+    file = {"path": "a.pt", "size": 7, "sha256": "0" * 64}
+    captured = {**CHECKPOINT, "files": [file], "source": "captured"}
+    server.on(f"{JOB}/checkpoints", page([{**captured, "step": step} for step in (0, 7)]))
+    heading, first, second = _run(server, "checkpoints", "job_1").stdout.splitlines()[-3:]
+    places = slice(heading.index("STEP"), heading.index("FILE"))
+    assert (first[places].strip(), second[places].strip()) == ("", "7")
+
+
 def test_a_checkpoint_that_is_not_whole_is_listed_as_such(server: FakeServer) -> None:
     torn = {**CHECKPOINT, "files": [], "aliases": [], "damaged": True}
     server.on(f"{JOB}/checkpoints", page([torn, {**CHECKPOINT, "id": "ckpt_0", "files": [], "aliases": ["latest"]}]))

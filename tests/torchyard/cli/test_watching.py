@@ -314,6 +314,19 @@ def test_why_prints_the_advice_and_nothing_twice(server: FakeServer, approved: A
     assert json.loads(run(server, "why", "job_1", "--json").stdout)["advice"]["cause"] == "it broke"
 
 
+@pytest.mark.parametrize("folder", ["kept", "artifacts"])
+def test_why_names_the_files_of_a_job_without_a_checkpoint(server: FakeServer, folder: str) -> None:
+    server.on(JOB, job(state="succeeded"))
+    server.on(f"{JOB}/advice", {"headline": "succeeded"})
+    server.on(f"{JOB}/checkpoints", page([]))
+    file = {"id": "art_1", "path": "curve.png", "size": 1, "sha256": "0" * 64, "attempt": 1, "created_at": NOW}
+    for name in ("kept", "artifacts"):
+        server.on(f"{JOB}/{name}", page([file] if name == folder else []))
+    shown = run(server, "why", "job_1").stdout.splitlines()
+    assert not [line for line in shown if line.startswith("advice")]
+    assert "torchyard cp job_1:  the files" in shown[-1]
+
+
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 @pytest.mark.parametrize("state", [*JobState])
 def test_why_names_commands_that_there_are_and_that_apply(
@@ -325,6 +338,8 @@ def test_why_names_commands_that_there_are_and_that_apply(
     checkpoint = {"id": "ckpt_1", "epoch": 1, "step": 1, "attempt": 1, "metrics": {}, "aliases": ["latest"]}
     listed = [{**checkpoint, "files": [file], "size": 1, "sha256": "0" * 64, "created_at": NOW}]
     server.on(f"{JOB}/checkpoints", page(listed if has_checkpoint else []))
+    server.on(f"{JOB}/kept", page([]))
+    server.on(f"{JOB}/artifacts", page([]))
     server.on(f"{JOB}/advice", {"headline": "it goes on"})
     shown = run(server, "why", "job_1").stdout
     lines = [found.split() for found in re.findall(r"torchyard (\w.*?)  ", shown)]

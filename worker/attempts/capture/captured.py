@@ -36,7 +36,10 @@ class Found:
     links: Sequence[Parts] = ()
     """Its other names below the same root."""
     rested: bool = False
-    """Whether it was at rest over two looks, and closed by all who had it open; or its program has ended well."""
+    """Whether it was at rest over two looks, and closed by all who had it open; or its program has ended well, or has
+    begun the folder that follows."""
+    is_alike: bool = False
+    """Whether the folder has all that those beside it have."""
 
     @property
     def parts(self) -> Parts:

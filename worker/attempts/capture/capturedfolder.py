@@ -42,7 +42,10 @@ class CapturedFolder:
         self._step = step
         self._limit = limit
         self._final = final
-        self._is_whole = match.lacks is None and (match.is_sealed or found.rested)
+        is_told = match.is_sealed or found.rested
+        self._is_whole = match.lacks is None and (is_told or found.is_alike)
+        self._newest_ns = None if is_told else max(file.status.st_mtime_ns for file in match.files)
+        """Of the file that was written last, where its own bytes have to say that it is whole."""
         self._done: list[FileCopy] = []
         self._copy: FileCopy | None = None
         self._paths = _paths(match)
@@ -120,12 +123,18 @@ class CapturedFolder:
     def _begin(self, match: Match) -> FileCopy:
         names = self._names.get(_inode(match), 1)
         copy = FileCopy(self._root, self._blobs, match, limit=self._limit, what="a checkpoint", names=names)
-        if match.status.st_size and is_whole(copy.source, match.parts[-1]) is False:
+        if self._is_torn(match, copy):
             self._is_whole = False
             if not self._final:
                 copy.discard()
                 raise Torn(f"{match.parts[-1]} is not whole")
         return copy
+
+    def _is_torn(self, match: Match, copy: FileCopy) -> bool:
+        told = is_whole(copy.source, match.parts[-1])
+        if match.status.st_mtime_ns == self._newest_ns:
+            return told is not True
+        return match.status.st_size > 0 and told is False
 
     def _check_unchanged(self) -> None:
         """Raises Changed if the files are not all those that were looked at: they were copied one after the other."""

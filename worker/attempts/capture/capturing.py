@@ -15,6 +15,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import storable
 from worker.attempts.capture import folders
+from worker.attempts.capture.alike import alike
 from worker.attempts.capture.captured import TORN, CapturedCopy, Found
 from worker.attempts.capture.capturedfolder import CapturedFolder, Torn
 from worker.attempts.capture.folders import FolderMatch
@@ -176,7 +177,7 @@ class Capturing:
         new = [item for item in found if item.name not in self._known and item.name not in taken]
         new = self._each_once([item for item in new if not self._has_secret(item, warn)], found, warn)
         new = self._in_order(new)
-        chosen = self._last(new, completed=completed, warn=warn) if final else self._due(new, rests, warn)
+        chosen = self._last(new, found, completed=completed, warn=warn) if final else self._due(new, rests, warn)
         self._chosen = {item.parts: item for item in chosen}
         for left_out in [each for item in chosen for each in _left_out(item)[:1]]:
             self._say(left_out, "is a link or no file: its checkpoint is stored without what is", warn)
@@ -262,16 +263,23 @@ class Capturing:
         self._next_at_will = now + pause
         return due[-1:]
 
-    def _last(self, new: Sequence[Found], *, completed: bool, warn: Warn) -> list[Found]:
-        """Returns those files that are captured when the script has ended."""
+    def _last(self, new: Sequence[Found], found: Sequence[Found], *, completed: bool, warn: Warn) -> list[Found]:
+        """Returns those files that are captured when the script has ended. `found`: all that match."""
         kept = _fitting(new[::-1], self._left_at_end)[::-1]
         if len(kept) < len(new):
             self._warn_once(
                 "end", f"only the newest {MOST_AT_END} files of config.checkpoints are stored at the end", warn
             )
         self._left_at_end -= sum(map(_weight, kept))
+        same = alike(found, since_ns=rundirs.started_ns(self._run))
         return [
-            replace(item, rested=completed or self._rested.get(item.parts) == identity(item.match.status))
+            replace(
+                item,
+                rested=completed
+                or same.get(item.parts, False)
+                or self._rested.get(item.parts) == identity(item.match.status),
+                is_alike=item.parts in same,
+            )
             for item in kept
         ]
 

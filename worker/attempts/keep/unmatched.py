@@ -17,7 +17,7 @@ _MOST_ENTRIES = 100_000
 class Unmatched:
     """`patterns`: those of each key of the spec. `folders`: below `root`, the folders that they are relative to.
 
-    `started_ns`: since when the attempt runs. `note`: what else to say.
+    `began_ns`: since when its program runs, None before. `note`: what else to say.
     """
 
     def __init__(
@@ -26,27 +26,32 @@ class Unmatched:
         folders: Sequence[Parts],
         patterns: Mapping[str, Sequence[str]],
         *,
-        started_ns: Callable[[], int],
+        began_ns: Callable[[], int | None],
         note: str = "",
     ) -> None:
         self._root = root
         self._folders = folders
         self._named = [(pattern, key) for key, several in patterns.items() for pattern in several]
-        self._started_ns = started_ns
+        self._began_ns = began_ns
         self._note = note
         self._texts: dict[bool, str | None] = {}
         """What was found, at the end and before."""
 
     def text(self, *, final: bool) -> str | None:
         """Returns what to tell the owner: while the job runs, once it has run for some time. None: nothing."""
-        if not self._named or (not final and time.time_ns() < self._started_ns() + AFTER_S * 1e9):
+        if not self._named or (not final and not self._has_run_for_long()):
             return None
         if final not in self._texts:
             unmatched = self._find()
             listed = ", ".join(f"{printable(pattern)!r} ({key})" for pattern, key in unmatched)
             says = "nothing matches" if final else "nothing matches so far"
-            self._texts[final] = f"{says}: {listed}{self._note}" if unmatched else None
+            below = self._below([pattern for pattern, _ in unmatched])
+            self._texts[final] = f"{says}: {listed}{below}{self._note}" if unmatched else None
         return self._texts[final]
+
+    def _has_run_for_long(self) -> bool:
+        began_ns = self._began_ns()
+        return began_ns is not None and time.time_ns() >= began_ns + AFTER_S * 1e9
 
     def _find(self) -> list[tuple[str, str]]:
         matched: set[int] = set()
@@ -60,3 +65,15 @@ class Unmatched:
             except TooMany:
                 return []
         return [named for place, named in enumerate(self._named) if place not in matched]
+
+    def _below(self, patterns: Sequence[str]) -> str:
+        """Names a file that a pattern would match in any folder, and that pattern; empty if there is none."""
+        anywhere = [f"**/{pattern}" for pattern in patterns if not pattern.startswith("**/")]
+        try:
+            for folder in self._folders if anywhere else ():
+                for item in Walk(self._root, folder, most=_MOST_ENTRIES, patterns=Patterns(anywhere)).found():
+                    if item is not None and item.patterns:
+                        return f"; {printable(item.path)!r} matches {printable(anywhere[min(item.patterns)])!r}"
+        except TooMany:
+            pass
+        return ""

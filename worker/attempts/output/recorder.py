@@ -209,7 +209,7 @@ def _unmatched(spec: Mapping[str, Any], run: RunDir) -> Unmatched:
     config = spec.get("config", {})
     patterns = {"keep": _patterns(spec, "keep"), "checkpoints": _patterns(config, "checkpoints")}
     note = f"; {told}" if (told := used_in_place(spec)) else ""
-    return Unmatched(run.root.parent, roots(run), patterns, started_ns=lambda: rundirs.started_ns(run), note=note)
+    return Unmatched(run.root.parent, roots(run), patterns, began_ns=lambda: rundirs.began_ns(run), note=note)
 
 
 def _patterns(of: Mapping[str, Any], key: str) -> list[str]:

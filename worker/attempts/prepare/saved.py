@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+import os
 from pathlib import Path
 from typing import Any
 
 from store.blobs import Blobs
 from store.facts.checkpoint_order import resumable
-from store.facts.checkpoints import CheckpointFacts
+from store.facts.checkpoints import CAPTURED, CheckpointFacts
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.rundir import RunDir
+from torchyard.contract.text import printable
 from torchyard.host import disk
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
@@ -43,7 +45,7 @@ class SavedFiles:
             names = ", ".join(row.id for row in skipped)
             self.notices.send_once(f"{len(skipped)} damaged checkpoints were skipped: {names}")
         if found is not None:
-            self.notices.send_once(f"resumes from checkpoint {found.id} (step {found.step})", level="info")
+            self.notices.send_once(_told(found), level="info")
         return found
 
     def fetch_initial(self) -> Path:
@@ -68,3 +70,11 @@ class SavedFiles:
             if not self.blobs.copy_out(file["sha256"], target, check=self.check_wanted):
                 return False
         return True
+
+
+def _told(checkpoint: CheckpointFacts) -> str:
+    """A captured one is named by its path: whether the program reads it nobody knows, nor its step."""
+    if checkpoint.source != CAPTURED:
+        return f"resumes from checkpoint {checkpoint.id} (step {checkpoint.step})"
+    path = os.path.commonpath([str(file["path"]) for file in checkpoint.files])
+    return f"TORCHYARD_RESUME_FROM has checkpoint {checkpoint.id}: {printable(path)}"

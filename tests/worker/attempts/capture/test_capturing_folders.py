@@ -20,6 +20,10 @@ from worker.attempts.output.relay import Relay
 from worker.host.mask import Mask
 from worker.host.workfolders import WorkRecord
 
+SAFETENSORS = b"\2\0\0\0\0\0\0\0{}"
+MODEL = {"config.json": b"{}", "model.safetensors": SAFETENSORS}
+LATER = 1 << 33
+"""Seconds since the epoch: after the start of each attempt."""
 DCP = {"__0_0.distcp": b"rank 0", "__1_0.distcp": b"rank 1", ".metadata": b"where"}
 
 
@@ -128,7 +132,7 @@ def test_a_folder_of_which_a_file_is_open_for_writing_waits(run: RunDir) -> None
 def test_a_folder_with_a_torn_file_is_damaged_in_the_end_and_nothing_before(run: RunDir, final: bool) -> None:
     relay = relay_of(run, "out/*")
     files = {"model.safetensors": zipped(b"x"), "optimizer.pt": zipped(b"o" * 500)[:-10], "trainer_state.json": b"{}"}
-    expected = write(run.work / "out/checkpoint-1", {**files, "model.safetensors": b"\2\0\0\0\0\0\0\0{}"})
+    expected = write(run.work / "out/checkpoint-1", {**files, "model.safetensors": SAFETENSORS})
     if not final:
         assert saved(look(relay) + look(relay) + look(relay) + look(relay)) == []
         return
@@ -154,6 +158,40 @@ def test_a_folder_that_was_there_at_the_end_is_whole_if_that_can_be_told(
         os.utime(run.work / "out/step-1/.metadata", ns=(2**61, 2**61))
     (new,) = saved(look(relay_of(run, "out/*"), final=True, completed=completed))
     assert new.damaged is damaged
+
+
+@pytest.mark.parametrize(
+    ("newest", "whole"),
+    [
+        ({**MODEL, "optimizer.pt": zipped(b"2")}, 3),
+        ({**MODEL}, 2),
+        ({**MODEL, "optimizer.pt": zipped(b"2")[:-1]}, 2),
+        ({**MODEL, "optimizer.pt": b"its bytes do not tell"}, 2),
+        ({**MODEL, "optimizer.pt": zipped(b"2"), "more.pt": zipped(b"3")}, 1),
+    ],
+    ids=["all", "a file is missing", "torn", "not told", "others lack a file"],
+)
+def test_a_folder_that_was_just_written_is_whole_as_those_beside_it_are(
+    run: RunDir, newest: dict[str, bytes], whole: int
+) -> None:
+    files = {**MODEL, "optimizer.pt": b"its bytes do not tell"}
+    for number, folder in enumerate((files, files, newest)):
+        write(run.work / "out" / f"step-{number}", folder)
+        for place, name in enumerate(folder):
+            os.utime(run.work / "out" / f"step-{number}" / name, (LATER + 1000 * number + place,) * 2)
+    stored = saved(look(relay_of(run, "out/*"), final=True))
+    assert [not new.damaged for new in stored].count(True) == whole
+    assert stored[-1].damaged == (whole == 2)
+
+
+def test_what_an_attempt_before_left_says_nothing_of_a_folder(run: RunDir) -> None:
+    files = {**MODEL, "optimizer.pt": zipped(b"2")}
+    for number, time_s in enumerate((1000, LATER)):
+        write(run.work / "out" / f"step-{number}", files)
+        for name in files:
+            os.utime(run.work / "out" / f"step-{number}" / name, (time_s, time_s))
+    run.brought.write_text("{}")  # when the attempt was prepared
+    assert [new.damaged for new in saved(look(relay_of(run, "out/*"), final=True))] == [True, True]
 
 
 def test_a_folder_that_changes_while_it_is_copied_is_not_stored_as_it_never_was(run: RunDir) -> None:

@@ -1,5 +1,6 @@
 """A pattern that matches nothing is said while the job runs, and at its end."""
 
+import os
 from pathlib import Path
 import time
 
@@ -12,6 +13,7 @@ from worker.attempts.capture.capturing import roots
 from worker.attempts.keep import unmatched
 from worker.attempts.keep.unmatched import Unmatched
 from worker.attempts.output.relay import Relay, RelayState
+from worker.host import rundirs
 
 PATTERNS = {"keep": ["results/*", "**/*.png"], "checkpoints": ["out/*.pt"]}
 
@@ -25,8 +27,9 @@ def run(tmp_path: Path) -> RunDir:
 
 
 def unmatched_of(run: RunDir, *, age_s: float = 3600.0) -> Unmatched:
-    started_ns = time.time_ns() - int(age_s * 1e9)
-    return Unmatched(run.root.parent, roots(run), PATTERNS, started_ns=lambda: started_ns, note="; a note")
+    (run.ranks / "0.json").touch()
+    os.utime(run.ranks / "0.json", (time.time() - age_s,) * 2)
+    return Unmatched(run.root.parent, roots(run), PATTERNS, began_ns=lambda: rundirs.began_ns(run), note="; a note")
 
 
 def relay_of(run: RunDir, state: RelayState = RelayState(), *, age_s: float = 3600.0) -> Relay:  # noqa: B008
@@ -49,7 +52,19 @@ def test_it_is_said_once_after_a_while_and_once_at_the_end_across_restarts(run: 
     assert drain(relay, final=True) == drain(relay_of(run, RelayState.of(batches[-1].offsets)), final=True) == []
 
 
+def test_a_file_that_lies_in_another_folder_is_named_with_the_pattern_that_finds_it(run: RunDir) -> None:
+    (run.work / "results").mkdir()
+    (run.work / "results" / "a.png").touch()
+    (run.work / "gan" / "out").mkdir(parents=True)
+    (run.work / "gan" / "out" / "a.pt").touch()
+    said = "nothing matches: 'out/*.pt' (checkpoints); 'gan/out/a.pt' matches '**/out/*.pt'; a note"
+    assert texts(drain(relay_of(run), final=True)) == [said]
+
+
 def test_nothing_is_said_of_a_young_attempt_or_if_all_match(run: RunDir) -> None:
+    relay = relay_of(run)
+    (run.ranks / "0.json").unlink()  # its packages are still being installed
+    assert drain(relay) == []
     assert drain(relay_of(run, age_s=1.0)) == []
     for path in ("results/a.png", "out/a.pt"):
         (run.artifacts / path).parent.mkdir(exist_ok=True)

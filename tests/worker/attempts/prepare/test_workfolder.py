@@ -228,6 +228,8 @@ def test_a_torn_file_lies_beside_the_whole_one_before_it(
     given = {path.name: path.read_bytes() for path in (hosts.last.run.resume / "out").iterdir()}
     assert [*given.values()] == [whole]
     assert plan.env["TORCHYARD_RESUME_FROM"] == str(hosts.last.run.resume)
+    told = [text for text in hosts.messages() if "TORCHYARD_RESUME_FROM has checkpoint" in text]
+    assert [text.rpartition(": ")[2] for text in told] == [f"out/{name}" for name in given]
     hosts.end(EndReason.COMPLETED)
     assert sorted(captured()) == [("out/epoch=1.ckpt", False), ("out/last.pt", False), ("out/last.pt", True)]
 

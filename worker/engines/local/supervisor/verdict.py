@@ -18,6 +18,8 @@ _OWN = f"{Path(lasterror.__file__).parents[1]}{os.sep}"
 """The folder of our own package, whose code is not the job's."""
 _QUOTE_LENGTH = 1000
 """The most characters of a quoted error message."""
+_SIGNALLED = 128
+"""What a shell adds to the number of the signal that killed a program, for its own exit code."""
 _LOST_PEER = re.compile(
     r"Dist(Network|Backend|Store)Error|Connection (closed|reset|refused)|Broken pipe|NCCL error|gloo/transport|TCPStore"
 )
@@ -153,7 +155,10 @@ def _usage_error(run: RunDir, rank: int, code: int | None) -> str | None:
 
 def _describe_exit(code: int) -> str:
     if code >= 0:
-        return f"exited with code {code}"
+        ended = code - _SIGNALLED in {signal.SIGABRT, signal.SIGBUS, signal.SIGKILL, signal.SIGSEGV}
+        return f"exited with code {code}" + (
+            f", as a program that it ran {_describe_exit(_SIGNALLED - code)}" if ended else ""
+        )
     try:
         name = signal.Signals(-code).name
     except ValueError:
