@@ -17,7 +17,7 @@ def test_a_retry_from_before_the_revision_finds_no_folder(database_url: str) -> 
         db = StoreFixture(database)
         worker = db.worker()
         claim = db.running(db.submit(**spec), worker)
-        db.end(claim, EndReason.USER_ERROR)
+        db.end(claim, EndReason.COMPLETED)
         before = db.retry(claim.job_id)
     command.downgrade(configuration(database_url), "0053")
     command.upgrade(configuration(database_url), "head")
