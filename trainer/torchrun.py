@@ -9,31 +9,40 @@ one unpickles what the store holds: whoever reaches the port could run code here
 
 At SIGTERM, torchrun would end its ranks within 30 s. A cluster sends that to all processes of a job: here the
 supervisor alone decides how long the ranks have.
+
+An environment of a user runs this file by its path, with its own Python, from 3.10 on, and its own torch, from 2.1 on:
+so it needs nothing but the standard library and torch.
 """
 
+import gc
 import os
 import signal
 import socket
 import sys
 from typing import Any
 
-from torchyard.contract.rundir import Env
-from torchyard.host.collector import paused
+gc.disable()  # it would go through all objects again and again while modules are imported
+from torch.distributed import TCPStore, run  # noqa: E402 # pyright: ignore[reportPrivateImportUsage]
+from torch.distributed.elastic.multiprocessing import api as processes  # noqa: E402
+from torch.distributed.elastic.rendezvous import static_tcp_rendezvous  # noqa: E402
 
-with paused():
-    from torch.distributed import TCPStore, run  # pyright: ignore[reportPrivateImportUsage]
-    from torch.distributed.elastic.rendezvous import static_tcp_rendezvous
+gc.freeze()
+gc.enable()
 
 LOOPBACK = "127.0.0.1"
+LISTENER = "TORCHYARD_LISTENER"
+"""The variable with the descriptor of the socket where several nodes meet: `torchyard.contract.rundir.Env` has it."""
 _SIGNALS = "--signals-to-handle=SIGINT,SIGHUP,SIGQUIT"
 """Those of torchrun, without SIGTERM."""
+_HANDLER = "_terminate_process_handler"
+"""The name of torchrun's handler of these signals."""
 
 
 def main() -> None:
     """Runs torchrun with `sys.argv`."""
     signal.signal(signal.SIGTERM, _do_nothing)  # the ranks would inherit SIG_IGN
     setattr(socket, "getfqdn", _own_name)  # noqa: B010 torchrun calls it for each event that it records
-    arguments, descriptor = sys.argv[1:], os.environ.pop(Env.LISTENER, None)
+    arguments, descriptor = sys.argv[1:], os.environ.pop(LISTENER, None)
     if arguments[0].startswith("--rdzv-endpoint="):
         listener = None if descriptor is None else socket.socket(fileno=int(descriptor))
     else:
@@ -41,14 +50,32 @@ def main() -> None:
         arguments = [f"--rdzv-endpoint={LOOPBACK}:{listener.getsockname()[1]}", *arguments]
     if listener is not None:
         _listen_at(listener)
-    run.main(["--rdzv-backend=static", _SIGNALS, *arguments])
+    run.main(["--rdzv-backend=static", *_signals(), *arguments])
+
+
+def _signals() -> list[str]:
+    """Returns the option that leaves SIGTERM to the supervisor. An older torch has none: its handler ignores it."""
+    name = _SIGNALS.partition("=")[0]
+    if any(name in action.option_strings for action in run.get_args_parser()._actions):
+        return [_SIGNALS]
+    handle = getattr(processes, _HANDLER, None)
+
+    def handle_others(number: int, frame: Any) -> None:
+        if handle is not None and number != signal.SIGTERM:
+            handle(number, frame)
+
+    setattr(processes, _HANDLER, handle_others)
+    return []
 
 
 def _listen_at(listener: socket.socket) -> None:
     """Makes torchrun's store listen at this socket."""
 
     def store(host_name: str, port: int, *options: Any, **named: Any) -> TCPStore:
-        return TCPStore(host_name, port, *options, **named, master_listen_fd=listener.detach())
+        try:
+            return TCPStore(host_name, port, *options, **named, master_listen_fd=listener.detach())
+        except TypeError:
+            sys.exit("the torch of this environment cannot hold its rendezvous to one address: it needs torch 2.1")
 
     setattr(static_tcp_rendezvous, "TCPStore", store)  # noqa: B010 it takes the place of a class
 

@@ -97,6 +97,7 @@ class Daemon:
         self._housekeeper = Housekeeper(
             settings.home,
             self._store,
+            worker_id=self.id,
             retention=settings.retention,
             in_use=self._runners.in_use,
             troubles=self._troubles,
@@ -396,4 +397,5 @@ def _context(
         None if pool is None else pool.report,
         settings.shard_above,
         settings.folder_retention,
+        environments=settings.offered_environments(isolation),
     )

@@ -82,7 +82,7 @@ class DeviceMonitor:
 
     def starts(self) -> StartsReport:
         """Returns how jobs on these devices start, and what of the host they may use together."""
-        starts = self._engine.starts()
+        starts = replace(self._engine.starts(), environments=self._runners.environments())
         if self._capacity is None:
             return starts
         try:

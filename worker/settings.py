@@ -1,6 +1,7 @@
 """The settings of a worker: `TORCHYARD_*` variables, with defaults for one laptop."""
 
 from datetime import timedelta
+import os
 from pathlib import Path
 import re
 from typing import Annotated, Any, Literal
@@ -12,14 +13,18 @@ from store.facts.output import DEFAULTS, OutputLimits, TrimLimits
 from store.settings import AbsolutePath
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.durations import parse_duration
+from torchyard.contract.environment import is_reserved
 from torchyard.contract.rundir import SHARD_ABOVE
 from torchyard.contract.wording import allowing
 from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.cleanup.retention import Retention
 from worker.cluster_settings import ClusterSettings
+from worker.environments.offered import Environments
+from worker.environments.offered import parse as parse_environments
+from worker.host import job_variables
 from worker.host.capacity import Capacity
 from worker.packages.rules import PackageRules
-from worker.sandbox.levels import Isolation
+from worker.sandbox.levels import Isolation, protects
 from worker.sandbox.strict.requirements import HelperNeeds
 
 
@@ -43,6 +48,17 @@ def _absolute(folders: str) -> str:
     return format_allowed_paths({path.absolute(): rw for path, rw in parse_allowed_paths(folders).items()})
 
 
+def _job_variables(names: str) -> str:
+    for name in (found := job_variables.names_in(names)):
+        if is_reserved(name):
+            raise ValueError(f"{name} is set by the service, or is a setting of it: no job gets it")
+    return ",".join(found)
+
+
+def _absolute_folders(folders: str) -> str:
+    return os.pathsep.join(str(path.absolute()) for path in parse_environments(folders))
+
+
 Age = Annotated[timedelta | None, BeforeValidator(_age)]
 """A duration such as `30d`. Empty: keep for ever."""
 Versions = Annotated[Annotated[int, Field(ge=1, lt=2**31)] | None, BeforeValidator(_size)]
@@ -64,6 +80,10 @@ class Settings(ClusterSettings):
     """GiB of memory that jobs may request together. Empty: what the worker may use."""
     allow_paths: Annotated[str, AfterValidator(_absolute)] = ""
     """Folders below which a job may name `file://` data and code, separated by `:`. One with `:rw` may be written."""
+    job_variables: Annotated[str, AfterValidator(_job_variables)] = ""
+    """Names of variables of the worker, separated by `,`, that all jobs and builds get."""
+    environments: Annotated[str, AfterValidator(_absolute_folders)] = ""
+    """Environments that jobs may name, and folders of such, separated by `:`."""
     isolation: Isolation = Isolation.AUTO
     """What keeps jobs away from the service and from each other."""
     helper: AbsolutePath = Path("/run/torchyard/helper.sock")
@@ -138,7 +158,23 @@ class Settings(ClusterSettings):
     @property
     def helper_needs(self) -> HelperNeeds:
         """What strict isolation needs of the helper."""
-        return HelperNeeds(helper=self.helper, data_dir=self.root, readable=self.allowed, writable=self.writable)
+        return HelperNeeds(
+            helper=self.helper,
+            data_dir=self.root,
+            readable=self.allowed,
+            writable=self.writable,
+            environments=parse_environments(self.environments),
+        )
+
+    def offered_environments(self, isolation: IsolationReport) -> Environments:
+        """Returns the environments that jobs of this worker, with that isolation, may name."""
+        return Environments(
+            roots=parse_environments(self.environments),
+            allowed=self.allowed,
+            writable=self.writable,
+            data_dir=self.root,
+            protects=protects(isolation),
+        )
 
     @property
     def output_limits(self) -> OutputLimits:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 import math
+import re
 import signal
 from urllib.parse import unquote
 
@@ -10,6 +11,7 @@ from api.advice import memory, missing, output
 from api.advice.facts import REQUIREMENTS, Facts, evidence, shown
 from torchyard.contract import usage
 from torchyard.contract.after import is_failed
+from torchyard.contract.bundles import BUNDLE_URL
 from torchyard.contract.durations import LONGEST, format_duration
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.recipes.script import Script
@@ -22,6 +24,11 @@ _SAID_BY_MESSAGE = {EndReason.USER_ERROR, EndReason.DATA_ERROR, EndReason.CONFIG
 }
 """End reasons whose own message is the best headline."""
 _NONFINITE = "NonFiniteLoss"
+_NO_GPU = re.compile(
+    r"ProcessGroupNCCL is only supported with GPUs|[Nn]o CUDA GPUs are available|Found no NVIDIA driver"
+    r"|Torch not compiled with CUDA enabled|CUDA deserialization.*torch\.cuda\.is_available\(\) is False"
+)
+"""What PyTorch says where a program wants a GPU, and none is there."""
 _HALVED = "Wait for the next attempt: as training.auto_batch is true, it takes half of the micro-batch."
 _HOUR = timedelta(hours=1)
 
@@ -46,12 +53,11 @@ def judge(facts: Facts) -> AdviceView:
 
 def continues(facts: Facts) -> str:
     """Says where the next attempt begins."""
-    step = facts.checkpoint_step
-    return (
-        "begins at the start: there is no checkpoint"
-        if step is None
-        else (f"continues from the newest checkpoint, of step {step}")
-    )
+    if facts.checkpoint_step is not None:
+        return f"continues from the newest checkpoint, of step {facts.checkpoint_step}"
+    if facts.script is not None and facts.script.code.startswith(BUNDLE_URL):
+        return "finds what is in the working folder: no checkpoint is stored"
+    return "begins at the start: there is no checkpoint"
 
 
 def _what(failure: ErrorView) -> str:
@@ -132,10 +138,21 @@ def _for_user_error(facts: Facts, failure: ErrorView) -> list[str]:
         return ["Correct the arguments of the program (config.args), and submit it again."]
     if facts.script is not None and facts.misses_module:
         return _for_missing_module(facts, facts.script, failure)
+    if _NO_GPU.search(failure.message):
+        return _for_no_gpu(facts)
     if (path := missing.left_out(facts)) is not None:
         return missing.steps(path)
     frame = _frame(facts, failure)
     return _read_the_log(facts, failure) if frame is None else [f"Correct {shown(str(frame))}, and submit it again."]
+
+
+def _for_no_gpu(facts: Facts) -> list[str]:
+    """Says what to do where a program wants a GPU and has none."""
+    return [
+        'Have the program take what there is: `init_process_group()` without a backend, or with "gloo" in place of'
+        ' "nccl", and `torch.accelerator.current_accelerator()` in place of "cuda".',
+        "" if facts.job.spec.resources.gpu else "Or ask for GPUs by resources.gpu: `torchyard workers` lists them.",
+    ]
 
 
 def _for_missing_module(facts: Facts, script: Script, failure: ErrorView) -> list[str]:

@@ -7,12 +7,14 @@ from api.present.times import time, time_or_none
 from store.facts.checkpoints import ArtifactFacts, BundleFacts, CheckpointFacts
 from store.facts.keeping import KeepFacts
 from store.uploads.folder import Partial
+from torchyard.contract.parts import SharedParts
 from torchyard.contract.views.checkpoints import (
     ArtifactView,
     BundleView,
     CheckpointFolder,
     CheckpointView,
     KeepView,
+    SharedPartsView,
 )
 
 
@@ -91,4 +93,10 @@ def bundle(found: BundleFacts | Partial) -> BundleView:
         state="complete",
         received=found.size,
         created_at=time(found.created_at),
+        name=found.name,
     )
+
+
+def shared(run: SharedParts) -> SharedPartsView:
+    """Returns the view of parts that need not be sent."""
+    return SharedPartsView(index=run.index, count=run.count, source=run.source, start=run.start, size=run.size)

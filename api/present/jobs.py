@@ -30,7 +30,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.resources import Resources
 from torchyard.contract.spec import SPEC
 from torchyard.contract.text import MOST_SHOWN_TEXT, shown_text
-from torchyard.contract.views.attempts import AttemptDevice, AttemptView, StoppedForView
+from torchyard.contract.views.attempts import AttemptDevice, AttemptEnvironment, AttemptView, StoppedForView
 from torchyard.contract.views.jobs import (
     AfterView,
     BestView,
@@ -154,6 +154,7 @@ def attempt(facts: ListedAttempt) -> AttemptView:
             for device in facts.devices
         ],
         stopped_for=None if other is None else StoppedForView(owner=other.owner, job_id=other.job_id, name=other.name),
+        environment=None if facts.environment is None else AttemptEnvironment.model_validate(facts.environment),
         duration_seconds=None if ended is None else (ended - facts.started_at) / 1_000_000,
     )
 

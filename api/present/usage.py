@@ -1,10 +1,13 @@
-"""The views of what users had of the devices."""
+"""The views of what users had of the devices, and have on disks."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 
+from api.present.times import time
+from store.facts.folders import DiskUse
 from store.facts.usage import Figures, UsageFacts
-from torchyard.contract.views.usage import UsageDay, UsageFigures, UsageRow
+from torchyard.contract.job import JobState
+from torchyard.contract.views.usage import DiskUseView, FolderView, JobUseView, UsageDay, UsageFigures, UsageRow
 
 _EPOCH = date(1970, 1, 1)
 _HOUR_US = 3_600_000_000
@@ -19,6 +22,23 @@ def row(facts: UsageFacts) -> UsageRow:
         period=_figures(*_sums(facts.days.values())),
         total=_figures(*_sums([facts.total])),
     )
+
+
+def disk_use(facts: DiskUse) -> DiskUseView:
+    """Returns the view of what the jobs of one user take."""
+    jobs = [
+        JobUseView(
+            job_id=job.job_id,
+            name=job.name,
+            state=JobState(job.state),
+            stored_bytes=job.stored,
+            folders=[
+                FolderView(host=each.host, size=each.size, measured_at=time(each.measured_at)) for each in job.folders
+            ],
+        )
+        for job in facts.jobs
+    ]
+    return DiskUseView(stored_bytes=facts.stored, folder_bytes=facts.folders, count=facts.count, jobs=jobs)
 
 
 def _day(day: int, kinds: Mapping[str, Figures]) -> UsageDay:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from api.access.auth import JobReader, JobWriter, Principal
 from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.openapi.routers import guarded
+from api.parameters.bodies import json_body
 from api.parameters.paging import BUNDLE, AfterBundle, Limit, page
 from api.parameters.reads import in_turns
 from api.present import checkpoints as present
@@ -20,7 +21,7 @@ from api.transfers.decoding import Decoder
 from api.transfers.permits import permit
 from api.transfers.uploads import TarBody
 from store.commands import bundles as commands
-from store.commands.bundles import Upload
+from store.commands.bundles import Piece, Upload
 from store.facts.checkpoints import BundleFacts
 from store.queries import bundles
 from store.queries.bundles import BundleCursor
@@ -37,8 +38,9 @@ from torchyard.contract.errors import (
     TooManyRequests,
     Unavailable,
 )
+from torchyard.contract.requests import NewBundleName, WantedParts
 from torchyard.contract.views.base import Page
-from torchyard.contract.views.checkpoints import BundleView
+from torchyard.contract.views.checkpoints import BundleView, FoundParts
 
 router = guarded("bundles", Unavailable)
 
@@ -60,6 +62,11 @@ async def _sha256(sha256: str) -> str:
 Sha256 = Annotated[str, Depends(_sha256)]
 Offset = Annotated[int, Query(ge=0, lt=2**53, description="the byte of the tar with which the body begins")]
 Size = Annotated[int, Query(ge=1, lt=2**53, description="bytes of the whole tar, not compressed")]
+
+PartsBody = Annotated[WantedParts, json_body(WantedParts, example={"parts": ["0" * 64]})]
+NameBody = Annotated[NewBundleName, json_body(NewBundleName, example={"name": "mnist"})]
+_COPIED_BYTES = 32 << 20
+"""Bytes that are copied in one turn."""
 
 
 @router.put("/bundles/{sha256}", status_code=201, responses=_UPLOADED)
@@ -89,13 +96,63 @@ async def upload_bundle(
     return _answer(await run_in_threadpool(_view, services.store, caller, sha256), 202)
 
 
+@router.post("/bundles/parts")
+@in_turns
+def find_parts(services: ServicesDep, caller: JobReader, wanted: PartsBody) -> FoundParts:
+    """Tells which parts of a new tar are in one's complete bundles: `POST /v1/bundles/{sha256}/copy` takes them."""
+    digests = [bytes.fromhex(sha256) for sha256 in wanted.parts]
+    return FoundParts(data=[present.shared(run) for run in bundles.shared(services.store, caller.name, digests)])
+
+
+@router.post("/bundles/{sha256}/copy", status_code=201, responses=_UPLOADED)
+async def copy_bundle(
+    *,
+    services: ServicesDep,
+    caller: JobWriter,
+    sha256: Sha256,
+    size: Size,
+    offset: Offset = 0,
+    source: Annotated[str, Query(pattern="^[0-9a-f]{64}$", description="a complete bundle of yours")],
+    start: Annotated[int, Query(ge=0, lt=2**53, description="the byte of its tar with which to begin")],
+    length: Annotated[int, Query(ge=1, lt=2**53, description="bytes to take of it")],
+) -> Response:
+    """Goes on with an upload from `offset` by bytes of another bundle, in place of a body that has them.
+
+    The whole is checked as if it had been sent. A `conflict` says in `received` where to continue.
+    """
+    settings, turns = services.settings, services.writes
+    upload = Upload(sha256, size, offset, max_bytes=settings.max_bundle_bytes, max_files=settings.max_bundle_files)
+    whole = Piece(source, start, length)
+    begin = partial(commands.begin, services.store, upload, caller=caller, copies=whole)
+    opened = await turns.begin(caller.key, begin)
+    if isinstance(opened, BundleFacts):
+        return _answer(present.bundle(opened), 200)
+    try:
+        with permit(services, caller) as check:
+            for at in range(0, length, _COPIED_BYTES):
+                await check()
+                piece = Piece(source, start + at, min(length - at, _COPIED_BYTES))
+                copy = partial(commands.copy, services.store, opened, upload, piece, caller=caller)
+                await turns.go_on(caller.key, copy)
+        row = await turns.go_on(caller.key, partial(commands.finish, services.store, opened, upload, caller=caller))
+    finally:
+        opened.close()
+    if row is not None:
+        return _answer(present.bundle(row), 201)
+    return _answer(await run_in_threadpool(_view, services.store, caller, sha256), 202)
+
+
 @router.get("/bundles")
 @in_turns
 def list_bundles(
-    services: ServicesDep, caller: JobReader, limit: Limit = 100, after: AfterBundle = None
+    services: ServicesDep,
+    caller: JobReader,
+    limit: Limit = 100,
+    after: AfterBundle = None,
+    name: Annotated[str | None, Query(max_length=100, description="only the one of that name")] = None,
 ) -> Page[BundleView]:
     """Lists one's bundles and unfinished uploads, newest first."""
-    found = bundles.newest_first(services.store, caller.name, limit=limit, behind=_behind(after))
+    found = bundles.newest_first(services.store, caller.name, limit=limit, behind=_behind(after), name=name)
     cursors = {item.sha256: "{}:{}".format(*bundles.cursor_of(item)) for item in found.items}
     return page(BundleView, found, present.bundle, cursor=lambda item: cursors[item.sha256])
 
@@ -117,6 +174,14 @@ def download_bundle(request: Request, services: ServicesDep, caller: JobReader, 
         raise NotFound(f"there is no complete bundle {sha256}")
     blob = Blob(sha256, size=found.size, name=f"bundle-{sha256[:12]}.tar")
     return send_blob(request, services, blob, caller)
+
+
+@router.put("/bundles/{sha256}/name")
+def name_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256, wanted: NameBody) -> BundleView:
+    """Gives a complete bundle a name, in place of another one of one's own that has it. It is kept as long as it has
+    it.
+    """
+    return present.bundle(commands.give_name(services.store, sha256, wanted.name, caller=caller))
 
 
 @router.delete("/bundles/{sha256}", status_code=204, responses=problems(Conflict))

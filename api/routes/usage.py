@@ -1,4 +1,4 @@
-"""Tells what users had of the devices."""
+"""Tells what users had of the devices, and what their jobs take on disks."""
 
 from typing import Annotated, Literal
 
@@ -6,23 +6,24 @@ from fastapi import Query
 from fastapi.responses import StreamingResponse
 from starlette.responses import Response
 
-from api.access.auth import ClusterFileReader, Principal
+from api.access.auth import ClusterFileReader, JobReader, Principal
 from api.openapi.completion import CSV_FILE, problems
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterUsage, Limit, usage_after, usage_cursor
-from api.parameters.reads import Parts, ReaderDep
+from api.parameters.reads import Parts, ReaderDep, in_turns
 from api.present import usage as present
 from api.services import Services, ServicesDep
 from api.transfers import usagefile
 from api.transfers.files import disposition
 from api.transfers.permits import while_permitted
+from store.queries import folders
 from store.queries import usage as queries
 from store.queries.usage import Asked, Key
 from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.filters import NO_NUL
 from torchyard.contract.team import Role, Scope
 from torchyard.contract.views.base import Page
-from torchyard.contract.views.usage import UsageRow
+from torchyard.contract.views.usage import DiskUseView, UsageRow
 
 router = guarded("cluster", Unavailable)
 
@@ -61,6 +62,16 @@ async def list_usage(
     text = reader.stream(usagefile.parts(services.store, asked, after=place, most=min(most, 1000)), caller)
     headers = {"Content-Disposition": disposition("usage.csv"), "Cache-Control": "no-store"}
     return StreamingResponse(while_permitted(text, services, caller), media_type="text/csv", headers=headers)
+
+
+@router.get("/usage/disk")
+@in_turns
+def get_disk_use(services: ServicesDep, caller: JobReader, limit: Limit = 100) -> DiskUseView:
+    """Returns what one's own jobs take: bytes that are stored of them, and their working folders on hosts.
+
+    Lists the jobs that take most. Folders are as their workers measured them, some minutes ago.
+    """
+    return present.disk_use(folders.used_by(services.store, caller.name, limit=limit))
 
 
 def _page(services: Services, asked: Asked, *, after: Key | None, limit: int) -> Parts[Page[UsageRow]]:

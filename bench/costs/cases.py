@@ -16,6 +16,7 @@ API = "a request's thread of the API"
 PARSER = "a process of its own, which the API starts for large bodies, with limits of time and memory"
 CONTROLLER = "the controller's thread"
 UPLOAD = "the thread of an upload, in parts"
+CHECKER = "a process of its own, which the API starts for a large upload, with limits of time and memory"
 PROPOSALS = "a process of its own, which the controller starts, with limits of time and memory"
 PLAN = "a worker's pass over the queue"
 LOADER = "the program that loads the checkpoint"
@@ -89,7 +90,9 @@ CASES = (
     Case("an answer about a checkpoint of 10,000 files", API, folders.answer),
     Case("a part of the tar of 10,000 files", API, folders.part_of_a_tar),
     Case("an index of 100,000 files in shards", READER, contents.index),
-    Case("a bundle of 20,000 files", UPLOAD, contents.bundle),
+    Case("a bundle of 8 MiB of empty files", UPLOAD, contents.small_bundle),
+    Case("a bundle of 1,000,000 files", CHECKER, contents.bundle),
+    Case("2,048 parts among 65,536", API, contents.parts),
     Case("8,000 cells of a table beside 64 KiB of secrets", OUTPUT, contents.secrets_in_a_table),
     Case("1,000,000 values beside a checkpoint's weights", LOADER, contents.values_beside_weights),
     Case("100,000 tensors of a checkpoint", LOADER, contents.tensors),

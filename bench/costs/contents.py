@@ -1,17 +1,20 @@
 """What people, jobs and strangers wrote, at its limits, for `bench.costs.cases`."""
 
 from collections.abc import Callable
+import hashlib
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
 import torch
 
+from store.uploads.checking import APART_BYTES
 from torchyard.contract.bundles import MAX_BUNDLE_FILES
 from torchyard.contract.environment import MOST_SECRETS_BYTES
 from torchyard.contract.events import Metric
 from torchyard.contract.media import DATA_BYTES, PICTURE_BYTES, MediaKind
 from torchyard.contract.mediadata import media_data
+from torchyard.contract.parts import MOST_PARTS_ASKED, shared_parts
 from torchyard.contract.picture import picture_of
 from torchyard.contract.shards import Entry, Index, index_lines, parse_index
 from torchyard.contract.spec import MOST_SPEC_BYTES, parse_spec
@@ -48,13 +51,28 @@ def event() -> Prepare:
     return lambda: Metric.from_json(line)
 
 
+def small_bundle() -> Prepare:
+    """As many files as a tar can have that a thread of the API checks."""
+    return _bundle(APART_BYTES // 512 - 2)
+
+
 def bundle() -> Prepare:
+    return _bundle(MAX_BUNDLE_FILES)
+
+
+def _bundle(files: int) -> Prepare:
     file = TemporaryFile()  # noqa: SIM115 - it is closed with its process
-    for number in range(MAX_BUNDLE_FILES):
-        file.write(header(f"{number:05}/" + "x" * 90, size=0, executable=False))
+    for number in range(files):
+        file.write(header(f"{number:06}/" + "x" * 90, size=0, executable=False))
     file.write(bytes(1024))
     file.seek(0)
-    return lambda: verify(file)
+    return lambda: verify(file, needs_parts=True)
+
+
+def parts() -> Prepare:
+    digests = [hashlib.sha256(b"%d" % number).digest() for number in range(65_536)]
+    stored = [("x", b"".join(digest + bytes(4) for digest in digests))]
+    return lambda: shared_parts(digests[: 2 * MOST_PARTS_ASKED : 2], stored)
 
 
 def index() -> Prepare:

@@ -174,7 +174,7 @@ def _merged(one: Schema, other: Schema) -> Schema:
 def _free_keys(schema: Schema) -> tuple[Schema, Schema | bool]:
     """Returns the schemas of the names and of the values of keys that are not named. False: there are none."""
     for pattern, values in schema.get("patternProperties", {}).items():
-        return {"pattern": pattern}, values
+        return {**schema.get("propertyNames", {}), "pattern": pattern}, values
     return schema.get("propertyNames", {}), schema.get("additionalProperties", not schema.get("properties"))
 
 

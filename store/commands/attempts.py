@@ -4,6 +4,7 @@ All of them raise Unavailable, too.
 """
 
 from collections.abc import Collection
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -21,6 +22,12 @@ def mark_prepared(store: Store, claim: Claim, *, start_step: int, is_known: bool
     """Records the step that the attempt resumes from, before its processes start. `is_known`: as in the rows."""
     with store.write("mark_prepared") as session:
         attempts.mark_prepared(session, claim, start_step=start_step, is_known=is_known)
+
+
+def set_environment(store: Store, claim: Claim, environment: dict[str, Any]) -> None:
+    """Records the environment of the host in which the attempt is to run."""
+    with store.write("environment") as session:
+        attempts.set_environment(session, claim, environment)
 
 
 def set_reason(store: Store, claim: Claim, reason: Reason) -> None:

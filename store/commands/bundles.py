@@ -4,21 +4,21 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-import hashlib
 
 from store.facts.callers import Caller
 from store.facts.checkpoints import BundleFacts
 from store.queries.bundles import find_complete
 from store.rows import audit, bundles, garbage, quotas, users
 from store.store import Store
+from store.uploads.checking import check
 from store.uploads.folder import Uploads
 from store.uploads.partial import PartialFile
-from torchyard.contract.errors import Conflict, InvalidBundle, NotFound, TooLarge, Unavailable
-from torchyard.contract.tar import BundleContents, verify
+from torchyard.contract.errors import Conflict, InvalidBundle, InvalidRequest, NotFound, TooLarge, Unavailable
+from torchyard.contract.tar import BundleContents
 from torchyard.host.disk import FULL, PASSING, require_free_space
 from torchyard.host.failpoints import failpoint
 
-_REST = 1 << 20
+_CHUNK = 1 << 20
 _FULL_DISK_PAUSE_S = 10
 
 
@@ -33,10 +33,20 @@ class Upload:
     max_files: int
 
 
-def begin(store: Store, upload: Upload, *, caller: Caller) -> BundleFacts | PartialFile:
+@dataclass(frozen=True)
+class Piece:
+    """Bytes of a complete bundle: `size` of them from `start`."""
+
+    source: str
+    start: int
+    size: int
+
+
+def begin(store: Store, upload: Upload, *, caller: Caller, copies: Piece | None = None) -> BundleFacts | PartialFile:
     """Returns the caller's bundle if it is complete, else the file to append to, which the caller closes.
 
-    Raises TooLarge, QuotaExceeded, Conflict if other bytes have arrived than `offset`, and TooManyRequests.
+    `copies`: what is to be appended of another bundle. Raises what `copy` raises for that, TooLarge, QuotaExceeded,
+    Conflict if other bytes have arrived than `offset`, and TooManyRequests.
     """
 
     def admit(unfinished: int) -> None:
@@ -50,6 +60,8 @@ def begin(store: Store, upload: Upload, *, caller: Caller) -> BundleFacts | Part
     with _disk_errors(), uploads.locked(caller.name):
         if (row := find_complete(store, caller.name, upload.sha256)) is not None:
             return row
+        if copies is not None:
+            _require_source(store, copies, caller=caller)
         return uploads.open(caller.name, upload.sha256, size=upload.size, offset=upload.offset, admit=admit)
 
 
@@ -64,6 +76,24 @@ def append(partial: PartialFile, upload: Upload, data: bytes) -> None:
                 partial.path.unlink()
             raise InvalidBundle(f"there are more bytes than `size`, which is {upload.size}: what arrived is removed")
         partial.append(data)
+
+
+def copy(store: Store, partial: PartialFile, upload: Upload, piece: Piece, *, caller: Caller) -> None:
+    """Appends bytes of another bundle of the caller.
+
+    Raises NotFound if that is not a complete bundle of theirs, InvalidRequest if it has not so many bytes, and what
+    `append` raises.
+    """
+    _require_source(store, piece, caller=caller)
+    with _disk_errors(), store.blobs.open(piece.source) as file:
+        file.seek(piece.start)
+        left = piece.size
+        while left:
+            data = file.read(min(left, _CHUNK))
+            if not data:
+                raise InvalidBundle(f"the stored bundle {piece.source} is damaged: delete it, and upload it again")
+            append(partial, upload, data)
+            left -= len(data)
 
 
 def withdraw(partial: PartialFile, upload: Upload) -> None:
@@ -95,6 +125,18 @@ def finish(store: Store, partial: PartialFile, upload: Upload, *, caller: Caller
             return row
 
 
+def give_name(store: Store, sha256: str, name: str, *, caller: Caller) -> BundleFacts:
+    """Gives the caller's complete bundle a name, which another one of theirs may have had. Raises NotFound."""
+    if find_complete(store, caller.name, sha256) is None:
+        raise NotFound(f"there is no complete bundle {sha256}")
+    with store.write("bundle") as session:
+        row = bundles.give_name(session, caller.name, sha256, name)
+        if row is None:
+            raise NotFound(f"there is no complete bundle {sha256}")
+        audit.add(session, caller, "bundle.name", sha256)
+    return row
+
+
 def remove(store: Store, sha256: str, *, caller: Caller) -> None:
     """Removes the caller's bundle, or what has arrived of it.
 
@@ -121,38 +163,28 @@ def remove_unused(store: Store, *, age: timedelta | None, limit: int = 100) -> i
         return len(bundles.remove_unused(session, age=age, limit=limit))
 
 
+def _require_source(store: Store, piece: Piece, *, caller: Caller) -> None:
+    source = find_complete(store, caller.name, piece.source)
+    if source is None:
+        raise NotFound(f"there is no complete bundle {piece.source}")
+    if piece.start + piece.size > source.size:
+        wrong = f"bundle {piece.source} has {source.size} bytes: there are not {piece.size} from byte {piece.start}"
+        raise InvalidRequest(wrong)
+
+
 def _checked(partial: PartialFile, upload: Upload) -> BundleContents:
     """Reads the whole file. Raises InvalidBundle and removes it if it is not the bundle of that digest."""
-    partial.rewind()
-    reader = _Digesting(partial)
-    contents, wrong = BundleContents(files=0, bytes=0), None
     try:
-        contents = verify(reader, max_files=upload.max_files, max_bytes=upload.max_bytes)
-    except InvalidBundle as error:
-        wrong = error
-    if (found := reader.digest()) != upload.sha256:
-        wrong = InvalidBundle(f"what arrived has the sha256 {found}: it is removed, send it again")
-    if wrong is not None:
+        return check(
+            partial.path,
+            sha256=upload.sha256,
+            size=upload.size,
+            max_files=upload.max_files,
+            max_bytes=upload.max_bytes,
+        )
+    except InvalidBundle:
         partial.path.unlink()
-        raise wrong
-    return contents
-
-
-class _Digesting:
-    def __init__(self, partial: PartialFile) -> None:
-        self._partial = partial
-        self._digest = hashlib.sha256()
-
-    def read(self, size: int, /) -> bytes:
-        data = self._partial.read(size)
-        self._digest.update(data)
-        return data
-
-    def digest(self) -> str:
-        """Reads to the end, and returns the sha256 of all."""
-        while self.read(_REST):
-            pass
-        return self._digest.hexdigest()
+        raise
 
 
 def _publish(
@@ -167,7 +199,7 @@ def _publish(
         with store.write("bundle") as session:
             users.lock(session, owner)
             quotas.check_upload(session, owner, upload.size)
-            row = bundles.add(session, owner, sha256, size=upload.size, files=contents.files)
+            row = bundles.add(session, owner, sha256, size=upload.size, files=contents.files, parts=contents.parts)
             audit.add(session, caller, "bundle.upload", sha256)
     return row
 

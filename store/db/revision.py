@@ -4,7 +4,7 @@ from sqlalchemy import Connection, inspect, text
 
 from torchyard.contract.errors import Unavailable
 
-REVISION = "0054"
+REVISION = "0060"
 """The newest migration."""
 MIGRATE = "run `python -P -m migrations` (`torchyard up` does it by itself)"
 

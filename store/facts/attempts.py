@@ -132,6 +132,8 @@ class EarlierAttempt:
     """Whether a process of it was started."""
     offsets: Mapping[str, int]
     """As of `AttemptFacts`."""
+    environment: Mapping[str, Any] | None = None
+    """The environment that its job names, as it was then: an `EnvironmentReport`."""
 
 
 Inherits = Literal["folder", "files", "checkpoint"]

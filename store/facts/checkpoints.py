@@ -92,6 +92,7 @@ class BundleFacts:
     size: int
     files: int
     created_at: int
+    name: str | None
 
 
 def captured_name(file: str, *, modified_ns: int, size: int, number: int | None = None) -> str:

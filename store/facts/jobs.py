@@ -237,6 +237,8 @@ class ListedAttempt:
     devices: Sequence[HeldBefore]
     stopped_for: StoppedFor | None = None
     """None also if that job was deleted since."""
+    environment: Mapping[str, Any] | None = None
+    """The environment that the job names, as it was then: an `EnvironmentReport`."""
 
 
 @dataclass(frozen=True)

@@ -81,9 +81,15 @@ def expired(store: Snapshots) -> list[Claim]:
 
 
 def checkpoints_of_job(store: Snapshots, claim: Claim) -> list[CheckpointFacts]:
-    """Returns the checkpoints of the attempt's job, newest first."""
+    """Returns the checkpoints of the attempt's job, newest first, as `store.rows.checkpoints.newest_first` does."""
     with store.read() as session:
         return checkpoints.newest_first(session, claim.job_id)
+
+
+def checkpoint_with_files(store: Snapshots, checkpoint_id: str) -> CheckpointFacts | None:
+    """Returns a checkpoint with all of its files; None if it is no longer there."""
+    with store.read() as session:
+        return checkpoints.with_files(session, checkpoint_id)
 
 
 def initial_of_job(store: Snapshots, claim: Claim) -> InitialFacts | None:
@@ -124,10 +130,10 @@ def captured_names(store: Snapshots, claim: Claim) -> list[str]:
         return checkpoints.captured_names(session, claim.job_id)
 
 
-def count_ended(store: Snapshots, claim: Claim, reason: EndReason, *, since: int) -> int:
-    """Returns how many attempts of the same job, from number `since` on, ended for that reason."""
+def count_ended(store: Snapshots, claim: Claim, reason: EndReason, *, since: int, why: str = "") -> int:
+    """Returns how many attempts of the same job, from number `since` on, ended for that reason, as `why` begins."""
     with store.read() as session:
-        return attempt_facts.count_ended(session, claim.job_id, reason, since=since)
+        return attempt_facts.count_ended(session, claim.job_id, reason, since=since, why=why)
 
 
 def checkpoint_names(store: Snapshots, claim: Claim) -> list[str]:

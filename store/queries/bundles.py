@@ -3,6 +3,8 @@
 All of them raise Unavailable and OSError.
 """
 
+from collections.abc import Sequence
+
 from store.facts import pages
 from store.facts.checkpoints import BundleFacts
 from store.facts.pages import FactPage
@@ -10,6 +12,11 @@ from store.rows import bundles
 from store.store import Store
 from store.uploads.folder import Partial, Uploads
 from torchyard.contract.errors import NotFound
+from torchyard.contract.parts import SharedParts, shared_parts
+
+_MOST_PARTS = 65_536
+"""Parts of the newest bundles among which others are looked for: of 64 GiB and more."""
+_MOST_BUNDLES = 1000
 
 BundleCursor = tuple[int, str]
 """The place of a bundle in the list: the time of its start or end, and its sha256."""
@@ -31,15 +38,27 @@ def get(store: Store, owner: str, sha256: str) -> BundleFacts | Partial:
 
 
 def newest_first(
-    store: Store, owner: str, *, limit: int, behind: BundleCursor | None = None
+    store: Store, owner: str, *, limit: int, behind: BundleCursor | None = None, name: str | None = None
 ) -> FactPage[BundleFacts | Partial]:
-    """Returns the user's bundles and unfinished uploads; with `behind`, only older ones."""
+    """Returns the user's bundles and unfinished uploads; with `behind`, only older ones, and only that of a `name`."""
     with store.read() as session:
-        complete = bundles.newest_first(session, owner, limit=limit + 1, behind=behind)
+        complete = bundles.newest_first(session, owner, limit=limit + 1, behind=behind, name=name)
+    if name is not None:
+        return pages.first(complete, limit)
     known = {bundle.sha256 for bundle in complete}
     partial = [item for item in Uploads(store.blobs.uploads).list_of(owner) if item.sha256 not in known]
     found = [*complete, *(item for item in partial if behind is None or cursor_of(item) < behind)]
     return pages.first(sorted(found, key=cursor_of, reverse=True), limit)
+
+
+def shared(store: Store, owner: str, wanted: Sequence[bytes]) -> list[SharedParts]:
+    """Returns which of these parts are in complete bundles of the user. Nobody learns what others have."""
+    with store.read() as session:
+        rows = bundles.parts_of(session, owner, most=_MOST_PARTS, bundles=_MOST_BUNDLES)
+    sizes = {sha256: size for sha256, size, _ in rows}
+    found = shared_parts(wanted, ((sha256, parts) for sha256, _, parts in rows))
+    there = {source for source in {run.source for run in found} if store.blobs.has(source, size=sizes[source])}
+    return [run for run in found if run.source in there]
 
 
 def cursor_of(item: BundleFacts | Partial) -> BundleCursor:

@@ -15,7 +15,7 @@ from store.rows import access
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.job import EndReason
 
-_TOLD = ("number", "started_at", "ended_at", "end_reason", "detail", "start_step")
+_TOLD = ("number", "started_at", "ended_at", "end_reason", "detail", "start_step", "environment")
 """Columns that are told as they are."""
 
 
@@ -57,11 +57,11 @@ def listed(session: Session, job_id: str, *, caller: Caller, after: int, limit: 
 
 def earlier(session: Session, job_id: str, *, before: int) -> list[EarlierAttempt]:
     """Returns the job's attempts with numbers below `before`, oldest first."""
-    told = (Attempt.number, Attempt.started_at, Attempt.launcher.is_not(None), Attempt.offsets)
+    told = (Attempt.number, Attempt.started_at, Attempt.launcher.is_not(None), Attempt.offsets, Attempt.environment)
     query = select(*told).where(Attempt.job_id == job_id, Attempt.number < before).order_by(Attempt.number)
     return [
-        EarlierAttempt(number=number, started_at=started_at, ran=ran, offsets=offsets)
-        for number, started_at, ran, offsets in session.execute(query)
+        EarlierAttempt(number=number, started_at=started_at, ran=ran, offsets=offsets, environment=environment)
+        for number, started_at, ran, offsets, environment in session.execute(query)
     ]
 
 
@@ -73,8 +73,10 @@ def _stopped_for(session: Session, job_ids: Collection[str], caller: Caller) -> 
     return {row.id: StoppedFor(row.owner, *((row.id, row.name) if row.readable else (None, None))) for row in found}
 
 
-def count_ended(session: Session, job_id: str, reason: EndReason, *, since: int) -> int:
-    """Returns how many of the job's attempts, from number `since` on, ended for that reason."""
+def count_ended(session: Session, job_id: str, reason: EndReason, *, since: int, why: str = "") -> int:
+    """Returns how many of the job's attempts, from number `since` on, ended for that reason, and said so with `why`."""
     query = select(func.count()).select_from(Attempt)
     ended = (Attempt.job_id == job_id, Attempt.number >= since, Attempt.end_reason == reason.value)
+    if why:
+        ended = (*ended, Attempt.detail.startswith(why, autoescape=True))
     return session.scalars(query.where(*ended)).one()

@@ -71,6 +71,11 @@ def mark_prepared(session: Session, claim: Claim, *, start_step: int, is_known: 
     _fenced_update(session, claim, start_step=start_step, hides_after=start_step if is_known else None)
 
 
+def set_environment(session: Session, claim: Claim, environment: dict[str, Any]) -> None:
+    """Records the environment in which the attempt is to run. Raises StaleClaim."""
+    _fenced_update(session, claim, environment=environment)
+
+
 def set_reason(session: Session, claim: Claim, reason: Reason) -> None:
     """Stores why the claim's job is starting, unless it has come up. Raises StaleClaim."""
     _fenced_update(session, claim)

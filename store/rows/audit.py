@@ -27,7 +27,7 @@ _log = logging.getLogger("torchyard.audit")
 _REPEATED = frozenset(
     {
         *("job.change", "job.archive", "job.unarchive", "job.resume", "job.keep", "sweep.resume", "sweep.promote"),
-        *("schedule.change", "model.add", "model.change", "secret.set", "token.make", "bundle.upload"),
+        *("schedule.change", "model.add", "model.change", "secret.set", "token.make", "bundle.upload", "bundle.name"),
         *("target.add", "target.change", "target.test"),
     }
 )

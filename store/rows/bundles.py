@@ -13,9 +13,10 @@ from store.db.database import in_us, now_us
 from store.db.tables import Bundle, BundleUse, Job, Schedule
 from store.db.upsert import upsert
 from store.facts.checkpoints import BundleFacts
-from store.rows import columns, garbage
+from store.rows import columns, garbage, users
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec
 from torchyard.contract.job import JobState
+from torchyard.contract.parts import count_parts
 
 _ENDED = [state for state in JobState if state.terminal]
 
@@ -25,29 +26,58 @@ def find(session: Session, owner: str, sha256: str) -> BundleFacts | None:
     return _read(session, owner, sha256)
 
 
-def add(session: Session, owner: str, sha256: str, *, size: int, files: int) -> BundleFacts:
+def add(session: Session, owner: str, sha256: str, *, size: int, files: int, parts: bytes | None = None) -> BundleFacts:
     """Adds a bundle whose blob is stored. If the user has it already, it counts as used now."""
     new = upsert(session, Bundle)
-    new = new.on_conflict_do_update(index_elements=["owner", "sha256"], set_={"last_used_at": now_us()})
-    session.execute(new, {"owner": owner, "sha256": sha256, "size": size, "files": files})
+    again = {"last_used_at": now_us(), "parts": parts}
+    new = new.on_conflict_do_update(index_elements=["owner", "sha256"], set_=again)
+    session.execute(new, {"owner": owner, "sha256": sha256, "size": size, "files": files, "parts": parts})
     added = _read(session, owner, sha256)
     assert added is not None
     return added
 
 
 def newest_first(
-    session: Session, owner: str, *, limit: int, behind: tuple[int, str] | None = None
+    session: Session, owner: str, *, limit: int, behind: tuple[int, str] | None = None, name: str | None = None
 ) -> Sequence[BundleFacts]:
-    """Returns bundles of the user; with `behind` (time and sha256), only older ones."""
+    """Returns bundles of the user; with `behind` (time and sha256), only older ones, and only that of a `name`."""
     order = (Bundle.created_at, Bundle.sha256)
     query = (
         columns.select(BundleFacts, Bundle)
-        .where(Bundle.owner == owner)
+        .where(Bundle.owner == owner, *(() if name is None else (Bundle.name == name,)))
         .order_by(*(column.desc() for column in order))
         .limit(limit)
     )
     rows = session.execute(query if behind is None else query.where(tuple_(*order) < behind))
     return [BundleFacts(*row) for row in rows]
+
+
+def give_name(session: Session, owner: str, sha256: str, name: str) -> BundleFacts | None:
+    """Gives a bundle the name, which another one of the user may have had. Returns it; None: there is none."""
+    users.lock(session, owner)
+    options = {"synchronize_session": False}
+    taken = update(Bundle).where(Bundle.owner == owner, Bundle.name == name, Bundle.sha256 != sha256)
+    if find(session, owner, sha256) is None:
+        return None
+    session.execute(taken.values(name=None), execution_options=options)
+    mine = update(Bundle).where(Bundle.owner == owner, Bundle.sha256 == sha256)
+    session.execute(mine.values(name=name, last_used_at=now_us()), execution_options=options)
+    return find(session, owner, sha256)
+
+
+def parts_of(session: Session, owner: str, *, most: int, bundles: int) -> list[tuple[str, int, bytes]]:
+    """Returns the sha256, the size and the parts of the user's newest bundles: of no more than `bundles`, and no more
+    than `most` parts, but for the last one.
+    """
+    query = select(Bundle.sha256, Bundle.size, Bundle.parts).where(Bundle.owner == owner, Bundle.parts.is_not(None))
+    found: list[tuple[str, int, bytes]] = []
+    for sha256, size, parts in session.execute(query.order_by(Bundle.created_at.desc()).limit(bundles)):
+        assert parts is not None
+        found.append((sha256, size, parts))
+        most -= count_parts(parts)
+        if most <= 0:
+            break
+    return found
 
 
 def remove(session: Session, owner: str, sha256: str) -> bool:
@@ -74,10 +104,12 @@ def remove(session: Session, owner: str, sha256: str) -> bool:
 
 
 def remove_unused(session: Session, *, age: timedelta, limit: int) -> list[str]:
-    """Removes bundles of which the last use is `age` ago, and which no job or schedule names. Returns their sha256."""
+    """Removes bundles without a name whose last use is `age` ago, and which no job or schedule names. Returns their
+    sha256.
+    """
     named = exists().where(BundleUse.sha256 == Bundle.sha256, Job.id == BundleUse.job_id, Job.owner == Bundle.owner)
     due = exists().where(Schedule.owner == Bundle.owner, Schedule.bundles.contains(Bundle.sha256))
-    old = and_(Bundle.last_used_at < now_us() - in_us(age), ~named, ~due)
+    old = and_(Bundle.last_used_at < now_us() - in_us(age), Bundle.name.is_(None), ~named, ~due)
     # Rows that a submission or another worker has locked are skipped: a later pass looks at them again.
     some = select(Bundle.owner, Bundle.sha256).where(old).limit(limit).with_for_update(skip_locked=True, of=Bundle)
     keys = [(owner, sha256) for owner, sha256 in session.execute(some)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 import json
 import math
 import re
@@ -26,6 +27,8 @@ from torchyard.contract.events import Remeasured
 from torchyard.contract.notifications import EventKind
 
 _CHECKPOINTS = Base.metadata.tables["checkpoints"].c
+MOST_FILES_BYTES = 64 << 20
+"""Of the lists of files of one job that are in memory at once, as JSON."""
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
 
@@ -108,10 +111,23 @@ def note_remeasured(session: Session, job_id: str, *, attempt: int, event: Remea
         session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
 
 
-def newest_first(session: Session, job_id: str, *, limit: int | None = None) -> list[CheckpointFacts]:
-    """Returns the job's checkpoints without aliases, newest first."""
-    query = select(*_TOLD).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
-    return [CheckpointFacts(*row) for row in session.execute(checkpoint_order.newest_first(query).limit(limit))]
+def newest_first(session: Session, job_id: str, *, most_bytes: int = MOST_FILES_BYTES) -> list[CheckpointFacts]:
+    """Returns the job's checkpoints without aliases, newest first.
+
+    Long lists of files are read for the newest alone, up to `most_bytes` of JSON: `with_files` reads one of the others.
+    """
+    query = select(*_LISTED).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
+    found = [CheckpointFacts(*row) for row in session.execute(checkpoint_order.newest_first(query))]
+    sizes = accumulate((each.files_bytes or 0) if each.files_omitted else 0 for each in found)
+    near = [each.id for each, size in zip(found, sizes, strict=True) if each.files_omitted and size <= most_bytes]
+    whole = {each.id: each for each in _whole(session, near, {}, _TOLD)}
+    return [whole.get(each.id, each) for each in found]
+
+
+def with_files(session: Session, checkpoint_id: str) -> CheckpointFacts | None:
+    """Returns a checkpoint with all of its files, without aliases; None if it is no longer there."""
+    row = session.execute(select(*_TOLD).where(Checkpoint.id == checkpoint_id)).first()
+    return None if row is None else CheckpointFacts(*row)
 
 
 def resumed(session: Session, job_id: str) -> CheckpointFacts | None:

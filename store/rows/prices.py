@@ -13,6 +13,7 @@ from store.db.tables import Allocation, Attempt, Base, Checkpoint, Job, Worker
 from store.facts.prices import StopPrice
 from store.rows.checkpoint_order import resumed_first
 from store.rows.cluster import SAVED_AT, SINCE
+from torchyard.contract.bundles import BUNDLE_URL
 from torchyard.contract.price import Kind, Stake, saving
 
 _JOB_ID = Base.metadata.tables["attempts"].c.job_id
@@ -31,6 +32,7 @@ _RUNNING = (
         Job.visibility,
         Job.trainer,
         Job.spec["mode"].label("mode"),
+        Job.spec["config"]["code"].label("code"),
         Job.progress,
         Attempt.running_at,
         Attempt.stepped_at,
@@ -76,6 +78,7 @@ def _price(row: Any, *, now: bool) -> StopPrice:
         steps=_steps(row),
         resumes_at=row.saved_step,
         is_training=row.running_at is not None,
+        has_folder=row.trainer == "script" and str(row.code).startswith(BUNDLE_URL),
     )
     by = saving(row.trainer, row.mode, now=now)
     return StopPrice(row.id, row.name, row.owner, row.visibility, devices, stake, by)

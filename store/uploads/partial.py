@@ -46,14 +46,6 @@ class PartialFile:
         """Makes the bytes durable. Raises OSError."""
         os.fdatasync(self._descriptor)
 
-    def read(self, size: int, /) -> bytes:
-        """Returns the next bytes from where the last call ended, first from the beginning. Raises OSError."""
-        return os.read(self._descriptor, size)
-
-    def rewind(self) -> None:
-        """Lets `read` begin at the first byte."""
-        os.lseek(self._descriptor, 0, os.SEEK_SET)
-
     @contextmanager
     def locked(self) -> Generator[None]:
         """Keeps other requests from changing the file.

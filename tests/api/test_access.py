@@ -97,6 +97,7 @@ FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
     ("GET", "/v1/workers", None, Role.VIEWER, 200),
     ("GET", "/v1/workers/wrk_00000000000000000000000000000000/history", None, Role.VIEWER, 404),
     ("GET", "/v1/usage", None, Role.VIEWER, 200),
+    ("GET", "/v1/usage/disk", None, Role.VIEWER, 200),
     ("GET", "/v1/trainers", None, Role.VIEWER, 200),
     ("GET", "/v1/spec/schema", None, Role.VIEWER, 200),
     ("POST", "/v1/jobs/actions", {"action": "cancel", "filter": {}}, Role.MEMBER, 200),

@@ -45,7 +45,14 @@ def test_an_upload_is_complete_when_all_bytes_are_there(service: ApiFixture) -> 
     assert answer.status_code == 201
     created = view.pop("created_at")
     size = len(bundle.tar)
-    assert view == {"sha256": bundle.sha256, "size": size, "files": 3, "state": "complete", "received": size}
+    assert view == {
+        "sha256": bundle.sha256,
+        "size": size,
+        "files": 3,
+        "state": "complete",
+        "received": size,
+        "name": None,
+    }
     assert service.get(bundle.url) == {**view, "created_at": created}
     assert service.client.head(bundle.url).status_code == 200
     again = upload(service.client, bundle)
@@ -297,6 +304,30 @@ def test_lists_have_complete_and_unfinished_bundles_newest_first(service: ApiFix
     assert found == expected
     wrong = service.client.get("/v1/bundles", params={"after": "1"})
     assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid_cursor")
+
+
+@both_databases
+def test_a_name_is_of_one_bundle_of_its_owner_and_keeps_it(service: ApiFixture) -> None:
+    first, second = packed(seed=1), packed(seed=2)
+    for bundle in (first, second):
+        upload_whole(service.client, bundle)
+        named = service.client.put(f"{bundle.url}/name", json={"name": "mnist"})
+        assert (named.status_code, named.json()["name"]) == (200, "mnist")
+    (found,) = service.get("/v1/bundles", name="mnist")["data"]
+    assert found["sha256"] == second.sha256
+    assert service.get(first.url)["name"] is None
+    assert service.get("/v1/bundles", name="other")["data"] == []
+    service.act_as("bob")
+    assert service.get("/v1/bundles", name="mnist")["data"] == []
+    assert service.client.put(f"{second.url}/name", json={"name": "mnist"}).status_code == 404
+    upload(service.client, second, to=100)
+    assert service.client.put(f"{second.url}/name", json={"name": "mnist"}).status_code == 404
+    upload(service.client, second, offset=100)
+    assert service.client.put(f"{second.url}/name", json={"name": "mnist"}).status_code == 200
+    for wrong in ({"name": ""}, {"name": "a/b"}, {"name": "x" * 101}, {}, {"name": None}):
+        assert service.client.put(f"{second.url}/name", json=wrong).status_code == 422
+    service.act_as("vera", Role.VIEWER)
+    assert service.client.put(f"{second.url}/name", json={"name": "mnist"}).status_code == 403
 
 
 @quick_on_sqlite

@@ -12,6 +12,7 @@ from store.facts.attempts import Claim
 from store.facts.callers import Caller
 from store.facts.prices import StopPrice
 from store.rows import attempts, claims, intents
+from tests.api.bundles import packed_files, upload_whole
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_pools import GPU, serve
 from tests.approved import Approved
@@ -264,3 +265,20 @@ def test_only_the_hundred_most_expensive_jobs_are_shown(approved: Approved) -> N
     price = prices.stops(found, Caller("ada", Role.MEMBER))
     assert [job.job_id for job in price.jobs] == [one.job_id for one in found[:100]]
     assert (price.total, price.message) == (101, approved("message"))
+
+
+@both_databases
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_script_without_a_checkpoint_goes_on_with_its_working_folder(
+    service: ApiFixture, approved: Approved, in_place: bool
+) -> None:
+    upload_whole(service.client, bundle := packed_files({"train.py": b"print(1)"}))
+    code = "file:///srv/code" if in_place else f"bundle:sha256:{bundle.sha256}"
+    job_id = service.submit(trainer="script", config={"code": code, "entrypoint": "train.py"})["id"]
+    claim = service.start(job_id)
+    shift(service, claim, minutes=18)
+    (price,) = priced(service, f"/v1/jobs/{job_id}/pause")["jobs"]
+    assert price["resumes_at_step"] is None
+    assert price["message"] == approved.of_row("paused")
+    (price,) = priced(service, f"/v1/jobs/{job_id}/cancel")["jobs"]
+    assert price["message"] == approved.of_row("cancelled")

@@ -10,8 +10,11 @@ from sqlalchemy import update
 
 from store.db.database import now_us
 from store.db.tables import DeviceDay, Usage
+from store.facts.output import NewArtifact
 from store.facts.usage import DAY_US
+from store.rows import folders
 from tests.api.service import ApiFixture, both_databases
+from tests.store.fixture import checkpoint
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role
 
@@ -154,3 +157,42 @@ def test_csv_has_a_line_for_each_day_of_all_pages_and_no_formula(service: ApiFix
 def test_wrong_parameters_are_named(service: ApiFixture, params: dict[str, Any]) -> None:
     answer = service.client.get("/v1/usage", params=params)
     assert (answer.status_code, next(iter(params)) in answer.text) == (422, True)
+
+
+@both_databases
+def test_what_ones_own_jobs_take_is_told_the_largest_first(service: ApiFixture) -> None:
+    service.act_as("ada")
+    small, large, nothing = (service.submit(name=name)["id"] for name in ("small", "large", "nothing"))
+    claims = {job_id: service.start(job_id, device=f"cpu-{place}") for place, job_id in enumerate((small, large))}
+    service.record(claims[small], checkpoints=[checkpoint("a", step=1), checkpoint("b", step=2)])
+    service.record(claims[large], artifacts=[NewArtifact("./plot.png", 5, "1" * 64)])
+    (worker,) = service.get("/v1/workers")["data"]
+    with service.database.write() as session:
+        folders.replace(session, worker["id"], {large: 3000, nothing: 0})
+        folders.replace(session, "wrk_gone", {"job_gone": 7})
+    told = service.get("/v1/usage/disk")
+    assert (told["stored_bytes"], told["folder_bytes"], told["count"]) == (7, 3000, 2)
+    assert [(job["name"], job["job_id"], job["stored_bytes"], job["state"]) for job in told["jobs"]] == [
+        ("large", large, 5, "running"),
+        ("small", small, 2, "running"),
+    ]
+    (folder,) = told["jobs"][0]["folders"]
+    assert (folder["size"], folder["host"]) == (3000, worker["name"])
+    first = service.get("/v1/usage/disk", limit=1)
+    assert (first["count"], [job["name"] for job in first["jobs"]]) == (2, ["large"])
+    service.act_as("bob")
+    assert service.get("/v1/usage/disk") == {"stored_bytes": 0, "folder_bytes": 0, "count": 0, "jobs": []}
+
+
+def test_a_folder_that_is_gone_is_told_no_more(service: ApiFixture) -> None:
+    service.act_as("ada")
+    job_id = service.submit()["id"]
+    service.start(job_id)
+    worker_id = service.get("/v1/workers")["data"][0]["id"]
+    with service.database.write() as session:
+        folders.replace(session, worker_id, {job_id: 3000})
+        folders.replace(session, "wrk_other", {job_id: 50})
+    assert service.get("/v1/usage/disk")["folder_bytes"] == 3050
+    with service.database.write() as session:
+        folders.replace(session, worker_id, {})
+    assert service.get("/v1/usage/disk")["folder_bytes"] == 50

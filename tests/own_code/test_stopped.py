@@ -44,6 +44,7 @@ QUICK = [
     Program("sharded", checkpoints=("out/*",), files=numbered("out/step_{}/.metadata")),
     Program("published"),
     Program("results", keep=("results/*",), files=frozenset({"results/losses.csv", "results/curve.png"})),
+    Program("temporary", files=frozenset({"from-tmp/run/last.pt"})),
     Program("tensorboard", checkpoints=("last.pt",), files=frozenset({"last.pt"})),
 ]
 FRAMEWORKS = [

@@ -1,6 +1,7 @@
 """Checkpoints, their aliases and references."""
 
 import contextlib
+from dataclasses import replace
 import math
 
 import pytest
@@ -14,6 +15,7 @@ from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
 from torchyard.contract.errors import NotFound
 from torchyard.contract.events import Remeasured
 from torchyard.contract.job import EndReason
+from torchyard.contract.records import ManifestFile
 
 
 @pytest.fixture
@@ -166,6 +168,25 @@ def test_a_file_is_found_by_its_listed_name(db: StoreFixture, claim: Claim) -> N
     assert row.file("state.pt")["sha256"] == "0" * 64
     with pytest.raises(NotFound, match="no file"):
         row.file("./state.pt")
+
+
+@quick_on_sqlite
+def test_long_lists_of_files_are_read_of_the_newest_alone(db: StoreFixture, claim: Claim) -> None:
+    files = [ManifestFile(path=f"{number:0100}", size=1, sha256="0" * 64) for number in range(100)]
+    many = [replace(checkpoint(name, step=step), files=files) for step, name in enumerate(("a", "b", "c"))]
+    add(db, claim, many[0], checkpoint("short", step=9), *many[1:])
+    length = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))[0].files_bytes
+    assert length is not None and length > 8192
+    rows = db.read(lambda session: checkpoints.newest_first(session, claim.job_id, most_bytes=2 * length))
+    assert [(row.name, len(row.files), row.files_omitted) for row in rows] == [
+        ("c", 100, False),
+        ("b", 100, False),
+        ("short", 1, False),
+        ("a", 0, True),
+    ]
+    whole = db.read(lambda session: checkpoints.with_files(session, rows[-1].id))
+    assert whole is not None and (whole.name, len(whole.files)) == ("a", 100)
+    assert db.read(lambda session: checkpoints.with_files(session, new_id("ckpt"))) is None
 
 
 @quick_on_sqlite

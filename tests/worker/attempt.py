@@ -22,14 +22,14 @@ from torchyard.contract.devices import IsolationReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
 from torchyard.contract.rundir import Env, RunDir
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec import ScriptSpec, parse_spec
 from torchyard.contract.tar import END, header, padding
 from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts.prepare import code
 from worker.attempts.prepare.preparation import plan_of
 from worker.attempts.prepare.workfolder import WorkFolder
 from worker.bundles.cache import BundleCache
-from worker.engines.base import AttemptPlan
+from worker.engines.base import AttemptPlan, NamedEnvironment
 from worker.engines.local import supervisors
 from worker.engines.local.confinement import Confinement
 from worker.engines.local.launch_plans import launch_plan
@@ -248,14 +248,15 @@ class Attempt:
         world_size: int = 2,
         resumes: bool = False,
         environment: Path | None = None,
+        named: NamedEnvironment | None = None,
     ) -> None:
         """Runs a job with this spec, as a worker does. Its data may be in the run directory.
 
-        `environment`: the one with its own packages.
+        `environment`: the one with its own packages. `named`: the one of the host that it names.
         """
         self.world_size = world_size
         plan = self.plan_of_spec(document, devices=tuple(f"cpu-{rank}" for rank in range(world_size)), resumes=resumes)
-        plan = replace(plan, environment=environment)
+        plan = replace(plan, environment=environment, named=named)
         cold = TorchrunStandIn() if self.stand_in else TorchrunLauncher()
         launcher = cold if self.launcher == "torchrun" else WarmLauncher()
         if plan.is_command:
@@ -280,7 +281,14 @@ class Attempt:
         self.run.config.write_text(json.dumps(resolved))
         unpacked = code.prepare(spec, run=self.run, bundles=self.bundles, owner="ada", allowed=[self.run.root])
         if code.CODE in unpacked:
-            folder = WorkFolder(run=self.run, number=self.number, claimed_at=self.claimed_at, blobs=self.bundles.blobs)
+            assert isinstance(spec, ScriptSpec)
+            folder = WorkFolder(
+                run=self.run,
+                number=self.number,
+                claimed_at=self.claimed_at,
+                blobs=self.bundles.blobs,
+                mounts=code.mounted(spec, [self.run.root], unpacked),
+            )
             folder.take(unpacked[code.CODE])
         return plan_of(
             spec,

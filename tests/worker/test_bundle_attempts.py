@@ -161,6 +161,38 @@ def test_mounts_are_read_only_folders(attempt: Attempt, approved: Approved) -> N
     assert attempt.log("rank-0", "stdout") == approved("log")
 
 
+READS_PLACES = """
+import os, pathlib, sys
+print(pathlib.Path(sys.argv[1], "w.txt").read_text(), sys.argv[2:], os.environ["OUT"], os.environ["HIDDEN"])
+print(pathlib.Path("in/data/d.txt").read_text())
+pathlib.Path(os.environ["OUT"]).mkdir()
+for path in map(pathlib.Path, ("in/data/d.txt", "in/data/new")):
+    for change in (lambda: path.write_text("poison"), lambda: os.chmod(path, 0o777), path.unlink):
+        try:
+            change()
+        except OSError:
+            continue
+        print("changed", path)
+"""
+
+
+@WARM_LAUNCH
+def test_a_program_reads_mounts_by_its_arguments_and_at_paths_of_its_folder(attempt: Attempt) -> None:
+    weights, data = attempt.add_bundle({"w.txt": "weights"}), attempt.add_bundle({"d.txt": "data"})
+    spec = _script(
+        attempt.add_bundle({"train.py": READS_PLACES, "in/data/d.txt": "of the code", "in/x.txt": ""}),
+        mounts={"weights": weights, "./in/data": data},
+        args=["$TORCHYARD_MOUNTS/weights", "$$TORCHYARD_MOUNTS", "$HOME ${TORCHYARD_SECRETS}"],
+    )
+    attempt.start_spec(spec | {"env": {"OUT": "${TORCHYARD_RUN_DIR}/out", "HIDDEN": "$x"}}, world_size=1)
+    assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
+    run = attempt.run
+    args = ["$TORCHYARD_MOUNTS", "$HOME ${TORCHYARD_SECRETS}"]
+    assert attempt.log("rank-0", "stdout") == f"weights {args} {run.job}/out $x\ndata\n"
+    assert (run.job / "out").is_dir()
+    assert (run.work / "in" / "data.set-aside" / "d.txt").read_text() == "of the code"
+
+
 POISONS = """
 import os, pathlib, sys
 pathlib.Path("train.py").write_text("poison")

@@ -78,6 +78,7 @@ def test_a_pass_removes_what_the_settings_keep_no_longer(
     keeps_all = Housekeeper(
         tmp_path,
         store_on(store.database),
+        worker_id="wrk_1",
         retention=settings().retention,
         in_use=lambda _: False,
         troubles=Troubles(),
@@ -86,6 +87,7 @@ def test_a_pass_removes_what_the_settings_keep_no_longer(
     keeps_nothing = Housekeeper(
         tmp_path,
         store_on(store.database),
+        worker_id="wrk_1",
         retention=settings(**AT_ONCE).retention,
         in_use=lambda _: False,
         troubles=Troubles(),
@@ -114,6 +116,7 @@ def test_a_pass_during_an_outage_of_the_database_is_repeated(
     housekeeper = Housekeeper(
         tmp_path,
         store_on(store.database),
+        worker_id="wrk_1",
         retention=settings(**AT_ONCE).retention,
         in_use=lambda _: False,
         troubles=Troubles(),
@@ -135,6 +138,7 @@ def test_a_pass_that_fails_is_told_until_one_succeeds(
     housekeeper = Housekeeper(
         tmp_path,
         store_on(store.database),
+        worker_id="wrk_1",
         retention=settings().retention,
         in_use=lambda _: False,
         troubles=troubles,
@@ -165,6 +169,7 @@ def test_a_pass_that_hangs_makes_no_turn(
     housekeeper = Housekeeper(
         tmp_path,
         store_on(store.database),
+        worker_id="wrk_1",
         retention=settings().retention,
         in_use=lambda _: False,
         troubles=Troubles(),

@@ -16,7 +16,7 @@ from store.db.database import Database, in_us, now_us
 from store.db.tables import Attempt, DeletedJob, Job
 from store.facts.attempts import Claim
 from store.ids import new_id
-from store.rows import deletion
+from store.rows import deletion, keeping
 from tests.databases import on_both
 from tests.leftovers import LEVELS, leave_depth, leave_everything
 from tests.store.fixture import StoreFixture, run_together, store_on
@@ -332,12 +332,12 @@ def _sleep(job_id: str, number: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={**os.environ, **own})
 
 
-def with_folder(host: RunDirsFixture, job_id: str, *, days: int | None = None) -> Path:
-    """Gives a job a working folder of a mebibyte, and has it finish so many days ago."""
+def with_folder(host: RunDirsFixture, job_id: str, *, days: int | None = None, stored: bool = False) -> Path:
+    """Gives a job a working folder of a mebibyte, and has it finish so many days ago. `stored`: all of it is."""
     run = RunDir(host.runs / job_id / "1")
     run.work.mkdir(parents=True)
     (run.work / "state").write_bytes(os.urandom(MIB))
-    write_record(run.work_record, WorkRecord(attempt=1, claimed_at=1, came_ns=1))
+    write_record(run.work_record, WorkRecord(attempt=1, claimed_at=1, came_ns=1, stored=stored))
     if days is not None:
         past = now_us() - in_us(days * DAY)
         host.store.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(finished_at=past)))
@@ -392,6 +392,52 @@ def test_folders_of_ended_jobs_go_when_the_disk_asks_and_no_other(
     host.sweep(keep_folders=30 * DAY)
     assert {path.parent.name for path in host.runs.glob("*/work")} == {running}
     assert host.existing() >= {f"{running}/1", f"{older}/1", f"{newer}/1"}
+
+
+def test_folders_of_waiting_jobs_go_after_those_of_ended_ones_and_only_if_all_in_them_is_stored(
+    host: RunDirsFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("newer", "older", "unstored", "running", "elsewhere", "handled", "asked")
+    jobs = {name: host.store.submit() for name in names}
+    ends = {"newer": 1, "older": 4, "unstored": 9, "handled": 9, "asked": 9}
+    for name, job_id in jobs.items():
+        claim = host.start(job_id)
+        if name in {*ends, "elsewhere"}:
+            host.end(claim, EndReason.PAUSED if name == "older" else EndReason.PREEMPTED, days=ends.get(name, 9))
+        with_folder(host, job_id, stored=name != "unstored")
+    host.end(host.store.running(jobs["elsewhere"], host.worker, "x"), EndReason.PREEMPTED, days=9)
+    host.handled.add((jobs["handled"], 1))
+    host.store.write(lambda session: keeping.request(session, jobs["asked"], ["a"]))
+    with_folder(host, ended := host.ended(days=1), days=1)
+    room = [1]  # folders that have to go
+
+    def lacks_room(dirs: RunDirSweeper) -> bool:
+        return len([*host.runs.glob("*/work")]) > len(names) + 1 - room[0]
+
+    monkeypatch.setattr(RunDirSweeper, "_lacks_room", lacks_room)
+    left = {*jobs.values()}
+    for gone in (ended, jobs["older"], jobs["newer"]):
+        host.sweep(keep_folders=30 * DAY)
+        left -= {gone}
+        assert {path.parent.name for path in host.runs.glob("*/work")} == left
+        room[0] += 1
+    host.sweep(keep_folders=30 * DAY)
+    assert {path.parent.name for path in host.runs.glob("*/work")} == left
+    assert not [*host.runs.glob("*/.orphan*")] and not (host.runs / jobs["older"] / "work.json").exists()
+
+
+def test_a_folder_whose_job_begins_meanwhile_stays(host: RunDirsFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = host.store.submit()
+    host.end(host.start(job_id), EndReason.PREEMPTED, days=1)
+    work = with_folder(host, job_id, stored=True)
+
+    def begins(_: RunDirSweeper) -> bool:
+        host.store.running(job_id, host.worker, "x")
+        return True
+
+    monkeypatch.setattr(RunDirSweeper, "_lacks_room", begins)
+    host.sweep()
+    assert (work / "state").exists() and (host.runs / job_id / "work.json").exists()
 
 
 def test_what_a_killed_worker_left_half_made_goes(host: RunDirsFixture) -> None:

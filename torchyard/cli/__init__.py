@@ -20,7 +20,9 @@ from torchyard.cli import (
     copying,
     data,
     device_hours,
+    du,
     editing,
+    environments,
     export,
     host,
     jobs,
@@ -78,7 +80,7 @@ for command in (
     *(checkpoints.checkpoints, checkpoints.download, copying.cp, keeping.keep, predict.predict, export.export),
     *(jobs.pause, jobs.resume, jobs.cancel, jobs.share, jobs.rm),
     *(editing.edit, editing.star, editing.archive),
-    *(cluster.workers, device_hours.usage, cluster.drain, cluster.undrain),
+    *(cluster.workers, environments.envs, device_hours.usage, du.du, cluster.drain, cluster.undrain),
     *(login.login, login.logout, login.servers, login.whoami, audit.audit),
     *(host.doctor, host.backup, host.restore),
 ):

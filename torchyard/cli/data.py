@@ -19,6 +19,9 @@ data = typer.Typer(no_args_is_help=True, help="Upload data that your jobs read, 
 def push(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder.", exists=True, file_okay=False)],
     *,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What to call it: --mount ./data=data:NAME finds it.")
+    ] = None,
     max_size: Annotated[str, typer.Option(metavar="SIZE", help="The most that is packed: 500MiB.")] = "2GiB",
     as_json: Json = False,
 ) -> None:
@@ -41,9 +44,12 @@ def push(
             for line in left_out(bundle):
                 terminal.note(f"left out   {terminal.plain(line)}")
             upload(client, bundle)
+            if name is not None:
+                client.bundles.name(bundle.sha256, name)
             found = {"url": bundle.url, "sha256": bundle.sha256, "size": bundle.size, "files": len(bundle.files)}
     terminal.write(json.dumps(found) if as_json else bundle.url)
-    terminal.note(f"A job reads it with: {output.command()} run --mount NAME={bundle.url} PROGRAM")
+    source = bundle.url if name is None else f"data:{name}"
+    terminal.note(f"A job reads it with: {output.command()} run --mount ./data={source} PROGRAM")
 
 
 @data.command("shard")

@@ -222,9 +222,11 @@ def retry(
 def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> None:
     """Prints the id of a job that was submitted, or with `follow`, follows it and exits with the code of its state."""
     from torchyard.cli import forecasts
+    from torchyard.contract.keeping import used_in_place
 
     come_back = f"{output.command()} logs {job.id} -f"
-    expected = forecasts.of_submitted(job.waits_for)
+    in_place = used_in_place(job.spec.model_dump(mode="json"))
+    expected = [*forecasts.of_submitted(job.waits_for), *([in_place] if in_place else [])]
     if follow:
         terminal.note(f"Submitted {job.name}: {job.id}\nCtrl-C leaves it alone. To come back: {come_back}")
         for line in expected:

@@ -18,7 +18,7 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchyard.contract.views.telemetry import LogLine, MetricsView, SeriesView
+    from torchyard.contract.views.telemetry import LogLine, MetricsView, SeriesView, StoredKind
 
 _MOST_POINTS = 100_000
 
@@ -49,9 +49,12 @@ def logs(
     case: Annotated[bool, typer.Option("--case", help="With --grep: capital and small letters differ.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print a job's output. With --follow, exit with 1 if the job fails; with --grep, if nothing is found."""
+    """Print a job's output. With --follow, exit with 1 if the job fails; with --grep, if nothing is found.
+
+    With --follow, messages of the service are between the lines, on stderr.
+    """
     from torchyard.cli.follow import Watch, detachable, exit_code
-    from torchyard.contract.views.telemetry import LiveLine, LogLine
+    from torchyard.contract.views.telemetry import EventView, LiveLine, LogLine
 
     if grep is None and (context or regex or case):
         raise typer.BadParameter("-C, --regex and --case need --grep")
@@ -76,14 +79,17 @@ def logs(
         if tail is not None or not follow:
             for line in client.logs(found.id, tail=tail, rank=rank, after=first):
                 if line.line > first:
-                    last = line.line
+                    last, begin = line.line, line.time
                     terminal.write(shown(line))
                     sys.stdout.flush()
         if not follow:
             return terminal.note("No output.") if last == first else None
         with detachable(found), Watch(log=shown) as watch:
-            for item in client.stream(found.id, after=last, only=["log"], live=watch.shows_live and not as_json):
+            only: list[StoredKind] = ["log"] if as_json else ["log", "message"]
+            for item in client.stream(found.id, after=last, only=only, live=watch.shows_live and not as_json):
                 line = item.view
+                if isinstance(line, EventView) and (begin is None or line.time > begin):
+                    watch.show(line)
                 # A line's position is never below its number.
                 is_new = isinstance(line, LiveLine) or (isinstance(line, LogLine) and line.line > last)
                 if isinstance(line, LogLine | LiveLine) and is_new and rank in {None, line.rank}:

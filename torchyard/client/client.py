@@ -17,6 +17,8 @@ class Bundles(Driver[BundlesCore]):
     """The operations of `BundlesCore`, which block until their result is there."""
 
     upload = blocking(BundlesCore.upload)
+    named = blocking(BundlesCore.named)
+    name = blocking(BundlesCore.name)
     list = iterating(BundlesCore.list)
     get = blocking(BundlesCore.get)
     delete = blocking(BundlesCore.delete)
@@ -146,6 +148,7 @@ class Client(Driver[ClientCore]):
     workers = blocking(ClientCore.workers)
     worker_history = blocking(ClientCore.worker_history)
     usage = iterating(ClientCore.usage)
+    disk_use = blocking(ClientCore.disk_use)
     drain = blocking(ClientCore.drain)
     price_of_drain = blocking(ClientCore.price_of_drain)
     undrain = blocking(ClientCore.undrain)

@@ -1,8 +1,7 @@
 """Sends calls to one server, and sends them again where that does no harm."""
 
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
-from pathlib import Path
 import time
 from typing import Any, TypeVar
 import warnings
@@ -19,7 +18,7 @@ from torchyard.client.download import Filled
 from torchyard.client.responses import parse, problem, unreachable
 from torchyard.client.stream import StreamItem, StreamReader
 from torchyard.client.transport import StreamedResponse, Transport
-from torchyard.client.upload import OnUpload, compressed, plain
+from torchyard.client.upload import Encode, OnUpload, Packed, Step, Steps, compressed, plain
 from torchyard.client.versions import difference
 from torchyard.contract.errors import (
     Conflict,
@@ -29,9 +28,10 @@ from torchyard.contract.errors import (
     TorchyardError,
     Unavailable,
 )
+from torchyard.contract.parts import LEAST_SHARED_BYTES, MOST_PARTS_ASKED, parts_in
 from torchyard.contract.version import HEADER
 from torchyard.contract.views.base import Page
-from torchyard.contract.views.checkpoints import BundleView
+from torchyard.contract.views.checkpoints import BundleView, SharedPartsView
 
 V = TypeVar("V", bound=BaseModel)
 
@@ -131,37 +131,48 @@ class Connection:
                 pause = backoff.next_pause(error)
             await self._transport.sleep(pause)
 
-    async def upload(self, path: Path, sha256: str, *, size: int, on_progress: OnUpload | None) -> BundleView:
+    async def upload(
+        self, packed: Packed, *, on_progress: OnUpload | None, on_copied: Callable[[int], None] | None = None
+    ) -> BundleView:
         """Sends what the server does not have of a bundle's tar, over as many connections as that takes.
 
-        Raises as `send` does.
+        `on_copied` is called with bytes that the server had in other bundles of the user. Raises as `send` does.
         """
         backoff, known, encode = self._new_backoff(), -1, compressed
+        steps: Steps | None = None
+        view = await self._uploaded(packed.sha256)
         while True:
-            view = await self._uploaded(sha256)
-            received = 0 if view is None or view.size != size else view.received
+            received = 0 if view is None or view.size != packed.size else view.received
             if received > known:  # others may send the same bundle, which is progress, too
                 backoff, known = self._new_backoff(), received
                 if on_progress is not None:
-                    on_progress(received, size)
+                    on_progress(received, packed.size)
             if view is not None and view.state == "complete":
                 return view
-            body = encode(path, offset=received, size=size, on_progress=on_progress)
-            encoding = "zstd" if encode is compressed else "identity"
-            params = {"offset": received, "size": size}
+            steps = steps or Steps(packed, await self._shared(packed))
+            step = steps.at(received)
             try:
-                view = await self._upload_rest(sha256, body, params=params, encoding=encoding)
-                if view.state == "complete":
-                    return view
+                view = await self._take(step, packed, received, encode=encode, on_progress=on_progress)
+                if view.state == "complete" or view.received >= step.end:
+                    if step.source is not None and on_copied is not None:
+                        on_copied(step.end - received)
+                    continue
                 encode = plain  # the stream ended before the file
-                error: TorchyardError = ServerUnreachable(f"{self._server.url} has {view.received} of {size} bytes")
+                error: TorchyardError = ServerUnreachable(
+                    f"{self._server.url} has {view.received} of {packed.size} bytes"
+                )
             except (ServerUnreachable, TooManyRequests, Unavailable) as interruption:
                 error = interruption
+            except NotFound as gone:
+                if step.source is None:
+                    raise
+                steps, error = Steps(packed), gone  # that bundle was deleted
             except Conflict as conflict:
                 if conflict.received is None:
                     raise
                 error = conflict
             await self._transport.sleep(backoff.next_pause(error))
+            view = await self._uploaded(packed.sha256)
 
     async def _uploaded(self, sha256: str) -> BundleView | None:
         try:
@@ -169,19 +180,47 @@ class Connection:
         except NotFound:
             return None
 
-    async def _upload_rest(
-        self, sha256: str, body: Generator[bytes], *, params: dict[str, int], encoding: str
+    async def _shared(self, packed: Packed) -> list[SharedPartsView]:
+        """Asks which parts of the tar are in bundles of the user."""
+        if packed.size < LEAST_SHARED_BYTES:
+            return []
+        digests = [part.sha256.hex() for part in parts_in(packed.parts)]
+        found: list[SharedPartsView] = []
+        for first in range(0, len(digests), MOST_PARTS_ASKED):
+            answer = await self.answer(calls.find_parts(digests[first : first + MOST_PARTS_ASKED]))
+            found += [run.model_copy(update={"index": run.index + first}) for run in answer.data]
+        return found
+
+    async def _take(
+        self, step: Step, packed: Packed, received: int, *, encode: Encode, on_progress: OnUpload | None
     ) -> BundleView:
-        headers = {"Content-Encoding": encoding}
-        try:
-            response = await self._transport.upload(
-                calls.bundle_path(sha256), body, params=params, headers=headers, timeout=_UPLOAD_TIMEOUT
+        """Sends the bytes of one step, or has the server copy them."""
+        if step.source is not None:
+            call = calls.copy_bundle(packed, received, source=step.source, start=step.start, end=step.end)
+            return await self._bundle_of(
+                self._transport.request(call.method, call.path, params=call.params, timeout=_UPLOAD_TIMEOUT)
             )
-        except httpx2.TransportError as error:
-            raise unreachable(self._server, error) from error
+        on_bytes = (lambda _: None) if on_progress is None else (lambda at: on_progress(at, packed.size))
+        body = encode(packed, received, step.end, on_bytes=on_bytes)
+        try:
+            return await self._bundle_of(
+                self._transport.upload(
+                    calls.bundle_path(packed.sha256),
+                    body,
+                    params={"offset": received, "size": packed.size},
+                    headers={"Content-Encoding": "zstd" if encode is compressed else "identity"},
+                    timeout=_UPLOAD_TIMEOUT,
+                )
+            )
         finally:
             with suppress(ValueError):  # a thread still makes the next item of a request that was cancelled
                 body.close()
+
+    async def _bundle_of(self, sending: Coroutine[Any, Any, httpx2.Response]) -> BundleView:
+        try:
+            response = await sending
+        except httpx2.TransportError as error:
+            raise unreachable(self._server, error) from error
         self._hear(response)
         if not response.is_success:
             raise problem(response)

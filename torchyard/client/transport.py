@@ -2,13 +2,18 @@
 
 from collections.abc import AsyncIterator, Generator
 from contextlib import AbstractAsyncContextManager
+import os
+import ssl
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import httpx2
 
 from torchyard.client.discovery import Server
+from torchyard.contract.errors import ConfigError
 
+_CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO")
+"""Variables that name a file with certificates: each is read by other programs."""
 _TIMEOUT = httpx2.Timeout(30, connect=5)
 
 
@@ -47,6 +52,19 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
+def _authorities() -> ssl.SSLContext:
+    """Returns what trusts the authorities of the system, and those that the user's variables name for any program."""
+    context = httpx2.create_ssl_context()
+    context.load_default_certs()
+    for name in _CERTIFICATES:
+        if path := os.environ.get(name):
+            try:
+                context.load_verify_locations(cafile=path)
+            except OSError as error:
+                raise ConfigError(f"{name}: the certificates in {path} cannot be read: {error}") from None
+    return context
+
+
 def http_options(server: Server) -> dict[str, Any]:
     """Returns the arguments with which an HTTP client for the server is made."""
     local = urlsplit(server.url).hostname in {"127.0.0.1", "localhost", "::1"}
@@ -56,5 +74,5 @@ def http_options(server: Server) -> dict[str, Any]:
         "timeout": _TIMEOUT,
         # A proxy cannot reach this machine's loopback, and a plain connection needs no certificates.
         "trust_env": not local,
-        "verify": server.url.startswith("https:"),
+        "verify": _authorities() if server.url.startswith("https:") else False,
     }

@@ -11,9 +11,10 @@ import json
 import math
 import re
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torchyard.contract.durations import format_duration, parse_duration
+from torchyard.contract.since311 import Self
 
 Convert = Callable[[Any], Any]
 """Takes a value as JSON or Python has it, and returns it as the field's type. Raises ValueError."""

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
-from torchyard.contract.codec import Record
+from torchyard.contract.codec import Record, cut_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +86,29 @@ class TroubleReport(Record):
     """How often it failed in a row."""
 
 
+EnvironmentKind = Literal["venv", "conda"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentReport(Record):
+    """An environment of a worker's host in which jobs may run, as its files say: nothing of it was run."""
+
+    name: Annotated[str, cut_at(100)]
+    path: Annotated[str, cut_at(1000)]
+    kind: EnvironmentKind = "venv"
+    python: Annotated[str, cut_at(50)] = ""
+    """The version, such as `3.10.13`. Empty where it is not known: so are the next two."""
+    torch: Annotated[str, cut_at(50)] = ""
+    cuda: Annotated[str, cut_at(50)] = ""
+    """The version of CUDA that torch was built for."""
+    packages: int = 0
+    """How many packages it has."""
+    digest: Annotated[str, cut_at(64)] = ""
+    """Of the list of its packages with their versions: 16 hexadecimal digits."""
+    obstacle: Annotated[str, cut_at(500)] = ""
+    """Why no job can run in it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StartsReport(Record):
     """How a worker starts jobs now."""
@@ -107,6 +130,8 @@ class StartsReport(Record):
     """Memory of the host, in GiB, that they may use together."""
     caches: CachesReport | None = None
     """None until they were measured, and where nothing limits them."""
+    environments: list[EnvironmentReport] = field(default_factory=list)
+    """Those that jobs may name."""
     troubles: list[TroubleReport] = field(default_factory=list)
     """What goes wrong in the worker's own work now, or did within the last hour."""
 

@@ -17,8 +17,15 @@ _KEY = allowing(r"^[A-Za-z_][A-Za-z0-9_]{0,199}$", "1 to 200 letters, digits and
 _VARIABLE = re.compile(_KEY)
 _RESERVED = re.compile(
     r"TORCHYARD_.*|TORCHELASTIC_.*|LD_.*|MASTER_.*|GROUP_.*|ROLE_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER"
-    r"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONSAFEPATH"
+    r"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONHOME|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONSAFEPATH"
 )
+PYTHONPATH = "PYTHONPATH"
+"""May name folders of the code: paths relative to its folder, with `:` between them."""
+
+
+def is_reserved(name: str) -> bool:
+    """Returns whether the service alone sets a variable of this name."""
+    return _RESERVED.fullmatch(name) is not None or name == PYTHONPATH
 
 
 class SecretRef(Schema):
@@ -28,12 +35,22 @@ class SecretRef(Schema):
 
 
 def _are_the_users(env: dict[str, Any]) -> dict[str, Any]:
-    for name in env:
+    for name, value in env.items():
         if not _VARIABLE.fullmatch(name):
             raise ValueError(f"{name[:200]!r} is no name of an environment variable")
         if _RESERVED.fullmatch(name):
             raise ValueError(f"{name} is set by the service and cannot be chosen")
+        if name == PYTHONPATH:
+            _check_folders(value)
     return env
+
+
+def _check_folders(value: Any) -> None:
+    folders = value.split(":") if isinstance(value, str) else [""]
+    if any(not folder or folder.startswith("/") or ".." in folder.split("/") for folder in folders):
+        raise ValueError(
+            "PYTHONPATH may name folders of the code, with `:` between them: relative, without `..`, such as `.:src`"
+        )
 
 
 Env = Annotated[

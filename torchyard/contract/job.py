@@ -1,7 +1,8 @@
 """The states of a job, the transitions between them, why it is in one, and the reasons for which an attempt ends."""
 
 from dataclasses import dataclass
-from enum import StrEnum
+
+from torchyard.contract.since311 import StrEnum
 
 
 class JobState(StrEnum):

@@ -1,7 +1,8 @@
 """Media: pictures, histograms, tables, texts and confusion matrices that a run shows, each at a key and a step."""
 
-from enum import StrEnum
 from typing import Literal
+
+from torchyard.contract.since311 import StrEnum
 
 MediaPart = Literal["image", "truth", "predicted"]
 """The pictures of an item. `truth` and `predicted` are the masks of an overlay: each pixel is the number of a class."""

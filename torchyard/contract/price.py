@@ -42,6 +42,8 @@ class Stake:
     """The step of its newest checkpoint; None if it has none."""
     is_training: bool = True
     """False while the attempt starts: it has held its devices, and trained nothing."""
+    has_folder: bool = False
+    """Whether the next attempt finds a working folder, with what this one has left there."""
 
 
 def saving(trainer: object, mode: object, *, now: bool = False) -> Saving:
@@ -55,13 +57,13 @@ def saving(trainer: object, mode: object, *, now: bool = False) -> Saving:
 
 def at_stake(stake: Stake, *, ends: bool = False) -> str:
     """Says what is lost, and from where the job goes on, or with `ends`, a retry of it does."""
-    return f"{_loss(stake) or 'nothing yet'}; {_going_on(stake.resumes_at, ends=ends)}"
+    return f"{_loss(stake) or 'nothing yet'}; {_going_on(stake, ends=ends)}"
 
 
 def price_of_stop(stake: Stake, saving: Saving, *, ends: bool = False) -> str:
     """Says whether the job saves before it stops, and what is lost if it does not."""
     if not _loss(stake):
-        return f"{_NOTHING_LOST}; {_going_on(stake.resumes_at, ends=ends)}"
+        return f"{_NOTHING_LOST}; {_going_on(stake, ends=ends)}"
     return f"{_BEFORE[saving] if stake.is_training else ''}{at_stake(stake, ends=ends)}"
 
 
@@ -111,9 +113,13 @@ def _loss(stake: Stake) -> str:
     return ", ".join(filter(None, (steps, untrained, time)))
 
 
-def _going_on(step: int | None, *, ends: bool) -> str:
+def _going_on(stake: Stake, *, ends: bool) -> str:
     who = "a retry " if ends else ""
-    return f"{who}starts anew: it has no checkpoint" if step is None else f"{who}resumes at step {step:,}"
+    if stake.resumes_at is not None:
+        return f"{who}resumes at step {stake.resumes_at:,}"
+    if stake.has_folder:
+        return f"{who}starts with what is in its working folder: no checkpoint is stored"
+    return f"{who}starts anew: it has no checkpoint"
 
 
 def _counted(count: int, noun: str) -> str:

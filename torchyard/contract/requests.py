@@ -12,6 +12,7 @@ from torchyard.contract.findings import field_errors
 from torchyard.contract.keeping import MOST_KEEP, KeptPattern
 from torchyard.contract.labels import LabelChanges
 from torchyard.contract.models import MODEL_NAME
+from torchyard.contract.parts import MOST_PARTS_ASKED
 from torchyard.contract.resources import Devices
 from torchyard.contract.schema import BOUND_IN_BYTES, UNSET, Duration, Schema
 from torchyard.contract.team import Resource, Role, Scope, Visibility
@@ -25,6 +26,13 @@ USER_NAME = allowing(
     "1 to 64 letters, digits, `.`, `_`, `@` and `-`, of which the first is a letter or a digit",
 )
 UserName = Annotated[str, Field(pattern=USER_NAME)]
+DATA_NAME = allowing(
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+    "1 to 100 letters, digits, `.`, `_` and `-`, of which the first is a letter or a digit",
+)
+DataName = Annotated[str, Field(pattern=DATA_NAME)]
+"""What a user calls a bundle of data: `data:NAME`."""
+_Digest = Annotated[str, Field(pattern=allowing(r"^[0-9a-f]{64}$", "the 64 hexadecimal digits of a sha256"))]
 MOST_ACTIONS = 1000
 """The most jobs on which one request acts."""
 MOST_JOBS = 10_000
@@ -167,6 +175,20 @@ class NewKeep(Schema):
 
     paths: Annotated[list[KeptPattern], Field(min_length=1, max_length=MOST_KEEP)] = Field(
         description="paths or patterns of files and folders there"
+    )
+
+
+class NewBundleName(Schema):
+    """What to call a bundle."""
+
+    name: DataName
+
+
+class WantedParts(Schema):
+    """Parts of a bundle's tar that is to be uploaded."""
+
+    parts: Annotated[list[_Digest], Field(min_length=1, max_length=MOST_PARTS_ASKED)] = Field(
+        description="the sha256 of each, in the order of the tar"
     )
 
 

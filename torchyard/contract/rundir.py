@@ -41,19 +41,22 @@ Beside the folders of its attempts, a job whose code is a bundle has what outliv
 
     work/              the working folder of the program, with its own copy of the bundle. It belongs to the job: an
                        attempt finds there what the one before has left. May be written by the job
+    work/from-tmp/     what the last attempt left in its temporary folder, for the next one's
     work.json          which attempt used it last                             the worker writes it, as the next one
     brought.json       the event files of TensorBoard that came with the code
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 import os
 from pathlib import Path
-from typing import Self
+
+from torchyard.contract.since311 import Self, StrEnum
 
 WORK = "work"
 """The name of a job's working folder, beside the folders of its attempts."""
+FROM_TMP = "from-tmp"
+"""The folder in it that has what an attempt left in its temporary folder. While one runs, it is in that folder."""
 MANIFEST = "manifest.json"
 STATE_FILE = "state.pt"
 WEIGHTS_FILE = "model.safetensors"
@@ -224,6 +227,11 @@ class RunDir:
     @property
     def best(self) -> Path:
         return self.input / "best"
+
+    @property
+    def run_package(self) -> Path:
+        """The folder with `torchyard.run` alone, for a program in an environment that has none of our packages."""
+        return self.input / "python"
 
     @property
     def mounts(self) -> Path:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from torchyard.contract.bundles import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES, Names, check_name
 from torchyard.contract.errors import InvalidBundle
+from torchyard.contract.parts import PartsReader
 
 MODES = (0o644, 0o755)
 """The modes of a bundle's files: plain, and executable."""
@@ -43,10 +44,11 @@ class Seekable(Readable, Protocol):
 
 @dataclass(frozen=True)
 class BundleContents:
-    """The number of a bundle's files, and their bytes together."""
+    """The number of a bundle's files, their bytes together, and the parts of the tar as they are stored."""
 
     files: int
     bytes: int
+    parts: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -93,26 +95,34 @@ def padding(size: int) -> bytes:
     return bytes(-size % BLOCK)
 
 
-def verify(file: Readable, *, max_files: int = MAX_BUNDLE_FILES, max_bytes: int = MAX_BUNDLE_BYTES) -> BundleContents:
+def verify(
+    file: Readable, *, max_files: int = MAX_BUNDLE_FILES, max_bytes: int = MAX_BUNDLE_BYTES, needs_parts: bool = False
+) -> BundleContents:
     """Reads a whole tar and checks that it is a bundle. Raises InvalidBundle, and what `file.read` raises."""
     files = total = 0
-    for member, chunks in read_members(file, max_files=max_files, max_bytes=max_bytes):
+    parts = PartsReader() if needs_parts else None
+    for member, chunks in read_members(file, max_files=max_files, max_bytes=max_bytes, parts=parts):
         for _ in chunks:
             pass
         files, total = files + 1, total + member.size
-    return BundleContents(files, total)
+    return BundleContents(files, total, b"" if parts is None else parts.finish())
 
 
 def read_members(
-    file: Readable, *, max_files: int = MAX_BUNDLE_FILES, max_bytes: int = MAX_BUNDLE_BYTES
+    file: Readable,
+    *,
+    max_files: int = MAX_BUNDLE_FILES,
+    max_bytes: int = MAX_BUNDLE_BYTES,
+    parts: PartsReader | None = None,
 ) -> Generator[tuple[Member, Generator[bytes]]]:
     """Yields each file of a bundle with its bytes, in chunks, which must be read before the next one is asked for.
 
-    Checks everything while it reads. Raises InvalidBundle, and what `file.read` raises.
+    Checks everything while it reads. `parts` gets all of the tar. Raises InvalidBundle, and what `file.read` raises.
     """
-    stream, names = _Stream(file, max_bytes), Names(max_files)
+    stream, names = _Stream(file, max_bytes, ahead=_CHUNK, parts=parts), Names(max_files)
     while (member := _next(stream)) is not None:
         names.add(member.name)
+        stream.tell_entry(member)
         yield member, stream.contents(member)
         stream.skip_padding(member)
     stream.expect_end()
@@ -133,14 +143,19 @@ def find_members(file: Seekable, *, max_files: int, max_bytes: int) -> Generator
 
 
 class _Stream:
-    """Reads the tar, and knows where it is."""
+    """Reads the tar, and knows where it is. `ahead`: how much of the file is read at once; 0: what is asked for."""
 
-    def __init__(self, file: Readable, most: int) -> None:
+    def __init__(self, file: Readable, most: int, *, ahead: int = 0, parts: PartsReader | None = None) -> None:
         self.at = 0
         """The byte at which the block begins that was read last."""
         self._file = file
         self._most = most
         self._read = 0
+        self._begun = 0
+        """The byte at which the entry begins, with its extended header."""
+        self._ahead = ahead
+        self._buffer, self._place = b"", 0
+        self._parts = parts
 
     def block(self) -> bytes:
         """Returns the next block. Raises InvalidBundle at the end of the file."""
@@ -162,10 +177,16 @@ class _Stream:
             left -= len(chunk)
             yield chunk
 
+    def tell_entry(self, member: Member) -> None:
+        """Tells who finds the parts how long the entry is whose headers were read."""
+        if self._parts is not None:
+            self._parts.entry(member.name, self._read - self._begun + member.size + -member.size % BLOCK)
+
     def skip_padding(self, member: Member) -> None:
         """Reads the zeros behind a file whose bytes were read."""
         if any(self._exactly(-member.size % BLOCK)):
             raise InvalidBundle(f"{member.name!r} has bytes behind its end")
+        self._begun = self._read
 
     def skip(self, member: Member) -> int:
         """Counts the bytes of a file as read. Returns the byte with which the next header begins."""
@@ -177,7 +198,7 @@ class _Stream:
     def expect_end(self) -> None:
         """Reads to the end of the file. Its first empty block was read already."""
         zeros = BLOCK
-        while chunk := self._file.read(_CHUNK):
+        while chunk := self._next(_CHUNK):
             zeros += len(chunk)
             if any(chunk) or zeros > _MOST_ZEROS:
                 raise InvalidBundle(f"there is more behind the end of the tar, at byte {self.at}")
@@ -188,18 +209,28 @@ class _Stream:
         return InvalidBundle(f"the entry at byte {self.at} of the tar {message}")
 
     def _exactly(self, size: int) -> bytes:
-        found = b""
+        found = self._some(size) if size else b""
         while len(found) < size:
             found += self._some(size - len(found))
         return found
 
     def _some(self, size: int) -> bytes:
-        chunk = self._file.read(size)
+        chunk = self._next(size)
         if not chunk:
             raise InvalidBundle(f"the tar is cut off at byte {self._read}")
         self._read += len(chunk)
         if self._read > self._most:
             raise InvalidBundle(f"the bundle has more than {self._most} bytes")
+        return chunk
+
+    def _next(self, size: int) -> bytes:
+        """Returns up to `size` bytes; none at the end of the file."""
+        if self._place == len(self._buffer):
+            self._buffer, self._place = self._file.read(max(self._ahead, size)), 0
+        chunk = self._buffer[self._place : self._place + size]
+        self._place += len(chunk)
+        if self._parts is not None:
+            self._parts.add(chunk)
         return chunk
 
 

@@ -37,7 +37,8 @@ def read_tail(path: Path, limit: int, *, start: int = 0) -> bytes:
     Returns b"" if there is no regular file.
     """
     try:
-        file = open_inside(*_split(path))
+        root, names = _split(path)
+        file = open_inside(root, *names)
     except (DataError, OSError):
         return b""
     if file is None:
@@ -69,7 +70,7 @@ def append_untrusted(path: Path, data: bytes) -> None:
 
     Does nothing if that fails, or `path` is not a regular file.
     """
-    root, *parts = _split(path)
+    root, parts = _split(path)
     with suppress(OSError), folder_inside(root, *parts[:-1]) as folder:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _FLAGS
         descriptor = os.open(parts[-1], flags, 0o600, dir_fd=folder)
@@ -131,11 +132,11 @@ def folder_inside(root: Path, *parts: str) -> Generator[int]:
         os.close(last)
 
 
-def _split(path: Path) -> tuple[Path, *tuple[str, ...]]:
+def _split(path: Path) -> tuple[Path, tuple[str, ...]]:
     """Splits a path into a folder that no job can replace, and the names below it."""
     whole = path.absolute()
     names = whole.parts[-_OWN:] if len(whole.parts) > _OWN else whole.parts[1:]
-    return Path(*whole.parts[: -len(names)]).resolve(), *names
+    return Path(*whole.parts[: -len(names)]).resolve(), names
 
 
 def _why_not(descriptor: int, *, names: int = 1) -> str | None:

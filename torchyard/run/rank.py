@@ -31,6 +31,7 @@ from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import write_record
 from torchyard.run.current import flush, has_finished
 from torchyard.run.exiting import leave
+from torchyard.run.importing import extend_path
 from torchyard.run.memory import describe_shortage
 from torchyard.run.outofmemory import short_memory
 from torchyard.run.traces import traceback_of
@@ -170,9 +171,11 @@ def _run(arguments: list[str]) -> None:
     sys.modules["__main__"] = main_module
     if "__mp_main__" in sys.modules:  # in a fork: multiprocessing names it so when it is imported, for its pickles
         sys.modules["__mp_main__"] = main_module
+    if Env.DATA not in os.environ:  # a recipe's program is one of ours
+        extend_path()
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
-        if Env.DATA not in os.environ:  # a script's own module; a recipe's is one of ours
+        if Env.DATA not in os.environ:
             sys.path.insert(0, str(Path.cwd()))
         runpy._run_module_as_main(arguments[1])  # pyright: ignore # what `python -m` itself calls
         return

@@ -1,11 +1,13 @@
 """A tensor whose rows lie in several files."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
+
+from torchyard.contract.since311 import Self
 
 _FACTS = frozenset(
     {

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+import os
 from pathlib import Path
 import threading
 
@@ -18,6 +19,8 @@ from worker.attempts.records import AttemptRecords
 from worker.bundles.cache import BundleCache
 from worker.devices.health import Health
 from worker.engines.base import Engine
+from worker.environments.offered import Environments
+from worker.host import job_variables
 from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.packages.cache import PackageCache
@@ -40,6 +43,8 @@ class WorkerContext:
     """Set whenever a runner is done: devices or a job may be free."""
     limits: OutputLimits = DEFAULTS
     """How much of one attempt's output is stored."""
+    environments: Environments = field(default_factory=Environments, kw_only=True)
+    """The environments of this host that jobs may name."""
     package_rules: PackageRules = field(default_factory=PackageRules)
     """How jobs get packages of their own."""
     max_stop_grace: timedelta = LONGEST_STOP_GRACE
@@ -82,6 +87,7 @@ class AttemptContext:
             leaving=instructions.leaving,
             waits=instructions.note_wait,
             limits=worker.limits,
+            masked=frozenset(job_variables.given(os.environ).values()),
         )
         return cls(
             worker,

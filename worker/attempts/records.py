@@ -16,6 +16,7 @@ from store.facts.output import DEFAULTS, Batch, NewEvent, OutputLimits, Room
 from store.facts.telemetry import Answer
 from store.queries import attempts as queries
 from store.store import Store
+from torchyard.contract.devices import EnvironmentReport
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
@@ -40,8 +41,10 @@ class AttemptRecords:
         leaving: threading.Event,
         waits: Callable[[], object] = lambda: None,
         limits: OutputLimits = DEFAULTS,
+        masked: frozenset[str] = frozenset(),
     ) -> None:
-        """`waits` is called before each wait for the database."""
+        """`waits` is called before each wait for the database. `masked`: values that are masked besides secrets."""
+        self._masked = masked
         self._store = store
         self._claim = claim
         self._patience = Patience(claim.job_id, leaving=leaving, waits=waits)
@@ -73,7 +76,7 @@ class AttemptRecords:
             self._seq, self.start_step, self.cut = found.relay_seq, found.start_step, found.cut
             self.secrets = found.secrets
             self._values.update(found.secrets.values.values())
-            self.mask = Mask(self._values)
+            self.mask = Mask(self._values | self._masked)
         return found
 
     @property
@@ -82,8 +85,15 @@ class AttemptRecords:
         return frozenset(self._values)
 
     def checkpoints(self) -> list[CheckpointFacts]:
-        """Returns the job's checkpoints, newest first."""
+        """Returns the job's checkpoints, newest first. Old ones with many files are without these."""
         return self._patience.call(lambda: queries.checkpoints_of_job(self._store, self._claim))
+
+    def with_files(self, checkpoint: CheckpointFacts) -> CheckpointFacts:
+        """Returns the checkpoint with its files, if it is still there."""
+        if not checkpoint.files_omitted:
+            return checkpoint
+        found = self._patience.call(lambda: queries.checkpoint_with_files(self._store, checkpoint.id))
+        return checkpoint if found is None else found
 
     def files_of(self, job_id: str) -> tuple[Sequence[CheckpointFacts], Sequence[ArtifactFacts]]:
         """Returns the checkpoints of a job, newest first, and the files that it has left."""
@@ -112,9 +122,9 @@ class AttemptRecords:
         """Returns the names of all checkpoints that any attempt of the job has ever captured."""
         return self._patience.call(lambda: queries.captured_names(self._store, self._claim))
 
-    def count_ended(self, reason: EndReason, *, since: int) -> int:
-        """Returns how many attempts of the job, from number `since` on, ended for that reason."""
-        return self._patience.call(lambda: queries.count_ended(self._store, self._claim, reason, since=since))
+    def count_ended(self, reason: EndReason, *, since: int, why: str = "") -> int:
+        """Returns how many attempts of the job, from number `since` on, ended for that reason, as `why` begins."""
+        return self._patience.call(lambda: queries.count_ended(self._store, self._claim, reason, since=since, why=why))
 
     def checkpoint_names(self) -> list[str]:
         """Returns the names of all checkpoints that the attempt has ever listed."""
@@ -150,6 +160,11 @@ class AttemptRecords:
             lambda: commands.mark_prepared(self._store, self._claim, start_step=start_step, is_known=is_known)
         )
         self.start_step = start_step
+
+    def set_environment(self, environment: EnvironmentReport) -> None:
+        """Stores the environment of the host in which the attempt is to run."""
+        values = environment.to_dict()
+        self._patience.call(lambda: commands.set_environment(self._store, self._claim, values))
 
     def set_reason(self, reason: Reason) -> None:
         """Stores what the attempt does before its processes start, for the job's owner. Masks secrets in it."""

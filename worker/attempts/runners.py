@@ -5,7 +5,7 @@ import logging
 import threading
 
 from store.facts.attempts import Claim
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.devices import DeviceReport, EnvironmentReport
 from worker.attempts.context import WorkerContext
 from worker.attempts.runner import Runner
 from worker.devices.quarantine import DeviceUse
@@ -44,6 +44,10 @@ class AttemptRunners:
             logger.info("%s: attempt %d is adopted", claim.job_id, claim.number)
             self._unstarted.append(self._add(claim))
         self._start_adopted()
+
+    def environments(self) -> list[EnvironmentReport]:
+        """Returns the environments of this host that jobs may name."""
+        return self._context.environments.reports()
 
     def end_others(self) -> None:
         """Ends what the engine runs of attempts that no runner has: they are lost. May take long."""

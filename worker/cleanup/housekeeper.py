@@ -12,6 +12,7 @@ from torchyard.contract.devices import CachesReport
 from torchyard.contract.errors import Unavailable
 from worker.cleanup import removal
 from worker.cleanup.caches import Caches
+from worker.cleanup.folders import FolderSizes
 from worker.cleanup.retention import Retention
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.host.attempt_key import AttemptKey
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class Housekeeper:
-    """`root`: the data directory.
+    """`root`: the data directory. `worker_id`: of the worker that this is of.
 
     `in_use` returns whether the run directory of an attempt must not be touched. The thread calls it.
     """
@@ -40,6 +41,7 @@ class Housekeeper:
         root: Path,
         store: Store,
         *,
+        worker_id: str,
         retention: Retention,
         in_use: Callable[[AttemptKey], bool],
         troubles: Troubles,
@@ -56,6 +58,7 @@ class Housekeeper:
             keep_bytes=retention.run_bytes,
             in_use=in_use,
         )
+        self._folders = FolderSizes(self._runs, store, worker_id, clock=clock)
         folder = root.absolute()
         self._caches = Caches(WorkerPlaces(root).homes, folder / UNPACKED, folder / ENVIRONMENTS, store)
         self._troubles = troubles
@@ -134,4 +137,5 @@ class Housekeeper:
         yield
         yield from cleanup.join_points(self._store)
         yield from self._sweeper.sweep()
+        yield from self._folders.measure()
         yield from self._caches.remove_oldest(keep_bytes=self._retention.cache_bytes)

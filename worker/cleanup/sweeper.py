@@ -2,7 +2,8 @@
 
 After the end of its attempt, a run directory is a cache: everything that counts is stored by then. The directory of an
 open attempt, or of one whose processes may still run, is never touched. The working folder of a job is one of them: it
-ends with the job, and goes before the disk is full.
+ends with the job, and goes before the disk is full. Then that of a job which waits goes too, if all that its last
+attempt changed is stored.
 """
 
 from collections.abc import Callable, Collection, Generator
@@ -27,13 +28,14 @@ ORPHAN_AGE = timedelta(days=7)
 """An orphan is removed after so long without a change: the worker may have been started with the wrong database."""
 _JOBS_PER_QUERY = 500
 _ORPHAN_PREFIX = ".orphan."
+_WITHDRAWN = _ORPHAN_PREFIX + WORK
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, order=True)
 class _Ended:
-    """The run directory of an ended attempt, or the working folder of an ended job. What ended first sorts first."""
+    """The run directory of an ended attempt, or the working folder of a job without one. What ended first sorts first."""
 
     minus_age_us: int
     """The negated microseconds since its end."""
@@ -77,6 +79,8 @@ class RunDirSweeper:
         """Makes one pass. Yields after each query and after each directory. Raises Unavailable."""
         found = rundirs.by_job(self._runs)
         ended: list[_Ended] = []
+        waiting: list[_Ended] = []
+        """Folders of which another one can be made."""
         job_ids = sorted(found)
         for first in range(0, len(job_ids), _JOBS_PER_QUERY):
             some = job_ids[first : first + _JOBS_PER_QUERY]
@@ -90,11 +94,17 @@ class RunDirSweeper:
                     self._remove_empty(job_id)
                 ended += _ended(job_id, found[job_id], known[job_id])
                 ended += self._ended_folder(job_id, known[job_id])
+                waiting += self._waiting_folder(job_id, known[job_id])
                 yield from self._remove_orphaned_attempts(job_id, found[job_id], known[job_id], orphan_age)
         for attempt in sorted(ended):
             if not attempt.is_folder:
                 yield from self._remove_unfinished_checkpoints(attempt)
         yield from self._remove_old(sorted(ended))
+        for folder in sorted(waiting):
+            if not self._lacks_room():
+                break
+            self._remove_waiting(folder.job_id)
+            yield
 
     def _remove_orphaned_job(self, job_id: str, age: timedelta) -> Generator[None]:
         if self._is_unchanged(self._runs / job_id, age, job_id, rundirs.attempts_in(self._runs / job_id)):
@@ -190,20 +200,36 @@ class RunDirSweeper:
         return True
 
     def _remove_folder(self, job_id: str) -> bool:
-        """Removes the working folder of an ended job. Nobody finds half of it: it has another name first."""
+        """Removes the working folder of an ended job."""
+        self._remove(job_id, _WITHDRAWN)
+        return self._withdraw(job_id) and self._remove_withdrawn(job_id)
+
+    def _withdraw(self, job_id: str) -> bool:
+        """Gives a working folder another name, so that nobody finds half of it. Returns whether that was possible."""
         folder = self._runs / job_id
         if not workfolders.exists(folder) or any(self._in_use(job_id, each) for each in rundirs.attempts_in(folder)):
             return False
-        name = _ORPHAN_PREFIX + WORK
-        self._remove(job_id, name)
         try:
-            workfolders.withdraw(folder, name)
+            workfolders.withdraw(folder, _WITHDRAWN)
         except OSError as error:
             logger.warning("%s: its working folder cannot be removed: %s", job_id, error)
             return False
-        if self._remove(job_id, name):
+        return True
+
+    def _remove_withdrawn(self, job_id: str) -> bool:
+        if self._remove(job_id, _WITHDRAWN):
             logger.info("%s: its working folder is removed", job_id)
         return True
+
+    def _remove_waiting(self, job_id: str) -> None:
+        """Removes the folder of a job that waits or is paused, while no attempt of it can begin."""
+        run = RunDir(self._runs / job_id / "1")
+        self._remove(job_id, _WITHDRAWN)
+        with commands.without_open_attempt(self._store, job_id) as waits:
+            record = workfolders.record_of(run)
+            withdrawn = waits and record is not None and record.stored and self._withdraw(job_id)
+        if withdrawn:
+            self._remove_withdrawn(job_id)
 
     def _lacks_room(self) -> bool:
         """Returns whether less than a tenth of the disk is free."""
@@ -231,6 +257,16 @@ class RunDirSweeper:
         if known.age is None or known.runs or known.asked or not workfolders.exists(self._runs / job_id):
             return []
         return [_Ended(-known.age, job_id, WORK, job_finished=True)]
+
+    def _waiting_folder(self, job_id: str, known: KnownJob) -> list[_Ended]:
+        last = max(known.attempts, default=None)
+        age = None if last is None else known.attempts[last]
+        if age is None or known.age is not None or known.runs or known.asked:
+            return []
+        record = workfolders.record_of(RunDir(self._runs / job_id / "1"))
+        if record is None or not record.stored or record.attempt != last:
+            return []
+        return [_Ended(-age, job_id, WORK, job_finished=False)]
 
     def _path(self, attempt: _Ended) -> Path:
         return self._runs / attempt.job_id / attempt.number

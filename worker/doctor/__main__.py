@@ -19,7 +19,7 @@ from worker.doctor import daemon, disk, gpus, host, pool, pytorch, services, sta
 from worker.doctor.findings import Finding, Status, failed
 from worker.doctor.folders import check_folders
 from worker.doctor.isolation import check_isolation
-from worker.doctor.packages import check_packages
+from worker.doctor.packages import check_packages, check_variables
 from worker.engines.local.environment import inherited
 from worker.settings import Settings
 
@@ -79,6 +79,8 @@ def _of_host(settings: Settings) -> Iterator[Finding]:
         yield finding
     yield from _guarded("torch", lambda: [pytorch.check_torch(gpus=gpu_count)])
     yield from _guarded("packages", lambda: [check_packages(settings)])
+    if settings.job_variables:
+        yield from _guarded("variables", lambda: [check_variables(settings)])
     if settings.launcher == "auto":
         yield from _guarded("starts", lambda: [starts.check_starts(inherited(os.environ))])
 

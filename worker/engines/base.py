@@ -7,6 +7,7 @@ from pathlib import Path
 import sys
 from typing import Any, Literal, Protocol
 
+from torchyard.contract.codec import Record
 from torchyard.contract.devices import DeviceReport, StartsReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import AttemptTerms, ExitReport
@@ -40,6 +41,20 @@ class ClusterRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NamedEnvironment(Record):
+    """An environment of the host that the job names, with a Python and packages of its own."""
+
+    python: str
+    """Its interpreter."""
+    variables: dict[str, str]
+    """Those that it sets when it is activated, with PATH."""
+    readable: list[str]
+    """What its programs read. Nobody may write it."""
+    run_package: str
+    """A folder that has `torchyard.run` alone."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttemptPlan(AttemptTerms):
     """What an attempt runs, for every engine: one rank on each of `devices`."""
 
@@ -68,6 +83,9 @@ class AttemptPlan(AttemptTerms):
     environment: Path | None = None
     """The virtual environment of the job, whose Python runs the program. None: the worker's. Nobody may write it."""
 
+    named: NamedEnvironment | None = None
+    """The environment of the host that the job names. None: as `environment` says."""
+
     cluster: ClusterRequest | None = None
     """Set for a cluster alone. Then `devices` is empty: each node learns its own when it runs."""
 
@@ -83,6 +101,8 @@ class AttemptPlan(AttemptTerms):
     @property
     def python(self) -> str:
         """The interpreter that runs the program."""
+        if self.named is not None:
+            return self.named.python
         return sys.executable if self.environment is None else str(self.environment / "bin" / "python")
 
     @property

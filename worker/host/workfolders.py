@@ -5,7 +5,7 @@ service's own.
 """
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 import os
 from pathlib import Path
 import stat
@@ -37,6 +37,10 @@ class WorkRecord(Record):
     """What the job's owner is told of the folder when an attempt runs in it."""
     trimmed: bool = False
     """Whether what came with the code and did not change was removed, as the job has succeeded."""
+    stored: bool = False
+    """Whether all that the attempt changed was stored when it ended: another folder can be made of that."""
+    mounts: dict[str, str] = field(default_factory=dict[str, str])
+    """The targets of the links that are the job's mounts, by their places. They are noted before they are made."""
 
 
 def record_of(run: RunDir) -> WorkRecord | None:
@@ -51,6 +55,13 @@ def came_ns(run: RunDir) -> int:
     """Returns when all was there that came with the code; 0 for a job without a working folder."""
     found = read_untrusted(run.work_record, WorkRecord)
     return 0 if found is None else found.came_ns
+
+
+def note_stored(run: RunDir, attempt: int) -> None:
+    """Notes that all that an attempt has changed is stored, if it used the folder last. Raises OSError."""
+    record = record_of(run)
+    if record is not None and record.attempt == attempt:
+        write_record(run.work_record, replace(record, stored=True))
 
 
 def use(run: RunDir, record: WorkRecord) -> None:

@@ -54,7 +54,7 @@ class PackageCache:
 
     def folder(self, requirements: Requirements, *, owner: str) -> Path:
         """Returns the folder of the environments with these requirements, which need not exist."""
-        base = rules.base(names_torch=requirements.names_torch)
+        base = rules.base(requirements.provided)
         key = json.dumps([requirements.digest(), self.rules.index, base], sort_keys=True)
         return self.root / owner / hashlib.sha256(key.encode()).hexdigest()
 

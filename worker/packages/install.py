@@ -6,7 +6,8 @@ that was started is left. Its output is the log of the set-up. If uv failed, whi
 with 1 for what cannot be resolved or built, with 2 for all other errors.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+import contextlib
 import os
 from pathlib import Path
 import shutil
@@ -20,8 +21,9 @@ from torchyard.contract.errors import ConfigError, DataError
 from torchyard.host import inspection
 from torchyard.host.parent import end_with_parent
 from torchyard.host.untrusted import folder_inside
-from worker.host import process
-from worker.packages import lines
+from worker.host import job_variables, process
+from worker.packages import lines, project
+from worker.packages import rules as rules_of_packages
 from worker.packages.order import (
     CONSTRAINTS,
     INDEX,
@@ -32,9 +34,11 @@ from worker.packages.order import (
     SERVICE,
     InstallOrder,
 )
+from worker.packages.provided import overridden
 from worker.sandbox import landlock, namespaces, privileges, seccomp
 from worker.sandbox.policy import rules
 
+_MOST_METADATA = 1 << 18
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PASSED = ("PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
@@ -45,6 +49,8 @@ def main() -> None:
     end_with_parent(signal.SIGKILL)  # a worker that is killed leaves nobody who installs
     process.become_subreaper()
     os.umask(0o077)
+    if order.projects:  # outside the sandbox, in which nothing of the code is open
+        project.copy(Path(order.code), Path(order.folder, "work", project.CODE))
     if child := os.fork():
         _exit_after(child)
     _enter(order)
@@ -55,6 +61,7 @@ def main() -> None:
         _kill_children()  # a build may leave some, which could go on writing the environment
         if done.returncode:
             sys.exit(2 if done.returncode == 2 else 1)
+    _tell_overridden(order)
     try:
         _see_workers_packages(order)
         _make_read_only(Path(order.folder, "venv"))
@@ -99,7 +106,8 @@ def _enter(order: InstallOrder) -> None:
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
-        landlock.restrict(rules(sandbox), closed=sandbox.closed, data_dir=sandbox.data_dir, own=sandbox.own)
+        limits = landlock.limits_of(closed=sandbox.closed, data_dir=sandbox.data_dir, own=sandbox.own)
+        landlock.restrict(rules(sandbox), limits=limits)
     if sandbox.filtered:
         seccomp.restrict(others=not sandbox.own_pids)
     inspection.forbid()
@@ -112,15 +120,19 @@ def _exit_like(status: int) -> NoReturn:
 
 def _environment(order: InstallOrder) -> dict[str, str]:
     work = Path(order.folder, "work")
-    index = {"UV_DEFAULT_INDEX": os.environ[INDEX]} if INDEX in os.environ else {}
+    given = job_variables.given(os.environ)
+    chosen = os.environ.get(INDEX) or given.get("PIP_INDEX_URL")
+    index = {"UV_DEFAULT_INDEX": chosen} if chosen else {}
+    authorities = next((given[name] for name in job_variables.CERTIFICATES if name in given), "")
     return index | {
+        **({"SSL_CERT_FILE": authorities} if authorities else {}),
         **{name: value for name, value in os.environ.items() if name in _PASSED},
+        **given,
         "HOME": str(work),
         "TMPDIR": str(work),
         "LANG": "C.UTF-8",
         "NO_COLOR": "1",
         "UV_CACHE_DIR": order.downloads,
-        "UV_COMPILE_BYTECODE": "1",
         "UV_LINK_MODE": "copy",
         "UV_NO_CONFIG": "1",
         "UV_NO_PROGRESS": "1",
@@ -135,7 +147,7 @@ def _commands(order: InstallOrder) -> Iterator[list[str]]:
     into = ["pip", "install", "--python", str(venv / "bin" / "python"), *([] if order.builds else ["--no-build"])]
     yield ["venv", "--quiet", "--no-project", "--python", sys.executable, str(venv)]
     if order.kind == "lock":
-        yield _export(given, work)
+        yield _export(given, work, order.provided)
         locked = work / "locked.txt"
         if INDEX in os.environ:
             locked.write_text(_checked(locked.read_text(encoding="utf-8")), encoding="utf-8")
@@ -145,17 +157,19 @@ def _commands(order: InstallOrder) -> Iterator[list[str]]:
     excludes.write_text("".join(f"{name}\n" for name in order.provided))
     source = given / (REQUIREMENTS if order.kind == "requirements" else SCRIPT)
     constraints = ["-c", str(given / CONSTRAINTS)] if (given / CONSTRAINTS).exists() else []
-    yield [*into, "--excludes", str(excludes), "-r", str(source), *constraints]
+    projects = [str(work / project.CODE / name) for name in order.projects]
+    yield [*into, "--excludes", str(excludes), "-r", str(source), *constraints, *projects]
 
 
-def _export(given: Path, work: Path) -> list[str]:
+def _export(given: Path, work: Path, provided: Sequence[str]) -> list[str]:
     project = work / "project"  # uv wants to lock it, and reads its settings wherever else it runs in it
     project.mkdir()
     for name in (PYPROJECT, LOCK):
         shutil.copyfile(given / name, project / name)
     export = ["export", "--quiet", "--frozen", "--no-dev", "--no-emit-workspace", "--no-emit-local", "--no-header"]
     export += [] if INDEX in os.environ else ["--emit-index-url"]
-    export += ["--no-annotate", "--no-emit-package", SERVICE, "--python", sys.executable]
+    export += ["--no-annotate", "--python", sys.executable]
+    export += [part for name in {SERVICE, *provided} for part in ("--no-emit-package", name)]
     return [*export, "-o", str(work / "locked.txt"), "--project", str(project)]
 
 
@@ -165,6 +179,34 @@ def _checked(text: str) -> str:
         return lines.checked(text, LOCK)
     except (ConfigError, DataError) as error:
         sys.exit(f"error: {error.message}")
+
+
+def _tell_overridden(order: InstallOrder) -> None:
+    """Says what the installed packages ask of the worker's, and do not get, before the ranks start."""
+    versions = {name: rules_of_packages.version(name) for name in order.provided if name != SERVICE}
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    place = ("venv", "lib", python, "site-packages")
+    with contextlib.suppress(OSError), folder_inside(Path(order.folder), *place) as site:
+        for name in sorted(os.listdir(site)):  # noqa: PTH208 of a descriptor
+            if name.endswith(".dist-info"):
+                for line in overridden(_metadata(site, name), versions):
+                    print(f"note: {line}", file=sys.stderr, flush=True)  # noqa: T201 the log of the set-up
+
+
+def _metadata(site: int, name: str) -> str:
+    """Returns the METADATA of a package, as far as that is a file of a bearable size."""
+    try:
+        folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=site)
+    except OSError:
+        return ""
+    try:
+        file = os.open("METADATA", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        with os.fdopen(file, "rb") as opened:
+            return opened.read(_MOST_METADATA).decode(errors="replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(folder)
 
 
 def _see_workers_packages(order: InstallOrder) -> None:

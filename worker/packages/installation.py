@@ -17,22 +17,29 @@ from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import storable
 from torchyard.host import disk, failpoints
 from torchyard.host.identity import boot_id
-from worker.host import process
+from worker.host import job_variables, process
 from worker.host.untrusted import folders_inside, remove_inside
 from worker.packages import cache, rules
 from worker.packages.cache import PackageCache
-from worker.packages.order import INDEX, InstallOrder, ReadOrder
+from worker.packages.order import INDEX, SERVICE, InstallOrder, ReadOrder
 from worker.packages.reader import Reader
 from worker.packages.requirements import Requirements
 from worker.sandbox.policy import install_sandbox
 
+UNREACHABLE = "the packages cannot be downloaded now"
+"""Begins the message of an index that does not answer."""
 LOG = "setup"
 """The source of the log, as `RunDir.log` names it."""
 _FAILED, _BROKEN_OFF = 1, 2
 """The exit codes of uv: for what cannot be resolved or built, which a build can cause, and for all other errors."""
+_LIBRARIES = ("nvidia-", "cuda-")
 _LEAST_BYTES = 1 << 25
 _KILL_TIMEOUT = timedelta(seconds=10)
 _TAIL_BYTES, _TAIL_LINES = 3_000, 20
+_LETTERS = re.compile(r"[A-Za-z]{2}")
+_CONCLUSION = "╰─▶"
+_HINTS = ("hint:", "note:")
+_MOST_SENSIBLE = 1_000
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|\(os error (28|122)\)")
 _UNREACHABLE = re.compile(
     r"error sending request|dns error|tcp connect error|operation timed out|connection (refused|reset|closed)"
@@ -142,9 +149,11 @@ class Installation:
         for name, content in requirements.files.items():
             (fresh / cache.INPUT / name).write_bytes(content)
         self._say(f"installs {requirements.shown} from {self._packages.rules.shown_index}")
-        provided = rules.provided(names_torch=requirements.names_torch)
-        used = ", ".join(f"{name} {rules.version(name)}" for name in provided)
+        provided = [SERVICE, *requirements.provided]
+        used = ", ".join(f"{name} {rules.version(name)}" for name in provided if not name.startswith(_LIBRARIES))
         self._say(f"of the worker it uses {used}")
+        for note in requirements.notes:
+            self._say(f"note: {note}")
         order = InstallOrder(
             kind=requirements.kind,
             folder=str(fresh),
@@ -153,6 +162,8 @@ class Installation:
             provided=provided,
             site=rules.site_folders(),
             builds=self._packages.rules.builds,
+            code=self._reader.code,
+            projects=[*requirements.projects],
             sandbox=install_sandbox(
                 self._packages.rules.isolation,
                 data_dir=self._packages.root.parent,
@@ -198,8 +209,7 @@ class Installation:
             self.has_filled_disk = True
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._fresh))
         if code == _BROKEN_OFF and _UNREACHABLE.search(words):
-            message = "the packages cannot be downloaded now"
-            return NotInstalled(EndReason.WORKER_LOST, self._with_last_words(message))
+            return NotInstalled(EndReason.WORKER_LOST, self._with_last_words(UNREACHABLE))
         return NotInstalled(EndReason.LAUNCH_FAILED, self._with_last_words("the packages cannot be installed"))
 
     def _log(self, stream: str) -> Path:
@@ -211,7 +221,8 @@ class Installation:
 
     def _with_last_words(self, message: str) -> str:
         words = self._last_words()
-        return f"{message}:\n{words}" if words else message
+        line = sensible(words)
+        return f"{message}: {line}\n{words}" if line else message
 
     def _last_words(self) -> str:
         """Returns the last lines that the process has written to stderr."""
@@ -223,12 +234,27 @@ class Installation:
         return "\n".join(lines[-_TAIL_LINES:]).strip()
 
 
+def sensible(words: str) -> str:
+    """Returns what of uv's last words says why, on one line; nothing if none does.
+
+    That is its last conclusion, with what continues it. Of a build that failed it is the last line of its own words.
+    """
+    lines = [line for line in (each.strip() for each in words.splitlines()) if _LETTERS.search(line)]
+    lines = [line for line in lines if not line.startswith(_HINTS)]
+    last = next((at for at in reversed(range(len(lines))) if lines[at].startswith(_CONCLUSION)), None)
+    if last is not None and not any(line.startswith("[std") for line in lines[last:]):
+        return " ".join(lines[last:]).removeprefix(_CONCLUSION).strip()[:_MOST_SENSIBLE]
+    return lines[-1][:_MOST_SENSIBLE] if lines else ""
+
+
 def install_environment(environ: Mapping[str, str], *, index: str) -> dict[str, str]:
     """Returns the variables of the process that installs: no setting of the service, and no credential of it."""
     kept = {"PATH", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", failpoints.VARIABLE}
     proxies = {name.lower(): environ[name] for name in sorted(environ) if name.lower() in _PROXIES}
     chosen = {INDEX: index} if index else {}
-    return {name: value for name, value in environ.items() if name in kept} | proxies | chosen
+    given = job_variables.given(environ)
+    named = {job_variables.VARIABLE: ",".join(given)} if given else {}
+    return {name: value for name, value in environ.items() if name in kept} | proxies | given | named | chosen
 
 
 _PROXIES: Sequence[str] = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")

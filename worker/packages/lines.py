@@ -4,9 +4,10 @@ Where the operator has chosen the index, each line is parsed and written anew, s
 versions and hashes.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 import posixpath
 import re
+from types import MappingProxyType
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -14,8 +15,12 @@ from torchyard.contract.errors import ConfigError, DataError
 from worker.packages.code import too_large
 from worker.packages.metadata import one_index, only_wheels
 from worker.packages.order import MAX_TEXT_BYTES
+from worker.packages.provided import Wishes
 
-_TORCH = re.compile(r"torch(?![\w.\-])", re.IGNORECASE)
+_PROJECT = re.compile(
+    r"(?:(?:-e|--editable)[ =]\s*)?(?P<path>\.(?:/[A-Za-z0-9_.\-/]*)?)(?P<extras>\[[A-Za-z0-9_,.\- ]+\])?"
+)
+"""A folder of the code that is installed: `.`, `-e .`, `./lib[extra]`. It is built from a copy, so it is no link."""
 _INCLUDES = {"-r": "-r", "--requirement": "-r", "--requirements": "-r", "-c": "-c", "--constraint": "-c"}
 _PLAIN_OPTIONS = {"--no-binary", "--only-binary", "--pre", "--prefer-binary", "--require-hashes"}
 """The options of a file that name no place from which packages come."""
@@ -33,11 +38,20 @@ class Lines:
     are no wheels may be built.
     """
 
-    def __init__(self, read: Callable[[str, int], str], *, own_index: bool, builds: bool = True) -> None:
+    def __init__(
+        self,
+        read: Callable[[str, int], str],
+        *,
+        own_index: bool,
+        builds: bool = True,
+        versions: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.requirements: list[str] = []
         self.constraints: list[str] = []
-        self.names_torch = False
-        """Whether torch itself is required."""
+        self.wishes = Wishes(versions)
+        """What they ask of the worker's packages, whose `versions` are known."""
+        self.projects: list[str] = []
+        """Folders of the code to install, with extras: `.`, `lib[extra]`."""
         self._read = read
         self._own_index = own_index
         self._builds = builds
@@ -57,6 +71,15 @@ class Lines:
         """Adds one requirement. Raises ConfigError and DataError."""
         self._add(text.strip(), where, constrains=False)
 
+    def add_project(self, path: str, extras: str, where: str) -> None:
+        """Adds a folder of the code, which is built. Raises ConfigError and DataError."""
+        folder = posixpath.normpath(path)
+        if folder.startswith(("..", "/")):
+            raise DataError(f"{where}: {path} lies outside the code folder")
+        if not self._builds:
+            raise ConfigError(f"{where}: {only_wheels(folder)}")
+        self.projects.append(f"{folder}{extras}")
+
     def _add_file(self, name: str, constrains: bool) -> Iterator[tuple[str, bool]]:
         """Yields the files that are included: each with whether it only constrains."""
         text = self._read(name, MAX_TEXT_BYTES)
@@ -67,7 +90,9 @@ class Lines:
             where = f"{name}, line {number}"
             option, value = _option(line)
             kind = _INCLUDES.get(option)
-            if kind is None:
+            if (project := _PROJECT.fullmatch(line)) is not None and not constrains:
+                self.add_project(project["path"], project["extras"] or "", where)
+            elif kind is None:
                 self._add(line, where, constrains=constrains)
             elif "://" in value:
                 self._add_remote(kind, value, where, constrains=constrains)
@@ -82,8 +107,8 @@ class Lines:
         self._keep(f"{kind} {url}", constrains=constrains)
 
     def _add(self, line: str, where: str, *, constrains: bool) -> None:
-        if not constrains and _TORCH.match(line):
-            self.names_torch = True
+        if not line.startswith("-"):
+            self.wishes.note(line, constrains=constrains)
         if not self._builds and line.startswith("-") and _BUILDS in line:
             raise ConfigError(f"{where}: {only_wheels(_BUILDS)}")
         if self._own_index:

@@ -7,6 +7,7 @@ from typing import Any
 from torchyard.contract.errors import ConfigError, DataError
 from worker.packages.code import too_large
 from worker.packages.order import MAX_TEXT_BYTES
+from worker.packages.provided import python_fits
 
 _BEGIN, _END = "# /// script", "# ///"
 _INDEX_KEYS = {"index", "index-url", "extra-index-url", "find-links", "no-index", "sources", "pip"}
@@ -42,10 +43,31 @@ def dependencies(metadata: dict[str, Any], name: str) -> list[str]:
     return found
 
 
-def names_torch(lock: dict[str, Any]) -> bool:
-    """Returns whether torch is among the packages of a `uv.lock`."""
+def locked(lock: dict[str, Any]) -> list[str]:
+    """Returns the packages of a `uv.lock` as requirements of exactly these versions."""
     packages = lock.get("package", [])
-    return isinstance(packages, list) and any(_table(item).get("name") == "torch" for item in packages)
+    found = [_table(item) for item in packages] if isinstance(packages, list) else []
+    return [f"{item.get('name')}=={item.get('version')}" for item in found if item.get("version")]
+
+
+def required_by(table: dict[str, Any], name: str, *, own_index: bool) -> list[str]:
+    """Returns what a `pyproject.toml` requires, to be built and to run. Raises ConfigError for an address there."""
+    build, project = _table(table.get("build-system")), _table(table.get("project"))
+    found = [*_texts(project.get("dependencies")), *_texts(build.get("requires"))]
+    for line in found if own_index else []:
+        if "@" in line.partition(";")[0]:
+            raise ConfigError(f"{name}: {one_index(f'the address in {line[:100]}')}")
+    return _texts(project.get("dependencies"))
+
+
+def required_python(table: dict[str, Any], name: str, version: str, *, project: bool) -> None:
+    """Raises ConfigError if a script's metadata or a `pyproject.toml` requires another Python than this version."""
+    wanted = (_table(table.get("project")) if project else table).get("requires-python")
+    if isinstance(wanted, str) and not python_fits(wanted, version):
+        raise ConfigError(
+            f"{name} requires Python {wanted[:100]}, and packages are installed for the worker's Python {version}:"
+            " --python (config.python) names an environment with another one"
+        )
 
 
 def require_registries(lock: dict[str, Any], name: str) -> None:
@@ -92,6 +114,10 @@ def _blocks(script: str) -> list[list[str]]:
             begin, end = run.index(_BEGIN), len(run) - 1 - run[::-1].index(_END)
             found += [run[begin : end + 1]] if end > begin + 1 else []
     return found
+
+
+def _texts(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def _table(value: object) -> dict[str, Any]:

@@ -44,6 +44,10 @@ class ReadOrder(Record):
     """Whether packages may be built from source."""
     seconds: int
     """The limit of processor time."""
+    python: str
+    """The version of the worker's Python."""
+    versions: dict[str, str]
+    """Those of the worker's torch, and of what fits it alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +59,14 @@ class ReadReport(Record):
     error: int = 0
     """The `errno` of the system's error."""
     kind: Kind = "requirements"
-    names_torch: bool = False
+    own_torch: bool = False
+    """Whether torch is to be installed, as the worker's is not what is asked for."""
+    provided: Annotated[list[Annotated[str, at_most(100)]], at_most(200)] = field(default_factory=list[str])
+    """The packages of the worker that are taken."""
+    notes: Annotated[list[Annotated[str, at_most(1_000)]], at_most(200)] = field(default_factory=list[str])
+    """What of them is not what is asked for."""
+    projects: Annotated[list[Annotated[str, at_most(500)]], at_most(100)] = field(default_factory=list[str])
+    """Folders of the code that are installed, with extras."""
     sizes: Annotated[dict[str, int], at_most(4)] = field(default_factory=dict[str, int])
     """The bytes of each file, by its name."""
 
@@ -76,4 +87,7 @@ class InstallOrder(Record):
     """Folders with the worker's packages, which the environment sees behind its own."""
     builds: bool
     """Whether packages may be built from source."""
+    code: str
+    """The folder of the code, of which `projects` are installed: without any, nothing of it is read."""
+    projects: list[str]
     sandbox: Sandbox

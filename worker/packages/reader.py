@@ -2,6 +2,7 @@
 
 import errno
 import os
+from pathlib import Path
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.host import failpoints
+from worker.packages import project
 from worker.packages.order import FILES, MAX_LOCK_BYTES, MAX_REPORT_BYTES, MAX_TEXT_BYTES, ReadOrder, ReadReport
 from worker.packages.requirements import Requirements, shown
 from worker.packages.rules import PackageRules
@@ -28,6 +30,11 @@ class Reader:
         self._child: subprocess.Popen[bytes] | None = None
         self._answer = -1
         self._deadline = 0.0
+
+    @property
+    def code(self) -> str:
+        """The folder of the code."""
+        return self._order.code
 
     def poll(self) -> Requirements | None:
         """Returns what the code requires, or None while it is read.
@@ -85,7 +92,17 @@ class Reader:
         files, at = dict[str, bytes](), 0
         for name, size in report.sizes.items():
             files[name], at = content[at : at + size], at + size
-        return Requirements(report.kind, shown(self._order), files, report.names_torch)
+        known = [name for name in report.provided if name in self._order.versions]
+        return Requirements(
+            report.kind,
+            shown(self._order),
+            files,
+            report.own_torch,
+            known,
+            report.notes,
+            report.projects,
+            project.digest_of(Path(self._order.code)) if report.projects else "",
+        )
 
 
 def _report(head: bytes, content: bytes) -> ReadReport:

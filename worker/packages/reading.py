@@ -6,8 +6,10 @@ then the bytes of the files for uv.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 import errno
 import os
+import posixpath
 import resource
 import signal
 import sys
@@ -18,11 +20,13 @@ from worker.packages.code import Code
 from worker.packages.lines import Lines
 from worker.packages.metadata import (
     dependencies,
+    locked,
     metadata_of,
-    names_torch,
     require_one_index,
     require_registries,
     require_wheels,
+    required_by,
+    required_python,
     toml,
 )
 from worker.packages.order import (
@@ -34,9 +38,11 @@ from worker.packages.order import (
     PYPROJECT,
     REQUIREMENTS,
     SCRIPT,
+    Kind,
     ReadOrder,
     ReadReport,
 )
+from worker.packages.provided import Wishes
 from worker.sandbox import landlock, privileges
 
 MEMORY_BYTES = 1 << 30
@@ -70,12 +76,14 @@ def read(order: ReadOrder) -> tuple[ReadReport, Mapping[str, bytes]]:
     report, texts = reads[order.kind](order, Code(order.code))
     files = {name: text.encode() for name, text in texts.items()}
     sizes = {name: len(content) for name, content in files.items()}
-    return ReadReport(kind=report.kind, names_torch=report.names_torch, sizes=sizes), files
+    return replace(report, sizes=sizes), files
 
 
 def _requirements(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
-    lines = Lines(code.text, own_index=order.own_index, builds=order.builds)
+    lines = Lines(code.text, own_index=order.own_index, builds=order.builds, versions=order.versions)
     lines.add_file(order.name)
+    for name in lines.projects:
+        _note_project(lines, posixpath.join(name.partition("[")[0], PYPROJECT), order, code)
     return _flat(lines)
 
 
@@ -83,25 +91,50 @@ def _flat(lines: Lines) -> tuple[ReadReport, dict[str, str]]:
     files = {REQUIREMENTS: "".join(lines.requirements)}
     if lines.constraints:
         files[CONSTRAINTS] = "".join(lines.constraints)
-    return ReadReport(kind="requirements", names_torch=lines.names_torch), files
+    return replace(_report("requirements", lines.wishes), projects=[*lines.projects]), files
+
+
+def _note_project(lines: Lines, name: str, order: ReadOrder, code: Code) -> None:
+    """Notes what a project of the code asks for, where it says so. Raises DataError and ConfigError."""
+    if not code.has(name):
+        return
+    table = toml(code.text(name, MAX_TEXT_BYTES), name)
+    required_python(table, name, order.python, project=True)
+    if order.own_index:
+        require_one_index(table, name)
+    for line in required_by(table, name, own_index=order.own_index):
+        lines.wishes.note(line)
+
+
+def _report(kind: Kind, wishes: Wishes) -> ReadReport:
+    found = wishes.decide()
+    return ReadReport(kind=kind, own_torch=found.own_torch, provided=[*found.names], notes=[*found.notes])
 
 
 def _project(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
     lock = os.path.join(os.path.dirname(order.name), LOCK)  # noqa: PTH118, PTH120 a name in the code folder, no path
     if not code.has(lock):
-        raise DataError(f"{order.name} needs {lock} beside it: make it with `uv lock`")
-    project, locked = code.text(order.name, MAX_TEXT_BYTES), code.text(lock, MAX_LOCK_BYTES)
-    table = toml(locked, lock)
+        lines = Lines(code.text, own_index=order.own_index, builds=order.builds, versions=order.versions)
+        lines.add_project(posixpath.dirname(order.name) or ".", "", order.name)
+        _note_project(lines, posixpath.normpath(order.name), order, code)
+        return _flat(lines)
+    project, text = code.text(order.name, MAX_TEXT_BYTES), code.text(lock, MAX_LOCK_BYTES)
+    table = toml(text, lock)
+    required_python(toml(project, order.name), order.name, order.python, project=True)
     if order.own_index:
         require_one_index(toml(project, order.name), order.name)
         require_registries(table, lock)
-    return ReadReport(kind="lock", names_torch=names_torch(table)), {PYPROJECT: project, LOCK: locked}
+    wishes = Wishes(order.versions)
+    for line in locked(table):
+        wishes.note(line)
+    return _report("lock", wishes), {PYPROJECT: project, LOCK: text}
 
 
 def _script(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
     block, table = metadata_of(code.text(order.name, MAX_LOCK_BYTES), order.name)
     wanted = dependencies(table, order.name)
-    lines = Lines(code.text, own_index=order.own_index, builds=order.builds)
+    lines = Lines(code.text, own_index=order.own_index, builds=order.builds, versions=order.versions)
+    required_python(table, order.name, order.python, project=False)
     if order.own_index:
         require_one_index(table, order.name, strict=True)
     if not order.builds:
@@ -110,7 +143,7 @@ def _script(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:
         lines.add_requirement(item, order.name)
     if order.own_index:
         return _flat(lines)
-    return ReadReport(kind="script", names_torch=lines.names_torch), {SCRIPT: block}
+    return _report("script", lines.wishes), {SCRIPT: block}
 
 
 def _confine(order: ReadOrder) -> None:

@@ -1,16 +1,17 @@
 """What a job's code requires, as files for uv, and what has to be read for it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 import hashlib
 import json
 from pathlib import Path
+import platform
 
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes import Script
 from torchyard.contract.recipes.script import SCRIPT_METADATA
 from worker.packages.order import LOCK, PYPROJECT, Kind, ReadOrder
-from worker.packages.rules import PackageRules
+from worker.packages.rules import PackageRules, family
 
 
 @dataclass(frozen=True)
@@ -21,13 +22,23 @@ class Requirements:
     shown: str
     """The name for the job's owner."""
     files: Mapping[str, bytes] = field(repr=False)
-    names_torch: bool
-    """Whether torch itself is among what is required. Else it is the worker's."""
+    own_torch: bool
+    """Whether torch is installed, too. Else it is the worker's."""
+    provided: Sequence[str] = ()
+    """The packages of the worker that are taken."""
+    notes: Sequence[str] = ()
+    projects: Sequence[str] = ()
+    """Folders of the code that are installed, too."""
+    code_digest: str = ""
+    """What changes with the files of the code, if any of it is installed."""
+    """What is not as it is asked for, for the job's owner."""
 
     def digest(self) -> str:
         """Returns the sha256 of all that is read, as hexadecimal digits."""
         parts = {name: hashlib.sha256(content).hexdigest() for name, content in self.files.items()}
-        return hashlib.sha256(json.dumps([self.kind, parts], sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps([self.kind, parts, *self.projects, self.code_digest], sort_keys=True).encode()
+        ).hexdigest()
 
 
 def order_of(code: Path, config: Script, rules: PackageRules) -> ReadOrder | None:
@@ -51,6 +62,8 @@ def order_of(code: Path, config: Script, rules: PackageRules) -> ReadOrder | Non
         own_index=bool(rules.index),
         builds=rules.builds,
         seconds=rules.read_seconds,
+        python=platform.python_version(),
+        versions=family(),
     )
 
 

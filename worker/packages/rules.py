@@ -1,10 +1,13 @@
 """What the operator decides about packages of jobs, and what they are installed on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 import platform
+import re
 import site
 from urllib.parse import urlsplit
 
@@ -12,8 +15,9 @@ from torchyard.contract.devices import IsolationReport
 from worker.packages.order import SERVICE
 from worker.sandbox import levels
 
-_WORKERS_OWN = ("torch", "torchvision", "torchaudio", "triton")
-"""Packages that fit one version of torch. They are the worker's, unless a job requires torch itself."""
+_PARTS = ("torch", "torchvision", "torchaudio", "triton")
+_BELONGS = ("nvidia-", "cuda-")
+"""How the names of packages begin that belong to one version of torch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,20 +50,23 @@ class PackageRules:
         return None
 
 
-def provided(*, names_torch: bool) -> list[str]:
-    """Returns the packages that are never installed, because the worker's are used."""
-    own = () if names_torch else tuple(name for name in _WORKERS_OWN if version(name))
-    return [SERVICE, *own]
+@cache
+def family() -> dict[str, str]:
+    """Returns the versions of the worker's torch, and of its packages that fit this version alone."""
+    folders = (path.name for folder in site_folders() for path in Path(folder).glob("*.dist-info"))
+    pairs = (name.removesuffix(".dist-info").partition("-") for name in folders)
+    named = {re.sub("[-_.]+", "-", name.lower()): number for name, _, number in pairs}
+    return {name: number for name, number in sorted(named.items()) if name in _PARTS or name.startswith(_BELONGS)}
 
 
-def base(*, names_torch: bool) -> dict[str, str]:
+def base(provided: Sequence[str]) -> dict[str, str]:
     """Returns the versions of what an environment is built with and on: another one needs another environment."""
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),
         "uv": version("uv"),
         "site": ":".join(site_folders()),
-        **{name: version(name) for name in provided(names_torch=names_torch)},
+        **{name: version(name) for name in (SERVICE, *provided)},
         "torch": version("torch"),
     }
 

@@ -66,6 +66,11 @@ def level_of(isolation: Isolation, *, needs: HelperNeeds | None = None) -> Isola
     )
 
 
+def protects(isolation: IsolationReport) -> bool:
+    """Returns whether jobs can write nothing but what is theirs."""
+    return isolation.level in {"landlock", "strict"} or isolation.own_mounts
+
+
 def describe(isolation: IsolationReport) -> str:
     """Returns the level in one line."""
     shown = {

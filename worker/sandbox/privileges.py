@@ -23,5 +23,12 @@ def drop() -> None:
 
 
 def limit_resources() -> None:
-    """Forbids core dumps: they hold the job's secrets. Raises OSError."""
+    """Forbids core dumps: they hold the job's secrets. Allows as many open files as may be. Raises OSError."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    raise_file_limit()
+
+
+def raise_file_limit() -> None:
+    """Allows as many open files as the user may have: data loaders of many processes need thousands. Raises OSError."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

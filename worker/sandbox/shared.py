@@ -9,6 +9,7 @@ import sys
 
 from torchyard.contract.errors import ConfigError
 from torchyard.host.datadir import folder_on_the_way
+from worker.host.job_variables import CERTIFICATES
 from worker.sandbox.opening import check_names
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
@@ -22,7 +23,7 @@ _ETC = (*_NETWORK, *_CERTIFICATES, *_LOADER, *_LOCALE, *_GPU_LIBRARIES, *_SHELLS
 """The parts of /etc that libraries read. Others have keys and passwords, which root's jobs could read."""
 _OF_PREFIX = ("bin", "lib", "lib64", "include", "share", "etc", "ssl", "conda-meta", "nvvm", "targets", "pyvenv.cfg")
 _PACKAGES = ("torchyard", "trainer", "worker")
-_PATHS = ("LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "CUDA_HOME", "CUDA_PATH", "TORCH_HOME", "HF_HUB_CACHE")
+_PATHS = ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "TORCH_HOME", "HF_HUB_CACHE", "SSL_CERT_DIR", *CERTIFICATES)
 """Variables of the operator that name files which jobs may read."""
 
 TEMPORARY = Path("/tmp")  # noqa: S108 the attempt's own

@@ -10,6 +10,7 @@ from store.db.tables.counts import JobCount, StoredCount
 from store.db.tables.dependencies import Dependency
 from store.db.tables.estimates import Calibration, Estimate, Forecast, ForecastLease
 from store.db.tables.fairness import Reservation, RunLengths, Usage
+from store.db.tables.folders import WorkFolder
 from store.db.tables.initial_weights import InitialWeights
 from store.db.tables.jobs import HELD, NEVER_TRIMMED, Job, WaitingReason
 from store.db.tables.keeping import KeepRequest
@@ -90,5 +91,6 @@ __all__ = [
     "Usage",
     "User",
     "WaitingReason",
+    "WorkFolder",
     "Worker",
 ]

@@ -122,6 +122,8 @@ class Attempt(Base):
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
     end_reason: Mapped[str | None] = mapped_column(String(20))
     detail: Mapped[str | None] = mapped_column(CleanText)
+    environment: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    """The environment that its job names, as it was then: a `torchyard.contract.devices.EnvironmentReport`."""
 
 
 class Allocation(Base):

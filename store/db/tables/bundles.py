@@ -1,6 +1,6 @@
 """Bundles that users have uploaded, and the jobs that name them."""
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, String
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from store.db.database import now_us
@@ -15,6 +15,7 @@ class Bundle(Base):
         CheckConstraint("size > 0", name="size"),
         Index("ix_bundles_sha256", "sha256"),
         Index("ix_bundles_owner_created_at_sha256", "owner", "created_at", "sha256"),
+        Index("ix_bundles_owner_name", "owner", "name", unique=True),
     )
 
     owner: Mapped[str] = mapped_column(String(100), primary_key=True)
@@ -22,6 +23,10 @@ class Bundle(Base):
     size: Mapped[int] = mapped_column(BigInteger)
     """Bytes of the tar."""
     files: Mapped[int]
+    parts: Mapped[bytes | None] = mapped_column(LargeBinary, default=None)
+    """The parts of the tar, as `torchyard.contract.parts` has them. None: it was uploaded before there were any."""
+    name: Mapped[str | None] = mapped_column(String(100), default=None)
+    """What its owner calls it, as `data:NAME`. It is kept as long as it has a name."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     last_used_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     """The time of its upload, or of the last submission that named it."""

@@ -37,7 +37,7 @@ def _settings(folder: Path) -> None:
 
 
 READERS: dict[str, Callable[[Path], object]] = {
-    IGNORE_FILE: lambda path: pack(path.parent).close(),
+    IGNORE_FILE: lambda path: pack(path.parent),
     PROJECT_FILE: lambda path: _settings(path.parent),
     "job.yaml": lambda path: read_specs([str(path)]),
     "notes.md": lambda path: named.read(str(path), 1 << 20),

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,6 +190,18 @@ def test_retry_names_the_checkpoint_to_continue_from(server: FakeServer) -> None
     done = run(server, "retry", "job_1", "--from", "epoch-1")
     assert done.returncode == 1
     assert "removed" in done.stderr
+
+
+@pytest.mark.parametrize("code", ["file:///srv/code", f"bundle:sha256:{'0' * 64}"])
+@pytest.mark.parametrize("patterns", [{}, {"keep": ["out/*"]}, {"config": {"checkpoints": ["*.pt"]}}])
+def test_submit_says_where_patterns_count_for_code_that_is_used_in_place(
+    server: FakeServer, code: str, patterns: dict[str, Any]
+) -> None:
+    spec = {"trainer": "script", **patterns, "config": {"code": code, **patterns.get("config", {})}}
+    server.on("/v1/jobs", Answer(job(spec=spec), 201))
+    said = run(server, "submit", "-", stdin=json.dumps(spec)).stderr
+    words = "file:///srv/code is used in place: patterns count below TORCHYARD_RUN_DIR/artifacts alone\n"
+    assert (words in said) == (code.startswith("file:") and bool(patterns))
 
 
 def test_retry_may_begin_with_the_code_alone(server: FakeServer) -> None:

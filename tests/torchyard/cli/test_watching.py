@@ -185,6 +185,33 @@ def test_a_line_without_an_end_is_shown_in_its_place_in_a_terminal_alone(
     assert "\x1b]52" not in screen
 
 
+def test_logs_that_are_followed_have_the_messages_of_the_service_between_their_lines(server: FakeServer) -> None:
+    texts = ["continues in the folder of attempt 1", "not kept: /tmp/logs/ (2 files, 1.0 MiB)"]
+    times = [NOW, "2026-01-02T03:09:00Z"]
+    told = [
+        (
+            "message",
+            seq,
+            {**event(seq, "running"), "type": "message", "time": time, "data": {"level": "info", "text": text}},
+        )
+        for seq, (text, time) in enumerate(zip(texts, times, strict=True), 2)
+    ]
+    sent = sse(told[0], ("log", 3, line(1)), ("log", 4, line(2)), told[1], ("end", 5, {"state": "succeeded"}))
+    ended = job(state="succeeded", started_at=NOW, finished_at=NOW)
+    server.on(JOB, *[ended] * 6)
+    server.on(f"{JOB}/logs", log_page([line(1)]), log_page([line(1)]))
+    server.on(f"{JOB}/stream", *[sent] * 3)
+    whole = run(server, "logs", "job_1", "-f")
+    assert whole.stdout == "rank 0 | text 1\nrank 0 | text 2\n"
+    assert [text[10:] for text in whole.stderr.splitlines()] == texts
+    assert server.requests[-2].query["only"] == ["log,message"] or "message" in str(server.requests[-2].query)
+    rest = run(server, "logs", "job_1", "-f", "--tail", "1")
+    assert rest.stdout == "rank 0 | text 1\nrank 0 | text 2\n"
+    assert [text[10:] for text in rest.stderr.splitlines()] == texts[1:], "what came before is not wanted"
+    assert run(server, "logs", "job_1", "-f", "--json").returncode == 0
+    assert "message" not in str(server.requests[-2].query)
+
+
 @pytest.mark.parametrize("logged", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_a_traceback_that_the_log_has_shown_is_not_shown_again(
     server: FakeServer, tmp_path: Path, logged: bool

@@ -36,6 +36,8 @@ def stake(**changes: Any) -> Stake:
         {"device_us": 0},
         {"is_training": False, "steps": 9},
         {"is_training": False, "device_us": 0, "resumes_at": None},
+        {"steps": None, "resumes_at": None, "has_folder": True},
+        {"has_folder": True},
     ],
 )
 def test_what_is_at_stake(changes: dict[str, Any], approved: Approved) -> None:

@@ -47,6 +47,8 @@ from torchyard.contract.spec import ScriptSpec, parse_spec
         ("keep", "results/*"),
         ("config.mounts", {"a/b": "file:///data"}),
         ("config.mounts", {"..": "file:///data"}),
+        ("config.mounts", {"./data": "file:///data"}),
+        ("config.mounts", {"my data": "file:///data"}),
         ("config.mounts", {"a" * 65: "file:///data"}),
         ("config.mounts", {"": "file:///data"}),
         ("config.mounts", {"data": "/data"}),
@@ -60,6 +62,15 @@ from torchyard.contract.spec import ScriptSpec, parse_spec
 )
 def test_bad_configuration_of_a_script_is_refused_by_name(path: str, value: Any) -> None:
     assert all(field == path or field.startswith(f"{path}.") for field in refused(put(SCRIPT, path, value)))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "instead"), [("/tmp/logs/*", "'from-tmp/logs/*' is kept"), ("/tmp", "'from-tmp' is kept")]
+)
+@pytest.mark.parametrize("key", ["keep", "config.checkpoints"])
+def test_a_pattern_of_the_temporary_folder_is_refused_with_the_one_to_use(key: str, pattern: str, instead: str) -> None:
+    (words,) = refused(put(SCRIPT, key, [pattern])).values()
+    assert instead in words and "while the job runs, write it to the working folder" in words
 
 
 def test_a_wrong_pattern_of_what_is_kept_is_named_by_its_place() -> None:
@@ -141,6 +152,29 @@ def test_a_spec_names_its_bundles_by_field() -> None:
         assert bundles_of(parse_spec(put(recipe, "config.data.source", pictures))) == {"config.data.source": "2" * 64}
     words = put_all(WORDS, {"config.data.source": pictures, "config.model.weights": weights})
     assert bundles_of(parse_spec(words)) == {"config.data.source": "2" * 64, "config.model.weights": "1" * 64}
+
+
+def test_a_mount_has_a_name_or_a_path_of_the_working_folder() -> None:
+    places = {"data": "data", "./data": "./data", "a/b c/": "./a/b c", ".//x/./é.d": "./x/é.d"}
+    mounts = {place: f"file:///{number}" for number, place in enumerate(places)}
+    spec = parse_spec(put_all(SCRIPT, {"config.code": bundle_url("0" * 64), "config.mounts": mounts}))
+    assert isinstance(spec, ScriptSpec)
+    assert [*spec.config.mounts] == [*places.values()]
+    assert parse_spec(spec.model_dump(mode="json")) == spec
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        *(["../data"], ["./.."], ["a/../b"], ["/data"], ["./"], ["."], [".."], ["a/\nb"], ["./a\0"]),
+        *(["a/b", "./a/b"], ["./a", "./a/b"], ["./a/b/c", "./a", "./a.b"]),
+        *(["./" + "a" * 256], ["./" + "é" * 128], ["a/" * 17], ["./" + "a/" * 250 + "a"], ["a b"], ["a=b"]),
+    ],
+)
+def test_a_mount_that_leads_outside_or_into_another_one_is_refused(places: list[str]) -> None:
+    mounts = dict.fromkeys(places, "file:///data")
+    fields = refused(put_all(SCRIPT, {"config.code": bundle_url("0" * 64), "config.mounts": mounts}))
+    assert all(field.startswith("config.mounts") for field in fields)
 
 
 def test_a_spec_keeps_where_its_code_comes_from() -> None:

@@ -250,11 +250,34 @@ def test_bad_values_are_refused_by_name(base: dict[str, Any], path: str, value: 
     [
         *("TORCHYARD_JOB_ID", "TORCHYARD_", "TORCHELASTIC_RUN_ID", "LD_PRELOAD", "LD_LIBRARY_PATH", "MASTER_ADDR"),
         *("MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK"),
-        *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PYTHONPATH", "PYTHONHOME", "PYTHONUNBUFFERED"),
+        *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PYTHONHOME", "PYTHONUNBUFFERED"),
     ],
 )
 def test_a_variable_that_the_service_sets_is_refused(name: str, approved: Approved) -> None:
     assert refused(SCRIPT | {"env": {name: "1"}}) == {"env": approved("env", name=name)}
+
+
+@pytest.mark.parametrize("value", ["/usr/lib", "..", "lib/../..", "", "lib:", "lib:/etc", {"secret": "A"}])
+def test_pythonpath_names_folders_of_the_code_alone(value: Any) -> None:
+    (message,) = refused(SCRIPT | {"env": {"PYTHONPATH": value}}).values()
+    assert message.startswith("PYTHONPATH may name folders of the code")
+    assert parse_spec(SCRIPT | {"env": {"PYTHONPATH": ".:src/lib"}}).plain_env == {"PYTHONPATH": ".:src/lib"}
+    assert "cannot be set for a recipe" in refused(IMAGES | {"env": {"PYTHONPATH": "."}})["env"]
+
+
+@pytest.mark.parametrize("python", ["../env", "-x", "/a/../b", "a b", "env/bin/python", ""])
+def test_an_environment_is_a_name_or_an_absolute_path(python: str) -> None:
+    config = SCRIPT["config"] | {"python": python}
+    assert {field.partition(".")[0] for field in refused(SCRIPT | {"config": config})} == {"config"}
+    for text in ("ml", "py3.12+cu", "/opt/conda/envs/ml", "/srv/env/bin/python3.10"):
+        parsed = parse_spec(SCRIPT | {"config": SCRIPT["config"] | {"python": text}})
+        assert parsed.model_dump(mode="json")["config"]["python"] == text
+
+
+def test_an_environment_and_packages_of_its_own_exclude_each_other() -> None:
+    config = SCRIPT["config"] | {"python": "ml", "requirements": "requirements.txt"}
+    (message,) = refused(SCRIPT | {"config": config}).values()
+    assert message.startswith("give python or requirements, not both")
 
 
 def test_a_resolved_spec_names_what_was_left_out() -> None:

@@ -28,6 +28,8 @@ class Hosts:
     folder: Path
     database: Database
     job_id: str = ""
+    allowed: tuple[Path, ...] = ()
+    """The folders of which the hosts let jobs read."""
     runners: list[SimulatedRunnerFixture] = field(default_factory=list[SimulatedRunnerFixture])
     _hosts: dict[str, tuple[str, WorkerContext, MemoryEngine]] = field(default_factory=dict[str, Any])
 
@@ -108,7 +110,7 @@ class Hosts:
     def _host(self, name: str) -> tuple[str, WorkerContext, MemoryEngine]:
         if name not in self._hosts:
             engine = MemoryEngine(INVENTORY)
-            context = worker_context(self.folder, self.database, engine)
+            context = worker_context(self.folder, self.database, engine, allowed=self.allowed)
             context = replace(context, runs=self.folder / name / "runs")
             self._hosts[name] = self.store.worker(f"box-{name}"), context, engine
         return self._hosts[name]

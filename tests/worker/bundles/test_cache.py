@@ -56,7 +56,9 @@ def test_what_was_packed_comes_out_bit_for_bit(tmp_path_factory: pytest.TempPath
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         path.chmod(0o755 if executable else 0o644)
-    with pack(source) as bundle, bundle.path.open("rb", buffering=0) as tar:
+    with pack(source) as bundle:
+        (folder / "tar").write_bytes(b"".join(bundle.read()))
+    with (folder / "tar").open("rb", buffering=0) as tar:
         unpack.unpack(tar, unpacked, sha256=bundle.sha256)
     copy_tree(unpacked, folder / "copy")
     assert read_tree(unpacked) == read_tree(folder / "copy") == tree

@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.approved import Approved
-from tests.worker.packages.fixture import Packages, run_python
+from tests.worker.packages.fixture import PROJECT, Packages, run_python
 from tests.worker.packages.index import Index, serving
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import Script
 from worker.packages import lines
 from worker.packages.code import Code
-from worker.packages.installation import Installed, NotInstalled
+from worker.packages.installation import Installed, NotInstalled, sensible
 from worker.packages.metadata import metadata_of
 from worker.packages.order import MAX_LOCK_BYTES, MAX_TEXT_BYTES
+from worker.packages.provided import overridden
 
 SLOW = "a." * 90_000 + "b = 1"  # 180 KB, for which the parser needs a minute
 
@@ -163,17 +164,107 @@ def test_all_included_files_together_have_one_limit(approved: Approved) -> None:
     assert str(raised.value) == approved("message", max_text_bytes=MAX_TEXT_BYTES)
 
 
+VERSIONS = {"torch": "2.14.1+cu130", "torchvision": "0.29.2", "nvidia-cublas": "13.1.0"}
+"""As a worker has them."""
+
+
 @pytest.mark.parametrize("own_index", [False, True])
 @pytest.mark.parametrize(
-    ("text", "is_torch"),
-    [("torch", True), (" Torch>=2 ", True), ("torch;python_version>'3'", True), ("torch-x", False), ("pytorch", False)],
+    ("text", "own_torch", "note"),
+    [
+        ("torch", False, ""),
+        (" Torch>=2 ", False, ""),
+        ("torch==2.14.1", False, ""),
+        ("torch==2.14.1+cu130", False, ""),
+        ("torch==2.14.1+cpu", True, "torch==2.14.1+cpu is not the worker's torch 2.14.1+cu130"),
+        ("torch<2.6;python_version>'3'", True, "torch<2.6;python_version>'3' is not the worker's torch 2.14.1+cu130"),
+        ("torch<2.6;python_version<'3'", False, ""),
+        ("torchvision==0.20.0", True, "torchvision==0.20.0 is not the worker's torchvision 0.29.2"),
+        ("torchaudio", True, "the worker has no torchaudio"),
+        ("nvidia_cublas==12.1", False, "nvidia_cublas==12.1 is not the worker's nvidia-cublas 13.1.0"),
+        ("torch-x==1", False, ""),
+        ("pytorch==1", False, ""),
+    ],
 )
-def test_torch_is_found_by_its_name_unless_it_is_only_constrained(text: str, is_torch: bool, own_index: bool) -> None:
-    required = lines.Lines(lambda name, most: text, own_index=own_index)
-    required.add_requirement(text, "train.py")
-    constrained = lines.Lines(lambda name, most: "-c b.txt" if name == "a.txt" else text, own_index=own_index)
-    constrained.add_file("a.txt")
-    assert (required.names_torch, constrained.names_torch) == (is_torch, False)
+def test_the_workers_packages_are_taken_where_they_are_what_is_asked_for(
+    text: str, own_torch: bool, note: str, own_index: bool
+) -> None:
+    read = lines.Lines(lambda name, most: text, own_index=own_index, versions=VERSIONS)
+    read.add_file("requirements.txt")
+    found = read.wishes.decide()
+    assert (found.own_torch, [*found.names]) == (own_torch, [] if own_torch else sorted(VERSIONS))
+    assert [each.partition(":")[0] for each in found.notes] == ([note] if note else [])
+
+
+def test_a_constraint_decides_only_about_what_is_required() -> None:
+    texts = {"a.txt": "-c b.txt\n", "c.txt": "-c b.txt\ntorch", "b.txt": "torch==2.5.0"}
+    for name, own_torch in (("a.txt", False), ("c.txt", True)):
+        read = lines.Lines(lambda name, most: texts[name], own_index=False, versions=VERSIONS)
+        read.add_file(name)
+        assert read.wishes.decide().own_torch is own_torch
+
+
+def test_what_a_package_asks_of_the_workers_and_does_not_get_is_said() -> None:
+    metadata = """Metadata-Version: 2.1
+Name: alpha
+Version: 1.0
+Requires-Dist: torch<2.6,>=2.0
+Requires-Dist: torchvision>=0.20; extra == "vision"
+Requires-Dist: torchvision==0.20
+Requires-Dist: numpy
+
+Requires-Dist: torch<1
+"""
+    assert overridden(metadata, VERSIONS) == [
+        "alpha 1.0 asks for torch<2.6,>=2.0, and gets the worker's 2.14.1+cu130",
+        "alpha 1.0 asks for torchvision==0.20, and gets the worker's 0.29.2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("train.py", _script('requires-python = ">=3.99"\ndependencies = ["alpha"]'), ">=3.99"),
+        ("train.py", _script('requires-python = "<3"\ndependencies = []'), "<3"),
+    ],
+)
+def test_a_program_for_another_python_is_refused_before_anything_is_installed(
+    packages: Packages, name: str, text: str, wanted: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        packages.read(text, name=name)
+    assert f"{name} requires Python {wanted}, and packages are installed for the worker's" in raised.value.message
+
+
+def test_a_project_for_another_python_is_refused(packages: Packages) -> None:
+    code, config = packages.locked("0" * 64)
+    (code / "pyproject.toml").write_text(PROJECT.replace(">=3.11", ">=3.99"))
+    with pytest.raises(ConfigError, match=r"pyproject.toml requires Python >=3.99"):
+        packages.read_in(code, config)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("", ""),
+        ("  ^^^^^\n   ~~~\n", ""),
+        ("a\nValueError: no\n     ^^^^^^^^\nhint: try", "ValueError: no"),
+        (
+            "  × No solution found when resolving dependencies:\n  ╰─▶ Because gamma was not found in the package"
+            " registry and you require gamma, we\n      can conclude that your requirements are unsatisfiable.\n",
+            "Because gamma was not found in the package registry and you require gamma, we can conclude that your"
+            " requirements are unsatisfiable.",
+        ),
+        (
+            "  × Failed to build `gamma==1.0`\n  ├─▶ The build backend returned an error\n  ╰─▶ Call to"
+            " `build_wheel` failed (exit status: 1)\n\n      [stderr]\n      error: command 'gcc' failed\n"
+            "      hint: This usually indicates a problem with the package.",
+            "error: command 'gcc' failed",
+        ),
+    ],
+)
+def test_the_evidence_of_a_failed_installation_is_its_last_sensible_line(words: str, line: str) -> None:
+    assert sensible(words) == line
 
 
 @pytest.fixture
@@ -356,12 +447,10 @@ def test_no_job_has_a_package_built_where_the_operator_allows_wheels_alone(
 def test_what_cannot_be_read_is_said(packages: Packages) -> None:
     code = packages.folder / "code"
     code.mkdir()
-    (code / "pyproject.toml").write_text("[project]")
     (code / "train.py").write_text("print(1)")
     (code / "outside.txt").symlink_to("/etc/passwd")
     (code / "bytes.txt").write_bytes(b"\xff")
     for name, message in {
-        "pyproject.toml": r"pyproject.toml needs uv.lock beside it: make it with `uv lock`",
         "script": r"train.py has no block of metadata that begins with `# /// script`",
         "none.txt": r"there is no .*none.txt",
         "outside.txt": r"outside.txt lies outside the code folder",

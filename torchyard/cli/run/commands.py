@@ -62,10 +62,18 @@ def run(
     ] = None,
     mount: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=URL", help="bundle:sha256:… or file:///… at $TORCHYARD_MOUNTS/NAME. Repeatable."),
+        typer.Option(
+            metavar="PLACE=DATA",
+            help="Data at $TORCHYARD_MOUNTS/NAME, or at a path such as ./data: a folder here, which is pushed first, "
+            "data:NAME, bundle:sha256:… or file:///… of the worker's host. Repeatable.",
+        ),
     ] = None,
     requirements: Annotated[
         str | None, typer.Option(metavar="FILE", help="requirements.txt, pyproject.toml, or script.")
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(metavar="PATH|NAME", help="An environment of the worker, or its Python: `envs` lists them."),
     ] = None,
     include: Annotated[
         list[str] | None,
@@ -139,7 +147,7 @@ def run(
     environment (-- accelerate launch train.py). What follows PROGRAM are its own arguments. With --sweep or --array it
     is a sweep of jobs: `lr` is the program's argument --lr, `devices` an option of this command, `env.NAME` a variable.
     """
-    from torchyard.cli.run.program import find_program
+    from torchyard.cli.run.program import absolute_python, find_program
     from torchyard.cli.run.settings import read_settings
     from torchyard.cli.run.trust import check
 
@@ -154,6 +162,7 @@ def run(
             "secrets": _secrets(secret),
             "mounts": _pairs(mount, "--mount"),
             "requirements": requirements,
+            "python": absolute_python(python),
             "include": include,
             "checkpoints": checkpoints,
             "keep": keep,
@@ -221,16 +230,22 @@ def _submit(
 
 def _uploaded(client: Client, program: Program, settings: Settings, folder: Path) -> ScriptSpec:
     """Uploads the folder, says what will run, and returns the job's spec."""
+    from torchyard.cli.run.mounts import packed_mounts, paths_of, push, urls_of
     from torchyard.cli.run.spec import job_spec, plan
     from torchyard.cli.run.upload import packed, upload
 
-    most, include = settings["max_size"], settings["include"]
-    with packed(folder, max_size=most, needed=program.file, include=include) as bundle:
+    most, include, mounts = settings["max_size"], settings["include"], settings["mounts"]
+    with (
+        packed(folder, max_size=most, needed=program.file, include=include, mounted=paths_of(mounts)) as bundle,
+        packed_mounts(mounts, folder=folder, max_size=most) as pushed,
+    ):
         named = settings["init_from"]
         init_from = None if named is None else client.exact_init_from(named)
-        spec = job_spec(program, settings, bundle, folder=folder, init_from=init_from)
+        urls = urls_of(client, mounts, pushed)
+        spec = job_spec(program, settings, bundle, folder=folder, init_from=init_from, mounts=urls)
         for line in plan(spec, program, bundle, server=client.server.url):
             terminal.note(line)
+        push(client, pushed)
         upload(client, bundle)
     return spec
 

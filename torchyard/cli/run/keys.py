@@ -13,12 +13,17 @@ from torchyard.contract.after import MOST_AFTER
 from torchyard.contract.environment import VARIABLE_NAME
 from torchyard.contract.keeping import MOST_KEEP
 from torchyard.contract.labels import Labels
-from torchyard.contract.recipes.script import MountName
+from torchyard.contract.mounting import MountPlace
+from torchyard.contract.recipes.script import PYTHON
 from torchyard.contract.resources import GpuName, PoolName
-from torchyard.contract.schema import BundleOrFile
+from torchyard.contract.schema import LONGEST_URL
 from torchyard.contract.slurm import SlurmFeatures, SlurmWord
 from torchyard.contract.spec import JOB_NAME, JobName, Priority
 from torchyard.contract.team import Visibility
+
+
+def _as_typed(table: dict[Any, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in table.items())
 
 
 def _above_zero(most: int) -> Any:
@@ -51,7 +56,7 @@ class Key:
         try:
             return self._adapter.validate_python(value)
         except ValidationError:
-            shown = str(value) if isinstance(value, dict) else repr(value)
+            shown = _as_typed(value) if isinstance(value, dict) else repr(value)
             raise ValueError(f"must be {self.allowed}; it is {shown[:200]}") from None
 
     @functools.cached_property
@@ -152,9 +157,9 @@ KEYS = (
     ),
     Key(
         "mounts",
-        dict[MountName, BundleOrFile],
-        "a table from names to bundle:sha256:… or file:///… (`torchyard data push DIR` uploads a folder)",
-        "data that the program finds at $TORCHYARD_MOUNTS/NAME",
+        dict[MountPlace, Annotated[str, Field(min_length=1, max_length=LONGEST_URL)]],
+        "a table from names, or paths such as ./data, to a folder here, data:NAME, bundle:sha256:… or file:///…",
+        "data that the program finds at $TORCHYARD_MOUNTS/NAME, or at a path of its folder",
         '{photos = "file:///data/photos"}',
         default={},
         from_text=pairs,
@@ -165,6 +170,13 @@ KEYS = (
         'the path of a requirements.txt or pyproject.toml in the folder, or "script"',
         "the packages that the program needs",
         '"requirements.txt"',
+    ),
+    Key(
+        "python",
+        Annotated[str, Field(pattern=PYTHON)],
+        "the name of an environment that a worker offers, or the absolute path of one or of its Python",
+        "the environment whose Python and packages the program has: a venv, conda, uv or pixi environment",
+        '"ml"',
     ),
     Key(
         "include",

@@ -4,10 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 import os
 from pathlib import Path
+import re
 from typing import Any
 
 from torchyard.contract.errors import ConfigError
 
+SHELLS = frozenset({"sh", "bash"})
+"""Every worker has these."""
+SOURCES = "src"
+"""A folder whose modules are found as those of the folder itself."""
 _HOW = "name a file of this folder, a module after -m, or an executable after --"
 
 
@@ -44,9 +49,27 @@ def find_program(words: tuple[str, ...], *, folder: Path, module: bool, any_exec
         raise ConfigError(
             f"leave {name} out: name its file, or a module after -m. `-- {name} …` runs it once, as it is"
         )
+    if name in SHELLS and (script := _script(args)) is not None:
+        if not (folder / _inside(script, folder)).is_file():
+            raise ConfigError(f"there is no file {script} in {folder}, which {name} is to run: {_HOW}")
+        if not any_executable:
+            raise ConfigError(f"leave {name} out: name {script} (`chmod +x {script}`). `-- {name} …` runs it as it is")
     if not any_executable or "/" in name or name.endswith(".py"):
         raise ConfigError(f"there is no file {name} in {folder}: {_HOW}")
     return Program("command", name, args, None)
+
+
+def _script(args: tuple[str, ...]) -> str | None:
+    """Returns the file of the folder that a shell with these arguments runs; None if it is another one."""
+    first = next(iter(args), "-")
+    return None if first.startswith(("-", "/")) else first
+
+
+def absolute_python(text: str | None) -> str | None:
+    """Returns the name of an environment as it is, and a path as an absolute one, by the names that it has."""
+    if text is None or "/" not in text:
+        return text
+    return os.path.abspath(Path(text).expanduser())  # noqa: PTH100 a link stays one: it tells an environment's Python
 
 
 def _file(name: str, args: tuple[str, ...], folder: Path) -> Program:
@@ -60,6 +83,8 @@ def _file(name: str, args: tuple[str, ...], folder: Path) -> Program:
 def _inside(name: str, folder: Path) -> str:
     """Returns the path relative to the folder. Raises ConfigError if it leads outside."""
     path = os.path.normpath(folder / name)
+    if not Path(path).is_relative_to(folder) and re.fullmatch(r"python[0-9.]*", Path(path).name):
+        raise ConfigError(f"leave {name} out: `--python {name}` before the program runs it in that environment")
     if not Path(path).is_relative_to(folder):
         raise ConfigError(f"{name} is outside of {folder}, which is what is uploaded: run the command in its folder")
     return os.path.relpath(path, folder)
@@ -75,9 +100,14 @@ def _file_of_module(name: str, folder: Path) -> str | None:
         raise ConfigError(f"{name} is no module: write it as `python -m` takes it, such as package.train")
     path = Path(*parts)
     candidates = (path.with_name(f"{path.name}.py"), path / "__main__.py")
-    found = next((file for file in candidates if (folder / file).is_file()), None)
+    files = (Path(place, file) for place in ("", SOURCES) for file in candidates)
+    found = next((file for file in files if (folder / file).is_file()), None)
     if found is not None:
         return found.as_posix()
+    if (folder / SOURCES / parts[0]).is_dir():
+        raise ConfigError(
+            f"there is no module {name} in {folder / SOURCES}: neither {candidates[0]} nor {candidates[1]}"
+        )
     if (folder / parts[0]).is_dir() or (folder / f"{parts[0]}.py").is_file():
         raise ConfigError(
             f"there is no module {name} in {folder}: neither {candidates[0]} nor {candidates[1]} is there"

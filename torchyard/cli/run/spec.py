@@ -1,11 +1,13 @@
 """Makes the job spec of a packed folder, and the lines that say what will run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 import shlex
+from types import MappingProxyType
 from typing import Any
 
 from torchyard.cli import output
-from torchyard.cli.run.program import Program
+from torchyard.cli.run.program import SHELLS, Program
 from torchyard.cli.run.settings import Settings
 from torchyard.cli.run.upload import MOST_SHOWN, left_out
 from torchyard.client.core.launching import code_config, name_of
@@ -19,16 +21,23 @@ from torchyard.host import terminal
 
 
 def job_spec(
-    program: Program, settings: Settings, bundle: Bundle, *, folder: Path, init_from: str | None = None
+    program: Program,
+    settings: Settings,
+    bundle: Bundle,
+    *,
+    folder: Path,
+    init_from: str | None = None,
+    mounts: Mapping[str, str] = MappingProxyType({}),
 ) -> ScriptSpec:
-    """Returns the spec of the job. `init_from`: as in a spec, with ids.
+    """Returns the spec of the job. `init_from` and `mounts`: as in a spec, with ids.
 
     Raises ConfigError, and InvalidSpec, which names each wrong field.
     """
     config = {
         **code_config(bundle, folder=folder, requirements=settings["requirements"]),
         **program.config,
-        "mounts": settings["mounts"],
+        **({} if settings["python"] is None else {"python": settings["python"]}),
+        "mounts": {**mounts},
         "checkpoints": settings["checkpoints"],
     }
     of_slurm = {key: settings[key] for key in SlurmOptions.model_fields if settings[key] is not None}
@@ -64,6 +73,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
         ("pool", _of_pool(spec)),
     ]
     rows += [("gpu", " or ".join(spec.resources.gpu or ())), ("host", _of_host(spec.resources))]
+    rows += [("python", spec.config.python or "")]
     rows += [("launcher", "none: the command starts its own processes" if spec.config.command else spec.launcher)]
     rows += [("restarts", str(spec.max_restarts or "0: --max-restarts N has it run again after it has failed"))]
     rows += [("env", ", ".join(spec.plain_env)), ("secrets", ", ".join(spec.secrets.values()))]
@@ -80,8 +90,8 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
         rows.append(("", f"({IGNORE_FILE} leaves files out, and `{output.command()} data push DIR` sends data once)"))
     rows += [("left out", line) for line in left_out(bundle)]
     lines = [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
-    if program.file is None:
-        lines.append(f"There is no {program.value} in this folder: the worker's environment must have it.")
+    if program.file is None and program.value not in SHELLS:
+        lines.append(f"{program.value} is not in this folder: the worker's environment must have it.")
     return lines
 
 

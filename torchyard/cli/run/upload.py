@@ -26,10 +26,11 @@ def packed(
     needed: str | None = None,
     asks_git: bool = True,
     include: Sequence[str] = (),
+    mounted: Sequence[str] = (),
 ) -> Generator[Bundle]:
     """Packs the folder for the block. Raises as `pack` does."""
     with _saying("packs the folder …"):
-        bundle = pack(folder, max_size=max_size, needed=needed, asks_git=asks_git, include=include)
+        bundle = pack(folder, max_size=max_size, needed=needed, asks_git=asks_git, include=include, mounted=mounted)
     with bundle:
         yield bundle
 
@@ -60,9 +61,8 @@ def upload(client: Client, bundle: Bundle) -> None:
             sent.count(done)
             transfer.show(done, total)
 
-        client.bundles.upload(bundle, progress=show)
-    new = sent.new
-    terminal.note(f"Uploaded {terminal.size(new)}." if new else "The server has these files already: nothing is sent.")
+        client.bundles.upload(bundle, progress=show, on_copied=sent.leave_out)
+    terminal.note(sent.told)
 
 
 class _Sent:
@@ -71,14 +71,22 @@ class _Sent:
     def __init__(self) -> None:
         self._first: int | None = None
         self._last = 0
+        self._copied = 0
 
     def count(self, done: int) -> None:
         self._first = done if self._first is None else self._first
         self._last = done
 
+    def leave_out(self, copied: int) -> None:
+        """Takes bytes that the server had in other bundles, which were not sent."""
+        self._copied += copied
+
     @property
-    def new(self) -> int:
-        return self._last - (self._first or 0)
+    def told(self) -> str:
+        new = self._last - (self._first or 0) - self._copied
+        if self._copied:
+            return f"Uploaded {terminal.size(new)}: the server has the other {terminal.size(self._copied)}."
+        return f"Uploaded {terminal.size(new)}." if new else "The server has these files already: nothing is sent."
 
 
 @contextmanager

@@ -5,8 +5,9 @@ import json
 from urllib.parse import quote
 
 from torchyard.client.calls.call import JSON, LARGE_PAGE, LONGEST_PAGE, Call, Params, job_path, segment
+from torchyard.client.upload import Packed
 from torchyard.contract.views.base import Page, View
-from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView, KeepView
+from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView, FoundParts, KeepView
 from torchyard.contract.views.media import MediaView
 
 
@@ -47,6 +48,25 @@ def bundles(*, limit: int | None) -> Call[Page[BundleView]]:
 
 def bundle(sha256: str) -> Call[BundleView]:
     return Call(BundleView, "GET", bundle_path(sha256))
+
+
+def bundle_named(name: str) -> Call[Page[BundleView]]:
+    return Call(Page[BundleView], "GET", "/v1/bundles", {"name": name})
+
+
+def name_bundle(sha256: str, name: str) -> Call[BundleView]:
+    content = json.dumps({"name": name})
+    return Call(BundleView, "PUT", f"{bundle_path(sha256)}/name", content=content, headers=JSON)
+
+
+def find_parts(digests: Sequence[str]) -> Call[FoundParts]:
+    content = json.dumps({"parts": [*digests]})
+    return Call(FoundParts, "POST", "/v1/bundles/parts", content=content, headers=JSON)
+
+
+def copy_bundle(packed: Packed, offset: int, *, source: str, start: int, end: int) -> Call[BundleView]:
+    params: Params = {"size": packed.size, "offset": offset, "source": source, "start": start, "length": end - offset}
+    return Call(BundleView, "POST", f"{bundle_path(packed.sha256)}/copy", params)
 
 
 def delete_bundle(sha256: str) -> Call[View]:

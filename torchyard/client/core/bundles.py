@@ -1,6 +1,6 @@
 """The operations on bundles."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,20 @@ class BundlesCore:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def upload(self, bundle: "Bundle", *, progress: OnUpload | None = None) -> BundleView:
+    async def upload(
+        self,
+        bundle: "Bundle",
+        *,
+        progress: OnUpload | None = None,
+        on_copied: Callable[[int], None] | None = None,
+    ) -> BundleView:
         """Uploads what the service does not have of the bundle, over as many connections as that takes.
 
-        Sends nothing if the service has it all. Raises TooLarge, QuotaExceeded, InvalidBundle if the file has changed
-        since it was packed, OSError, and ServerUnreachable if the connection is lost for longer than `patience`.
+        Sends nothing if the service has it all. What other bundles of yours have is copied there; `on_copied` is called
+        with those bytes. Raises TooLarge, QuotaExceeded, ConfigError or InvalidBundle if a file has changed since it
+        was packed, OSError, and ServerUnreachable if the connection is lost for longer than `patience`.
         """
-        return await self._connection.upload(bundle.path, bundle.sha256, size=bundle.size, on_progress=progress)
+        return await self._connection.upload(bundle, on_progress=progress, on_copied=on_copied)
 
     def list(self, *, limit: int | None = None) -> AsyncGenerator[BundleView]:
         """Yields one's bundles and unfinished uploads, newest first."""
@@ -36,6 +43,16 @@ class BundlesCore:
     async def get(self, sha256: str) -> BundleView:
         """Returns the bundle, or what has arrived of it. Raises NotFound."""
         return await self._connection.answer(calls.bundle(sha256))
+
+    async def named(self, name: str) -> BundleView:
+        """Returns one's complete bundle of that name. Raises NotFound."""
+        async for found in self._connection.pages(calls.bundle_named(name), limit=1):
+            return found
+        raise NotFound(f"you have no data of the name {name}: `torchyard data push DIR --name {name}` uploads a folder")
+
+    async def name(self, sha256: str, name: str) -> BundleView:
+        """Gives a complete bundle a name, in place of another one of yours that has it. Raises NotFound."""
+        return await self._connection.answer(calls.name_bundle(sha256, name))
 
     async def delete(self, sha256: str) -> None:
         """Deletes the bundle, or what has arrived of it. Raises NotFound, and Conflict while a job needs it."""

@@ -73,6 +73,7 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         checkpoints: Sequence[str] = (),
         keep: Sequence[str] = (),
         requirements: str | None = None,
+        python: str | None = None,
         include: Sequence[str] = (),
         max_size: int = MAX_SIZE,
         idempotency_key: str | None = None,
@@ -84,11 +85,12 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
 
         `program` is a file of the folder that ends in `.py`, a module if `module`, else a command. `include` are paths
         and patterns of files that git ignores and the program needs; a warning says what else git leaves out. `mounts`
-        are more folders, packed whole, or URLs, which the program finds at `$TORCHYARD_MOUNTS/NAME`. `checkpoints` are
-        patterns of files that become checkpoints, `keep` those of files and folders that are stored by their paths.
-        `max_size` is in bytes, for each folder. `spec` has further keys of a job spec: `env`, `time_limit`,
-        `resources`, …. Without `name` it has the folder's name, and the next free number where a job has that, unless
-        there is an `idempotency_key`, as a repeated call must be the same. Returns what `submit` does.
+        are more folders, packed whole, `data:NAME`, or URLs, which the program finds at `$TORCHYARD_MOUNTS/NAME`, or at
+        a path of its folder, such as `./data`. `checkpoints` are patterns of files that become checkpoints, `keep`
+        those of files and folders that are stored by their paths. `python` is the name or the path of an environment
+        that a worker offers. `max_size` is in bytes, for each folder. `spec` has further keys of a job spec: `env`,
+        `time_limit`, `resources`, …. Without `name` it has the folder's name, and the next free number where a job has
+        that, unless there is an `idempotency_key`, as a repeated call must be the same. Returns what `submit` does.
         Raises ConfigError, InvalidBundle, TooLarge, InvalidSpec, and QuotaExceeded.
         """
         needed = program if program.endswith(".py") and not module else None
@@ -106,6 +108,7 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         config = {
             **program_of(program, module=module),
             **code,
+            "python": python,
             "args": arguments(args),
             "checkpoints": [*checkpoints],
         }

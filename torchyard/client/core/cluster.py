@@ -10,7 +10,7 @@ from torchyard.client.core.base import Core
 from torchyard.client.responses import parse
 from torchyard.contract.views.cluster import ReadyView, TrainerView, WorkerHistoryView, WorkerView
 from torchyard.contract.views.estimates import StopView
-from torchyard.contract.views.usage import UsageRow
+from torchyard.contract.views.usage import DiskUseView, UsageRow
 
 
 class ClusterCore(Core):
@@ -43,6 +43,13 @@ class ClusterCore(Core):
         Forbidden for the labels of another `owner`.
         """
         return self._connection.pages(usage_calls.usage(by=by, days=days, owner=owner))
+
+    async def disk_use(self, *, limit: int = 100) -> DiskUseView:
+        """Returns what your jobs take: bytes that are stored of them, and their working folders on hosts.
+
+        It lists the `limit` (at most 1000) jobs that take most.
+        """
+        return await self._connection.answer(usage_calls.disk_use(limit=limit))
 
     async def drain(self, worker_id: str) -> WorkerView:
         """Stops the worker from taking jobs; its running jobs save a checkpoint and return to the queue.

@@ -2,21 +2,30 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 import re
 from typing import Any
 import warnings
 
 from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.packing import MAX_SIZE, Bundle, git, pack
+from torchyard.contract.bundles import bundle_url
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.mounting import paths_in
 from torchyard.contract.recipes.script import MOST_PATH
 from torchyard.contract.text import printable
 
 Mounts = Mapping[str, str | Path]
-"""By name: a folder to pack, or a `bundle:sha256:…` or `file:///…` URL."""
+"""By name or path: a folder to pack, `data:NAME`, or a `bundle:sha256:…` or `file:///…` URL."""
 
-_URL = ("bundle:", "file://")
+DATA = "data:"
+"""Begins the name of data that was pushed by it."""
+_URL = ("bundle:", "file://", DATA)
+
+
+def is_folder(source: str) -> bool:
+    """Returns whether a mount is a folder of this machine."""
+    return not source.startswith(_URL)
 
 
 async def upload_code(
@@ -36,17 +45,31 @@ async def upload_code(
     """
     urls = {name: str(source) for name, source in mounts.items()}
     with ExitStack() as open_bundles:
-        code = open_bundles.enter_context(pack(folder, needed=needed, max_size=max_size, include=include))
+        code = open_bundles.enter_context(
+            pack(folder, needed=needed, max_size=max_size, include=include, mounted=_paths_in(urls))
+        )
         _warn(code)
         config = code_config(code, folder=Path(folder), requirements=requirements)
         packed = {
             name: open_bundles.enter_context(pack(source, max_size=max_size, asks_git=False))
             for name, source in urls.items()
-            if not source.startswith(_URL)
+            if is_folder(source)
+        }
+        named = {
+            name: bundle_url((await bundles.named(source.removeprefix(DATA))).sha256)
+            for name, source in urls.items()
+            if source.startswith(DATA)
         }
         for bundle in (code, *packed.values()):
             await bundles.upload(bundle)
-    return {**config, "mounts": {**urls, **{name: bundle.url for name, bundle in packed.items()}}}
+    return {**config, "mounts": {**urls, **named, **{name: bundle.url for name, bundle in packed.items()}}}
+
+
+def _paths_in(mounts: Mapping[str, str]) -> list[str]:
+    try:
+        return paths_in(mounts)
+    except ValueError as error:
+        raise ConfigError(f"mounts: {error}") from None
 
 
 def code_config(bundle: Bundle, *, folder: Path, requirements: str | None) -> dict[str, Any]:
@@ -54,9 +77,8 @@ def code_config(bundle: Bundle, *, folder: Path, requirements: str | None) -> di
 
     Raises ConfigError if the requirements are not among the files.
     """
-    for name in _requirement_files(requirements):
-        if name not in bundle.files:
-            raise ConfigError(f"{name}, which has the requirements, is not among the files of {folder}")
+    if requirements not in (None, "script") and requirements not in bundle.files:
+        raise ConfigError(f"{requirements}, which has the requirements, is not among the files of {folder}")
     origin = git.origin(folder, bundle.files)
     return {
         "code": bundle.url,
@@ -70,13 +92,6 @@ def _warn(bundle: Bundle) -> None:
     for each in bundle.left_out:
         if each.by == ".gitignore":
             warnings.warn(f"left out by .gitignore: {each}: include=[{each.name!r}], or a mount", stacklevel=2)
-
-
-def _requirement_files(requirements: str | None) -> Sequence[str]:
-    if requirements in (None, "script"):
-        return ()
-    path = PurePosixPath(requirements)
-    return (requirements, str(path.with_name("uv.lock"))) if path.name == "pyproject.toml" else (requirements,)
 
 
 def program_of(program: str, *, module: bool) -> dict[str, str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import errno
 import os
 from pathlib import Path
+import posixpath
 import re
 import stat
 
@@ -21,12 +22,20 @@ _PRIVATE = re.compile(r"\.env(?:rc|\..*)?", re.IGNORECASE)
 _WHY_PRIVATE = f"it may hold passwords; a line !NAME in {IGNORE_FILE} has it packed"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Found:
-    """A file to pack. `path` is the regular file whose contents it gets; `status` is what was found there."""
+    """A file to pack, as it was found. `path` is the regular file whose contents it gets."""
 
-    path: Path
-    status: os.stat_result
+    path: str
+    size: int
+    mode: int
+    device: int
+    inode: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, path: str, status: os.stat_result) -> "Found":
+        return cls(path, status.st_size, status.st_mode, status.st_dev, status.st_ino, status.st_mtime_ns)
 
 
 @dataclass(frozen=True)
@@ -42,29 +51,35 @@ class Listing:
     missed: Sequence[str] = ()
 
 
-def list_files(folder: Path, *, asks_git: bool = True, include: Sequence[str] = ()) -> Listing:
+def list_files(
+    folder: Path, *, asks_git: bool = True, include: Sequence[str] = (), mounted: Sequence[str] = ()
+) -> Listing:
     """Lists the files of a folder that are packed: what git tracks or does not ignore; without git, all.
 
-    `include`: paths and patterns of more files, which git may ignore. Raises ConfigError.
+    `include`: paths and patterns of more files, which git may ignore. `mounted`: paths at which the program finds
+    something else. Raises ConfigError.
     """
-    return _Lister(folder, asks_git=asks_git, include=include).listing()
+    return _Lister(folder, asks_git=asks_git, include=include, mounted=mounted).listing()
 
 
 class _Lister:
-    def __init__(self, folder: Path, *, asks_git: bool, include: Sequence[str]) -> None:
+    def __init__(self, folder: Path, *, asks_git: bool, include: Sequence[str], mounted: Sequence[str]) -> None:
         self._folder = folder.resolve()
         if not self._folder.is_dir():
             raise ConfigError(f"{self._folder} is not a folder")
         self._asks_git = asks_git
+        self._mounted = tuple(f"{path}/" for path in mounted)
         self._rules = Rules(self._folder, include)
         self._tally = Tally(self._folder, NEVER_PACKED)
         self._files: dict[str, Found] = {}
         self._skipped: dict[str, str] = {}
         self._linked_folders: dict[str, Path] = {}
+        self._has_links: dict[str, bool] = {}
+        """Whether a folder of the folder is reached by a link, or is not there."""
 
     def listing(self) -> Listing:
         for name, is_tracked in sorted(self._names(self._folder, "").items()):
-            if not NEVER_PACKED.isdisjoint(name.split("/")):
+            if not NEVER_PACKED.isdisjoint(name.split("/")) or f"{name}/".startswith(self._mounted):
                 continue
             wanted = self._rules.wants(name)
             if wanted is False:
@@ -113,6 +128,8 @@ class _Lister:
 
     def _leave_out(self, name: str) -> None:
         """Notes what git ignores: what could not be packed in any case with that reason."""
+        if f"{name.rstrip('/')}/".startswith(self._mounted):
+            return
         path = Path(os.path.realpath(self._folder / name))
         if (private := _private_part(name)) is not None:
             self._skipped[private] = _WHY_PRIVATE
@@ -130,6 +147,9 @@ class _Lister:
         return self._names(path, f"{name}/")
 
     def _add(self, name: str, *, is_tracked: bool) -> None:
+        if (plain := self._plain_file(name)) is not None:
+            self._files[name] = plain
+            return
         listed = self._folder / name
         try:
             path = Path(os.path.realpath(listed, strict=True))
@@ -149,7 +169,23 @@ class _Lister:
         elif stat.S_ISDIR(status.st_mode):
             self._linked_folders[name] = path
         else:
-            self._files[name] = Found(path, status)
+            self._files[name] = Found.of(str(path), status)
+
+    def _plain_file(self, name: str) -> Found | None:
+        """Returns the regular file of that name, if no link is on the way to it: nothing else needs to be known."""
+        folder = posixpath.dirname(name)
+        has_links = self._has_links.get(folder)
+        if has_links is None:
+            whole = os.path.join(self._folder, folder) if folder else str(self._folder)  # noqa: PTH118 - many
+            has_links = self._has_links[folder] = os.path.realpath(whole) != whole
+        if has_links:
+            return None
+        path = f"{self._folder}/{name}"
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return None
+        return Found.of(path, status) if stat.S_ISREG(status.st_mode) else None
 
     def _why_not(self, path: Path, status: os.stat_result) -> str | None:
         if not path.is_relative_to(self._folder):
@@ -187,12 +223,13 @@ class _Lister:
 
         for root, folders, files in os.walk(folder, onerror=refuse):
             links = [name for name in folders if (Path(root) / name).is_symlink()]
-            inside = Path(root).relative_to(folder)
+            inside = Path(root).relative_to(folder).as_posix()
+            prefix = "" if inside == "." else f"{inside}/"
             never = [name for name in folders if name in NEVER_PACKED and name not in links]
             for name in () if self._asks_git else never:
-                self._tally.add(f"{(inside / name).as_posix()}/", "never packed")
+                self._tally.add(f"{prefix}{name}/", "never packed")
             folders[:] = [name for name in folders if name not in NEVER_PACKED and name not in links]
-            yield from ((inside / name).as_posix() for name in (*files, *links))
+            yield from (prefix + name for name in (*files, *links))
 
 
 def _private_part(name: str) -> str | None:

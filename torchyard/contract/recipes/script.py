@@ -2,14 +2,17 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from torchyard.contract import mounting
+from torchyard.contract.bundles import digest_in
+from torchyard.contract.keeping import require_inside
+from torchyard.contract.mounting import MOST_MOUNTS, MountPlace
 from torchyard.contract.schema import BundleOrFile, Schema
 from torchyard.contract.wording import allowing
 
 SCRIPT_METADATA = "script"
 """The requirements are in the metadata of the entrypoint (PEP 723)."""
-MOST_MOUNTS = 32
 MOST_LEFT_OUT = 20
 """Paths of the submitter's folder that are kept of those that were left out of the code."""
 MOST_PATH = 500
@@ -21,7 +24,6 @@ _PATH = r"[A-Za-z0-9_][A-Za-z0-9_.+\-/]*"
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
 
 _INSIDE = "of letters, digits and `_.+-/`, of which the first is a letter, a digit or `_`"
-MountName = Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9_\-]{1,64}$", "1 to 64 letters, digits, `_` and `-`"))]
 _Pattern = Annotated[str, Field(min_length=1, max_length=500)]
 
 _LeftOut = Annotated[str, Field(min_length=1, max_length=MOST_PATH)]
@@ -30,6 +32,11 @@ _ENTRYPOINT = allowing(rf"^{_PATH}\.py$", f"the path of a .py file below the cod
 _MODULE = allowing(rf"^{_NAME}(\.{_NAME})*$", "the name of a module, such as package.train")
 _COMMAND = allowing(rf"^(\./)?{_PATH}$", f"the path of a program below the code folder, {_INSIDE}")
 _REQUIREMENTS = allowing(rf"^{_PATH}$", f"a path below the code folder, {_INSIDE}")
+PYTHON = allowing(
+    r"^(/[^\x00-\x1f]{1,999}|[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99})$",
+    "an absolute path of an environment or of its Python, or the name of one: letters, digits and `_.+-`",
+)
+"""Names an environment of the worker's host."""
 _PROGRAM = ("entrypoint", "module", "command")
 
 
@@ -75,22 +82,34 @@ class Script(Schema):
         "device: it starts its own processes",
     )
     args: Annotated[list[Annotated[str, Field(max_length=10_000)]], Field(max_length=1000)] = Field(
-        default=[], description="command-line arguments of the program"
+        default=[],
+        description="command-line arguments of the program. `$TORCHYARD_MOUNTS`, `$TORCHYARD_RUN_DIR`, "
+        "`$TORCHYARD_CHECKPOINT_DIR`, `$TORCHYARD_RESUME_FROM` and `$TORCHYARD_INIT_FROM`, also in braces, become the "
+        "paths of these folders; `$$TORCHYARD_…` and every other `$` stay",
     )
     mounts: Annotated[
-        dict[MountName, BundleOrFile],
+        dict[MountPlace, BundleOrFile],
         Field(max_length=MOST_MOUNTS, json_schema_extra={"additionalProperties": False}),
+        BeforeValidator(mounting.canonical),
     ] = Field(
         default={},
         exclude_if=lambda mounts: not mounts,
-        description="more bundles or `file:///…` URLs: the program reads each at $TORCHYARD_MOUNTS/NAME",
+        description="more bundles or `file:///…` URLs, by name or path: the program reads each at "
+        "$TORCHYARD_MOUNTS/NAME, or at a path of the working folder, such as ./data or data/mnist",
     )
     requirements: Annotated[str, Field(pattern=_REQUIREMENTS, max_length=500)] | None = Field(
         default=None,
         exclude_if=lambda requirements: requirements is None,
         description="the packages that the program needs besides the worker's: a path in the code folder, of a "
-        "`requirements.txt` or of a `pyproject.toml` with `uv.lock` beside it, or `script`: the metadata of the "
-        "entrypoint (PEP 723). null: the worker's packages alone",
+        "`requirements.txt` or of a `pyproject.toml`, perhaps with `uv.lock` beside it, or `script`: the metadata of "
+        "the entrypoint (PEP 723). null: the worker's packages alone",
+    )
+    python: Annotated[str, Field(pattern=PYTHON)] | None = Field(
+        default=None,
+        exclude_if=lambda python: python is None,
+        description="the environment that runs the program, with a Python and packages of its own: the name or the "
+        "path of one that a worker offers (see `starts.environments` of GET /v1/workers), or a path below a folder "
+        "that its operator allows: a venv, conda, uv or pixi environment. null: the worker's environment",
     )
     checkpoints: Annotated[list[_Pattern], Field(max_length=16)] = Field(
         default=[],
@@ -107,6 +126,14 @@ class Script(Schema):
         default=None, exclude_if=lambda git: git is None, description="where the code comes from, for people"
     )
 
+    @field_validator("mounts")
+    @classmethod
+    def _paths_need_a_folder_of_the_job(cls, mounts: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        paths = [place for place in mounts if mounting.is_path(place)]
+        if paths and digest_in(info.data.get("code", "")) is None:
+            raise ValueError(f"{paths[0]}: code at file:///… is used where it is: mount it by a name, or push the code")
+        return mounts
+
     @model_validator(mode="before")
     @classmethod
     def _train_py_is_the_default(cls, raw: Any) -> Any:
@@ -120,6 +147,10 @@ class Script(Schema):
             raise ValueError("give exactly one of entrypoint, module and command")
         if self.requirements == SCRIPT_METADATA and self.entrypoint is None:
             raise ValueError("requirements: script is the metadata of an entrypoint: give one, or name a file")
+        if self.requirements is not None and self.python is not None:
+            raise ValueError("give python or requirements, not both: packages are installed for the worker's Python")
+        if ".." in (self.python or "").split("/"):
+            raise ValueError("python must be a path without `..`")
         for name in ("entrypoint", "command", "requirements"):
             if ".." in (getattr(self, name) or "").split("/"):
                 raise ValueError(f"{name} must be inside the code folder")
@@ -129,6 +160,5 @@ class Script(Schema):
     @classmethod
     def _patterns_stay_inside(cls, patterns: list[str]) -> list[str]:
         for pattern in patterns:
-            if pattern.startswith("/") or ".." in pattern.split("/"):
-                raise ValueError(f"{pattern!r} must be inside the working folder: relative, without `..`")
+            require_inside(pattern)
         return patterns

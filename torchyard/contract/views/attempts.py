@@ -1,6 +1,7 @@
 """The JSON of a job's attempts."""
 
 from datetime import datetime
+from typing import Literal
 
 from torchyard.contract.job import EndReason
 from torchyard.contract.views.base import View
@@ -25,6 +26,21 @@ class StoppedForView(View):
     name: str | None
 
 
+class AttemptEnvironment(View):
+    """The environment that `config.python` named, as it was when the attempt started."""
+
+    name: str
+    path: str
+    kind: Literal["venv", "conda"]
+    python: str
+    torch: str
+    """Empty without torch. So is the next one without CUDA."""
+    cuda: str
+    packages: int
+    digest: str
+    """Of the list of its packages with their versions."""
+
+
 class AttemptView(View):
     """One run of a job."""
 
@@ -40,5 +56,7 @@ class AttemptView(View):
     devices: list[AttemptDevice]
     stopped_for: StoppedForView | None = None
     """Of a preempted one: for which job. Null also if that was deleted since, or a cluster has preempted it."""
+    environment: AttemptEnvironment | None = None
+    """None if it ran in the worker's environment."""
     duration_seconds: float | None = None
     """None as long as it runs."""

@@ -101,3 +101,25 @@ class BundleView(View):
     """Bytes that have arrived. An upload that was cut continues there."""
     created_at: datetime
     """The time of the upload's end, or of its start as long as it is not complete."""
+    name: str | None = None
+    """What its owner calls it, as `data:NAME`."""
+
+
+class SharedPartsView(View):
+    """Parts of a new tar that follow each other in a complete bundle of one's own, too."""
+
+    index: int
+    """The first of them, among those that were asked for."""
+    count: int
+    source: str
+    """The sha256 of that bundle."""
+    start: int
+    """The byte of its tar with which they begin."""
+    size: int
+    """Their bytes."""
+
+
+class FoundParts(View):
+    """Which parts need not be sent."""
+
+    data: list[SharedPartsView]

@@ -99,6 +99,25 @@ class TroubleView(View):
     """How often it failed in a row."""
 
 
+class EnvironmentView(View):
+    """An environment of a worker's host in which jobs may run, as its files say."""
+
+    name: str
+    path: str
+    kind: Literal["venv", "conda"] = "venv"
+    python: str = ""
+    """The version, such as `3.10.13`. Empty where it is not known: so are the next two."""
+    torch: str = ""
+    cuda: str = ""
+    """The version of CUDA that torch was built for."""
+    packages: int = 0
+    """How many packages it has."""
+    digest: str = ""
+    """Of the list of its packages with their versions: 16 hexadecimal digits."""
+    obstacle: str = ""
+    """Why no job can run in it."""
+
+
 class StartsView(View):
     """How a worker starts jobs now."""
 
@@ -120,6 +139,8 @@ class StartsView(View):
     """Memory of the host, in GiB, that they may use together."""
     caches: CachesView | None = None
     """What its host keeps for the next jobs; null until it was measured, and where nothing limits it."""
+    environments: list[EnvironmentView] = []
+    """Those that jobs may name as `config.python`."""
     troubles: list[TroubleView] = []
     """What goes wrong in the worker's own work now, or did within the last hour."""
 

@@ -1,8 +1,9 @@
-"""The JSON of what users had of the devices. Days are those of UTC."""
+"""The JSON of what users had of the devices, and have on disks. Days are those of UTC."""
 
 from collections.abc import Iterator, Sequence
-from datetime import date
+from datetime import date, datetime
 
+from torchyard.contract.job import JobState
 from torchyard.contract.views.base import View
 
 
@@ -43,3 +44,36 @@ class UsageRow(View):
 
 CSV_COLUMNS = ("day", "owner", "label", "gpu_hours", "cpu_slot_hours", "gpu_utilization", "idle_gpu_hours")
 """The first line of usage as CSV."""
+
+
+class FolderView(View):
+    """The working folder of a job on one host."""
+
+    host: str
+    """The name of the worker there."""
+    size: int
+    """Bytes on the disk."""
+    measured_at: datetime
+
+
+class JobUseView(View):
+    """What one job takes."""
+
+    job_id: str
+    name: str
+    state: JobState
+    stored_bytes: int
+    """Of its checkpoints, files and media in the service."""
+    folders: list[FolderView]
+
+
+class DiskUseView(View):
+    """What the jobs of one user take."""
+
+    stored_bytes: int
+    folder_bytes: int
+    """Of all working folders on hosts."""
+    count: int
+    """The jobs that take anything."""
+    jobs: list[JobUseView]
+    """Those that take most, the largest first."""

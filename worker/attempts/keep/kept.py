@@ -97,6 +97,8 @@ class KeptFiles(LeftFiles):
         """By path of a file that was stored while the job runs: when it may be stored again, and the pause."""
         self.matched = False
         """Whether the newest look found any file, stored or not."""
+        self._has_links = False
+        """Whether it found what is no file, of which nothing is stored."""
 
     def message(self) -> str | None:
         keeping, until = self._keeping, self.until
@@ -115,11 +117,16 @@ class KeptFiles(LeftFiles):
             else (datetime.now(UTC) + lasts).replace(second=0, microsecond=0)
         )
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that the program has changed is stored, after the last look: without patterns alone."""
+        return self._patterns is None and self._looked_last and not self._has_links and self.message() is None
+
     def _is_due(self) -> bool:
         return self._patterns is not None and time.monotonic() >= self._next_look
 
     def _look(self, *, final: bool) -> Iterator[Match | None]:
-        self._not_kept, self.matched = NotKept(self._mask), False
+        self._not_kept, self.matched, self._has_links = NotKept(self._mask), False, False
         smallest: list[tuple[int, Parts, Match]] = []
         most = _MOST_FOUND if self._limits.artifacts is None else min(_MOST_FOUND, self._limits.artifacts)
         began = time.thread_time()
@@ -160,6 +167,7 @@ class KeptFiles(LeftFiles):
         """Returns the file if it is to be stored, and notes why it is not."""
         status, why = item.status, item.why_not
         if status is not None and not stat.S_ISREG(status.st_mode) and self._patterns is None:
+            self._has_links = self._has_links or stat.S_ISLNK(status.st_mode)
             return None  # nobody misses a link or a pipe
         size = 0 if status is None else status.st_size
         if why is not None or status is None or len(f"{KEPT}{item.path}".encode(errors="replace")) > MOST_PATH_BYTES:

@@ -1,6 +1,6 @@
 """Stores what an attempt writes. What cannot be stored now stays in the run directory and is read again."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 import time
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from store.blobs import Blobs
 from store.facts.attempts import AttemptFacts
 from store.facts.output import Batch, OutputLimits
+from torchyard.contract.keeping import used_in_place
 from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.capture.capturing import roots
 from worker.attempts.keep.artifacts import Artifacts
@@ -36,15 +37,27 @@ _RECOVERED = "what the attempt writes is stored again"
 
 
 class OutputRecorder:
-    """Stores the output of one attempt. `attempts`: the number of attempts that the job has had."""
+    """Stores the output of one attempt. `attempts`: the number of attempts that the job has had.
 
-    def __init__(self, relay: Relay, *, records: AttemptRecords, notices: Notices, attempts: int) -> None:
+    `stored` is called once all that it left is stored.
+    """
+
+    def __init__(
+        self,
+        relay: Relay,
+        *,
+        records: AttemptRecords,
+        notices: Notices,
+        attempts: int,
+        stored: Callable[[], object] = lambda: None,
+    ) -> None:
         self.has_more = False
         """Whether the last call of `store_some` left something that could be stored at once."""
         self._relay = relay
         self._records = records
         self._notices = notices
         self._attempts = attempts
+        self._note_stored = stored
         self._thinning = Thinning()
         self._showing = Showing()
         self._share = Share()
@@ -84,6 +97,7 @@ class OutputRecorder:
         try:
             if not self._store(final=True, completed=completed) and not self._store_thinned():
                 self._show(final=True)
+                self._note_stored()
                 return True
         except OSError as error:
             self._report_failure(error)
@@ -166,9 +180,9 @@ def output_of(
         lasts=folder_lasts,
         captured=lambda match: relay.is_captured(match),  # noqa: PLW0108 it is made below
     )
-    left: list[LeftFiles] = [Artifacts(run, blobs, room=records.artifact_room, limits=limits, mask=mask)]
-    if is_script:
-        left.append(KeptFiles(keeping, blobs, room=records.artifact_room, limits=limits, mask=mask))
+    kept = KeptFiles(keeping, blobs, room=records.artifact_room, limits=limits, mask=mask)
+    artifacts = Artifacts(run, blobs, room=records.artifact_room, limits=limits, mask=mask)
+    left: list[LeftFiles] = [artifacts, kept] if is_script else [artifacts]
     relay = Relay(
         run,
         blobs,
@@ -183,18 +197,18 @@ def output_of(
         unmatched=_unmatched(spec, run) if is_script else None,
         mask=mask,
     )
-    return OutputRecorder(relay, records=records, notices=notices, attempts=number)
+
+    def note_stored() -> None:
+        if kept.is_complete:
+            workfolders.note_stored(run, number)
+
+    return OutputRecorder(relay, records=records, notices=notices, attempts=number, stored=note_stored)
 
 
 def _unmatched(spec: Mapping[str, Any], run: RunDir) -> Unmatched:
     config = spec.get("config", {})
     patterns = {"keep": _patterns(spec, "keep"), "checkpoints": _patterns(config, "checkpoints")}
-    in_place = str(config.get("code", "")).startswith("file:")
-    note = (
-        f"; {config['code']} is used in place: patterns count below TORCHYARD_RUN_DIR/artifacts alone"
-        if in_place
-        else ""
-    )
+    note = f"; {told}" if (told := used_in_place(spec)) else ""
     return Unmatched(run.root.parent, roots(run), patterns, started_ns=lambda: rundirs.started_ns(run), note=note)
 
 

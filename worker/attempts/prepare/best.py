@@ -33,11 +33,15 @@ class BestSoFar(Record):
 
 @dataclass(frozen=True)
 class BestBringer:
-    """Brings it into the run directory. `check` is called again and again, and ends a long copy by raising."""
+    """Brings it into the run directory. `check` is called again and again, and ends a long copy by raising.
+
+    `with_files` reads the files of one that is without them.
+    """
 
     run: RunDir
     blobs: Blobs
     check: Callable[[], None]
+    with_files: Callable[[CheckpointFacts], CheckpointFacts] = lambda checkpoint: checkpoint
 
     def bring(
         self, spec: Spec, checkpoints: Sequence[CheckpointFacts], *, resumed: CheckpointFacts | None
@@ -62,7 +66,7 @@ class BestBringer:
         )
 
     def _copy(self, best: CheckpointFacts) -> bool:
-        folder = self.run.best
+        folder, best = self.run.best, self.with_files(best)
         remove_inside(self.run.root, *folder.relative_to(self.run.root).parts)
         try:
             in_parts = is_in_parts(file["path"] for file in best.files)

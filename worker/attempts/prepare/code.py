@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import DataError
+from torchyard.contract.mounting import is_path
 from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import RecipeSpec, ScriptSpec, Spec
 from worker.bundles.cache import BundleCache, Check
@@ -29,12 +30,24 @@ def prepare(
     trees = {field: bundles.fetch(sha256, owner=owner, check=check) for field, sha256 in bundles_of(spec).items()}
     if isinstance(spec, ScriptSpec) and spec.config.mounts:
         run.mounts.mkdir(mode=0o700)
-        for name, url in spec.config.mounts.items():
-            folder = trees.get(f"{_MOUNT}{name}") or resolve(url, allowed)
-            if not folder.is_dir():
-                raise DataError(f"the mount {name} is not a folder: {folder}")
-            (run.mounts / name).symlink_to(folder)
+        for place, target in _targets(spec, allowed, trees).items():
+            if not is_path(place):
+                (run.mounts / place).symlink_to(target)
     return trees
+
+
+def mounted(spec: ScriptSpec, allowed: Sequence[Path], trees: Mapping[str, Path]) -> dict[str, str]:
+    """Returns the folders that lie in the working folder, by their places there. Raises DataError."""
+    return {place: str(target) for place, target in _targets(spec, allowed, trees).items() if is_path(place)}
+
+
+def _targets(spec: ScriptSpec, allowed: Sequence[Path], trees: Mapping[str, Path]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for place, url in spec.config.mounts.items():
+        folder = found[place] = trees.get(f"{_MOUNT}{place}") or resolve(url, allowed)
+        if not folder.is_dir():
+            raise DataError(f"the mount {place} is not a folder: {folder}")
+    return found
 
 
 def resolve(url: str, allowed: Sequence[Path]) -> Path:

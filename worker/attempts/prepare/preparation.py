@@ -1,9 +1,10 @@
 """Prepares an attempt from its job's spec: the run directory, the checkpoint to resume from, and the plan."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 import logging
+import os
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -12,20 +13,23 @@ from store.facts.attempts import AttemptFacts, EarlierAttempt, Inherited
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.codec import Record, between
+from torchyard.contract.environment import PYTHONPATH
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.expansion import expanded
 from torchyard.contract.job import EndReason
 from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.host.recordfiles import write_record
 from worker.attempts.context import AttemptContext
-from worker.attempts.prepare import code, restoring
+from worker.attempts.prepare import code, named_environment, restoring
 from worker.attempts.prepare.best import BestBringer, BestSoFar
 from worker.attempts.prepare.clusters import request_of
 from worker.attempts.prepare.restoring import Stored
 from worker.attempts.prepare.saved import SavedFiles
 from worker.attempts.prepare.torn import TornFiles
 from worker.attempts.prepare.workfolder import WorkFolder
-from worker.engines.base import AttemptPlan, ClusterRequest, Handle
+from worker.engines.base import AttemptPlan, ClusterRequest, Handle, NamedEnvironment
+from worker.environments.environment import Environment
 from worker.host import rundirs, workfolders
 from worker.host.attempt_key import AttemptKey
 from worker.host.untrusted import remove_inside
@@ -82,6 +86,7 @@ class Preparation:
         spec = spec.model_copy(update={"stop_grace": min(spec.stop_grace, self.worker.max_stop_grace)})
         if self.records.secrets.problem is not None:
             raise ConfigError(self.records.secrets.problem)
+        environment = named_environment.find(spec, self.worker.environments)
         cluster = request_of(spec, owner=attempt.owner, pool=self.worker.pool)
         earlier = self.records.earlier()
         self._end_earlier(earlier)
@@ -98,8 +103,10 @@ class Preparation:
             allowed=self.worker.allowed,
             check=self.check_wanted,
         )
-        if isinstance(spec, ScriptSpec) and (told := self._folder(attempt, earlier).take(unpacked.get(code.CODE))):
-            self.notices.send_once(told, level="info")
+        if isinstance(spec, ScriptSpec):
+            folder = self._folder(attempt, earlier, mounts=code.mounted(spec, self.worker.allowed, unpacked))
+            if told := folder.take(unpacked.get(code.CODE)):
+                self.notices.send_once(told, level="info")
         brought.remember(self.run, read=_read_by(earlier), check=self.check_wanted)
         plan = plan_of(
             spec,
@@ -118,9 +125,19 @@ class Preparation:
             variables=attempt.variables,
             shard_above=self.worker.shard_above,
         )
+        if environment is not None:
+            plan = replace(plan, named=self._enter(environment, earlier))
         self._write_config(spec, since=0 if checkpoint is None else checkpoint.attempt, best=best)
         self.run.seal()
         return plan
+
+    def _enter(self, environment: Environment, earlier: Sequence[EarlierAttempt]) -> NamedEnvironment:
+        """Has the attempt run in an environment of the host, and tells its owner what that is."""
+        named, said = named_environment.enter(environment, self.run, earlier, environ=os.environ)
+        self.records.set_environment(environment.report())
+        for level, text in said:
+            self.notices.send_once(text, level=level)
+        return named
 
     def _write_config(self, spec: Spec, *, since: int, best: BestSoFar | None) -> None:
         resolved = spec.model_dump(mode="json", include={"trainer", "config", "checkpoint", "mode"})
@@ -129,10 +146,12 @@ class Preparation:
         write_record(self.run.config, _Config.from_dict({**resolved, "memory_shortages": shortages, "best": best}))
 
     def _bring_best(self, spec: Spec, *, resumed: CheckpointFacts) -> BestSoFar | None:
-        bringer = BestBringer(self.run, self.blobs, self.check_wanted)
+        bringer = BestBringer(self.run, self.blobs, self.check_wanted, self.records.with_files)
         return bringer.bring(spec, self.records.checkpoints(), resumed=resumed)
 
-    def _folder(self, attempt: AttemptFacts, earlier: Sequence[EarlierAttempt]) -> WorkFolder:
+    def _folder(
+        self, attempt: AttemptFacts, earlier: Sequence[EarlierAttempt], *, mounts: Mapping[str, str]
+    ) -> WorkFolder:
         return WorkFolder(
             run=self.run,
             number=self.key.number,
@@ -145,6 +164,7 @@ class Preparation:
             blobs=self.blobs,
             torn=TornFiles(self.run, self.blobs, self.records.checkpoints, check=self.check_wanted),
             stored=lambda: self._stored(attempt.inherited),
+            mounts=mounts,
             check=self.check_wanted,
         )
 
@@ -209,7 +229,7 @@ def plan_of(
 
     A script runs in its code folder, as it would by hand, or in its job's working folder, which has a copy of a bundle.
     A recipe runs in the part of the run directory that the job may write. `unpacked`: the bundles that the job reads,
-    by field. `variables`: as of `AttemptFacts`. Raises DataError.
+    by field. `variables`: as of `AttemptFacts`. Raises DataError and ConfigError.
     """
     env = {**variables, **_environment(key, run, {Env.RESUME_FROM: resume_from, Env.INIT_FROM: init_from})}
     if spec.profile is not None:
@@ -220,9 +240,10 @@ def plan_of(
         tree = unpacked.get(code.CODE)
         source = code.resolve(spec.config.code, allowed) if tree is None else tree.resolve()
         folder = source if tree is None else run.work.parent.resolve() / run.work.name
-        program = (*code.program_of(spec, source=source, folder=folder), *spec.config.args)
         if spec.config.mounts:
             env[Env.MOUNTS.value] = str(run.mounts)
+        args = (expanded(text, env) for text in spec.config.args)
+        program = (*code.program_of(spec, source=source, folder=folder), *args)
     else:
         folder, program = run.job, ("-m", "trainer")
         env |= code.data_of(spec, allowed, unpacked=unpacked)
@@ -236,7 +257,7 @@ def plan_of(
         program=program,
         owner=owner,
         env=env,
-        job_env=spec.plain_env,
+        job_env=_with_whole_paths({name: expanded(value, env) for name, value in spec.plain_env.items()}, folder),
         secrets=secrets,
         cwd=folder,
         source=source,
@@ -251,6 +272,15 @@ def plan_of(
         bundles={sha256: unpacked[name] for name, sha256 in bundles_of(spec).items() if name in read_in_place},
         cluster=cluster,
     )
+
+
+def _with_whole_paths(env: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Returns the job's variables with PYTHONPATH as absolute paths: the program may leave the folder of its code."""
+    named = env.get(PYTHONPATH)
+    if named is None:
+        return dict(env)
+    whole = os.pathsep.join(os.path.normpath(folder / part) for part in named.split(os.pathsep))
+    return {**env, PYTHONPATH: whole}
 
 
 def _read_by(earlier: Sequence[EarlierAttempt]) -> dict[str, int]:

@@ -45,7 +45,7 @@ class Stored:
     """Below which folder of the job it belongs."""
     path: str
     files: Sequence[StoredFile]
-    """It alone, or all files of the folder."""
+    """It alone, or all files of the folder. Empty: it is too old to be put back among very many."""
     order: tuple[int, int, int, str]
     """The newest version has the greatest. It begins with 0 for those of the job that is retried."""
     is_checkpoint: bool
@@ -79,7 +79,8 @@ def stored_of(
     checkpoints: Sequence[CheckpointFacts], artifacts: Sequence[ArtifactFacts], *, of_retried: bool = False
 ) -> list[Stored]:
     """Returns what is stored whole of one job. `of_retried`: of the one that the job retries."""
-    whole = [each for each in checkpoints if each.source == CAPTURED and each.files and not each.damaged]
+    listed = [each for each in checkpoints if each.files or each.files_omitted]
+    whole = [each for each in listed if each.source == CAPTURED and not each.damaged]
     generation = 0 if of_retried else 1
     return [
         *(stored for each in whole for stored in _of_checkpoint(each, generation)),
@@ -149,6 +150,9 @@ def _put_back(
     versions: Sequence[Stored], folder: Path, blobs: Blobs, restored: Restored, check: Callable[[], object]
 ) -> None:
     newest = versions[0]
+    if not newest.files:
+        restored.left_out.append(f"checkpoint {newest.path} (older ones have many files)")
+        return
     if not newest.is_checkpoint and shutil.disk_usage(folder).free < newest.size + _KEPT_FREE:
         restored.left_out.append(f"{_shown(newest)} ({terminal.size(newest.size)}: the disk has no room)")
         return
@@ -190,12 +194,16 @@ def _order(stored: Stored) -> tuple[int, int, int, str]:
 def _of_checkpoint(checkpoint: CheckpointFacts, generation: int) -> list[Stored]:
     """Returns the version under its own path, and that of a file with several names under each of the others, too."""
     stored = _under_its_path(checkpoint, generation)
+    if not stored.files:
+        return [stored]
     links = checkpoint.files[0].get("links", ()) if len(checkpoint.files) == 1 else ()
     file = stored.files[0]
     return [stored, *(replace(stored, path=link, files=[replace(file, path=link)]) for link in links)]
 
 
 def _under_its_path(checkpoint: CheckpointFacts, generation: int) -> Stored:
+    if not checkpoint.files:
+        return _of_folder(checkpoint, generation, place="work", path=checkpoint.id)
     for place in get_args(Place):
         if (folder := path_of(place, checkpoint)) is not None:
             return _of_folder(checkpoint, generation, place=place, path="/".join(folder))

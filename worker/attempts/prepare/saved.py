@@ -31,7 +31,8 @@ class SavedFiles:
         skipped: list[CheckpointFacts] = []
         found: CheckpointFacts | None = None
         for checkpoint in resumable(self.records.checkpoints()):
-            if self._copy(checkpoint.files, self.run.resume):
+            files = self.records.with_files(checkpoint).files
+            if files and self._copy(files, self.run.resume):
                 found = checkpoint
                 break
             skipped.append(checkpoint)

@@ -20,7 +20,7 @@ from worker.attempts.prepare.preparation import LEAST_TIME, NotWanted, Preparati
 from worker.engines.base import AttemptPlan, Handle, NotStartedYet
 from worker.packages import requirements
 from worker.packages.cache import PackageCache
-from worker.packages.installation import Installation, NotInstalled
+from worker.packages.installation import UNREACHABLE, Installation, NotInstalled
 
 T = TypeVar("T")
 
@@ -31,6 +31,9 @@ LONGEST_END_S = 300.0
 """For so long, the attempt waits for the last process of an earlier one."""
 _MOST_FILLED = 3
 """After so many installations that fill the disk, the attempt ends, and may start on another host."""
+
+_MOST_UNREACHABLE = 3
+"""So often a job goes back to the queue because its packages cannot be downloaded."""
 
 logger = logging.getLogger(__name__)
 
@@ -121,11 +124,21 @@ class Setup:
             message = f"the packages do not fit on the disk of this host: they have filled it {self._filled} times"
             return _failed(EndReason.WORKER_LOST, message)
         if isinstance(found, NotInstalled):
+            found = self._unless_tried(found)
             return Failed(ExitReport(reason=found.reason, message=found.message, may_retry=found.may_retry))
         if isinstance(found, Unprepared | Failed):
             return found
         self._plan = replace(plan, environment=found.environment)
         return Prepared()
+
+    def _unless_tried(self, found: NotInstalled) -> NotInstalled:
+        """Has the job fail whose packages could not be downloaded in so many attempts: the address may be wrong."""
+        if not found.message.startswith(UNREACHABLE):
+            return found
+        tried = self._attempt.records.count_ended(EndReason.WORKER_LOST, since=1, why=UNREACHABLE)
+        if tried < _MOST_UNREACHABLE:
+            return found
+        return NotInstalled(EndReason.LAUNCH_FAILED, f"{found.message}\nIt was tried {tried + 1} times.")
 
     def _try(self, step: Callable[[], T]) -> T | Unprepared | Failed:
         try:

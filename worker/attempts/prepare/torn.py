@@ -72,14 +72,17 @@ class TornFiles:
                 self._mend_folder((*self._base(root), *path), path, versions)
 
     def lay(self, root: str, *, folder: str | None = None) -> None:
-        """Puts torn files that have no newer whole version into a new folder, beside where the whole ones lie.
+        """Puts what is torn and has no newer whole version into a new folder, beside where the whole ones lie.
 
         `folder`: its name in the job's folder, if it has another one by now.
         """
         base = self._base(root) if folder is None else (folder,)
         for path, versions in self._versions(root).items():
             if versions[0].damaged:
-                self._lay((*base, *path[:-1], path[-1] + TORN), versions[0])
+                self._lay((*base, *path[:-1], path[-1] + TORN), [versions[0].file])
+        for path, several in self._versions_of_folders(root).items():
+            if several[0].damaged:
+                self._lay((*base, *path[:-1], path[-1] + TORN), _files_in(path, several[0]))
 
     def message(self) -> str:
         """Returns what to tell the job's owner of what was replaced; empty: nothing."""
@@ -148,15 +151,17 @@ class TornFiles:
             self.replaced.append("/".join(rundirs.own_path(path)[1:]))
             return
 
-    def _lay(self, path: Parts, version: _Version) -> None:
-        """Does nothing if the folder above is no folder."""
+    def _lay(self, path: Parts, files: Sequence[StoredFile]) -> None:
+        """Does nothing if the folder above is no folder, or something lies there."""
+        if not files:
+            return
         try:
             self._make_folders(path[:-1])
-            with folder_inside(self._job, *path[:-1]) as folder, self._fetched([version.file]) as fetched:
+            with folder_inside(self._job, *path[:-1]) as folder, self._fetched(files) as fetched:
                 if fetched is not None:
                     os.rename(fetched, path[-1], dst_dir_fd=folder)
         except OSError as error:
-            if error.errno not in _IN_THE_WAY:
+            if error.errno not in _IN_THE_WAY | _KEPT_OUT:
                 raise
 
     def _mend_folder(self, place: Parts, path: Parts, versions: Sequence[CheckpointFacts]) -> None:
@@ -181,12 +186,7 @@ class TornFiles:
         )
 
     def _replace(self, place: Parts, path: Parts, whole: CheckpointFacts | None) -> bool:
-        below = "/".join(path) + "/"
-        files = [
-            StoredFile(file["path"].removeprefix(below), file["sha256"], file["size"], file["modified_ns"])
-            for file in (() if whole is None else whole.files)
-            if file["path"].startswith(below)
-        ]
+        files = [] if whole is None else _files_in(path, whole)
         with self._fetched(files) if files else nullcontext() as fetched:
             if whole is not None and fetched is None:
                 return False
@@ -230,6 +230,16 @@ class TornFiles:
             return False
         with file:
             return is_whole(file, path[-1]) is False
+
+
+def _files_in(path: Parts, checkpoint: CheckpointFacts) -> list[StoredFile]:
+    """Returns those files of a captured folder that lie in it, by their paths there."""
+    below = "/".join(path) + "/"
+    return [
+        StoredFile(file["path"].removeprefix(below), file["sha256"], file["size"], file["modified_ns"])
+        for file in checkpoint.files
+        if file["path"].startswith(below)
+    ]
 
 
 def _told(paths: Sequence[str], what: str) -> str:

@@ -1,7 +1,7 @@
 """Gives an attempt the working folder of its job: as the attempt before has left it, or a new one."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 import errno
 import logging
 import os
@@ -24,7 +24,7 @@ from worker.attempts.prepare.torn import TornFiles
 from worker.bundles.cache import BundleCache
 from worker.bundles.copying import copy_missing, copy_tree
 from worker.bundles.foldercopy import TooLong, copy_folder
-from worker.host import rundirs, workfolders
+from worker.host import mountpoints, rundirs, workfolders
 from worker.host.untrusted import remove_inside
 from worker.host.workfolders import WorkRecord
 from worker.tensorboard.brought import Brought
@@ -54,8 +54,8 @@ class WorkFolder:
     `earlier`: the attempts that were claimed before. `inherited`: of a retry, what it finds of the other job;
     `attempts_of`: reads the attempts of that. `not_kept_of`: reads what an attempt has told to be not kept. `in_pool`:
     a node that was cut off may write on what an attempt had open. `stored`: reads the versions of files that the
-    service has. `torn` gives the place of a file that is not whole to a whole version. `check` is called again and
-    again, and may raise to end a step.
+    service has. `torn` gives the place of a file that is not whole to a whole version. `mounts`: the folders that lie
+    in it, by their places. `check` is called again and again, and may raise to end a step.
     """
 
     run: RunDir
@@ -69,6 +69,7 @@ class WorkFolder:
     blobs: Blobs
     stored: Callable[[], Sequence[Sequence[Stored]]] = tuple
     torn: TornFiles | None = None
+    mounts: Mapping[str, str] = field(default_factory=dict[str, str])
     check: Callable[[], object] = lambda: None
 
     def take(self, tree: Path | None) -> str:
@@ -101,8 +102,11 @@ class WorkFolder:
         told = record.told
         if self._last is not None and record.attempt <= self._last:
             told = f"continues in the folder of attempt {self._last}"
-        workfolders.use(self.run, replace(record, attempt=self.number, claimed_at=self.claimed_at, told=told))
-        return told
+        mountpoints.withdraw(self.run.work, record.mounts)
+        mounts = {**self.mounts}
+        own = replace(record, attempt=self.number, claimed_at=self.claimed_at, told=told, mounts=mounts, stored=False)
+        workfolders.use(self.run, own)
+        return _joined(told, mountpoints.make(self.run.work, self.mounts))
 
     @property
     def _last(self) -> int | None:
@@ -137,11 +141,18 @@ class WorkFolder:
                 copy_tree(tree, folder / name, check=self.check)
                 failpoint("folder.copy")
                 write_record(self.run.came, Brought.found_in(folder / name, check=self.check))
-                told = "; ".join(filter(None, (told, self._restore(folder / name, artifacts=artifacts))))
+                told = _joined(told, self._restore(folder / name, artifacts=artifacts))
+                told = _joined(told, mountpoints.make(folder / name, self.mounts))
                 came_ns = _touched_ns(folder / name)
             if silent is not None:
                 workfolders.set_aside(self.run)
-            own = WorkRecord(attempt=self.number, claimed_at=self.claimed_at, came_ns=came_ns, told=told)
+            own = WorkRecord(
+                attempt=self.number,
+                claimed_at=self.claimed_at,
+                came_ns=came_ns,
+                told=told,
+                mounts={**self.mounts},
+            )
             workfolders.publish(self.run, name, own)
         finally:
             remove_inside(folder, name)
@@ -155,7 +166,9 @@ class WorkFolder:
         if silent is not None:
             why = self._copy(self.run.work, fresh)
             told = f"continues in a copy of the folder of attempt {self._last or silent.attempt}"
-            return (silent.came_ns, told) if why is None else (None, f"the folder cannot be copied: {why}")
+            if why is not None:
+                return None, f"the folder cannot be copied: {why}"
+            return silent.came_ns, _joined(told, self._mount_anew(fresh, silent))
         if self._last is not None or self.inherited is None or self.inherited.inherits != "folder":
             return None, ""
         other = RunDir(self.run.root.parent.with_name(self.inherited.job_id) / "1")
@@ -169,8 +182,16 @@ class WorkFolder:
             return None, f"the folder of job {self.inherited.job_id} cannot be copied: {why}"
         if record.trimmed:
             copy_missing(tree, fresh, check=self.check)
+        told = _joined(
+            f"begins in a copy of the folder of job {self.inherited.job_id}", self._mount_anew(fresh, record)
+        )
         write_record(self.run.came, Brought.found_in(fresh, check=self.check))
-        return _touched_ns(fresh), f"begins in a copy of the folder of job {self.inherited.job_id}"
+        return _touched_ns(fresh), told
+
+    def _mount_anew(self, fresh: Path, record: WorkRecord) -> str:
+        """Makes the mounts in a copy of the folder that has this record. Returns what to tell."""
+        mountpoints.withdraw(fresh, record.mounts)
+        return mountpoints.make(fresh, self.mounts)
 
     def _copy(self, source: Path, fresh: Path) -> str | None:
         """Returns why a folder cannot be copied, or None: it is. Raises what `check` raises."""
@@ -233,6 +254,10 @@ class WorkFolder:
                 return False
             raise
         return True
+
+
+def _joined(*told: str) -> str:
+    return "; ".join(text for text in told if text)
 
 
 def _is_of_last(record: WorkRecord, attempts: Sequence[EarlierAttempt]) -> bool:

@@ -54,7 +54,11 @@ class Confinement:
             self.isolation,
             run=run,
             places=places,
-            readable=(*self.readable, *self.writable),
+            readable=(
+                *self.readable,
+                *self.writable,
+                *(map(Path, plan.named.readable) if plan.named is not None else ()),
+            ),
             writable=self.writable,
             own=(*plan.bundles.values(), *own_packages),
             namespaces=self.namespaces,

@@ -31,6 +31,7 @@ from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher, warm_start_obstacle
 from worker.engines.local.metering import Meter
 from worker.engines.local.stop_requests import StopRequester
+from worker.engines.local.supervisor import temporaries
 from worker.engines.local.warm.manager import WarmProcess, WarmProcessUnavailable
 from worker.host import orphans, process
 from worker.host.attempt_key import AttemptKey
@@ -40,6 +41,7 @@ _WARM_WAIT_S = 30.0
 """How long a start waits for a warm process that is not ready yet: a cold start could take as long."""
 _NO_WARM_PROCESS = "this worker keeps no warm process: TORCHYARD_LAUNCHER is torchrun"
 _STRICT_IS_COLD = "strict isolation executes every program anew"
+_ANOTHER_PYTHON_IS_COLD = "it has an environment of its own"
 _OWN_PACKAGES_ARE_COLD = "it has packages of its own"
 
 logger = logging.getLogger(__name__)
@@ -228,8 +230,9 @@ class LocalEngine:
             return CommandLauncher(), None
         if plan.launcher == "torchrun":
             return self._cold_launcher, None
-        if plan.environment is not None:
-            return self._cold_launcher, _cold_start_note(plan, _OWN_PACKAGES_ARE_COLD)
+        if plan.named is not None or plan.environment is not None:
+            why = _OWN_PACKAGES_ARE_COLD if plan.named is None else _ANOTHER_PYTHON_IS_COLD
+            return self._cold_launcher, _cold_start_note(plan, why)
         if self._isolation.level == "strict":
             return self._cold_launcher, _cold_start_note(plan, _STRICT_IS_COLD)
         if self._warm is None:
@@ -279,6 +282,10 @@ class LocalEngine:
             orphans.unregister(supervisor)
         self._stop_requesters.pop(key, None)
         if self._confinement is not None:
+            run = self._run_dir(key)
+            plan = read_untrusted(run.launch, LaunchPlan)
+            if plan is not None:  # a supervisor that was killed has not done it
+                temporaries.end(run, plan)
             self._confinement.places.remove_temporary(key)
 
 

@@ -10,9 +10,13 @@ from torchyard.contract.rundir import RunDir
 from worker.engines.base import AttemptPlan
 from worker.engines.local.confinement import Confined, Confinement
 from worker.engines.local.environment import inherited
+from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.base import Launcher, rank_environment
 from worker.engines.local.launchers.command import variables_of_node
 from worker.sandbox.opening import canonical
+
+_OF_SERVICE = {"LD_LIBRARY_PATH"}
+"""Variables for the libraries of the service's own Python."""
 
 
 def launch_plan(
@@ -41,7 +45,14 @@ def launch_plan(
     confined = Confined() if confinement is None else confinement.confine(plan, run=run, environ=environ)
     if node is not None and confined.sandbox is not None and confined.sandbox.strict is not None:
         raise ConfigError("strict isolation is for jobs on one node")
-    env = inherited(environ) | _of_environment(plan, environ) | changeable | dict(confined.env) | dict(plan.env) | fixed
+    env = (
+        _without_service(plan, inherited(environ))
+        | _of_environment(plan, environ)
+        | changeable
+        | dict(confined.env)
+        | dict(plan.env)
+        | fixed
+    )
     unchangeable = fixed.keys() | plan.env.keys()
     return LaunchPlan(
         **plan.terms,
@@ -57,8 +68,15 @@ def launch_plan(
     )
 
 
+def _without_service(plan: AttemptPlan, variables: dict[str, str]) -> dict[str, str]:
+    """Returns what a job inherits: in an environment of the host, nothing that is for the service's own libraries."""
+    return variables if plan.named is None else {name: variables[name] for name in variables.keys() - _OF_SERVICE}
+
+
 def _of_environment(plan: AttemptPlan, environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that activate the job's own environment."""
+    if plan.named is not None:
+        return {**plan.named.variables, rank_start.RUN_PACKAGE: plan.named.run_package}
     if plan.environment is None:
         return {}
     path = f"{plan.environment / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}"

@@ -34,6 +34,7 @@ def cluster_plan(
         launcher=plan.launcher,
         bundles={sha256: str(path) for sha256, path in plan.bundles.items()},
         environment=None if plan.environment is None else str(plan.environment),
+        named=plan.named,
         rules=rules,
         timing=timing,
     )
@@ -54,5 +55,6 @@ def attempt_plan(plan: ClusterPlan, *, secrets: Mapping[str, str]) -> AttemptPla
         launcher=plan.launcher,
         bundles={sha256: Path(path) for sha256, path in plan.bundles.items()},
         environment=None if plan.environment is None else Path(plan.environment),
+        named=plan.named,
         cluster=cluster,
     )

@@ -8,6 +8,7 @@ from torchyard.contract.codec import Record, at_most, between, cut_at
 from torchyard.contract.devices import DeviceReport, IsolationReport
 from torchyard.contract.records import AttemptTerms, ExitReport
 from torchyard.contract.rundir import RunDir
+from worker.engines.base import NamedEnvironment
 
 Node = Annotated[int, between(0, 9_999)]
 Seconds = Annotated[float, between(0, 86_400)]
@@ -69,6 +70,7 @@ class ClusterPlan(AttemptTerms, Record):
     launcher: Literal["auto", "warm", "torchrun"] = "auto"
     bundles: dict[str, str] = field(default_factory=dict[str, str])
     environment: str | None = None
+    named: NamedEnvironment | None = None
     rules: NodeRules
     timing: Timing = Timing()
 

@@ -125,6 +125,7 @@ def _capabilities(config: Config, lacks: list[str]) -> Capabilities:
         network=config.network,
         readable=[str(path) for path in config.allowed],
         writable=[str(path) for path, writable in config.allowed.items() if writable],
+        environments=[str(path) for path in config.environments],
         lacks=lacks,
     )
 

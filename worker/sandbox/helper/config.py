@@ -11,6 +11,7 @@ from typing import Self
 
 from torchyard.contract.errors import ConfigError
 from torchyard.host.datadir import WRITABLE, check_allowed_paths, parse_allowed_paths
+from worker.environments import offered
 from worker.sandbox import shared
 from worker.sandbox.helper.cgroups import Cgroups
 from worker.sandbox.helper.state import State
@@ -31,6 +32,8 @@ class Config:
     state: State
     allowed: Mapping[Path, bool]
     """The folders that jobs may read, and whether they may write them."""
+    environments: tuple[Path, ...]
+    """The environments that jobs may name, and folders of such: root alone decides which."""
     network: Network
     shm: int
     """Bytes of each attempt's `/dev/shm`."""
@@ -59,11 +62,24 @@ class Config:
             socket=given.socket,
             state=State(given.state_dir, uids),
             allowed={path.resolve(): rw for path, rw in named.items()},
+            environments=environments_of(given.environments, data_dir, writable=[p for p, rw in named.items() if rw]),
             network=given.network,
             shm=given.shm,
             cgroups=Cgroups(root=given.cgroup, memory=given.memory, pids=given.pids),
             bwrap=bwrap,
         )
+
+
+def environments_of(text: str, data_dir: Path, *, writable: Sequence[Path]) -> tuple[Path, ...]:
+    """Returns the folders of the option. Raises ConfigError for one that jobs may write, or with the service's data."""
+    found = offered.parse(text)
+    known = offered.Environments(roots=found, writable=tuple(writable), data_dir=data_dir)
+    for folder in found:
+        if not folder.is_absolute() or not folder.is_dir():
+            raise ConfigError(f"--environments must name folders by absolute paths: {folder} is none")
+        if (problem := known.unsafe_place(folder)) is not None:
+            raise ConfigError(problem)
+    return found
 
 
 def _parser() -> ArgumentParser:
@@ -75,6 +91,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--first-uid", type=int, default=200_000)
     parser.add_argument("--uids", type=int, default=10_000, help="how many owners can have a uid")
     parser.add_argument("--allow-path", action="append", default=[], help=f"DIR or DIR:{WRITABLE}, as for the worker")
+    parser.add_argument("--environments", default="", help="DIR:DIR, as TORCHYARD_ENVIRONMENTS of the worker")
     parser.add_argument("--network", choices=("none", "egress"), default="none")
     parser.add_argument("--shm", type=_size, default=_size("8g"), help="bytes of /dev/shm of an attempt")
     parser.add_argument("--cgroup", type=Path, help="a folder of cgroup v2 that is delegated to the helper")

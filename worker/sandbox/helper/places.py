@@ -1,12 +1,16 @@
 """What an attempt sees besides the system: its own folders, Python, and what the operator allows."""
 
 from collections.abc import Iterable, Sequence
+import contextlib
 from contextlib import ExitStack
 from dataclasses import dataclass
 import os
 from pathlib import Path
 import stat
 
+from torchyard.contract.errors import ConfigError
+from worker.environments import offered
+from worker.environments.environment import read
 from worker.sandbox import shared
 from worker.sandbox.helper import mounts
 from worker.sandbox.helper.config import Config
@@ -55,6 +59,8 @@ def places_of(config: Config, order: Order, *, uid: int, stack: ExitStack) -> li
         places += _opened(path, stack, closed=closed, writable=writable, owners=owners)
     for path in python:
         places += _opened(path, stack, closed=closed, writable=False)
+    for path in environment_paths(config):
+        places += _opened(path, stack, closed=closed, writable=False)
     return sorted(places, key=lambda place: len(place.path.parts))
 
 
@@ -65,6 +71,17 @@ def python_paths(config: Config) -> list[Path]:
     found = [path for path in shared.of_python(hidden) if path.exists()]
     named = dict.fromkeys((*found, *(path.resolve() for path in found)))
     return _outermost(path for path in named if not any(path.is_relative_to(outer) for outer in system))
+
+
+def environment_paths(config: Config) -> list[Path]:
+    """Returns the folders that jobs in one of the environments read, but for what they read in any case."""
+    known = [path for path in (*shared.of_system(), *python_paths(config), *config.allowed) if path.exists()]
+    found: list[Path] = [*config.environments]
+    for folder in offered.folders_of(config.environments):
+        with contextlib.suppress(ConfigError):  # no job can run in it
+            found += read(folder).readable
+    named = dict.fromkeys((*found, *(path.resolve() for path in found)))
+    return _outermost(path for path in named if not any(path.is_relative_to(outer) for outer in known))
 
 
 def _outermost(paths: Iterable[Path]) -> list[Path]:

@@ -65,6 +65,8 @@ class Capabilities(Record):
     readable: list[str]
     """The folders that the helper's operator allows jobs to read. So is the next one, to write."""
     writable: list[str]
+    environments: list[str] = field(default_factory=list[str])
+    """The environments that jobs may name, and folders of such."""
     lacks: list[str] = field(default_factory=list[str])
 
 

@@ -19,6 +19,7 @@ class HelperNeeds:
     data_dir: Path
     readable: Sequence[Path] = ()
     writable: Sequence[Path] = ()
+    environments: Sequence[Path] = ()
 
 
 def strict_level(needs: HelperNeeds | None) -> IsolationReport:
@@ -42,6 +43,9 @@ def _problems(found: Capabilities, needs: HelperNeeds) -> Iterator[str]:
     for path in needs.readable:
         if str(path.resolve()) not in found.readable:
             yield f"the helper does not allow {path}: give it --allow-path {path}"
+    for path in needs.environments:
+        if str(path) not in found.environments:
+            yield f"the helper does not offer the environments in {path}: give it --environments {path}"
     for path in needs.writable:
         if str(path.resolve()) not in found.writable:
             yield f"the helper does not allow jobs to write {path}: give it --allow-path {path}:rw"

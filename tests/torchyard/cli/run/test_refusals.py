@@ -35,6 +35,10 @@ def folder(tmp_path: Path) -> Path:
         ["--", "./go.sh"],
         ["accelerate", "launch", "train.py"],
         ["python", "train.py"],
+        ["sh", "go.sh"],
+        ["--", "sh", "go.sh"],
+        ["bash", "notes.txt"],
+        ["/opt/envs/ml/bin/python3.10", "train.py"],
         ["../other.py"],
         ["/etc/passwd"],
         ["notes.txt"],
@@ -61,7 +65,7 @@ def test_a_program_that_is_not_there_is_said_before_anything_is_sent(
         ["--max-size", "large", "train.py"],
         ["--env", "A", "train.py"],
         ["--env", "A=1", "--secret", "A", "train.py"],
-        ["--mount", "photos=/data", "train.py"],
+        ["--mount", "photos=", "train.py"],
         ["--launcher", "slurm", "train.py"],
     ],
 )
@@ -95,8 +99,13 @@ def test_a_wrong_token_is_exit_code_4(server: FakeServer, folder: Path) -> None:
         ["--requirements", "requirements.txt", "train.py"],
         ["--name", "my job", "train.py"],
         ["--max-size", "10", "train.py"],
-        ["--requirements", "pyproject.toml", "train.py"],
+        ["--python", "env with spaces", "train.py"],
         ["left-out.py"],
+        ["--mount", "photos=./absent", "train.py"],
+        ["--mount", "../photos=./package", "train.py"],
+        ["--mount", "./a=./package", "--mount", "a/b=./package", "train.py"],
+        ["--mount", "my photos=./package", "train.py"],
+        ["--mount", "./=./package", "train.py"],
     ],
 )
 def test_what_cannot_run_is_said_before_the_upload(
@@ -104,7 +113,6 @@ def test_what_cannot_run_is_said_before_the_upload(
 ) -> None:
     server.on("/v1/me", {"name": "admin", "role": "admin", "scopes": []})
     (folder / "left-out.py").touch()
-    (folder / "pyproject.toml").touch()
     (folder / ".torchyardignore").write_text("left-out.py\n")
     done = _run(server, folder, *arguments)
     assert done.returncode in {1, 2}

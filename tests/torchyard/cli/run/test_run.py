@@ -214,6 +214,7 @@ def test_a_run_with_a_key_is_submitted_once(team: Team, folder: Path) -> None:
         (["--", "train.py"], {"entrypoint": "train.py"}),
         (["-m", "package.train", "-m"], {"module": "package.train", "args": ["-m"]}),
         (["./go.sh"], {"command": "./go.sh"}),
+        (["--", "sh", "-c", "./go.sh"], {"command": "sh", "args": ["-c", "./go.sh"]}),
         (["--", "accelerate", "launch", "--", "x"], {"command": "accelerate", "args": ["launch", "--", "x"]}),
     ],
 )

@@ -336,3 +336,26 @@ def test_a_relay_stores_what_a_job_left_and_says_once_what_it_did_not(run: RunDi
     job = Job(run, limits=OutputLimits(kept_bytes=2))
     state = RelayState.of(batches[-1].offsets)
     assert drain(Relay(run, job.blobs, state=state, listed=(), world_size=1, left=[job.files]), final=True) == []
+
+
+@pytest.mark.parametrize(
+    ("patterns", "paths", "limit", "link", "complete"),
+    [
+        ((), {"a": 1, "__pycache__/b": 9}, 10, False, True),
+        ((), {"a": 1, "b": 20}, 10, False, False),
+        ((), {"a": 1}, 10, True, False),
+        (("*",), {"a": 1}, 10, False, False),
+        ((), {}, 10, False, True),
+    ],
+)
+def test_it_is_known_whether_all_that_changed_is_kept(
+    run: RunDir, patterns: tuple[str, ...], paths: dict[str, int], limit: int, link: bool, complete: bool
+) -> None:
+    for path, size in paths.items():
+        write(run, path, bytes(size))
+    if link:
+        (run.work / "latest").symlink_to("a")
+    job = Job(run, *patterns, limits=OutputLimits(kept_bytes=limit))
+    assert not job.files.is_complete, "it has not looked"
+    job.take()
+    assert job.files.is_complete == complete

@@ -1,5 +1,6 @@
 """A captured folder that is torn lies beside its place for the next attempt, and its newest whole version in it."""
 
+from dataclasses import replace
 import os
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from store.facts.output import NewCheckpoint
 from tests.worker.attempts.capture import test_capturing_folders as capturing
 from tests.worker.attempts.capture.test_capturing_folders import DCP, look, look_at_once, relay_of, run, write, zipped
 from torchyard.contract.rundir import WORK, RunDir
+from worker.attempts.prepare import restoring
 from worker.attempts.prepare.torn import TornFiles
 
 __all__ = ["look_at_once", "run"]  # fixtures
@@ -112,3 +114,36 @@ def test_a_folder_that_is_not_the_torn_one_stays(run: RunDir, change: str, tmp_p
     before = tree(run)
     assert mend(run, *found) == ""
     assert tree(run) == before
+
+
+def test_in_a_new_folder_a_torn_one_lies_beside_its_place(run: RunDir, tmp_path: Path) -> None:
+    write(run.work / "out/step-1", DCP)
+    half = write(run.work / "out/deep/step-2", HALF)
+    time_ns = (run.work / "out/deep/step-2/__0_0.distcp").stat().st_mtime_ns
+    found = [*at_end(run), *at_end(run, "out/deep/*")]
+    run.work.rename(tmp_path / "gone")
+    (run.work.parent / "new").mkdir()
+    TornFiles(run, Blobs(run.root.parent.parent / "blobs"), lambda: listed(*found)).lay(WORK, folder="new")
+    (run.work.parent / "new").rename(run.work)
+    assert tree(run) == {path.replace("step-2", "step-2.torn"): content for path, content in half.items()}
+    assert (run.work / "out/deep/step-2.torn/__0_0.distcp").stat().st_mtime_ns == time_ns
+
+
+def test_what_lies_at_the_place_of_a_torn_folder_stays(run: RunDir) -> None:
+    write(run.work / "out/step-2", HALF)
+    found = at_end(run)
+    own = write(run.work / "out/step-2.torn", {"own": b"x"})
+    before = tree(run)
+    TornFiles(run, Blobs(run.root.parent.parent / "blobs"), lambda: listed(*found)).lay(WORK)
+    assert tree(run) == before and before.items() >= own.items()
+
+
+def test_old_checkpoints_with_very_many_files_are_not_put_back_without_a_word(run: RunDir, tmp_path: Path) -> None:
+    write(run.work / "out/step-1", DCP)
+    (new,) = at_end(run)
+    (row,) = listed(new)
+    old = replace(row, id="ckpt_old", files=[], files_bytes=1 << 20, saved_at=0)
+    versions = restoring.versions_of(restoring.stored_of([row, old], []))
+    restored = restoring.restore(versions, folders={"work": tmp_path}, blobs=Blobs(run.root.parent.parent / "blobs"))
+    assert restored.checkpoints == 1
+    assert restored.message(of="it").endswith("; not put back: checkpoint ckpt_old (older ones have many files)")

@@ -282,3 +282,29 @@ def test_of_a_job_that_goes_on_all_stays(hosts: Hosts, end: EndReason) -> None:
     hosts.start()
     hosts.end(end)
     assert read_tree(hosts.last.run.work) == CODE
+
+
+def test_a_folder_of_which_all_is_stored_can_go_and_comes_back(hosts: Hosts) -> None:
+    hosts.start()
+    hosts.write("state", b"1")
+    hosts.end(EndReason.PAUSED)
+    run = hosts.last.run
+    record = workfolders.record_of(run)
+    assert record is not None and record.stored
+    remove_inside(run.root.parent.parent, run.root.parent.name)
+    hosts.start()
+    assert (hosts.last.run.work / "state").read_bytes() == b"1"
+    record = workfolders.record_of(hosts.last.run)
+    assert record is not None and not record.stored, "it changes"
+    (hosts.last.run.work / "link").symlink_to("state")
+    hosts.end(EndReason.PAUSED)
+    record = workfolders.record_of(hosts.last.run)
+    assert record is not None and not record.stored
+
+
+def test_a_folder_that_is_used_again_is_not_stored_as_it_is(hosts: Hosts) -> None:
+    hosts.start()
+    hosts.end(EndReason.PAUSED)
+    hosts.start()
+    record = workfolders.record_of(hosts.last.run)
+    assert record is not None and (record.attempt, record.stored) == (2, False)

@@ -17,7 +17,7 @@ from torchyard.contract.rundir import RunDir, process_title
 from torchyard.host import inspection
 from worker.engines.local.launchers import fork
 from worker.host import process
-from worker.sandbox import entry, init
+from worker.sandbox import entry, init, privileges
 
 _LONGEST_REPORT = 1 << 16
 _NUMBER = struct.Struct("=i")
@@ -165,6 +165,7 @@ class AgentProcess:
 
         if self.plan.sandbox is None:
             inspection.permit()  # as of any program, and so the supervisor sees what they hold in `/dev/shm`
+            privileges.raise_file_limit()
         else:
             entry.enter(self.plan.sandbox, reaps=self._reaps, ended=write, stops=self._stops)
         if not self._is_first:

@@ -3,7 +3,8 @@
 Or a command that starts the ranks itself: `… --command FIRST_RANK RANKS EXECUTABLE [ARGS…]`.
 
 It gives the job's variables to the rank alone: the launcher before it has them under other names, so that no variable
-of the job changes how the launcher works. It needs nothing but the standard library, and reads no variable of Python.
+of the job changes how the launcher works. It needs nothing but the standard library, from Python 3.10 on, and reads no
+variable of Python.
 """
 
 import os
@@ -12,13 +13,31 @@ from typing import NoReturn
 
 JOB_VARIABLE = "TORCHYARD_RANK_ENV_"
 """Begins the names under which the launcher has the job's variables."""
+RUN_PACKAGE = "TORCHYARD_RUN_PACKAGE"
+"""The variable with a folder that has `torchyard.run` alone, for an environment in which it is not installed."""
+_START = """
+import sys
+del sys.path[0]
+sys.path.insert(0, sys.argv.pop(1))
+import torchyard.run
+sys.path = [path for path in sys.path if path != sys.path[0]] + sys.path[:1]
+del sys.argv[0]
+import runpy
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+"""Imports `torchyard` from its folder, whatever the environment has of that name, and leaves that last on the path."""
 
 
 def main() -> NoReturn:
     env = {name: value for name, value in os.environ.items() if not name.startswith(JOB_VARIABLE)}
     env |= {name[len(JOB_VARIABLE) :]: os.environ[name] for name in os.environ if name.startswith(JOB_VARIABLE)}
     module = "torchyard.run.command" if sys.argv[1] == "--command" else "torchyard.run.rank"
-    argv = [sys.executable, "-P", "-u", "-m", module, *sys.argv[1:]]
+    package = env.pop(RUN_PACKAGE, None)
+    if package is None:
+        argv = [sys.executable, "-P", "-u", "-m", module, *sys.argv[1:]]
+    else:  # `-P` is known from Python 3.11 on
+        env["PYTHONPATH"] = os.pathsep.join([*filter(None, [env.get("PYTHONPATH")]), package])
+        argv = [sys.executable, "-u", "-c", _START, package, module, *sys.argv[1:]]
     os.execve(argv[0], argv, env)  # noqa: S606 no shell is wanted
 
 

@@ -6,6 +6,7 @@ it. Those of several nodes go by the interface that their plan names, and all me
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+import importlib.util
 import os
 from pathlib import Path
 import re
@@ -37,7 +38,8 @@ class TorchrunLauncher:
         of_plan = [f"--nproc-per-node={len(plan.devices)}", f"--log-dir={folder}"]
         # With the worker's own torch, torchrun can be a fork of the warm process: its import takes as long as a rank's.
         python = plan.python if _has_own_torch(plan) else sys.executable
-        return [python, "-P", "-m", _MODULE, *_meeting(node), "--max-restarts=0", *of_plan, *rank]
+        torchrun = [python, "-P", "-m", _MODULE] if plan.named is None else [plan.python, "-I", _file_of_module()]
+        return [*torchrun, *_meeting(node), "--max-restarts=0", *of_plan, *rank]
 
 
 class TorchrunAgent(AgentProcess):
@@ -84,6 +86,14 @@ def _meeting(node: NodePart | None) -> list[str]:
     master = f"[{node.master}]" if ":" in node.master else node.master
     of_node = [f"--nnodes={node.nodes}", f"--node-rank={node.rank}", f"--local-addr={node.address}"]
     return [f"--rdzv-endpoint={master}:{node.port}", *of_node]
+
+
+def _file_of_module() -> str:
+    """Returns the path of the module, which an environment that has none of our packages runs as a script."""
+    spec = importlib.util.find_spec(_MODULE)
+    assert spec is not None
+    assert spec.origin is not None
+    return spec.origin
 
 
 def _has_own_torch(plan: AttemptPlan) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import re
 from typing import Literal
 
+from torchyard.contract.environment import PYTHONPATH
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.records import LaunchPlan, NodePart
 from torchyard.contract.rundir import Env, RunDir
@@ -43,7 +44,8 @@ class WarmLauncher:
 
 def warm_start_obstacle(plan: AttemptPlan, *, loaded: frozenset[str]) -> str | None:
     """Returns why a process that has imported the modules `loaded` cannot run the plan's program, or None if it can."""
-    early = sorted(name for name in (*plan.job_env, *plan.secrets) if _READ_AT_IMPORT.fullmatch(name))
+    named = (name for name in (*plan.job_env, *plan.secrets) if name != PYTHONPATH)  # a rank sees to that itself
+    early = sorted(name for name in named if _READ_AT_IMPORT.fullmatch(name))
     if early:
         return f"{', '.join(early)} must be set when Python starts"
     shadowed = sorted(_modules_beside(plan) & loaded)
@@ -57,16 +59,22 @@ def _modules_beside(plan: AttemptPlan) -> frozenset[str]:
     if Env.DATA in plan.env:  # a recipe finds none
         return frozenset()
     folder = plan.cwd if plan.program[0] == "-m" else Path(plan.program[0]).resolve().parent
-    try:
-        with os.scandir(folder) as entries:
-            found = [Path(entry.path) for entry in islice(entries, _MOST_BESIDE)]
-    except OSError:
-        return frozenset()
+    named = plan.job_env.get(PYTHONPATH, "")
+    folders = [folder, *(Path(part) for part in named.split(os.pathsep) if part)]
+    found = [path for each in folders for path in _entries(each)]
     return frozenset(
         path.name.partition(".")[0]
         for path in found
         if path.suffix in {".py", ".pyc", ".so"} or (path / "__init__.py").exists()
     )
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(entry.path) for entry in islice(entries, _MOST_BESIDE)]
+    except OSError:
+        return []
 
 
 class ForkedRanks(AgentProcess):

@@ -4,19 +4,16 @@ from collections.abc import Callable
 from datetime import timedelta
 import functools
 import os
-from pathlib import Path
 import time
 
-from torchyard.contract.events import Message
 from torchyard.contract.records import LaunchPlan, ProcessIdentity
 from torchyard.contract.rundir import RunDir
-from torchyard.host.untrusted import append_untrusted
 from worker.engines.local.launchers.base import Launch
-from worker.engines.local.supervisor.ending import log
+from worker.engines.local.supervisor import temporaries
+from worker.engines.local.supervisor.ending import tell_owner
 from worker.engines.local.supervisor.shared_memory import SharedMemoryFiles
 from worker.host import process
 from worker.host.proctable import TICKS
-from worker.host.untrusted import remove_inside
 
 _EARLIER_TRIES_S = 60
 """A supervisor that was started for the same attempt and killed, as nobody learned of it, is no older than this."""
@@ -81,12 +78,13 @@ class AttemptProcesses:
         deadline, warned = time.monotonic() + KILL_TIMEOUT.total_seconds(), False
         unkillable = kill_all(timeout=KILL_TIMEOUT)
         if unkillable:
-            self._warn_owner(process.describe_unkillable(unkillable))
+            tell_owner(self._run, self._plan, process.describe_unkillable(unkillable))
             kill_all(timeout=None)
         while process.kill_children():
             kill_all(timeout=KILL_TIMEOUT)
             if not warned and time.monotonic() > deadline:
-                self._warn_owner("processes of the attempt fork without end, and keep its devices until they end")
+                text = "processes of the attempt fork without end, and keep its devices until they end"
+                tell_owner(self._run, self._plan, text)
                 warned = True
         self._reap()
 
@@ -98,17 +96,7 @@ class AttemptProcesses:
         return process.find(plan.job_id, plan.attempt, since=self._since, below=(me,))
 
     def _remove_temporary_files(self) -> None:
-        """Removes what the processes, which have ended, left outside the run directory, as far as possible."""
+        """Removes what the processes, which have ended, left outside the folders of the job, as far as possible."""
         if self._shared_memory is not None:
             self._shared_memory.remove()
-        if self._plan.sandbox is not None:
-            folder = Path(self._plan.sandbox.temporary)
-            remove_inside(folder.parent, folder.name)
-
-    def _warn_owner(self, text: str) -> None:
-        """Sends the job's owner a message, by an event after those of rank 0, which has ended: only its node can."""
-        log(text)
-        if 0 not in self._plan.ranks:
-            return
-        line = Message(time=time.time_ns() // 1000, level="warning", text=text).to_json()
-        append_untrusted(self._run.events, f"\n{line}\n".encode())  # rank 0 may have been killed inside a line
+        temporaries.end(self._run, self._plan)

@@ -31,6 +31,7 @@ from worker.engines.local.launchers.command import CommandAgent
 from worker.engines.local.launchers.strict import StrictLaunch
 from worker.engines.local.launchers.torchrun import TorchrunAgent
 from worker.engines.local.launchers.warm import ForkedRanks
+from worker.engines.local.supervisor import temporaries
 from worker.engines.local.supervisor.ending import launch_failure, log, write_report
 from worker.engines.local.supervisor.processes import AttemptProcesses
 from worker.engines.local.supervisor.rank_ends import RankEnds
@@ -120,6 +121,7 @@ class Supervisor:
         launch: Launch | None = None
         try:
             failpoint("supervisor.launch.before")
+            temporaries.begin(self._run, self._plan)
             launch = self._processes.launch = self._start()
             failpoint("supervisor.launch.after")
         except OSError as error:

@@ -1,0 +1,30 @@
+"""`torchyard du`: what one's jobs take, as a table and as JSON."""
+
+from contextlib import closing
+import json
+
+from store.db.database import Database
+from store.rows import folders
+from tests.approved import Approved
+from tests.store.fixture import StoreFixture, checkpoint
+from tests.torchyard.cli.service import Team
+
+
+def test_du_lists_what_jobs_take_the_largest_first(team: Team, approved: Approved) -> None:
+    nothing = team.run("admin", "du")
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", approved("nothing"))
+    with closing(Database(team.database_url)) as database:
+        store = StoreFixture(database)
+        worker = store.worker()
+        small, large = (store.submit(name=name, owner="admin") for name in ("small", "large"))
+        store.record(store.running(small, worker), seq=0, checkpoints=[checkpoint("a", step=1)])
+        store.write(lambda session: folders.replace(session, worker, {large: 3 << 20}))
+    table = team.run("admin", "du")
+    first, second = [line.split() for line in table.stdout.splitlines()[1:]]
+    assert (first[0], first[1], first[3:5]) == (large, "large", ["3.0", "MiB"])
+    assert (second[:3], second[3:5]) == ([small, "small", "running"], ["1", "B"])
+    assert table.stderr == approved("total")
+    cut = team.run("admin", "du", "-n", "1")
+    assert (len(cut.stdout.splitlines()), cut.stderr) == (2, approved("cut"))
+    found = json.loads(team.run("admin", "du", "--json").stdout)
+    assert (found["count"], found["folder_bytes"], found["jobs"][0]["job_id"]) == (2, 3 << 20, large)

@@ -1,0 +1,47 @@
+"""The command `du`: what your jobs take on disks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from torchyard.contract.views.usage import DiskUseView, JobUseView
+
+
+def du(
+    *,
+    most: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="How many jobs, the largest first.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Show what your jobs take: what is stored of them, and their working folders on hosts.
+
+    `torchyard rm JOB` removes both. A folder goes by itself some time after the end of its job.
+    """
+    with connect() as client:
+        found = client.disk_use(limit=most)
+    if as_json:
+        return output.write_json(found)
+    if not found.jobs:
+        return terminal.note("No job of yours takes anything.")
+    for line in output.table(("JOB", "NAME", "STATE", "STORED", "FOLDER", "ON"), [*map(_cells, found.jobs)]):
+        terminal.write(line)
+    return terminal.note(_summary(found))
+
+
+def _cells(job: JobUseView) -> tuple[str, ...]:
+    folder = sum(each.size for each in job.folders)
+    hosts = ", ".join(each.host for each in job.folders)
+    taken = [terminal.size(size) if size else "" for size in (job.stored_bytes, folder)]
+    return (job.job_id, job.name, job.state, *taken, hosts)
+
+
+def _summary(found: DiskUseView) -> str:
+    shown = f"{output.count(len(found.jobs), 'job')} of {found.count}" if found.count > len(found.jobs) else "All"
+    total = f"{terminal.size(found.stored_bytes)} stored, {terminal.size(found.folder_bytes)} in working folders"
+    return f"{shown}. Your jobs together: {total}."

@@ -1,0 +1,35 @@
+"""The command `envs`: the environments of workers in which jobs may run."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from torchyard.cli import output
+from torchyard.cli.arguments import Json, connect
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from torchyard.contract.views.cluster import EnvironmentView
+
+
+def envs(*, as_json: Json = False) -> None:
+    """List the environments that workers offer: `run --python NAME` runs a program in one of them."""
+    with connect() as client:
+        found = client.workers()
+    rows = [(worker.name, each) for worker in found if worker.starts for each in worker.starts.environments]
+    if as_json:
+        return terminal.write(json.dumps([{"worker": name, **each.model_dump(mode="json")} for name, each in rows]))
+    if not rows:
+        return terminal.note("No worker offers an environment: its operator names some (TORCHYARD_ENVIRONMENTS).")
+    headers = ("WORKER", "NAME", "PYTHON", "TORCH", "CUDA", "PACKAGES", "PATH")
+    for line in output.table(headers, [(name, *_cells(each)) for name, each in rows]):
+        terminal.write(line)
+    for name, each in rows:
+        if each.obstacle:
+            terminal.note(f"{name}: {terminal.plain(each.name)}: {terminal.plain(each.obstacle)}")
+    return None
+
+
+def _cells(each: EnvironmentView) -> tuple[str, ...]:
+    return each.name, each.python, each.torch or "none", each.cuda, str(each.packages), each.path

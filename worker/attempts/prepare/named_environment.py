@@ -1,0 +1,67 @@
+"""The environment of the host that a job names: found, made ready for one attempt, and told to the job's owner."""
+
+from collections.abc import Mapping, Sequence
+import os
+from pathlib import Path
+import sys
+
+from store.facts.attempts import EarlierAttempt
+from torchyard.contract.devices import EnvironmentReport
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.rundir import RunDir
+from torchyard.contract.spec import ScriptSpec, Spec
+from worker.engines.base import NamedEnvironment
+from worker.environments import run_package
+from worker.environments.activation import activate
+from worker.environments.environment import Environment, difference
+from worker.environments.offered import Environments
+
+
+def find(spec: Spec, environments: Environments) -> Environment | None:
+    """Returns the environment that the spec names, as it is now, if it names one. Raises ConfigError."""
+    if not isinstance(spec, ScriptSpec) or spec.config.python is None:
+        return None
+    found = environments.find(spec.config.python)
+    if spec.config.command is None and found.obstacle:
+        raise ConfigError(f"no ranks can run in the environment {found.path}: {found.obstacle}")
+    return found
+
+
+def enter(
+    environment: Environment, run: RunDir, earlier: Sequence[EarlierAttempt], *, environ: Mapping[str, str]
+) -> tuple[NamedEnvironment, list[tuple[str, str]]]:
+    """Writes what its programs need into the run directory. Returns what an engine needs, and messages with levels.
+
+    `environ`: the worker's variables. Raises OSError.
+    """
+    run_package.write(run.run_package)
+    activated = activate(environment, path=_path_without_service(environ))
+    found = environment.report()
+    said = [("info", f"runs in {_described(found)}"), *(("warning", note) for note in activated.notes)]
+    before = next((each for each in reversed(earlier) if each.environment is not None), None)
+    if before is not None and before.environment is not None:
+        changed = difference(EnvironmentReport.from_dict(before.environment), found)
+        if changed:
+            said.append(
+                ("warning", f"the environment {found.name} has changed since attempt {before.number}: {changed}")
+            )
+    named = NamedEnvironment(
+        python=str(environment.interpreter),
+        variables=dict(activated.variables),
+        readable=[str(path) for path in environment.readable],
+        run_package=str(run.run_package),
+    )
+    return named, said
+
+
+def _path_without_service(environ: Mapping[str, str]) -> str:
+    """Returns PATH without the programs of the service's own environment."""
+    own = {str(Path(sys.prefix, "bin")), str(Path(sys.executable).parent)}
+    parts = environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(part for part in parts if part not in own)
+
+
+def _described(found: EnvironmentReport) -> str:
+    torch = f"torch {found.torch}" if found.torch else "no torch"
+    cuda = f" for CUDA {found.cuda}" if found.cuda else ""
+    return f"{found.path}: Python {found.python}, {torch}{cuda}, {found.packages} packages ({found.digest})"
