@@ -293,7 +293,7 @@ def test_a_running_job_is_asked_to_stop_and_the_worker_is_woken(service: ApiFixt
     answer = service.client.post(f"/v1/jobs/{job_id}/cancel")
     assert (answer.status_code, answer.json()["state"]) == (202, "running")
     assert answer.json()["status_reason"]["code"] == "stopping"
-    assert listener.wait(10)
+    assert listener.wait(120)
     listener.close()
     service.end(claim, reason=EndReason.CANCELLED)
     assert service.get(f"/v1/jobs/{job_id}")["state"] == "cancelled"

@@ -198,7 +198,7 @@ def test_a_relay_waits_for_a_collector_but_not_the_reverse(blobs: Blobs) -> None
             with Blobs(blobs.root).exclusive_lock() as second:
                 assert not second
             order.append("collector")
-        waiting.result(30)
+        waiting.result(120)
     assert order == ["collector", "relay"]
 
 

@@ -204,7 +204,7 @@ def test_two_services_share_one_redis(tmp_path: Path) -> None:
             for listener in (woken, other):
                 listener.wait(10)  # ends when the subscription is confirmed
             one.announce(replace(line.queued("job_1"), wakes_workers=True))
-            assert woken.wait(10)
+            assert woken.wait(120)
             assert not other.wait(0)
             assert (line.waiting(one), line.waiting(two)) == (["job_1"], [])
             assert two.upkeep.begin("a-worker"), "it removes all that is there of its own"

@@ -165,7 +165,7 @@ def test_a_directory_that_is_handled_or_whose_processes_run_stays(host: RunDirsF
     finally:
         for program in programs:
             program.kill()
-            program.wait(30)
+            program.wait(120)
     host.handled.clear()
     host.sweep(keep=DAY, orphans=NOW)
     assert host.existing() == set()

@@ -66,7 +66,7 @@ def test_each_finds_what_a_program_finds_that_was_started_and_nothing_of_the_oth
     with starting(folder) as starter:
         secret = "s3cret" * 100_000  # more than a socket holds
         programs = [start(starter, folder, "one", TOKEN=secret), start(starter, folder, "two", OTHER="2")]
-        assert [program.wait(30) for program in programs] == [7, 7]
+        assert [program.wait(120) for program in programs] == [7, 7]
     for name, variables in (("one", {"TOKEN": secret}), ("two", {"OTHER": "2"})):
         found = told(folder, name)
         assert found.pop("environment") == variables
@@ -94,7 +94,7 @@ def test_its_failpoints_are_those_of_its_own_variables(folder: Path) -> None:
             start(starter, folder, "one"),
             start(starter, folder, "two", TORCHYARD_FAILPOINTS="store.claim.after=kill"),
         ]
-        assert [program.wait(30) for program in programs] == [7, -signal.SIGKILL]
+        assert [program.wait(120) for program in programs] == [7, -signal.SIGKILL]
 
 
 @pytest.mark.thorough
@@ -104,7 +104,7 @@ def test_one_that_runs_is_stopped_by_a_signal(folder: Path) -> None:
         assert told(folder, "one")["parent"] == os.getpid()
         assert program.poll() is None
         program.send_signal(signal.SIGTERM)
-        assert program.wait(30) == -signal.SIGTERM == program.returncode
+        assert program.wait(120) == -signal.SIGTERM == program.returncode
 
 
 def test_one_that_is_stopped_before_it_was_forked_never_runs(folder: Path) -> None:
@@ -114,8 +114,8 @@ def test_one_that_is_stopped_before_it_was_forked_never_runs(folder: Path) -> No
         first, second = start(starter, folder, "one"), start(starter, folder, "two")
         first.send_signal(signal.SIGTERM)
         forking.resume()
-        assert first.wait(30) == -signal.SIGTERM
-        assert second.wait(30) == 7
+        assert first.wait(120) == -signal.SIGTERM
+        assert second.wait(120) == 7
     assert (folder / "one.log").read_text() == ""
 
 
@@ -125,7 +125,7 @@ def test_one_that_was_never_forked_has_ended(folder: Path) -> None:
         forking = _suspended(children)
         program = start(starter, folder, "one")
         forking.kill()
-        assert program.wait(30) == 1
+        assert program.wait(120) == 1
         assert (folder / "one.log").read_text() == ""
 
 

@@ -242,7 +242,7 @@ def test_a_stopped_download_continues_with_the_next_command(
             until(lambda: any(path.stat().st_size > half // 2 for path in tmp_path.iterdir()), what="half has arrived")
             process.program.send_signal(signal.SIGINT)
             shown = process.stderr.read()
-            assert process.program.wait(30) == 130
+            assert process.program.wait(120) == 130
         (kept,) = re.findall(r"([\d.]+) KiB", shown)  # by the moment of the signal
         assert half // 2 <= float(kept) * 1024 <= half
         assert shown == approved("shown", kept=kept)

@@ -243,7 +243,7 @@ def test_ctrl_c_leaves_the_job_running_and_prints_how_to_follow_it_again(server:
     with start_process(["logs", "job_1", "-f"], environment_of(server)) as process:
         assert process.stdout.readline() == "rank 0 | text 1\n"
         process.program.send_signal(signal.SIGINT)
-        assert process.program.wait(20) == 130
+        assert process.program.wait(120) == 130
         assert "torchyard logs job_1 -f" in process.stderr.read()
     assert all(request.method == "GET" for request in server.requests)
 

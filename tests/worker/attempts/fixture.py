@@ -105,7 +105,7 @@ class RunnerFixture(Generic[EngineT]):
     def close(self) -> None:
         for runner in self.runners:
             runner.instructions.request_detach()
-            runner.join(30)
+            runner.join(120)
 
 
 @dataclass

@@ -94,7 +94,7 @@ def test_an_attempt_costs_few_transactions(simulated: SimulatedRunnerFixture) ->
         wait_for(lambda: simulated.run.logs.exists() and simulated.key in simulated.engine.attempts, "the start")
         simulated.write_log("a line")
         simulated.engine.attempts[simulated.key].end()
-        simulated.runner.join(30)
+        simulated.runner.join(120)
     finally:
         event.remove(engine, "before_cursor_execute", record)
     assert simulated.job.state == JobState.SUCCEEDED
