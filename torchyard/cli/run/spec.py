@@ -81,7 +81,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     rows += [("left out", line) for line in left_out(bundle)]
     lines = [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
     if program.file is None:
-        lines.append(f"There is no {program.value} in this folder: the worker's environment must have it.")
+        lines.append(f"{terminal.plain(program.value)} is that of the worker's environment.")
     return lines
 
 
