@@ -240,9 +240,8 @@ def _submit(
         return submit_sweep(client, whole, detach=detach, as_json=as_json, idempotency_key=idempotency_key)
     from torchyard.cli.submission import accepted
 
-    if settings["name"] is None and idempotency_key is None:  # with a key, a repeated command sends the same spec
-        spec = spec.model_copy(update={"name": client.free_name(spec.name)})
-    job = client.submit(spec, idempotency_key=idempotency_key, forecast=not as_json)
+    numbered = settings["name"] is None and idempotency_key is None  # with a key, a repetition sends the same spec
+    job = client.submit(spec, idempotency_key=idempotency_key, forecast=not as_json, numbered=numbered)
     return accepted(client, job.view, follow=not detach, as_json=as_json)
 
 
