@@ -6,6 +6,8 @@ from typing import Literal
 
 Kind = Literal["value", "flag", "no-flag", "words", "equals"]
 """How a value is written, as `torchyard.contract.arguments.Style` names it."""
+Library = Literal["hydra", "fire"]
+"""A library that reads all arguments in its own way."""
 ANY_PARSER = None
 MAIN_PARSER = ""
 
@@ -35,8 +37,7 @@ class Declared:
     options: Sequence[Option] = ()
     commands: frozenset[str] = frozenset()
     """The names of sub-commands."""
-    library: Literal["hydra", "fire"] | None = None
-    """A library that reads all arguments in its own way."""
+    library: Library | None = None
     file: str | None = None
 
     def find(self, name: str, args: Sequence[str]) -> list[Option]:

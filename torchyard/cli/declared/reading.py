@@ -2,17 +2,23 @@
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from torchyard.cli.declared.files import modules
 from torchyard.cli.declared.functions import of_functions
-from torchyard.cli.declared.options import ANY_PARSER, MAIN_PARSER, Declared, Kind, Option
+from torchyard.cli.declared.options import ANY_PARSER, MAIN_PARSER, Declared, Kind, Library, Option
 
 _FLAGS = {"store_true", "store_false", "store_const", "append_const", "count"}
 _WORDS = {"+", "*"}
 _NUMBERS = {"int", "float"}
 _EVALUATED = {"eval", "literal_eval", "ast.literal_eval"}
-_READS_ALL = {"hydra.main": "hydra", "OmegaConf.from_cli": "hydra", "fire.Fire": "fire", "Fire": "fire"}
+_READS_ALL: dict[str, Library] = {
+    "hydra.main": "hydra",
+    "OmegaConf.from_cli": "hydra",
+    "fire.Fire": "fire",
+    "Fire": "fire",
+}
 _ABSL = {"DEFINE_bool", "DEFINE_boolean"}
 
 
@@ -22,14 +28,14 @@ def declared(folder: Path, file: str | None) -> Declared:
         return Declared()
     options: list[Option] = []
     commands: set[str] = set()
-    library = None
+    library: Library | None = None
     for name, tree in modules(folder, file):
         found = _Parsers(tree)
         commands |= found.commands
         options += [*_of_calls(tree, name, found), *of_functions(tree, name)]
         if name == file:
             library = next((_READS_ALL[call] for call in _calls_of(tree) if call in _READS_ALL), None)
-    return Declared(_with_negations(options), frozenset(commands), library, file)  # type: ignore[arg-type]
+    return Declared(_with_negations(options), frozenset(commands), library, file)
 
 
 class _Parsers:
@@ -135,7 +141,7 @@ def _with_negations(options: list[Option]) -> list[Option]:
     """Returns the options, of which a flag beside another one `--no-x` is switched off by that."""
     flags = {name for option in options if option.kind == "flag" for name in option.names}
     return [
-        Option(**{**vars(option), "kind": "no-flag"})
+        replace(option, kind="no-flag")
         if option.kind == "flag" and any(f"--no-{name.removeprefix('--')}" in flags for name in option.names)
         else option
         for option in options

@@ -117,8 +117,8 @@ def _written(spec: dict[str, Any], declared: Declared | None, *, chosen: Any, tr
     from torchyard.cli.sweeps.styles import styled
 
     job = spec["job"]
-    config = job.get("config") if isinstance(job.get("config"), dict) else {}
-    args = config.get("args") if isinstance(config.get("args"), list) else []
+    config: dict[str, Any] = job["config"] if isinstance(job.get("config"), dict) else {}
+    args: list[Any] = config["args"] if isinstance(config.get("args"), list) else []
     if job.get("trainer") != "script" or not all(isinstance(arg, str) for arg in args):
         if truths or chosen:
             raise typer.BadParameter("--sweep-bool and --sweep-style are of the arguments of a script")

@@ -136,7 +136,7 @@ def _listed(values: Any) -> list[Any]:
     return values if isinstance(values, list) else []
 
 
-def _truths(values: Any, name: str, option: Option | None = None) -> list[bool | None]:
+def _truths(values: Any, name: str, option: Option | None = None) -> list[Any]:
     """Returns the values of a flag: true, false, or null for nothing. Raises BadParameter."""
     found = [_TRUTHS.get(value.lower(), value) if isinstance(value, str) else value for value in _listed(values)]
     if not found or any(not (value is None or isinstance(value, bool)) for value in found):

@@ -163,4 +163,4 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
     async def _with_free_name(self, spec: Spec) -> Spec:
         if isinstance(spec, Mapping):
             return {**spec, "name": await self.free_name(str(spec["name"]))}
-        return spec.model_copy(update={"name": await self.free_name(spec.name)})
+        return spec.model_copy(update={"name": await self.free_name(getattr(spec, "name"))})  # noqa: B009
