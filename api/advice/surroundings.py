@@ -52,8 +52,8 @@ _PATTERNS = (
             r"|DataLoader worker .{0,80}Bus error"
         ),
         (
-            "The shared memory of the host or of its container (/dev/shm) is full: use fewer loader processes or smaller"
-            " batches, or ask its operator to make it larger (Docker: --shm-size).",
+            "The shared memory of the host or of its container (/dev/shm) is full: use fewer loader processes or"
+            " smaller batches, or ask its operator to make it larger (Docker: --shm-size).",
         ),
     ),
     _Pattern(
