@@ -227,7 +227,7 @@ test("the arguments of a script are shown as they are typed", () => {
   const config = { entrypoint: "train.py", args: ["--no-augment", "--name", "a b"] };
   const spec = { ...view().spec, trainer: "script", config };
   const { host } = head(view({ spec, sweep: { id: "swp_1", name: "s", trial: 3, point: {} } }));
-  expect(textOf(host, ".argv")).toBe("train.py --no-augment --name 'a b'");
+  expect(host.querySelector(".argv")?.textContent).toBe("train.py --no-augment --name 'a b'");
   expect(head(view()).host.querySelector(".argv")).toBeNull();
 });
 
