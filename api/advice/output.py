@@ -6,6 +6,7 @@ from pathlib import PurePath
 import re
 
 from torchyard.contract.job import EndReason
+from torchyard.contract.lasterror import unmarked
 from torchyard.contract.views.jobs import ErrorView
 from torchyard.contract.views.telemetry import LogLine
 
@@ -79,7 +80,7 @@ def decisive_line(failure: ErrorView, lines: Sequence[LogLine]) -> LogLine | Non
 
 def line_of(frame: Frame, lines: Sequence[LogLine]) -> int | None:
     """Returns the number of the newest line of the log that names the frame; None if it is not there."""
-    found = _first(list(reversed(lines)), lambda text: text.strip() == frame.text)
+    found = _first(list(reversed(lines)), lambda text: unmarked(text).strip() == frame.text)
     return None if found is None else found.line
 
 

@@ -33,7 +33,7 @@ def said(text: str, *, without: str | None = None) -> Said | None:
 
     The traceback has no lines of files whose names begin with `without`.
     """
-    lines = _OF_RANK.sub("", text).splitlines()
+    lines = unmarked(text).splitlines()
     for begin in reversed([at for at, line in enumerate(lines) if line == _BEGINS]):
         if begin and lines[begin - 1].startswith(_IGNORED):
             continue
@@ -52,7 +52,7 @@ def ended_by(text: str, *, without: str | None = None) -> Said | None:
 
     That is the error that Hydra names, or one whose traceback stands at the end.
     """
-    lines = _OF_RANK.sub("", text).rstrip().splitlines()
+    lines = unmarked(text).rstrip().splitlines()
     if lines and lines[-1].startswith(_OF_HYDRA):
         lines = [line.rstrip() for line in lines[:-1]]
         while lines and not lines[-1]:
@@ -65,6 +65,11 @@ def ended_by(text: str, *, without: str | None = None) -> Said | None:
         return None
     behind = next(at for at, line in enumerate(reversed(lines)) if line == found.line)
     return found if sum(bool(line.strip()) for line in lines[len(lines) - behind :]) <= _FEW else None
+
+
+def unmarked(text: str) -> str:
+    """Returns a text without the marks that torch puts before the lines of a rank's traceback."""
+    return _OF_RANK.sub("", text)
 
 
 def _others(lines: list[str], without: str) -> list[str]:
