@@ -24,7 +24,7 @@ def advised(message: str, *, code: str = "user_error", config: dict[str, Any] | 
             "(/dev/shm) is full",
         ),
         ("RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error.", "(/dev/shm) is full"),
-        ("OSError: [Errno 28] No space left on device: '/dev/shm/torch_9'", "A disk is full"),
+        ("OSError: [Errno 28] No space left on device: '/dev/shm/torch_9'", "(/dev/shm) is full"),
         ("OSError: [Errno 24] Too many open files: 'a.png'", "ulimit -n"),
         ("OSError: [Errno 28] No space left on device: 'out.pt'", "A disk is full"),
         ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "-- python train.py"),

@@ -13,7 +13,7 @@ from torchyard.cli.specs import read_spec
 from torchyard.cli.sweeps import table
 from torchyard.cli.sweeps.keys import whole_key
 from torchyard.cli.sweeps.values import point_of
-from torchyard.contract.arguments import described
+from torchyard.contract.arguments import ARGUMENT, described
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.sweeps import Range, SweepSpec, parse_sweep
 from torchyard.host import terminal
@@ -67,7 +67,11 @@ def naming_fields() -> Generator[None]:
 
 def points_of(texts: Sequence[str], trainer: str) -> list[dict[str, Any]]:
     """Returns the points that texts such as `lr=0.1,seed=3` or JSON objects write. Raises BadParameter."""
-    return [_whole(point_of(text), trainer) for text in texts]
+
+    def is_argument(key: str) -> bool:
+        return whole_key(key, trainer=trainer).startswith(ARGUMENT)
+
+    return [_whole(point_of(text, as_typed=is_argument), trainer) for text in texts]
 
 
 def submit_sweep(

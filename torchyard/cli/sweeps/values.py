@@ -1,5 +1,6 @@
 """What `--sweep KEY=VALUES` says: a key, and the values that it takes."""
 
+from collections.abc import Callable
 import json
 import math
 import re
@@ -34,14 +35,17 @@ def varied(text: str, *, as_typed: bool = False) -> tuple[str, Any]:
     return key, [_scalar(part, as_typed=as_typed) for part in parts]
 
 
-def point_of(text: str) -> dict[str, Any]:
-    """Returns the value of each key of `lr=0.1,seed=3`, or of an object in JSON. Raises BadParameter."""
+def point_of(text: str, *, as_typed: Callable[[str], bool]) -> dict[str, Any]:
+    """Returns the value of each key of `lr=0.1,seed=3`, or of an object in JSON. `as_typed`: as of `varied`, by keys.
+
+    Raises BadParameter.
+    """
     if text.startswith("{"):
         return _json(text, text)
-    found = [part.partition("=") for part in text.split(",")]
+    found = [part.partition("=") for part in _parts(text)]
     if not all(key and mark for key, mark, _ in found):
         raise typer.BadParameter(f"{text!r} is no point: write KEY=VALUE,KEY=VALUE, or an object in JSON")
-    return {key: _scalar(value) for key, _, value in found}
+    return {key: _scalar(value, as_typed=as_typed(key)) for key, _, value in found}
 
 
 def _check_part(part: str, text: str) -> None:
