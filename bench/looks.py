@@ -15,8 +15,8 @@ from bench.table import Row
 from store.blobs import Blobs
 from store.facts.output import OutputLimits, Room
 from torchyard.contract.rundir import WORK, RunDir
-from worker.attempts.capturing import Capturing
-from worker.attempts.kept import Keeping, KeptFiles
+from worker.attempts.capture.capturing import Capturing
+from worker.attempts.keep.kept import Keeping, KeptFiles
 
 FILES, FOLDERS = 100_000, 100
 REPEATS = 3

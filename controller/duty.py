@@ -1,6 +1,12 @@
 """What the controller does again and again."""
 
+from collections.abc import Callable
+import logging
 from typing import Protocol
+
+from torchyard.contract.errors import Unavailable
+
+_log = logging.getLogger(__name__)
 
 
 class Duty(Protocol):
@@ -17,3 +23,23 @@ class Duty(Protocol):
         It waits for no network but that of the store. Raises Unavailable if the database does not answer.
         """
         ...
+
+
+def guarded(step: Callable[[], bool], *, of: str, tell: Callable[[], object]) -> bool:
+    """Does one step, and returns what it returns. If it fails, has its owner be told: the others go on.
+
+    `of`: the schedule or sweep whose step it is. Raises Unavailable.
+    """
+    try:
+        return step()
+    except Unavailable:
+        raise
+    except Exception:  # noqa: BLE001 - the others go on
+        _log.exception("%s is left for the next run", of)
+    try:
+        tell()
+    except Unavailable:
+        raise
+    except Exception:  # noqa: BLE001 - the others go on
+        _log.exception("%s could not be told that a step failed", of)
+    return False

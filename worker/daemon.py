@@ -12,8 +12,8 @@ from store.queue import WakeupListener
 from store.store import NotMigrated, Store
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
 from worker.aside import Aside
-from worker.attempts.asked import AskedFiles
 from worker.attempts.context import WorkerContext
+from worker.attempts.keep.asked import AskedFiles
 from worker.attempts.runners import AttemptRunners
 from worker.cleanup.housekeeper import Housekeeper
 from worker.devices.health import Health

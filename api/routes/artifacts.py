@@ -5,13 +5,13 @@ from typing import Annotated
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from api.access.auth import FileReader, JobReader
+from api.access.auth import FileReader, JobReader, Principal
 from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterArtifact, Limit, id_after, page
 from api.parameters.reads import in_turns
 from api.present import checkpoints as present
-from api.services import ServicesDep
+from api.services import Services, ServicesDep
 from api.transfers.blobs import Blob, send_blob
 from store.queries import checkpoints
 from torchyard.contract.artifacts import MOST_PATH_BYTES
@@ -39,9 +39,7 @@ def list_artifacts(
     after: AfterArtifact = None,
 ) -> Page[ArtifactView]:
     """Lists the files that the job's attempts left in `artifacts`, oldest first. A newer one of a path replaces it."""
-    cursor, wanted = id_after(after, "art"), None if path is None else storable(path)
-    found = checkpoints.artifacts_of(services.store, job_id, caller=caller, limit=limit, behind=cursor, path=wanted)
-    return page(ArtifactView, found, present.artifact, cursor=lambda item: item.id)
+    return _listed(services, caller, job_id, path=path, limit=limit, after=after)
 
 
 @router.head("/jobs/{job_id}/artifacts/{path:path}", **DOWNLOAD_HEAD)
@@ -49,9 +47,7 @@ def list_artifacts(
 @in_turns
 def download_artifact(request: Request, services: ServicesDep, caller: FileReader, job_id: str, path: str) -> Response:
     """Sends a file, by its listed path. Its sha256 is the `ETag`."""
-    found = checkpoints.artifact(services.store, job_id, storable(path), caller=caller)
-    blob = Blob(found.sha256, size=found.size, name=found.path.rpartition("/")[2])
-    return send_blob(request, services, blob, caller, job_id)
+    return _sent(request, services, caller, job_id, path)
 
 
 @router.get("/jobs/{job_id}/kept")
@@ -66,11 +62,7 @@ def list_kept_files(
     after: AfterArtifact = None,
 ) -> Page[ArtifactView]:
     """Lists the files of the job's working folder that are kept, oldest first. A newer one of a path replaces it."""
-    cursor, wanted = id_after(after, "art"), None if path is None else storable(path)
-    found = checkpoints.artifacts_of(
-        services.store, job_id, caller=caller, limit=limit, behind=cursor, path=wanted, kept=True
-    )
-    return page(ArtifactView, found, present.artifact, cursor=lambda item: item.id)
+    return _listed(services, caller, job_id, path=path, limit=limit, after=after, kept=True)
 
 
 @router.head("/jobs/{job_id}/kept/{path:path}", **DOWNLOAD_HEAD)
@@ -78,6 +70,30 @@ def list_kept_files(
 @in_turns
 def download_kept_file(request: Request, services: ServicesDep, caller: FileReader, job_id: str, path: str) -> Response:
     """Sends a kept file, by its listed path. Its sha256 is the `ETag`."""
-    found = checkpoints.artifact(services.store, job_id, storable(path), caller=caller, kept=True)
+    return _sent(request, services, caller, job_id, path, kept=True)
+
+
+def _listed(
+    services: Services,
+    caller: Principal,
+    job_id: str,
+    *,
+    path: str | None,
+    limit: int,
+    after: str | None,
+    kept: bool = False,
+) -> Page[ArtifactView]:
+    """Returns a page of the files in `artifacts`, or of those of the working folder that are `kept`."""
+    cursor, wanted = id_after(after, "art"), None if path is None else storable(path)
+    found = checkpoints.artifacts_of(
+        services.store, job_id, caller=caller, limit=limit, behind=cursor, path=wanted, kept=kept
+    )
+    return page(ArtifactView, found, present.artifact, cursor=lambda item: item.id)
+
+
+def _sent(
+    request: Request, services: Services, caller: Principal, job_id: str, path: str, *, kept: bool = False
+) -> Response:
+    found = checkpoints.artifact(services.store, job_id, storable(path), caller=caller, kept=kept)
     blob = Blob(found.sha256, size=found.size, name=found.path.rpartition("/")[2])
     return send_blob(request, services, blob, caller, job_id)

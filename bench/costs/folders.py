@@ -14,10 +14,10 @@ from store.facts.checkpoints import CAPTURED, CheckpointFacts, sent_of
 from store.facts.output import NewCheckpoint
 from torchyard.contract.checkpointfiles import MOST_FILES, MOST_PATHS_BYTES, check_paths
 from torchyard.contract.records import Manifest, ManifestFile
-from worker.attempts import folders as found
-from worker.attempts.folders import FolderMatch
-from worker.attempts.matching import Search
-from worker.attempts.writers import open_for_writing
+from worker.attempts.capture import folders as found
+from worker.attempts.capture.folders import FolderMatch
+from worker.attempts.files.matching import Search
+from worker.attempts.files.writers import open_for_writing
 
 Prepare = Callable[[], object]
 

@@ -11,9 +11,9 @@ from store.blobs import Blobs
 from torchyard.contract.artifacts import DEEPEST
 from torchyard.contract.keeping import MOST_KEEP
 from torchyard.contract.rundir import RunDir
-from worker.attempts.capturing import Capturing
-from worker.attempts.walking import Patterns, TooMany, Walk
-from worker.attempts.whole import is_whole
+from worker.attempts.capture.capturing import Capturing
+from worker.attempts.capture.whole import is_whole
+from worker.attempts.files.walking import Patterns, TooMany, Walk
 
 Prepare = Callable[[], object]
 

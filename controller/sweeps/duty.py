@@ -1,9 +1,9 @@
 """Makes the trials of sweeps, asks their jobs for what was asked of the sweep, and ends sweeps."""
 
 from collections.abc import Sequence
-import logging
 import time
 
+from controller.duty import guarded
 from controller.sweeps import proposing
 from controller.sweeps.halving import promotions
 from controller.sweeps.proposals import Proposals
@@ -12,10 +12,8 @@ from store.commands import trials
 from store.facts.sweeps import DueSweep, SweepTerms
 from store.queries import sweeps
 from store.store import Store
-from torchyard.contract.errors import Unavailable
 from torchyard.contract.sweeps import ADAPTIVE, Halving, Point, SweepState
 
-_log = logging.getLogger(__name__)
 _MOST_SAMPLED = 4
 """Points that one step proposes by results: after thousands of trials each takes seconds, in which others wait."""
 _RUN_S = 0.5
@@ -50,23 +48,11 @@ class Sweeps:
         return done or self._proposals.busy or not self._turns.all_had(due)
 
     def _guarded_step(self, sweep: DueSweep) -> bool:
-        try:
-            return self._step(sweep)
-        except Unavailable:
-            raise
-        except Exception:  # noqa: BLE001 - the others go on
-            _log.exception("sweep %s is left for the next run", sweep.id)
-            self._tell(sweep)
-            return False
-
-    def _tell(self, sweep: DueSweep) -> None:
-        """Tells the owner that a step failed."""
-        try:
-            trials.note_failed_step(self._store, sweep.id)
-        except Unavailable:
-            raise
-        except Exception:  # noqa: BLE001 - the others go on
-            _log.exception("sweep %s could not be told that a step failed", sweep.id)
+        return guarded(
+            lambda: self._step(sweep),
+            of=f"sweep {sweep.id}",
+            tell=lambda: trials.note_failed_step(self._store, sweep.id),
+        )
 
     def _step(self, sweep: DueSweep) -> bool:
         if sweep.asked is not None:

@@ -9,7 +9,7 @@ from store.blobs import Blobs
 from tests.failpoints.armed import started
 from tests.worker.bundles.tars import Tree, read_tree
 from torchyard.contract.rundir import RunDir
-from worker.attempts.workfolder import WorkFolder
+from worker.attempts.prepare.workfolder import WorkFolder
 from worker.host import workfolders
 from worker.host.untrusted import remove_inside
 

@@ -23,12 +23,13 @@ from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import RunDir
 from torchyard.run.publishing import publish
-from worker.attempts import lines, pace, publishing, thinning
+from worker.attempts import pace
 from worker.attempts.notices import Notices
-from worker.attempts.output import OutputRecorder
+from worker.attempts.output import lines, publishing, thinning
+from worker.attempts.output.recorder import OutputRecorder
+from worker.attempts.output.relay import Relay
+from worker.attempts.output.thinning import Thinning
 from worker.attempts.records import AttemptRecords
-from worker.attempts.relay import Relay
-from worker.attempts.thinning import Thinning
 
 POINT = 24
 

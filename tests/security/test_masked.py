@@ -20,10 +20,10 @@ from torchyard.contract.records import ExitReport, Manifest
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.views.telemetry import RankStacksView
 from torchyard.run.publishing import publish
-from worker.attempts import capturing
-from worker.attempts.artifacts import Artifacts
+from worker.attempts.capture import capturing
+from worker.attempts.keep.artifacts import Artifacts
+from worker.attempts.output.relay import Relay
 from worker.attempts.records import AttemptRecords
-from worker.attempts.relay import Relay
 from worker.host.mask import Mask
 
 VALUE = "correct-horse.battery_staple"

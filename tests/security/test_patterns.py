@@ -42,7 +42,7 @@ LINEAR_ENGINES = {"store/queries/log_patterns.py": "re2"}
 """Where another engine than `re` is used. Its time is linear, whatever the expression."""
 GLOBS = {
     *("trainer/weights/initial.py", "torchyard/models/exporting/placing.py"),
-    *("worker/attempts/matching.py", "worker/attempts/layouts.py"),
+    *("worker/attempts/files/matching.py", "worker/attempts/capture/layouts.py"),
 }
 """Where `fnmatch` is used. The patterns of exports and layouts are our own, with few stars."""
 

@@ -91,8 +91,8 @@ with (folder / "open.pt").open("wb", buffering=0) as file:
 TELLS = """
 import sys
 from pathlib import Path
-from worker.attempts.matching import Search
-from worker.attempts.writers import open_for_writing
+from worker.attempts.files.matching import Search
+from worker.attempts.files.writers import open_for_writing
 root = Path(sys.argv[1])
 found = open_for_writing(root, Search(root).find((), ["*.pt"]).values())
 print(found.written, found.untold)

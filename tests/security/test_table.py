@@ -73,7 +73,7 @@ ATTACKS: dict[str, dict[str, str]] = {
         "points of many attempts": "tests/security/test_floods.py::test_attempts_of_one_job_have_one_limit_of_points",
         "points over the quota": "tests/security/test_floods.py"
         "::test_over_the_quota_points_are_thinned_at_once_and_no_job_is_resumed",
-        "open descriptors": "tests/worker/attempts/test_writers.py"
+        "open descriptors": "tests/worker/attempts/files/test_writers.py"
         "::test_no_process_is_looked_at_where_there_are_leases",
         "few bytes that stand for many": "tests/api/test_bundles.py"
         "::test_nothing_is_left_of_a_request_with_a_small_body_for_many_bytes",

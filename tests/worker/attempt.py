@@ -25,9 +25,9 @@ from torchyard.contract.rundir import Env, RunDir
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.tar import END, header, padding
 from torchyard.host.recordfiles import read_record, write_record
-from worker.attempts import code
-from worker.attempts.prepare import plan_of
-from worker.attempts.workfolder import WorkFolder
+from worker.attempts.prepare import code
+from worker.attempts.prepare.preparation import plan_of
+from worker.attempts.prepare.workfolder import WorkFolder
 from worker.bundles.cache import BundleCache
 from worker.engines.base import AttemptPlan
 from worker.engines.local import supervisors

@@ -19,11 +19,11 @@ from store.rows.metrics import POINT
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
-from tests.worker.attempts.test_relay import little_memory
+from tests.worker.attempts.output.test_relay import little_memory
 from torchyard.contract.rundir import RunDir
 from torchyard.run.eventlog import FLUSH_LINES
+from worker.attempts.output.relay import Relay
 from worker.attempts.records import AttemptRecords
-from worker.attempts.relay import Relay
 
 KEYS = 10
 RATE = 10_000

@@ -1,8 +1,8 @@
 """The records in the JSON files of a run directory."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from torchyard.contract.checkpointfiles import MOST_FILES, check_path
 from torchyard.contract.codec import Record, at_most, between, cut_at, matching
@@ -96,13 +96,35 @@ class NodePart(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaunchPlan(Record):
-    """What the supervisor starts."""
+class AttemptTerms:
+    """What each plan of an attempt has, from that of its worker to that of its ranks."""
 
     job_id: str
     attempt: int
     claimed_at: int
     """Microseconds, as in the attempt's row. Attempt numbers are used again after an older database was restored."""
+    time_limit: timedelta
+    """The part of the job's time limit that is left for this attempt."""
+    stall_timeout: timedelta
+    stop_grace: timedelta
+    reports: bool = False
+    """Whether the program is known to write events: then `stall_timeout` counts from the start, otherwise from its
+    first event."""
+    cpus: Annotated[float, between(0, 10**6)] | None = None
+    """CPUs of the host that it may use, where an engine or its sandbox can limit them."""
+    memory_bytes: Annotated[int, between(1, 2**62)] | None = None
+    """Memory of the host that it may use, as `cpus`."""
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """They alone, by name, for another plan of the same attempt."""
+        return {field.name: getattr(self, field.name) for field in fields(AttemptTerms)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchPlan(AttemptTerms, Record):
+    """What the supervisor starts."""
+
     launcher: Literal["torchrun", "warm", "command"] = "torchrun"
     """What starts the ranks: torchrun, the supervisor by forking itself, or a command of the job."""
     argv: list[str]
@@ -118,18 +140,8 @@ class LaunchPlan(Record):
     """The number of ranks, on all nodes."""
     node: NodePart | None = None
     """None: one node has all ranks, which meet on loopback."""
-    time_limit: timedelta
-    """The part of the job's time limit that is left for this attempt."""
-    stall_timeout: timedelta
-    stop_grace: timedelta
-    reports: bool = False
-    """Whether the program is known to write events. If so, `stall_timeout` counts from the launch."""
     sandbox: Sandbox | None = None
     """None: the attempt may touch what its user may."""
-    cpus: Annotated[float, between(0, 10**6)] | None = None
-    """CPUs that the attempt may use, where its sandbox can limit them."""
-    memory_bytes: Annotated[int, between(1, 2**62)] | None = None
-    """Memory of the host that it may use, where its sandbox can limit it."""
 
     @property
     def ranks(self) -> range:

@@ -24,8 +24,8 @@ from worker.attempts.phases import (
     Undrained,
     Unprepared,
 )
-from worker.attempts.prepare import NotWanted
-from worker.attempts.setup import Setup
+from worker.attempts.prepare.preparation import NotWanted
+from worker.attempts.prepare.setup import Setup
 from worker.attempts.waiting import WaitingReasons
 from worker.devices.quarantine import DeviceUse
 from worker.engines.base import Handle, Waiting

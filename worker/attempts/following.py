@@ -7,10 +7,10 @@ import time
 from store.facts.attempts import AttemptFacts, NodeHeld
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
-from worker.attempts import workfolder
 from worker.attempts.context import AttemptContext
 from worker.attempts.pace import Pace
 from worker.attempts.phases import Drained, Undrained, WantedStop
+from worker.attempts.prepare import workfolder
 from worker.attempts.reading import Reading
 from worker.attempts.stacks import READ_EVERY_S
 from worker.engines import base

@@ -7,10 +7,10 @@ import time
 from store.facts.attempts import AttemptFacts
 from worker.aside import Aside
 from worker.attempts.context import AttemptContext
-from worker.attempts.output import OutputRecorder, output_of
+from worker.attempts.devices import StrayMemoryWatch
+from worker.attempts.output.recorder import OutputRecorder, output_of
 from worker.attempts.phases import Drained, Undrained
 from worker.attempts.stacks import StacksAnswerer
-from worker.attempts.straying import StrayMemoryWatch
 from worker.engines.base import Handle
 
 _TURN_S = 0.25

@@ -20,7 +20,7 @@ from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 from torchyard.contract.views.telemetry import LiveLine, RankStacksView
-from worker.attempts import not_kept
+from worker.attempts.keep import not_kept
 from worker.attempts.masking import masked_batch
 from worker.attempts.patience import Patience
 from worker.host.mask import Mask

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from torchyard.contract.devices import DeviceReport, StartsReport
 from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.records import AttemptTerms, ExitReport
 from worker.host.attempt_key import AttemptKey
 
 COMMAND_OPTION = "--command"
@@ -39,14 +39,10 @@ class ClusterRequest:
     reservation: str | None = None
 
 
-@dataclass(frozen=True)
-class AttemptPlan:
+@dataclass(frozen=True, kw_only=True)
+class AttemptPlan(AttemptTerms):
     """What an attempt runs, for every engine: one rank on each of `devices`."""
 
-    key: AttemptKey
-    claimed_at: int
-    """The time of the claim in microseconds, from the attempt's row. After an older database was restored, another
-    attempt may have the same number."""
     program: tuple[str, ...]
     """The program of a rank: `SCRIPT [ARGS…]`, or `-m MODULE [ARGS…]`. Or `COMMAND_OPTION EXECUTABLE [ARGS…]`: it is
     started once, and starts its own ranks."""
@@ -59,22 +55,10 @@ class AttemptPlan:
     cwd: Path
     devices: tuple[str, ...]
     """The UUIDs of the devices, by rank."""
-    time_limit: timedelta
-    """What is left of the job's time limit for this attempt."""
-    stall_timeout: timedelta
-    stop_grace: timedelta
-    reports: bool
-    """Whether the program is known to write events: then `stall_timeout` counts from the start, otherwise from its
-    first event."""
     secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Variables whose values no file, argument or launcher may have: the ranks get them in memory."""
     launcher: Literal["auto", "warm", "torchrun"] = "auto"
     """How the job wants its ranks to be started, if the engine has a choice."""
-    cpus: float | None = None
-    """CPUs of the host that the job requests. An engine that can gives it no more."""
-    memory_bytes: int | None = None
-    """As `cpus`."""
-
     source: Path | None = None
     """The code of a script as it came. Its copy in the working folder, `cwd`, may be another one by now."""
 
@@ -86,6 +70,10 @@ class AttemptPlan:
 
     cluster: ClusterRequest | None = None
     """Set for a cluster alone. Then `devices` is empty: each node learns its own when it runs."""
+
+    @property
+    def key(self) -> AttemptKey:
+        return AttemptKey(self.job_id, self.attempt)
 
     @property
     def world_size(self) -> int:

@@ -18,11 +18,11 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.events import LAST_TIME_US
 from torchyard.contract.text import METRIC_KEY_LENGTH, storable
 from torchyard.host.untrusted import open_inside
+from worker.host.looks import Parts
 from worker.host.mask import Mask
 from worker.tensorboard import finding, summaries, tfrecords
 from worker.tensorboard.brought import PREFIX, Brought, name_of
 from worker.tensorboard.budget import Budget
-from worker.tensorboard.finding import Parts
 
 MOST_FILES = 100
 """Event files of one attempt that are read."""

@@ -1,17 +1,12 @@
 """Finds the event files below the folders that a job writes. Follows no link."""
 
 from collections.abc import Collection
-import os
 from pathlib import Path
-from typing import TypeAlias
 
 from torchyard.contract.rundir import WORK
-from torchyard.host.untrusted import folder_inside
+from worker.host.looks import Looks, Parts
 
-Parts: TypeAlias = tuple[str, ...]
-"""The path of a file as it is named: below `job` of the run directory, or below `work`, which it begins with."""
-
-_DEEPEST = 12
+_DEEPEST = 11
 _MOST_ENTRIES = 50_000
 OWN = frozenset({"ranks", "errors", "stacks", "collectives", "stop", "logs", "torchrun", "checkpoints"})
 """Folders at the top whose content the service or the rank's start defines."""
@@ -28,39 +23,16 @@ def find(root: Path, job: Parts = (), *, skipped: Collection[str] = OWN) -> list
     `job`: the path of what the attempt's program may write below `root`, beside the job's working folder. Without it
     that is all of `root`. `skipped`: the names of its folders that are not looked at.
     """
-    found: list[Parts] = []
-    level: list[Parts] = [(WORK,), ()] if job else [()]
+    tops = [(WORK,), job] if job else [()]
+    looks = Looks(root, most=_MOST_ENTRIES)
     skipped = {*skipped, WORK} if job else skipped
-    left = _MOST_ENTRIES
-    for _ in range(_DEEPEST):
-        below: list[Parts] = []
-        for folder in level:
-            names, folders, looked = _look(root, located(folder, job), left)
-            folders = [name for name in folders if folder or name not in skipped]
-            found += [(*folder, name) for name in names]
-            below += [(*folder, name) for name in folders]
-            left -= looked
-            if left <= 0:
-                return found
-        level = below
+    found: list[Parts] = []
+    for folder, here in looks.below(
+        *tops,
+        wanted=lambda entry: ".tfevents." in entry.name or entry.is_dir(follow_symlinks=False),
+        enters=lambda path: path[:-1] != job or path[-1] not in skipped,
+        deepest=_DEEPEST,
+    ):
+        named = folder if folder[:1] == (WORK,) else folder[len(job) :]
+        found += [(*named, name) for name in sorted([*(match.parts[-1] for match in here.files), *here.others])]
     return found
-
-
-def _look(root: Path, folder: Parts, most: int) -> tuple[list[str], list[str], int]:
-    """Returns the sorted names of a folder's event files and of its folders, and how many entries were looked at."""
-    names: list[str] = []
-    folders: list[str] = []
-    looked = 0
-    try:
-        with folder_inside(root, *folder) as opened, os.scandir(opened) as entries:
-            for entry in entries:
-                looked += 1
-                if looked > most:
-                    break
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.name)
-                elif ".tfevents." in entry.name:
-                    names.append(entry.name)
-    except OSError:  # it vanished, it is a link now, or the job closed it
-        return [], [], looked
-    return sorted(names), sorted(folders), looked + 1

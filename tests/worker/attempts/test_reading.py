@@ -16,7 +16,7 @@ from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState
 from torchyard.host import failpoints
 from worker.attempts import lifecycle, reading
-from worker.attempts.relay import Relay
+from worker.attempts.output.relay import Relay
 
 
 @pytest.fixture(autouse=True)

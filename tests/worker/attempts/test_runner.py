@@ -20,7 +20,7 @@ from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.spec import parse_spec
-from worker.attempts import following, intents, pace, straying
+from worker.attempts import devices, following, intents, pace
 from worker.engines.base import StrayMemory
 
 
@@ -163,7 +163,7 @@ def test_the_ranks_learn_how_often_the_job_ran_out_of_memory_since_its_checkpoin
 def test_a_rank_that_holds_memory_on_the_gpu_of_another_one_is_named_once(
     simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch, approved: Approved
 ) -> None:
-    monkeypatch.setattr(straying, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(devices, "LOOK_EVERY_S", 0.0)
     attempt = simulated.start_ranks()
     attempt.stray = [StrayMemory(1, 0, 512 << 20)]
     simulated.runner.look_for_stray_memory()
@@ -248,7 +248,7 @@ def test_an_attempt_that_cannot_be_prepared_ends_after_the_time_limit(
     def refuse(*_: Any, **__: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("worker.attempts.prepare.Preparation.prepare", refuse)
+    monkeypatch.setattr("worker.attempts.prepare.preparation.Preparation.prepare", refuse)
     claimed = AttemptRow.started_at - 640_000_000
     simulated.store.write(lambda session: session.execute(update(AttemptRow).values(started_at=claimed)))
     simulated.start_runner()

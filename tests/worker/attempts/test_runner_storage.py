@@ -206,7 +206,7 @@ def test_an_outage_of_the_database_delays_the_end_and_loses_nothing(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("worker.attempts.output.REPORTED_OUTAGE_S", 0.1)
+    monkeypatch.setattr("worker.attempts.output.recorder.REPORTED_OUTAGE_S", 0.1)
     attempt = simulated.start_ranks()
     with unavailable(database):
         simulated.write_log("the last line")

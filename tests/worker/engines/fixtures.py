@@ -79,7 +79,8 @@ def _new_key() -> AttemptKey:
 
 def plan_of(key: AttemptKey, folder: Path, program: Sequence[str], env: dict[str, str]) -> AttemptPlan:
     return AttemptPlan(
-        key=key,
+        job_id=key.job_id,
+        attempt=key.number,
         claimed_at=1_000_000,
         program=tuple(program),
         owner="ada",

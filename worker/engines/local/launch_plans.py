@@ -44,9 +44,7 @@ def launch_plan(
     env = inherited(environ) | _of_environment(plan, environ) | changeable | dict(confined.env) | dict(plan.env) | fixed
     unchangeable = fixed.keys() | plan.env.keys()
     return LaunchPlan(
-        job_id=plan.key.job_id,
-        attempt=plan.key.number,
-        claimed_at=plan.claimed_at,
+        **plan.terms,
         launcher=launcher.name,
         argv=argv,
         env=env,
@@ -55,13 +53,7 @@ def launch_plan(
         umask=umask,
         world_size=world_size,
         node=node,
-        time_limit=plan.time_limit,
-        stall_timeout=plan.stall_timeout,
-        stop_grace=plan.stop_grace,
-        reports=plan.reports,
         sandbox=confined.sandbox,
-        cpus=plan.cpus,
-        memory_bytes=plan.memory_bytes,
     )
 
 

@@ -9,7 +9,6 @@ from torchyard.contract.version import own_version
 from worker.engines.base import AttemptPlan, ClusterRequest
 from worker.engines.local.environment import inherited
 from worker.engines.slurm.records import ClusterPlan, NodeRules, Timing
-from worker.host.attempt_key import AttemptKey
 
 
 def cluster_plan(
@@ -19,10 +18,8 @@ def cluster_plan(
     if plan.cluster is None:
         raise ConfigError("an attempt without nodes cannot be submitted to Slurm")
     return ClusterPlan(
+        **plan.terms,
         name=name,
-        job_id=plan.key.job_id,
-        attempt=plan.key.number,
-        claimed_at=plan.claimed_at,
         version=own_version(),
         uid=os.getuid(),
         nodes=plan.cluster.nodes,
@@ -34,13 +31,7 @@ def cluster_plan(
         job_env=dict(plan.job_env),
         environ=inherited(environ),
         cwd=str(plan.cwd.absolute()),
-        time_limit=plan.time_limit,
-        stall_timeout=plan.stall_timeout,
-        stop_grace=plan.stop_grace,
-        reports=plan.reports,
         launcher=plan.launcher,
-        cpus=plan.cpus,
-        memory_bytes=plan.memory_bytes,
         bundles={sha256: str(path) for sha256, path in plan.bundles.items()},
         environment=None if plan.environment is None else str(plan.environment),
         rules=rules,
@@ -52,22 +43,15 @@ def attempt_plan(plan: ClusterPlan, *, secrets: Mapping[str, str]) -> AttemptPla
     """Returns the plan of the attempt, on a node."""
     cluster = ClusterRequest(nodes=plan.nodes, devices_per_node=plan.devices_per_node, kind=plan.kind)
     return AttemptPlan(
-        key=AttemptKey(plan.job_id, plan.attempt),
-        claimed_at=plan.claimed_at,
+        **plan.terms,
         program=tuple(plan.program),
         owner=plan.owner,
         env=plan.env,
         job_env=plan.job_env,
         cwd=Path(plan.cwd),
         devices=(),
-        time_limit=plan.time_limit,
-        stall_timeout=plan.stall_timeout,
-        stop_grace=plan.stop_grace,
-        reports=plan.reports,
         secrets=secrets,
         launcher=plan.launcher,
-        cpus=plan.cpus,
-        memory_bytes=plan.memory_bytes,
         bundles={sha256: Path(path) for sha256, path in plan.bundles.items()},
         environment=None if plan.environment is None else Path(plan.environment),
         cluster=cluster,

@@ -1,13 +1,12 @@
 """The records that the engine, its coordinator and its nodes share in a run directory."""
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
 from torchyard.contract.codec import Record, at_most, between, cut_at
 from torchyard.contract.devices import DeviceReport, IsolationReport
-from torchyard.contract.records import ExitReport
+from torchyard.contract.records import AttemptTerms, ExitReport
 from torchyard.contract.rundir import RunDir
 
 Node = Annotated[int, between(0, 9_999)]
@@ -49,14 +48,11 @@ class NodeRules(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterPlan(Record):
+class ClusterPlan(AttemptTerms, Record):
     """What the nodes start: `ctl/plan.json` of an attempt in a cluster. It has no secret."""
 
     name: str
     """That of the job in Slurm."""
-    job_id: str
-    attempt: int
-    claimed_at: int
     version: str
     """Of Torchyard. A node with another one starts nothing."""
     uid: int
@@ -70,13 +66,7 @@ class ClusterPlan(Record):
     environ: dict[str, str]
     """The variables of the worker that a job inherits."""
     cwd: str
-    time_limit: timedelta
-    stall_timeout: timedelta
-    stop_grace: timedelta
-    reports: bool
     launcher: Literal["auto", "warm", "torchrun"] = "auto"
-    cpus: float | None = None
-    memory_bytes: int | None = None
     bundles: dict[str, str] = field(default_factory=dict[str, str])
     environment: str | None = None
     rules: NodeRules

@@ -1,0 +1,62 @@
+"""Says which patterns of a job's spec match nothing that is there."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+import time
+
+from torchyard.contract.text import printable
+from worker.attempts.files.walking import Patterns, TooMany, Walk
+from worker.host.looks import Parts
+
+AFTER_S = 300.0
+"""How long an attempt runs until it is said."""
+_MOST_ENTRIES = 100_000
+"""Entries of folders that are looked at. With more, nothing is said."""
+
+
+class Unmatched:
+    """`patterns`: those of each key of the spec. `folders`: below `root`, the folders that they are relative to.
+
+    `started_ns`: since when the attempt runs. `note`: what else to say.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        folders: Sequence[Parts],
+        patterns: Mapping[str, Sequence[str]],
+        *,
+        started_ns: Callable[[], int],
+        note: str = "",
+    ) -> None:
+        self._root = root
+        self._folders = folders
+        self._named = [(pattern, key) for key, several in patterns.items() for pattern in several]
+        self._started_ns = started_ns
+        self._note = note
+        self._texts: dict[bool, str | None] = {}
+        """What was found, at the end and before."""
+
+    def text(self, *, final: bool) -> str | None:
+        """Returns what to tell the owner: while the job runs, once it has run for some time. None: nothing."""
+        if not self._named or (not final and time.time_ns() < self._started_ns() + AFTER_S * 1e9):
+            return None
+        if final not in self._texts:
+            unmatched = self._find()
+            listed = ", ".join(f"{printable(pattern)!r} ({key})" for pattern, key in unmatched)
+            says = "nothing matches" if final else "nothing matches so far"
+            self._texts[final] = f"{says}: {listed}{self._note}" if unmatched else None
+        return self._texts[final]
+
+    def _find(self) -> list[tuple[str, str]]:
+        matched: set[int] = set()
+        patterns = Patterns([pattern for pattern, _ in self._named])
+        for folder in self._folders:
+            try:
+                for item in Walk(self._root, folder, most=_MOST_ENTRIES, patterns=patterns).found():
+                    matched |= frozenset() if item is None else item.patterns
+                    if len(matched) == len(self._named):
+                        return []
+            except TooMany:
+                return []
+        return [named for place, named in enumerate(self._named) if place not in matched]

@@ -1,0 +1,203 @@
+"""Stores what an attempt writes. What cannot be stored now stays in the run directory and is read again."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+import time
+from typing import Any
+
+from store.blobs import Blobs
+from store.facts.attempts import AttemptFacts
+from store.facts.output import Batch, OutputLimits
+from torchyard.contract.rundir import WORK, RunDir
+from worker.attempts.capture.capturing import roots
+from worker.attempts.keep.artifacts import Artifacts
+from worker.attempts.keep.kept import Keeping, KeptFiles
+from worker.attempts.keep.left_files import LeftFiles
+from worker.attempts.keep.unmatched import Unmatched
+from worker.attempts.notices import Notices
+from worker.attempts.output.relay import Relay, RelayState
+from worker.attempts.output.showing import Showing
+from worker.attempts.output.thinning import Thinning
+from worker.attempts.pace import Share
+from worker.attempts.records import AttemptRecords
+from worker.host import rundirs, workfolders
+from worker.host.secret_bytes import SecretBytes
+
+_MAX_BATCHES = 16
+"""Batches that one call of `store_some` stores at most."""
+_FLOODS = frozenset({"points", "messages"})
+"""Outputs of `events.jsonl`. Once one of them is cut, its lines are read slowly."""
+_RETRY_S = 1.0
+REPORTED_OUTAGE_S = 2.0
+"""The shortest outage of the database that the owner is told of: a failed call may be tried again this late."""
+_TOPIC = "store"
+_WAITING = "what the attempt writes cannot be stored now, and waits"
+_RECOVERED = "what the attempt writes is stored again"
+
+
+class OutputRecorder:
+    """Stores the output of one attempt. `attempts`: the number of attempts that the job has had."""
+
+    def __init__(self, relay: Relay, *, records: AttemptRecords, notices: Notices, attempts: int) -> None:
+        self.has_more = False
+        """Whether the last call of `store_some` left something that could be stored at once."""
+        self._relay = relay
+        self._records = records
+        self._notices = notices
+        self._attempts = attempts
+        self._thinning = Thinning()
+        self._showing = Showing()
+        self._share = Share()
+        self.failures = 0
+        """Failures in a row to store."""
+        self._next_try = 0.0
+
+    def store_some(self) -> bool:
+        """Stores as much as one turn may take. Returns whether that was anything.
+
+        After an error of the host it stores nothing for a second, and then tries again.
+        """
+        self.has_more = stored = False
+        if time.monotonic() < self._next_try:
+            return False
+        began = time.thread_time()
+        try:
+            # One part of a checkpoint is enough for one turn.
+            for _ in range(1 if self._slow else _MAX_BATCHES):
+                self.has_more = self._store(final=False)
+                stored = stored or self.has_more
+                if not self.has_more or self._relay.copying:
+                    break
+        except OSError as error:
+            self._report_failure(error)
+        self._show()
+        if not self._relay.copying:
+            self._share.take(time.thread_time() - began)
+            self.has_more = self.has_more and not self._slow
+        return stored
+
+    def store_rest(self, *, completed: bool) -> bool:
+        """Stores the next part of what is left, after all processes have ended. Returns whether all is stored.
+
+        `completed`: whether they have ended with success.
+        """
+        try:
+            if not self._store(final=True, completed=completed) and not self._store_thinned():
+                self._show(final=True)
+                return True
+        except OSError as error:
+            self._report_failure(error)
+        return False
+
+    def close(self) -> None:
+        """Discards an unfinished copy of a checkpoint. Raises OSError."""
+        self._relay.close()
+
+    def remove_checkpoint_copies(self) -> None:
+        """Removes the job's checkpoints that are no longer listed from the run directories on this disk."""
+        rundirs.remove_checkpoint_copies(self._relay.folder, self._records.removed_among, attempts=self._attempts)
+
+    @property
+    def _slow(self) -> bool:
+        return self._share.used_up or not _FLOODS.isdisjoint(self._records.cut)
+
+    def _store(self, *, final: bool, completed: bool = False) -> bool:
+        cut = self._records.cut
+        batch = self._relay.read(final=final, completed=completed, logs="log" not in cut, media="media" not in cut)
+        if batch is None:
+            return self._relay.copying
+        with self._relay.storing(batch):
+            self._records.record(self._thinning.take(batch) if "points" in self._records.cut else batch)
+        self._thinning.stored()
+        self.failures = 0
+        self._notices.report_recovery(_TOPIC, _RECOVERED)
+        if (outage_s := self._records.take_outage_s()) >= REPORTED_OUTAGE_S:
+            self._notices.send(f"{_RECOVERED}, after {outage_s:.0f} s without the database", level="info")
+        if batch.checkpoints:
+            self.remove_checkpoint_copies()
+        return True
+
+    def _show(self, *, final: bool = False) -> None:
+        if due := self._showing.due(self._relay.unfinished, final=final):
+            self._records.show(due)
+
+    def _store_thinned(self) -> bool:
+        """Stores the points that still wait, of an attempt whose points are cut. Returns whether there were any."""
+        if not self._thinning:
+            return False
+        offsets = dict(self._records.read().offsets)
+        self._records.record(self._thinning.take(Batch(offsets=offsets), final=True))
+        self._thinning.stored()
+        return True
+
+    def _report_failure(self, error: OSError) -> None:
+        self.failures += 1
+        self._next_try = time.monotonic() + _RETRY_S
+        self._notices.report_problem(_TOPIC, f"{_WAITING}: {error}")
+
+
+def output_of(
+    attempt: AttemptFacts,
+    *,
+    number: int,
+    run: RunDir,
+    blobs: Blobs,
+    limits: OutputLimits,
+    records: AttemptRecords,
+    notices: Notices,
+    folder_lasts: timedelta | None = None,
+) -> OutputRecorder:
+    """Returns what stores the output of the attempt, the `number`-th of its job. Its run directory must be there.
+
+    `folder_lasts`: how long its working folder is there after the job's end.
+    """
+    spec, mask = attempt.spec, records.mask
+    is_script = spec.get("trainer") == "script"
+    patterns = _patterns(spec.get("config", {}), "checkpoints") if is_script else []
+    relay: Relay
+    keeping = Keeping(
+        root=run.root.parent,
+        parts=(WORK,),
+        patterns=_patterns(spec, "keep") if is_script else (),
+        since_ns=lambda: workfolders.came_ns(run),
+        secrets=SecretBytes(records.secret_values),
+        job_id=run.root.parent.name,
+        host=attempt.worker,
+        lasts=folder_lasts,
+        captured=lambda match: relay.is_captured(match),  # noqa: PLW0108 it is made below
+    )
+    left: list[LeftFiles] = [Artifacts(run, blobs, room=records.artifact_room, limits=limits, mask=mask)]
+    if is_script:
+        left.append(KeptFiles(keeping, blobs, room=records.artifact_room, limits=limits, mask=mask))
+    relay = Relay(
+        run,
+        blobs,
+        state=RelayState.of(attempt.offsets),
+        listed=records.checkpoint_names() if attempt.relay_seq else [],
+        captured=records.captured_names() if patterns else [],
+        world_size=attempt.world_size,
+        nodes=spec.get("resources", {}).get("nodes", 1),
+        most_checkpoints=limits.checkpoints,
+        patterns=patterns,
+        left=left,
+        unmatched=_unmatched(spec, run) if is_script else None,
+        mask=mask,
+    )
+    return OutputRecorder(relay, records=records, notices=notices, attempts=number)
+
+
+def _unmatched(spec: Mapping[str, Any], run: RunDir) -> Unmatched:
+    config = spec.get("config", {})
+    patterns = {"keep": _patterns(spec, "keep"), "checkpoints": _patterns(config, "checkpoints")}
+    in_place = str(config.get("code", "")).startswith("file:")
+    note = (
+        f"; {config['code']} is used in place: patterns count below TORCHYARD_RUN_DIR/artifacts alone"
+        if in_place
+        else ""
+    )
+    return Unmatched(run.root.parent, roots(run), patterns, started_ns=lambda: rundirs.started_ns(run), note=note)
+
+
+def _patterns(of: Mapping[str, Any], key: str) -> list[str]:
+    """Returns the patterns of files that a script writes."""
+    return [str(pattern) for pattern in of.get(key, [])]

@@ -1,0 +1,289 @@
+"""The relay reads what an attempt wrote into its run directory, and returns it as batches for the store.
+
+It trusts nothing that it reads and holds at most a bounded part of each file in memory. Its state moves only when the
+batch was stored: until then, what an attempt wrote stays in the run directory.
+"""
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from store.blobs import Blobs
+from store.facts.output import Batch
+from store.facts.telemetry import MetricPoint
+from torchyard.contract.events import Shown
+from torchyard.contract.rundir import RunDir
+from torchyard.host.failpoints import failpoint
+from worker.attempts.capture.capturing import Capturing
+from worker.attempts.files.copying import CHECKPOINT_LIMIT, Copy
+from worker.attempts.keep.left_files import LeftFiles
+from worker.attempts.keep.unmatched import Unmatched
+from worker.attempts.output.events import EVENTS, EventReader
+from worker.attempts.output.logs import LogReader
+from worker.attempts.output.media import MEDIA_LIMIT, ShownItems
+from worker.attempts.output.publishing import Publishing
+from worker.attempts.output.warnings import warn
+from worker.host import rundirs
+from worker.host.looks import Match
+from worker.host.mask import Mask
+from worker.tensorboard.brought import Brought
+from worker.tensorboard.curves import EventFiles
+
+COPY_LIMIT = 1 << 25
+"""Bytes of checkpoints that one call copies."""
+_CAPTURED_STEP = "captured/step"
+_DONE = {name: f"{name}/stored" for name in ("artifacts", "kept", "unmatched", "unmatched_at_end")}
+
+
+@dataclass(frozen=True)
+class RelayState:
+    """The attempt's row keeps it as JSON, so that a later daemon continues where this one has left off."""
+
+    offsets: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By name of a file: the bytes of it that are stored."""
+    captured_step: int | None = None
+    """The newest step that the script reported, if its files are captured."""
+    done: frozenset[str] = frozenset()
+    """What was done once: `artifacts` and `kept`, when all files there are stored or said to be left out; `unmatched`
+    and `unmatched_at_end`, when it was said which patterns match nothing."""
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> "RelayState":
+        """Returns what the attempt's row keeps."""
+        numbers = {str(name): int(number) for name, number in stored.items()}
+        step = numbers.pop(_CAPTURED_STEP, None)
+        done = frozenset(name for name, key in _DONE.items() if numbers.pop(key, 0))
+        return cls(numbers, step, done)
+
+    def as_json(self) -> dict[str, int]:
+        """Returns what the attempt's row keeps: the offsets, and the rest under names that no file has."""
+        step = {} if self.captured_step is None else {_CAPTURED_STEP: self.captured_step}
+        return {**self.offsets, **step, **{_DONE[name]: 1 for name in sorted(self.done)}}
+
+    def with_done(self, name: str) -> "RelayState":
+        """Returns the state after something was done."""
+        return replace(self, done=self.done | {name})
+
+
+class Relay:
+    """Reads the output of one attempt.
+
+    `state`: what of it is stored. `listed`: the names of its stored checkpoints. `captured`: those that any attempt of
+    the job has captured. Beyond `most_checkpoints` one a minute is read. `patterns`: the files that become checkpoints.
+    `left`: the files that are stored by their paths. `unmatched` says which patterns match nothing. `mask`: what no
+    name of a file may have. The caller calls `read` and commits the batch within `storing`, again and again, and
+    `close` in the end.
+    """
+
+    def __init__(
+        self,
+        run: RunDir,
+        blobs: Blobs,
+        *,
+        state: RelayState = RelayState(),
+        listed: Iterable[str],
+        captured: Iterable[str] = (),
+        world_size: int,
+        nodes: int = 1,
+        checkpoint_limit: int = CHECKPOINT_LIMIT,
+        most_checkpoints: int | None = None,
+        patterns: Sequence[str] = (),
+        left: Sequence[LeftFiles] = (),
+        unmatched: Unmatched | None = None,
+        mask: Mask | None = None,
+    ) -> None:
+        mask, known, limit = mask or Mask(), set(listed), checkpoint_limit
+        self._run = run
+        self._blobs = blobs
+        self._state = state
+        self._events = EventReader(run.job)
+        self._logs = LogReader(run.job, world_size=world_size, nodes=nodes)
+        self._event_files = EventFiles(run.root.parent, rundirs.job_path(run), brought=Brought.of(run), mask=mask)
+        self._checkpoints = Publishing(run, blobs, known=known, limit=limit, most=most_checkpoints, mask=mask)
+        self._capturing = (
+            Capturing(run, blobs, patterns, known=set(captured), limit=limit, mask=mask) if patterns else None
+        )
+        self._shown = ShownItems(run, blobs, mask=mask)
+        self._left = left
+        self._unmatched = unmatched
+        self._copied: list[Copy] = []
+        """The copies that belong to the batch that was read last."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder of all run directories of the job."""
+        return self._run.root.parent
+
+    @property
+    def unfinished(self) -> Mapping[tuple[int | None, str], str]:
+        """By rank and stream: the newest text of the line that has no end so far. It is in no batch."""
+        return self._logs.unfinished
+
+    @property
+    def copying(self) -> bool:
+        """Whether a copy or the last look is unfinished: then `read` has more to do, even if it returned None."""
+        unread = self._event_files.unfinished or any(files.unfinished for files in self._left)
+        return self._copying_checkpoints or unread
+
+    def is_captured(self, match: Match) -> bool:
+        """Returns whether a file is stored as a checkpoint, as it is."""
+        return self._capturing is not None and self._capturing.has(match)
+
+    @property
+    def _copying_checkpoints(self) -> bool:
+        return self._checkpoints.copying or (self._capturing is not None and self._capturing.copying)
+
+    def read(
+        self, *, final: bool = False, completed: bool = False, logs: bool = True, media: bool = True
+    ) -> Batch | None:
+        """Reads at most 256 KiB of each file. Returns None if there is nothing new. Keeps the start of a long line.
+
+        Each call copies at most 32 MiB of checkpoints, without a lock. A checkpoint is in the batch as soon as it is
+        copied completely. The events behind it wait until then, the logs do not.
+
+        `final`: all processes have ended, so a last line without an end is complete; and if more than 256 MiB of a file
+        are unread, only the last 16 MiB are read. All is read when the call returns None and `copying` is false.
+        `completed`: they have ended with success. `logs`, `media`: whether to read them; those of an attempt that may
+        store no more are not. Raises OSError: the next call reads the same again.
+        """
+        self._discard_copied()
+        failpoint("output.read")
+        batch, offsets = Batch(offsets={}), dict(self._state.offsets)
+        budget = self._read_events(batch, offsets, final=final, media=media)
+        batch.reports = offsets.get(EVENTS) != self._state.offsets.get(EVENTS)
+        if logs:
+            self._logs.read(batch, offsets, final=final)
+        else:
+            self._logs.unfinished.clear()
+        self._read_event_files(batch, offsets, final=final)
+        batch.points, batch.curves = self._timed(batch.points), self._timed(batch.curves)
+        state = replace(self._state, offsets=offsets)
+        if final and budget and state == self._state:
+            self._checkpoints.add_unannounced(batch, self._copied, budget=budget)
+            if not self._copying_checkpoints:
+                self._events.announce_progress(batch)
+        if self._capturing is not None and not batch.media:
+            state = self._capture(self._capturing, batch, state, final=final, completed=completed)
+        if not (batch.media or batch.checkpoints or self._copying_checkpoints):
+            state = self._take_left(batch, state, final=final)
+        batch.offsets = state.as_json()
+        return None if self._is_empty(batch, state) else batch
+
+    @contextmanager
+    def storing(self, batch: Batch) -> Generator[None]:
+        """The caller commits the batch that was read last within this context: its blobs then keep their names.
+
+        The next `read` continues after the batch, or reads it again if the block raised. Raises OSError.
+        """
+        with self._blobs.shared_lock() if self._copied else nullcontext():
+            for copy in self._copied:
+                copy.publish()
+            yield
+        for files in self._left:
+            files.committed()
+        self._state = RelayState.of(batch.offsets)
+        self._events.stored()
+        self._checkpoints.known.update(new.name for new in batch.checkpoints if new.source is None)
+        if self._capturing is not None:
+            self._capturing.stored(new.name for new in batch.checkpoints if new.source is not None)
+
+    def close(self) -> None:
+        """Discards unfinished copies. Raises OSError."""
+        self._discard_copied()
+        self._checkpoints.discard()
+        if self._capturing is not None:
+            self._capturing.discard()
+        for files in self._left:
+            files.discard()
+
+    def _is_empty(self, batch: Batch, state: RelayState) -> bool:
+        return state == self._state and not (batch.checkpoints or batch.events or batch.artifacts or batch.media)
+
+    def _read_events(self, batch: Batch, offsets: dict[str, int], *, final: bool, media: bool) -> int:
+        """Returns how many bytes of checkpoints this call may still copy, or 0 if a line waits for its files."""
+        budget, room = COPY_LIMIT, MEDIA_LIMIT if media else 0
+        for line, start in self._events.read(batch, offsets, final=final):
+            if isinstance(line, Shown):
+                if not media:
+                    continue
+                waits = room <= 0 or bool(batch.checkpoints)  # one batch has no blobs of both to remove
+                room -= 0 if waits else self._show(line, batch)
+            elif not (waits := bool(batch.media)):
+                budget = self._checkpoints.add(line.name, batch, self._copied, budget=budget)
+                waits = self._copying_checkpoints or not budget
+            if waits:
+                offsets[EVENTS] = start
+                if not start and EVENTS not in self._state.offsets:
+                    del offsets[EVENTS]
+                return 0
+        return budget
+
+    def _show(self, line: Shown, batch: Batch) -> int:
+        """Adds an item. Returns how much of `MEDIA_LIMIT` it takes."""
+        copies, cost = self._shown.add(line, batch)
+        self._copied += copies
+        return cost
+
+    def _read_event_files(self, batch: Batch, offsets: dict[str, int], *, final: bool) -> None:
+        """Adds what TensorBoard's event files say."""
+        found = self._event_files.read(self._state.offsets, final=final)
+        offsets.update(found.offsets)
+        batch.curves += found.points
+        for text in found.warnings:
+            warn(batch, text)
+
+    def _capture(
+        self, capturing: Capturing, batch: Batch, state: RelayState, *, final: bool, completed: bool
+    ) -> RelayState:
+        """Adds files that the script wrote as checkpoints, once it has nothing else to read if `final`."""
+        steps = [point.step for points in (batch.points, batch.curves) for point in points]
+        step = max([*steps, state.captured_step or 0])
+        if steps:
+            state = replace(state, captured_step=step)
+        if final and (self._checkpoints.copying or state != self._state):
+            return state
+        taken = [new.name for new in batch.checkpoints]
+        told = partial(warn, batch)
+        for copy in capturing.take(COPY_LIMIT, step=step, final=final, completed=completed, taken=taken, warn=told):
+            batch.checkpoints.append(copy.checkpoint)
+            self._copied.append(copy)
+        return state
+
+    def _take_left(self, batch: Batch, state: RelayState, *, final: bool) -> RelayState:
+        """Adds files that the job left; if `final`, once there is nothing else to read, and which are left out."""
+        state = self._say_unmatched(batch, state, final=final)
+        for files in self._left:
+            if (final and not self._is_empty(batch, state)) or files.name in state.done:
+                continue
+            self._copied += (done := files.take(COPY_LIMIT, final=final, warn=partial(warn, batch)))
+            batch.artifacts += [files.row(copy) for copy in done]
+            if files.unfinished:
+                return state
+            if final and (text := files.message()) is not None:
+                warn(batch, text, until=files.until)
+            if final and not self._is_empty(batch, state):
+                return state.with_done(files.name)
+        return state
+
+    def _say_unmatched(self, batch: Batch, state: RelayState, *, final: bool) -> RelayState:
+        """Says which patterns match nothing: once while the job runs, and at its end."""
+        name = "unmatched_at_end" if final else "unmatched"
+        if self._unmatched is None or name in state.done or (final and not self._is_empty(batch, state)):
+            return state
+        if (text := self._unmatched.text(final=final)) is None:
+            return state
+        warn(batch, text)
+        return state.with_done(name)
+
+    def _timed(self, points: list[MetricPoint]) -> list[MetricPoint]:
+        """Returns the points. The time of one that claims to be older than the attempt is the attempt's start."""
+        started = rundirs.started_ns(self._run) // 1000 if points else 0
+        return [point if point.time >= started else replace(point, time=started) for point in points]
+
+    def _discard_copied(self) -> None:
+        copied, self._copied = self._copied, []
+        for copy in copied:
+            copy.discard()
