@@ -7,7 +7,7 @@ import pytest
 
 from store.facts.output import Batch
 from torchyard.contract.rundir import RunDir
-from worker.attempts.logs import LogReader
+from worker.attempts.output.logs import LogReader
 
 
 @pytest.mark.parametrize("last", ["stdout", "stderr"])
