@@ -28,6 +28,7 @@ SHOWN_BY = {
     "events": "a line of 1,000 metrics",
     "findings": "validate_spec",
     "labels": "change_job",
+    "logmetrics": "64 lines of 4 KiB, searched for metrics by 8 patterns",
     "media": "a picture of 8 MiB of empty segments",
     "models": "list_model_versions",
     "notes": "change_job",

@@ -75,7 +75,17 @@ def test_a_program_that_takes_nccl_for_its_rank_is_told_how_it_runs_without(serv
 
 def test_jobs_of_one_moment_have_names_of_their_own(service: Service, folder: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
-        jobs = [*pool.map(lambda _: service.client.run("flags.py", folder=folder), range(4))]
+        started = [pool.submit(service.client.run, "flags.py", folder=folder) for _ in range(4)]
+        jobs = [each.result() for each in started]
     assert len({job.view.name for job in jobs}) == len(jobs)
     for job in jobs:
         service.wait(job.id, JobState.SUCCEEDED)
+
+
+def test_a_program_that_only_prints_has_curves(service: Service, folder: Path) -> None:
+    metric = r"(?P<key>loss|acc)[ =:]+(?P<value>[0-9.]+)"
+    job = run(service, folder, "--metric", metric, "printed.py")
+    service.wait(job, JobState.SUCCEEDED)
+    series = service.client.metrics(job)
+    assert {key: [*found.values] for key, found in series.items()} == {"loss": [1.0, 0.5, 0.25], "acc": [0.1, 0.2, 0.3]}
+    assert [*series["loss"].steps] == [1, 2, 3]

@@ -83,6 +83,12 @@ def run(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Files and folders it writes that are stored: 'results/*'. Repeatable."),
     ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN", help=r"Find a metric in what it writes: 'loss[ =:]+(?P<value>\S+)'. Repeatable."
+        ),
+    ] = None,
     init_from: Annotated[
         str | None,
         typer.Option(metavar="JOB/REF", help="Weights to start from: digits/best, SWEEP/best, or model:NAME@VERSION."),
@@ -164,6 +170,7 @@ def run(
             "include": include,
             "checkpoints": checkpoints,
             "keep": keep,
+            "metrics": metric,
             "init_from": init_from,
             "after": after,
             "launcher": launcher,

@@ -49,6 +49,7 @@ def job_spec(
             "env": {**settings["env"], **secrets},
             "labels": settings["labels"],
             "keep": settings["keep"],
+            "metrics": {"patterns": settings["metrics"]},
             "config": config,
             **{key: value for key, value in plain.items() if value is not None},
         }

@@ -85,7 +85,7 @@ def _typed_list(values: str, text: str) -> list[Any]:
     parsed = _json(values, text)
     typed = _parts(values.strip()[1:-1])
     return [
-        part if isinstance(value, list | dict) else _scalar(part, as_typed=True) if _is_number(value) else value
+        part if part[:1] in {"[", "{"} else _scalar(part, as_typed=True) if _is_number(value) else value
         for value, part in zip(parsed, typed, strict=True)
     ]
 

@@ -31,9 +31,7 @@ class LoggedMetrics:
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [*patterns]
-        self._compiled: list[tuple[int, str, Any]] | None = None
-        self._left_out = 0
-        """Lines that were not searched, since it was said."""
+        self._compiled: list[tuple[str, str, Any]] | None = None
         self._has_said = False
 
     def read(self, lines: Sequence[bytes], batch: Batch, offsets: dict[str, int]) -> None:
@@ -43,24 +41,17 @@ class LoggedMetrics:
         compiled = self._expressions(batch)
         began, now = time.thread_time(), time.time_ns() // 1000
         for place, line in enumerate(lines):
-            if time.thread_time() - began > CPU_S:
-                self._leave_out(len(lines) - place, batch)
-                return
-            for index, key, expression in compiled:
-                self._match(line[:LINE], index, key, expression, batch, offsets, now)
+            for counted, key, expression in compiled:
+                if time.thread_time() - began > CPU_S:
+                    self._leave_out(len(lines) - place, batch)
+                    return
+                following = offsets.get(counted, 0) + 1
+                if found := [*_points(line[:LINE], key, expression, following, now)]:
+                    offsets[counted] = following
+                    batch.logged += found
 
-    def _match(
-        self, line: bytes, index: int, key: str, expression: Any, batch: Batch, offsets: dict[str, int], now: int
-    ) -> None:
-        counted = f"{_COUNTED}{index}"
-        following = offsets.get(counted, 0) + 1
-        found = [*_points(line, key, expression, following, now)]
-        if found:
-            offsets[counted] = following
-            batch.logged += found
-
-    def _expressions(self, batch: Batch) -> list[tuple[int, str, Any]]:
-        """Returns the expressions with their numbers and keys, and says which ones RE2 does not take."""
+    def _expressions(self, batch: Batch) -> list[tuple[str, str, Any]]:
+        """Returns the expressions with what counts their lines and their keys, and says which RE2 does not take."""
         if self._compiled is not None:
             return self._compiled
         import re2  # few jobs need it
@@ -70,7 +61,8 @@ class LoggedMetrics:
         self._compiled = []
         for index, pattern in enumerate(self._patterns):
             try:
-                self._compiled.append((index, key_of(pattern), re2.compile(pattern.encode(), options)))
+                expression = re2.compile(pattern.encode(), options)
+                self._compiled.append((f"{_COUNTED}{index}", key_of(pattern), expression))
             except re2.error as error:
                 said = error.args[0]
                 text = said.decode(errors="replace") if isinstance(said, bytes) else said
@@ -84,15 +76,15 @@ class LoggedMetrics:
 
 
 def _points(line: bytes, key: str, expression: Any, counted: int, now: int) -> Iterator[MetricPoint]:
-    groups = expression.groupindex
+    groups: dict[str, int] = {name.decode(): number for name, number in expression.groupindex.items()}
     for number, match in enumerate(expression.finditer(line)):
         if number == _MOST_MATCHES:
             return
-        value = _number(match.group(VALUE))
+        value = _number(match.group(groups[VALUE]))
         if value is None:
             continue
-        step = _step(match.group(STEP)) if STEP in groups else counted
-        name = _key(match.group(KEY)) if KEY in groups else key
+        step = _step(match.group(groups[STEP])) if STEP in groups else counted
+        name = _key(match.group(groups[KEY])) if KEY in groups else key
         if step is not None and name:
             yield MetricPoint(name, step, value, now)
 

@@ -1,12 +1,13 @@
 """Reads the logs of an attempt: of its set-up, of its ranks and of its launchers, one for each node."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import os
 from pathlib import Path
 
 from store.facts.output import Batch, NewLines
 from torchyard.contract.rundir import RunDir
 from worker.attempts.output.lines import LineReader, as_text
+from worker.attempts.output.logged import LoggedMetrics
 from worker.attempts.output.warnings import warn
 from worker.packages.installation import LOG
 
@@ -20,10 +21,11 @@ _MAX_UNFINISHED = 1000
 class LogReader:
     """Reads the logs below `job`, the part of the run directory that the job may write."""
 
-    def __init__(self, job: Path, *, world_size: int, nodes: int = 1) -> None:
+    def __init__(self, job: Path, *, world_size: int, nodes: int = 1, metrics: Sequence[str] = ()) -> None:
         self.unfinished: dict[tuple[int | None, str], str] = {}
         """By rank and stream: the newest text of the line that has no end so far. It is in no batch."""
         self._reader = LineReader(job)
+        self._metrics = LoggedMetrics(metrics)
         self._folder = str(job)
         ranks = ((f"rank-{rank}", rank) for rank in range(world_size))
         launchers = ((RunDir.of_job(job).of_node(node).launcher, None) for node in range(nodes))
@@ -44,6 +46,8 @@ class LogReader:
                 text, cut, _ = found.unfinished
                 left = max(0, len(text) - _MAX_UNFINISHED)
                 self.unfinished[rank, stream] = as_text(text[: len(text) - left], cut + left)
+            if rank == 0:
+                self._metrics.read([line for line, _, _ in found.lines], batch, offsets)
             lines = [as_text(line, cut) for line, cut, _ in found.lines]
             if lines:
                 batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
