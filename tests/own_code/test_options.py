@@ -86,6 +86,7 @@ def test_a_program_that_only_prints_has_curves(service: Service, folder: Path) -
     metric = r"(?P<key>loss|acc)[ =:]+(?P<value>[0-9.]+)"
     job = run(service, folder, "--metric", metric, "printed.py")
     service.wait(job, JobState.SUCCEEDED)
-    series = service.client.metrics(job)
+    series = service.client.get(job).metrics()
     assert {key: [*found.values] for key, found in series.items()} == {"loss": [1.0, 0.5, 0.25], "acc": [0.1, 0.2, 0.3]}
     assert [*series["loss"].steps] == [1, 2, 3]
+    assert {found.source for found in service.client.metrics(job).data} == {"log"}
