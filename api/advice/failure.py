@@ -7,7 +7,7 @@ import re
 import signal
 from urllib.parse import unquote
 
-from api.advice import memory, missing, output
+from api.advice import memory, missing, output, surroundings
 from api.advice.facts import REQUIREMENTS, Facts, evidence, shown
 from torchyard.contract import usage
 from torchyard.contract.after import is_failed
@@ -40,7 +40,8 @@ def judge(facts: Facts) -> AdviceView:
         return AdviceView(headline=f"{job.state}: {shown(job.status_reason.message)}", severity="error")
     waits = job.state == JobState.QUEUED
     failed = f"attempt {job.attempt} failed" if waits else "failed"
-    proposed = [step for step in _STEPS.get(failure.code, _read_the_log)(facts, failure) if step]
+    own = surroundings.steps(facts) or _STEPS.get(failure.code, _read_the_log)(facts, failure)
+    proposed = [step for step in own if step]
     again = f"The next attempt {continues(facts)}." if waits else f"A retry {continues(facts)}."
     return AdviceView(
         headline=f"{failed}{_what(failure)}",
@@ -134,16 +135,23 @@ def _by_signal(failure: ErrorView) -> str:
 def _for_user_error(facts: Facts, failure: ErrorView) -> list[str]:
     if failure.message.startswith(_NONFINITE):
         return steps_for_nonfinite(facts)
-    if facts.script is not None and usage.said(failure.message, exit_code=failure.exit_code):
-        return ["Correct the arguments of the program (config.args), and submit it again."]
-    if facts.script is not None and facts.misses_module:
-        return _for_missing_module(facts, facts.script, failure)
+    if facts.script is not None and (steps := _for_start(facts, facts.script, failure)):
+        return steps
     if _NO_GPU.search(failure.message):
         return _for_no_gpu(facts)
     if (path := missing.left_out(facts)) is not None:
         return missing.steps(path)
+    if facts.script is not None and surroundings.is_by_others(failure.message):
+        return []
     frame = _frame(facts, failure)
     return _read_the_log(facts, failure) if frame is None else [f"Correct {shown(str(frame))}, and submit it again."]
+
+
+def _for_start(facts: Facts, script: Script, failure: ErrorView) -> list[str]:
+    """Says what to do where the program could not begin. Empty: it began."""
+    if usage.said(failure.message, exit_code=failure.exit_code):
+        return ["Correct the arguments of the program (config.args), and submit it again."]
+    return _for_missing_module(facts, script, failure) if facts.misses_module else []
 
 
 def _for_no_gpu(facts: Facts) -> list[str]:
@@ -238,13 +246,29 @@ def _for_launch_failed(_: Facts, __: ErrorView) -> list[str]:
 
 def _for_time_limit(facts: Facts, _: ErrorView) -> list[str]:
     limit, fraction = facts.job.spec.time_limit, facts.job.progress.fraction
+    grace = _grace_within(facts, limit)
     if limit >= LONGEST:
         return ["Ask for less: no job may run longer."]
     if not fraction:
-        return [f"Submit it again with a time_limit above {format_duration(limit)}."]
+        return [f"Submit it again with a time_limit above {format_duration(limit)}.", grace]
     hours = math.ceil(limit / fraction * 1.1 / _HOUR)
     needed = format_duration(min(hours * _HOUR, LONGEST))
-    return [f"Submit it again with time_limit {needed}: {fraction:.0%} was done within {format_duration(limit)}."]
+    return [
+        f"Submit it again with time_limit {needed}: {fraction:.0%} was done within {format_duration(limit)}.",
+        grace,
+    ]
+
+
+def _grace_within(facts: Facts, limit: timedelta) -> str:
+    """Says how much of the limit is for the stop, where that is a large part of it."""
+    grace = min(facts.job.spec.stop_grace, limit / 2)
+    if grace * 10 < limit:
+        return ""
+    own = format_duration(facts.job.spec.stop_grace)
+    return (
+        f"The last {format_duration(grace)} of it were for the stop: stop_grace, {own}, is part of the limit, up to"
+        " half of it. Set a shorter stop_grace, if it needs less to save."
+    )
 
 
 def _for_idle_timeout(facts: Facts, _: ErrorView) -> list[str]:

@@ -1,6 +1,6 @@
 """The one judgement of a job: what is the matter, what shows it, and what to do. A pure function of facts."""
 
-from api.advice import failure, ranks, running, waiting
+from api.advice import failure, printed, ranks, running, waiting
 from api.advice.facts import Facts, evidence, shown
 from torchyard.contract.job import JobState
 from torchyard.contract.views.advice import AdviceView
@@ -8,6 +8,12 @@ from torchyard.contract.views.advice import AdviceView
 
 def judge(facts: Facts) -> AdviceView:
     """Returns the advice about a job in any state."""
+    advice = _judged(facts)
+    offered = printed.curves(facts)
+    return advice.model_copy(update={"steps": [*advice.steps, *offered]}) if offered else advice
+
+
+def _judged(facts: Facts) -> AdviceView:
     match facts.job.state:
         case JobState.QUEUED:
             return waiting.judge(facts)

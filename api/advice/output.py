@@ -6,6 +6,7 @@ from pathlib import PurePath
 import re
 
 from torchyard.contract.job import EndReason
+from torchyard.contract.lasterror import unmarked
 from torchyard.contract.views.jobs import ErrorView
 from torchyard.contract.views.telemetry import LogLine
 
@@ -18,8 +19,14 @@ _SPEAKS_OF = {
 _FRAME = re.compile(
     r'^ *File "(?P<file>[^"\n]{1,4096})", line (?P<line>[0-9]{1,9})(?:, in (?P<name>.*))?$', re.MULTILINE
 )
+_SAYS_NOTHING = re.compile(
+    r"[\W_]*|Set the environment variable HYDRA_FULL_ERROR=1 .*|(?:During handling of|The above exception was) .*"
+)
+"""A line that shows no cause: marks below a line of code, rulers, and what libraries add to any error."""
 _OF_OTHERS = ("/site-packages/", "/dist-packages/", "/lib/python", "<")
 """Parts of the paths of code that is not the user's own."""
+_MOST_TEXT = 200
+"""Characters of a line by which it is told that it says nothing."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ def decisive_line(failure: ErrorView, lines: Sequence[LogLine]) -> LogLine | Non
     That is a line that speaks of this kind of end, else the last line of the traceback, else the last line of stderr,
     else the last line. A hang is shown by no other line than its own. None if nothing was written.
     """
-    newest_first = [line for line in reversed(lines) if line.text.strip()]
+    newest_first = [line for line in reversed(lines) if not _SAYS_NOTHING.fullmatch(line.text.strip()[:_MOST_TEXT])]
     speaks = _SPEAKS_OF.get(failure.code)
     if speaks is not None and (found := _first(newest_first, lambda text: speaks.search(text) is not None)):
         return found
@@ -73,7 +80,7 @@ def decisive_line(failure: ErrorView, lines: Sequence[LogLine]) -> LogLine | Non
 
 def line_of(frame: Frame, lines: Sequence[LogLine]) -> int | None:
     """Returns the number of the newest line of the log that names the frame; None if it is not there."""
-    found = _first(list(reversed(lines)), lambda text: text.strip() == frame.text)
+    found = _first(list(reversed(lines)), lambda text: unmarked(text).strip() == frame.text)
     return None if found is None else found.line
 
 

@@ -99,6 +99,7 @@ CASES = (
     Case("a look at 50,000 event files", OUTPUT, contents.event_files),
     Case("3,000 event files that came with the code", ATTEMPT, contents.event_files_before_the_start),
     Case("a walk by 32 patterns of 500 characters, to its end", OUTPUT, jobfiles.patterns),
+    Case("64 lines of 4 KiB, searched for metrics by 8 patterns", OUTPUT, jobfiles.metrics),
     Case("a header of safetensors of 32 MiB", OUTPUT, jobfiles.header),
     Case("a look at 20,000 files of two names each", OUTPUT, jobfiles.names),
 )

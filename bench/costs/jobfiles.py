@@ -8,12 +8,16 @@ import struct
 from tempfile import TemporaryDirectory, TemporaryFile
 
 from store.blobs import Blobs
+from store.facts.output import Batch
 from torchyard.contract.artifacts import DEEPEST
 from torchyard.contract.keeping import MOST_KEEP
+from torchyard.contract.logmetrics import MOST_METRIC_PATTERNS
 from torchyard.contract.rundir import RunDir
 from worker.attempts.capture.capturing import Capturing
 from worker.attempts.capture.whole import is_whole
 from worker.attempts.files.walking import Patterns, TooMany, Walk
+from worker.attempts.output.lines import CHUNK
+from worker.attempts.output.logged import LINE, LoggedMetrics
 
 Prepare = Callable[[], object]
 
@@ -35,6 +39,13 @@ def patterns() -> Prepare:
                 pass
 
     return walk
+
+
+def metrics() -> Prepare:
+    expression = "(?P<value>(?:a?){200}a{200})(x|y|[a-z]{1,90}){1,9}(?P<key>b)"
+    lines = [b"a" * LINE] * (CHUNK // LINE)
+    found = LoggedMetrics([expression] * MOST_METRIC_PATTERNS)
+    return lambda: found.read(lines, Batch(offsets={}), {})
 
 
 def header() -> Prepare:

@@ -29,6 +29,7 @@ SHOWN_BY = {
     "events": "a line of 1,000 metrics",
     "findings": "validate_spec",
     "labels": "change_job",
+    "logmetrics": "64 lines of 4 KiB, searched for metrics by 8 patterns",
     "media": "a picture of 8 MiB of empty segments",
     "mounting": "validate_spec",
     "models": "list_model_versions",

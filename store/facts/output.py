@@ -105,6 +105,8 @@ class Batch:
     points: list[MetricPoint] = field(default_factory=list[MetricPoint])
     curves: list[MetricPoint] = field(default_factory=list[MetricPoint])
     """Points that were read from TensorBoard's event files."""
+    logged: list[MetricPoint] = field(default_factory=list[MetricPoint])
+    """Points that were read from the lines of the log."""
     lines: list[NewLines] = field(default_factory=list[NewLines])
     events: list[NewEvent] = field(default_factory=list[NewEvent])
     checkpoints: list[NewCheckpoint] = field(default_factory=list[NewCheckpoint])

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from store.blobs import Blobs
 from store.db.database import Snapshots, now_us
-from store.db.tables import Attempt, Job, JobEvent
+from store.db.tables import Attempt, Job, JobEvent, Series
 from store.facts.callers import Caller
 from store.facts.jobs import JobFacts
 from store.facts.telemetry import Line
@@ -32,7 +32,7 @@ class AdviceFacts:
     failure: Mapping[str, Any] | None
     """How the job failed, or the attempt after which it waits for the next one."""
     lines: Sequence[Line]
-    """The last lines of that attempt."""
+    """The last lines of that attempt; of a script that runs or has succeeded without a metric, those of rank 0."""
     workers: Sequence[WorkerFacts]
     """All if the job waits for devices, its own if it has some."""
     silence_us: int | None
@@ -51,7 +51,7 @@ def collect(store: Snapshots, job_id: str, *, caller: Caller) -> AdviceFacts:
         return AdviceFacts(
             job=job_facts.of(session, job),
             failure=failure,
-            lines=[] if failure is None else _last_lines(session, job, failure),
+            lines=_last_lines(session, job, failure),
             workers=_workers(session, job),
             silence_us=_silence_us(session, job) if state is JobState.RUNNING else None,
             checkpoint_step=None if saved is None else saved.step,
@@ -76,7 +76,11 @@ def _last_failure(session: Session, job: Job) -> dict[str, Any] | None:
     return None if newest is None else newest.get("error")
 
 
-def _last_lines(session: Session, job: Job, failure: Mapping[str, Any]) -> list[Line]:
+def _last_lines(session: Session, job: Job, failure: Mapping[str, Any] | None) -> list[Line]:
+    if failure is None:
+        prints = job.trainer == "script" and job.state in {JobState.RUNNING, JobState.SUCCEEDED}
+        has_metrics = prints and session.scalar(select(Series.id).where(Series.job_id == job.id).limit(1)) is not None
+        return logs.newest(session, job.id, attempt=job.attempt, rank=0) if prints and not has_metrics else []
     return logs.newest(session, job.id, attempt=job.attempt, rank=failure.get("rank"))
 
 

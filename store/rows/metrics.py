@@ -17,6 +17,8 @@ from store.rows import jobs
 
 TENSORBOARD = "tensorboard"
 """The source of a series that was read from TensorBoard's event files. What the script reports itself has None."""
+LOG = "log"
+"""The source of a series that was read from the lines that the job wrote, by the patterns of its spec."""
 POINT = struct.Struct("<qdq")
 """A packed point: step, value, and time in microseconds since the epoch, by the rank's clock."""
 PLACE = struct.Struct("<qq")
@@ -81,7 +83,7 @@ def add(
     for point in points:
         by_key.setdefault(point.key, []).append(point)
     if source is not None:
-        for key in _own(session, job_id, by_key):
+        for key in _of_others(session, job_id, by_key, source):
             by_key.pop(key, None)
     ids = _ids(session, job_id, by_key)
     new = [key for key in by_key if key not in ids]
@@ -176,9 +178,9 @@ def _ids(session: Session, job_id: str, keys: Collection[str]) -> dict[str, int]
     return {row.key: row.id for row in session.execute(query)}
 
 
-def _own(session: Session, job_id: str, keys: Collection[str]) -> list[str]:
-    """Returns the keys of series that the script reports itself: at least of those with these keys."""
-    query = select(Series.key).where(Series.job_id == job_id, Series.source.is_(None))
+def _of_others(session: Session, job_id: str, keys: Collection[str], source: str) -> list[str]:
+    """Returns the keys of series that have another source, such as the script itself: at least of these keys."""
+    query = select(Series.key).where(Series.job_id == job_id, Series.source.is_distinct_from(source))
     return list(session.scalars(query.where(Series.key.in_(keys)) if len(keys) <= MAX_SERIES else query))
 
 

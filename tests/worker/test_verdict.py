@@ -288,3 +288,41 @@ def test_a_command_is_quoted_with_the_error_that_it_wrote_last(
 def test_the_exit_code_of_a_shell_says_which_signal_killed_its_program(run: RunDir, code: int, said: str) -> None:
     report = verdict.judge(run, launcher_exit=code, ranks=range(1), failures=[(0, code)], command=True)
     assert report.message == f"the command exited with code {code}{said}"
+
+
+HYDRA = "Error executing job with overrides: ['lr=1']\n"
+HYDRA_ENDS = "\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n"
+TRACE = 'Traceback (most recent call last):\n  File "train.py", line 4, in main\n    fit()\nValueError: no such layer\n'
+
+
+@pytest.mark.parametrize(
+    ("stderr", "message"),
+    [
+        (f"{HYDRA}{TRACE}{HYDRA_ENDS}", "ValueError: no such layer"),
+        (
+            f"Could not override 'lrr'.\nTo append to your config use +lrr=1\nKey 'lrr' is not in struct\n{HYDRA_ENDS}",
+            "Could not override 'lrr'. To append to your config use +lrr=1",
+        ),
+        (f"warning: slow\n{TRACE}wandb: run ended\n", "ValueError: no such layer"),
+        (f"{TRACE}retries\nstep 1\nstep 2\nstep 3\nstep 4\n", "exited with code 1"),
+        ("warning: slow\n", "exited with code 1"),
+        ("", "exited with code 1"),
+        (HYDRA_ENDS, "exited with code 1"),
+    ],
+)
+def test_a_program_that_leaves_with_a_code_is_told_by_the_error_that_it_has_shown(
+    run: RunDir, stderr: str, message: str
+) -> None:
+    run.log("rank-1", "stderr").write_text(stderr)
+    _error(run, 1, time=100, message="exited with code 1", kind="SystemExit")
+    _summary(run, (1, 1))
+    report = judge(run, launcher_exit=1, world_size=2)
+    assert report.message == f"rank 1: {message}"
+    assert (report.traceback == TRACE.rstrip()) == (message == "ValueError: no such layer")
+
+
+def test_what_a_program_says_by_its_exit_is_kept(run: RunDir) -> None:
+    run.log("rank-1", "stderr").write_text(f"{TRACE}nothing to train\n")
+    _error(run, 1, time=100, message="nothing to train", kind="SystemExit")
+    _summary(run, (1, 1))
+    assert judge(run, launcher_exit=1, world_size=2).message == "rank 1: nothing to train"

@@ -19,6 +19,7 @@ import typer
 from torchyard.cli import output
 from torchyard.client import Update
 from torchyard.contract.job import JobState
+from torchyard.contract.lasterror import unmarked
 from torchyard.contract.views.jobs import JobView, ProgressView
 from torchyard.contract.views.telemetry import EventView, LiveLine, LogLine, MetricView
 from torchyard.host import terminal
@@ -176,7 +177,7 @@ class Watch:
     def _has_shown_traceback(self, job: JobView) -> bool:
         """Whether the log on the screen has every line of the job's traceback. It may have more between them."""
         lines = job.error.traceback.splitlines() if job.error is not None and job.error.traceback else []
-        shown = {line.strip() for line in self._lines}
+        shown = {unmarked(line).strip() for line in self._lines}
         return all(line.strip() in shown for line in lines if line.strip())
 
     def _print(self, line: Text) -> None:

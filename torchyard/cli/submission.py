@@ -89,6 +89,8 @@ def submit(
     monitor: sweep_options.Monitor = None,
     mode: sweep_options.Mode = None,
     halving: sweep_options.Halving = None,
+    sweep_bool: sweep_options.SweepBool = None,
+    sweep_style: sweep_options.SweepStyle = None,
     idempotency_key: IdempotencyKey = None,
     follow: Follow = False,
     as_json: Json = False,
@@ -109,7 +111,8 @@ def submit(
     own = {key: value for key, value in options.items() if value is not None}
     specs = [each.spec | own for each in found]
     chosen = {"method": method, "trials": trials, "halving": halving, "max_parallel": max_parallel}
-    sweep_spec = _sweep_of(specs, sweep, array, {**chosen, "monitor": monitor, "mode": mode})
+    written = {"sweep_bool": sweep_bool, "sweep_style": sweep_style}
+    sweep_spec = _sweep_of(specs, sweep, array, {**chosen, "monitor": monitor, "mode": mode, **written})
     with connect() as client:
         if sweep_spec is not None:
             from torchyard.cli.sweeps.submitting import submit_sweep
@@ -137,14 +140,14 @@ def _sweep_of(
     specs: Sequence[dict[str, Any]], sweep: list[str] | None, array: int | None, more: dict[str, Any]
 ) -> dict[str, Any] | None:
     """Returns the sweep of the only job, and says what varies; None if it is none."""
-    spec = sweep_options.sweep_of(specs[0], sweep=sweep, array=array, more=more)
-    if spec is None:
+    asked = sweep_options.sweep_of(specs[0], sweep=sweep, array=array, more=more)
+    if asked is None:
         return None
     from torchyard.cli.sweeps.submitting import announced
 
     if len(specs) > 1:
         raise typer.BadParameter(f"there are {len(specs)} jobs, and a sweep is of one")
-    return announced(spec)
+    return announced(asked.spec, asked.by)
 
 
 @contextmanager

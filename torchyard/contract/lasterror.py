@@ -10,6 +10,10 @@ _OF_RANK = re.compile(r"^\[rank[0-9]+\]: ?", re.MULTILINE)
 """How torch marks the lines of a rank's traceback."""
 _OF_LAUNCHER = "ChildFailedError"
 """What torchrun raises when a rank has failed: the rank's own error says why."""
+_OF_HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1"
+"""Begins what Hydra adds to an error, before it exits with code 1."""
+_FEW = 3
+"""Lines that may stand behind the traceback of the error that ended a program."""
 _FRAME = re.compile(r'^ +File "([^"\n]{1,4096})", line ')
 _SAID = re.compile(r"^(?P<path>\S*/)?(?P<who>[A-Za-z_][\w.+-]*): +\S")
 """An error as programs say it: `ValueError: …`, `bash: line 1: …`."""
@@ -29,7 +33,7 @@ def said(text: str, *, without: str | None = None) -> Said | None:
 
     The traceback has no lines of files whose names begin with `without`.
     """
-    lines = _OF_RANK.sub("", text).splitlines()
+    lines = unmarked(text).splitlines()
     for begin in reversed([at for at, line in enumerate(lines) if line == _BEGINS]):
         if begin and lines[begin - 1].startswith(_IGNORED):
             continue
@@ -41,6 +45,31 @@ def said(text: str, *, without: str | None = None) -> Said | None:
     if found is None or _NO_ERROR.fullmatch(found["who"]):
         return None
     return Said(last[len(found["path"] or "") :])
+
+
+def ended_by(text: str, *, without: str | None = None) -> Said | None:
+    """Returns the error after which a program left with an exit code of its own; None if its stderr shows none.
+
+    That is the error that Hydra names, or one whose traceback stands at the end.
+    """
+    lines = unmarked(text).rstrip().splitlines()
+    if lines and lines[-1].startswith(_OF_HYDRA):
+        lines = [line.rstrip() for line in lines[:-1]]
+        while lines and not lines[-1]:
+            lines.pop()
+        begin = len(lines) - next((at for at, line in enumerate(reversed(lines)) if not line), len(lines))
+        if not any(line == _BEGINS for line in lines[begin:]):  # a wrong override has no traceback
+            return Said(" ".join(lines[begin : begin + 2])) if lines else None
+    found = said("\n".join(lines), without=without)
+    if found is None or found.traceback is None:
+        return None
+    behind = next(at for at, line in enumerate(reversed(lines)) if line == found.line)
+    return found if sum(bool(line.strip()) for line in lines[len(lines) - behind :]) <= _FEW else None
+
+
+def unmarked(text: str) -> str:
+    """Returns a text without the marks that torch puts before the lines of a rank's traceback."""
+    return _OF_RANK.sub("", text)
 
 
 def _others(lines: list[str], without: str) -> list[str]:

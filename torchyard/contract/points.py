@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import JsonValue
 from pydantic_core import to_json
 
+from torchyard.contract.arguments import ARGUMENT, Style, style_of, with_argument
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.maximums import Maximums, within
@@ -25,7 +26,6 @@ from torchyard.contract.sweeps import (
 from torchyard.contract.team import Visibility
 from torchyard.contract.text import unstorable
 
-_ARGS = "args."
 _THE_SAME = {
     **dict.fromkeys(("checkpoint", "checkpoint.monitor", "checkpoint.mode"), "all trials are ranked by one metric"),
     "trainer": "all trials have one trainer",
@@ -51,7 +51,7 @@ def spec_of(sweep: SweepSpec, number: int, point: Point) -> Spec:
         if key in _THE_SAME:
             raise _wrong(FieldError(_field(sweep, number, key), f"cannot vary: {_THE_SAME[key]}"))
         try:
-            _set(raw, key, value)
+            _set(raw, key, value, sweep.styles)
         except ValueError as error:
             raise _wrong(FieldError(_field(sweep, number, key), str(error))) from None
     try:
@@ -78,7 +78,7 @@ def resolved(sweep: SweepSpec, *, visibility: Visibility, maximums: Maximums) ->
     of_job = job.get("visibility")
     if of_job is not None and sweep.visibility not in (None, of_job):
         raise _wrong(FieldError("visibility", f"is {sweep.visibility} here, and {of_job} in the job spec"))
-    known = sweep.model_copy(update={"job": job})
+    known = sweep.model_copy(update={"job": job, "styles": _styles(sweep)})
     first = spec_of(known, 0, next(checked_points(known)))
     limited = within(first, maximums)
     for key in ("stop_grace", "idle_timeout"):
@@ -156,11 +156,19 @@ def check_sizes(sweep: SweepSpec) -> None:
 
 def _check_keys(sweep: SweepSpec) -> None:
     """Raises InvalidSpec if two keys of a point set the same place of the spec."""
-    keys = [*sweep.parameters] if sweep.method != "list" else [*sweep.points[0]]
+    keys = sweep.keys
     inner = [(key, other) for key in keys for other in keys if key.startswith(f"{other}.")]
     if inner:
         key, other = inner[0]
         raise _wrong(FieldError(_field(sweep, 0, key), f"is a part of {other}, which varies too"))
+
+
+def _styles(sweep: SweepSpec) -> dict[str, Style]:
+    """Returns how each argument that varies is written: a stored sweep says it of all of them."""
+    config = sweep.job.get("config")
+    args = config.get("args") if isinstance(config, dict) else None
+    known = args if isinstance(args, list) else []
+    return {key: sweep.styles.get(key) or style_of(key, known) for key in sweep.keys if key.startswith(ARGUMENT)}
 
 
 def _largest(values: Sequence[JsonValue] | Range) -> int:
@@ -189,16 +197,17 @@ def _ends(values: Sequence[JsonValue] | Range) -> Sequence[JsonValue]:
     return [round(value) if values.integer else value for value in (values.min, values.max)]
 
 
-def _set(raw: dict[str, JsonValue], key: str, value: JsonValue) -> None:
+def _set(raw: dict[str, JsonValue], key: str, value: JsonValue, styles: Mapping[str, Style]) -> None:
     """Sets the value at its place; what it changes is copied. Raises ValueError if there is no such place."""
-    if key.startswith(_ARGS):
+    if key.startswith(ARGUMENT):
         if raw.get("trainer") != "script":
             raise ValueError("is an option of a script, and the trainer is none")
         config = raw["config"] = dict(_object(raw, "config", key=key))
         args = config.get("args", [])
         if not isinstance(args, list):
             raise ValueError("config.args is no list")
-        config["args"] = _with_option(args, f"--{key.removeprefix(_ARGS)}", value)
+        ends = config.get("command") is None  # after the name of a command, `--` may stand before its own options
+        config["args"] = with_argument(args, key, value, style=styles.get(key), ends=ends)
         return
     *path, last = key.split(".")
     place = raw
@@ -216,34 +225,6 @@ def _object(place: Mapping[str, JsonValue], name: str, *, key: str) -> Mapping[s
     if not isinstance(found, dict):
         raise ValueError(f"{name} is no object, so there is no {key}")
     return found
-
-
-def _with_option(args: Sequence[Any], option: str, value: JsonValue) -> list[JsonValue]:
-    """Returns the arguments with another value of an option. True is the option alone; false and null leave it out."""
-    kept: list[JsonValue] = []
-    place = None
-    skip = False
-    for index, each in enumerate(args):
-        if skip:
-            skip = False
-        elif each == option:
-            place = len(kept) if place is None else place
-            skip = not isinstance(value, bool) and not _is_option(args[index + 1 : index + 2])
-        elif isinstance(each, str) and each.startswith(f"{option}="):
-            place = len(kept) if place is None else place
-        else:
-            kept.append(each)
-    new: list[JsonValue] = []
-    if value is True:
-        new = [option]
-    elif value is not None and value is not False:
-        new = [option, value if isinstance(value, str) else json.dumps(value)]
-    place = len(kept) if place is None else place
-    return kept[:place] + new + kept[place:]
-
-
-def _is_option(following: Sequence[Any]) -> bool:
-    return not following or (isinstance(following[0], str) and following[0].startswith("--"))
 
 
 def _too_short(sweep: SweepSpec, job: Spec) -> FieldError | None:
@@ -264,7 +245,7 @@ def _too_short(sweep: SweepSpec, job: Spec) -> FieldError | None:
 def _placed(sweep: SweepSpec, number: int, point: Point, error: FieldError) -> FieldError:
     """Returns the error of a trial's spec at the key of the sweep that caused it, or at the job spec."""
     for key in point:
-        place = "config.args" if key.startswith(_ARGS) else key
+        place = "config.args" if key.startswith(ARGUMENT) else key
         if error.field == place or error.field.startswith(f"{place}.") or place.startswith(f"{error.field}."):
             return FieldError(_field(sweep, number, key), f"{error.message} (at {_shown(point)})")
     return FieldError(f"job.{error.field}" if error.field else "job", error.message)

@@ -24,6 +24,7 @@ from torchyard.contract.idleness import long_enough
 from torchyard.contract.initial import INIT_FROM, AfterRef, parse_initial
 from torchyard.contract.keeping import MOST_KEEP, KeptPattern
 from torchyard.contract.labels import Labels
+from torchyard.contract.logmetrics import LogMetrics
 from torchyard.contract.notify import JobNotify
 from torchyard.contract.recipes import variables
 from torchyard.contract.recipes.training import STALL_TIMEOUT
@@ -233,6 +234,11 @@ class ScriptSpec(_Common):
         exclude_if=lambda patterns: not patterns,
         description="patterns of files and folders, below the working folder, that are stored by their paths while the "
         "program runs and at its end. Without any, what it has created or changed, up to 64 MiB or the worker's limit",
+    )
+    metrics: LogMetrics = Field(
+        default=LogMetrics(),
+        exclude_if=lambda metrics: not metrics.patterns,
+        description="metrics that are read from the lines that the program writes",
     )
     config: recipes.Script
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
+from torchyard.contract.arguments import ARGUMENT, Style
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.findings import field_errors
 from torchyard.contract.labels import MOST_LABELS
@@ -42,7 +43,9 @@ Point: TypeAlias = dict[str, JsonValue]
 Key = Annotated[
     str,
     Field(
-        pattern=allowing(r"^[A-Za-z_][A-Za-z0-9_./-]{0,199}$", "a path into the job spec, such as config.optimizer.lr")
+        pattern=allowing(
+            r"^[A-Za-z_][A-Za-z0-9_./@+-]{0,199}$", "a path into the job spec, such as config.optimizer.lr"
+        )
     ),
 ]
 
@@ -133,6 +136,7 @@ def _few_labels(value: Any) -> Any:
 
 _BYTES = Field(json_schema_extra={BOUND_IN_BYTES: MOST_SWEEP_BYTES})
 _Parameters = Annotated[dict[Key, Values], Field(max_length=MOST_KEYS), BeforeValidator(_few_keys), _BYTES]
+_Styles = Annotated[dict[Key, Style], Field(max_length=MOST_KEYS), BeforeValidator(_few_keys)]
 _Point = Annotated[dict[Key, JsonValue], Field(max_length=MOST_KEYS), BeforeValidator(_few_keys), _BYTES]
 _Points = Annotated[list[_Point], Field(max_length=MOST_POINTS, fail_fast=True)]
 """The values of each trial. What is wrong is said of the first wrong point alone: a list may have very many."""
@@ -178,6 +182,13 @@ class SweepSpec(Schema):
     )
     points: _Points = Field(
         default=[], exclude_if=lambda points: not points, description="of `list`: the values of each trial"
+    )
+    styles: _Styles = Field(
+        default={},
+        exclude_if=lambda styles: not styles,
+        description="how an argument `args.NAME` is written: `value`: --NAME VALUE; `equals`: --NAME=VALUE; `flag`:"
+        " --NAME or nothing; `no-flag`: --NAME or --no-NAME; `words`: --NAME and each item of a list; `hydra`:"
+        " NAME=VALUE; `placed`: in place of {NAME} in the other arguments",
     )
     trials: Count | None = Field(default=None, description="how many: of `random`, `tpe`, `asha` and `array`")
     max_parallel: Count | None = Field(
@@ -227,6 +238,13 @@ class SweepSpec(Schema):
         return self
 
     @model_validator(mode="after")
+    def _only_arguments_that_vary_have_styles(self) -> Self:
+        for key in self.styles:
+            if not (key.startswith(ARGUMENT) and key in self.keys):
+                raise ValueError(f"styles.{key} must be an argument, args.NAME, that varies")
+        return self
+
+    @model_validator(mode="after")
     def _not_too_many(self) -> Self:
         if (count := self.size) > MOST_POINTS:
             raise ValueError(f"there are {count} points, and at most {MOST_POINTS} are possible")
@@ -242,6 +260,11 @@ class SweepSpec(Schema):
         if self.trials is not None:
             return self.trials
         return math.prod(_size(values) for values in self.parameters.values())
+
+    @property
+    def keys(self) -> list[str]:
+        """What varies."""
+        return [*(self.points[0] if self.points else self.parameters)]
 
     @property
     def listed(self) -> int:

@@ -24,6 +24,7 @@ def masked_batch(batch: Batch, mask: Mask) -> Batch:
         packages=_masked(batch.packages, mask),
         points=_masked_points(batch.points, mask),
         curves=_masked_points(batch.curves, mask),
+        logged=_masked_points(batch.logged, mask),
         checkpoints=[_masked_checkpoint(new, mask) for new in batch.checkpoints],
         media=[_masked_item(new, mask) for new in batch.media],
         remeasured=_masked_measures(batch.remeasured, mask),

@@ -218,7 +218,8 @@ def test_a_traceback_that_the_log_has_shown_is_not_shown_again(
 ) -> None:
     frames = ['  File "train.py", line 7', "    load()", "ValueError: blue"]
     error = {**ERROR, "traceback": "\n".join(["Traceback (most recent call last):", *frames, ""])}
-    texts = ["Traceback (most recent call last):", frames[0], '  File "ours.py", line 1', *frames[1:]]
+    texts = ["[rank0]: Traceback (most recent call last):", frames[0], '  File "ours.py", line 1', *frames[1:]]
+    texts[-1] = f"[rank0]: {texts[-1]}"  # as torch marks those of DDP
     ended = job(state="failed", error=error, attempt=1)
     server.on(JOB, *([ended, job(state="running"), ended] * 3))
     server.on(f"{JOB}/retry", *[Answer(job(state="running"), 201)] * 3)

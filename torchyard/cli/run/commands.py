@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,6 +15,7 @@ from torchyard.contract.team import Visibility
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
+    from torchyard.cli.declared.options import Declared
     from torchyard.cli.run.program import Program
     from torchyard.cli.run.settings import Settings
     from torchyard.client.client import Client
@@ -89,6 +91,12 @@ def run(
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Files and folders it writes that are stored: 'results/*'. Repeatable."),
     ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN", help=r"Find a metric in what it writes: 'loss[ =:]+(?P<value>\S+)'. Repeatable."
+        ),
+    ] = None,
     init_from: Annotated[
         str | None,
         typer.Option(metavar="JOB/REF", help="Weights to start from: digits/best, SWEEP/best, or model:NAME@VERSION."),
@@ -138,6 +146,11 @@ def run(
     monitor: sweep_options.Monitor = None,
     mode: sweep_options.Mode = None,
     halving: sweep_options.Halving = None,
+    sweep_bool: sweep_options.SweepBool = None,
+    sweep_style: sweep_options.SweepStyle = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would run, of a sweep each trial's arguments. Send nothing.")
+    ] = False,
     idempotency_key: IdempotencyKey = None,
     as_json: Json = False,
 ) -> None:
@@ -166,6 +179,7 @@ def run(
             "include": include,
             "checkpoints": checkpoints,
             "keep": keep,
+            "metrics": metric,
             "init_from": init_from,
             "after": after,
             "launcher": launcher,
@@ -182,26 +196,46 @@ def run(
         }
     )
     chosen = {"method": method, "trials": trials, "halving": halving, "max_parallel": max_parallel}
-    sweep_spec = _sweep_of(sweep, array, {**chosen, "monitor": monitor, "mode": mode})
+    written = {"sweep_bool": sweep_bool, "sweep_style": sweep_style}
     folder = Path.cwd()
     check(settings, folder, agrees=trust_folder)
     program = find_program(tuple(words), folder=folder, module=module, any_executable=_after_dashes(words))
+    program, sweep_spec = _sweep_of(
+        program, folder, sweep, array, {**chosen, "monitor": monitor, "mode": mode, **written}
+    )
+    if dry_run:
+        from torchyard.cli.run.dry import print_plan
+
+        return print_plan(program, settings, folder, sweep_spec, as_json=as_json)
     with connect() as client:
         client.me()  # whoever cannot be reached, or does not know the token, says so before anything is packed
         spec = _uploaded(client, program, settings, folder)
         if idempotency_key is not None:  # a repeated command is the same, whatever else lies in the folder by then
             spec = spec.model_copy(update={"config": spec.config.model_copy(update={"left_out": []})})
-        _submit(client, spec, sweep_spec, settings, as_json=as_json, idempotency_key=idempotency_key)
+        return _submit(client, spec, sweep_spec, settings, as_json=as_json, idempotency_key=idempotency_key)
 
 
-def _sweep_of(sweep: list[str] | None, array: int | None, more: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns the sweep without its job, and says what varies; None if it is none."""
-    spec = sweep_options.sweep_of({"trainer": "script"}, sweep=sweep, array=array, more=more)
-    if spec is None:
-        return None
+def _sweep_of(
+    program: Program, folder: Path, sweep: list[str] | None, array: int | None, more: dict[str, Any]
+) -> tuple[Program, dict[str, Any] | None]:
+    """Returns the program with what varies in its place, and the sweep without its job; None if it is none.
+
+    Says what varies.
+    """
+
+    def declared() -> Declared:
+        from torchyard.cli.declared.reading import declared as read
+
+        return read(folder, program.source(folder))
+
+    job = {"trainer": "script", "config": {**program.config}}
+    asked = sweep_options.sweep_of(job, sweep=sweep, array=array, more=more, declared=declared)
+    if asked is None:
+        return program, None
     from torchyard.cli.sweeps.submitting import announced
 
-    return announced(spec)
+    args = tuple(asked.spec["job"]["config"]["args"])
+    return replace(program, args=args), announced(asked.spec, asked.by)
 
 
 def _submit(
@@ -222,9 +256,8 @@ def _submit(
         return submit_sweep(client, whole, detach=detach, as_json=as_json, idempotency_key=idempotency_key)
     from torchyard.cli.submission import accepted
 
-    if settings["name"] is None and idempotency_key is None:  # with a key, a repeated command sends the same spec
-        spec = spec.model_copy(update={"name": client.free_name(spec.name)})
-    job = client.submit(spec, idempotency_key=idempotency_key, forecast=not as_json)
+    numbered = settings["name"] is None and idempotency_key is None  # with a key, a repetition sends the same spec
+    job = client.submit(spec, idempotency_key=idempotency_key, forecast=not as_json, numbered=numbered)
     return accepted(client, job.view, follow=not detach, as_json=as_json)
 
 

@@ -13,6 +13,7 @@ from torchyard.contract.after import MOST_AFTER
 from torchyard.contract.environment import VARIABLE_NAME
 from torchyard.contract.keeping import MOST_KEEP
 from torchyard.contract.labels import Labels
+from torchyard.contract.logmetrics import MOST_METRIC_PATTERNS
 from torchyard.contract.mounting import MountPlace
 from torchyard.contract.recipes.script import PYTHON
 from torchyard.contract.resources import GpuName, PoolName
@@ -202,6 +203,15 @@ KEYS = (
         f'a list of at most {MOST_KEEP} patterns, such as ["results/*"]',
         "files and folders that the program writes below its working folder, and that are stored by their paths",
         '["results/*"]',
+        default=[],
+        from_text=words,
+    ),
+    Key(
+        "metrics",
+        Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=MOST_METRIC_PATTERNS)],
+        f"a list of at most {MOST_METRIC_PATTERNS} expressions with a group `value`",
+        "expressions that find metrics in the lines that the program writes",
+        r"['loss[ =:]+(?P<value>\S+)']",
         default=[],
         from_text=words,
     ),

@@ -31,6 +31,12 @@ class Program:
         """The keys of the job's `config` that name the program."""
         return {self.key: self.value, "args": [*self.args]}
 
+    def source(self, folder: Path) -> str | None:
+        """Returns the Python file that reads the arguments: of `accelerate launch train.py`, that after the command."""
+        if self.key != "command":
+            return self.file
+        return next((arg for arg in self.args if arg.endswith(".py") and (folder / arg).is_file()), None)
+
 
 def find_program(words: tuple[str, ...], *, folder: Path, module: bool, any_executable: bool) -> Program:
     """Returns the program that the words of the command line name: the first of them; the others are its arguments.

@@ -58,6 +58,7 @@ def job_spec(
             "env": {**settings["env"], **secrets},
             "labels": settings["labels"],
             "keep": settings["keep"],
+            "metrics": {"patterns": settings["metrics"]},
             "config": config,
             **{key: value for key, value in plain.items() if value is not None},
         }
@@ -91,7 +92,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     rows += [("left out", line) for line in left_out(bundle)]
     lines = [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
     if program.file is None and program.value not in SHELLS:
-        lines.append(f"{program.value} is not in this folder: the worker's environment must have it.")
+        lines.append(f"{terminal.plain(program.value)} is that of the worker's environment.")
     return lines
 
 

@@ -51,7 +51,10 @@ def submit(
         int | None, typer.Option(metavar="N", min=1, help="Overrides how many jobs wait or run at once.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what varies and how many trials there are, or what is wrong.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Say what varies, how many trials there are, and each one's arguments, or what is wrong."
+        ),
     ] = False,
     idempotency_key: IdempotencyKey = None,
     as_json: Json = False,
@@ -65,7 +68,13 @@ def submit(
     with connect() as client:
         if dry_run:
             resolved = client.sweeps.validate(spec)
-            return output.write_json(resolved) if as_json else terminal.note("Nothing is submitted.")
+            if as_json:
+                return output.write_json(resolved)
+            if resolved.spec.job.get("trainer") == "script":
+                from torchyard.cli.sweeps.argv import print_trials
+
+                print_trials(resolved.spec, as_json=False)
+            return terminal.note("Nothing is submitted.")
         return submitting.submit_sweep(client, spec, detach=detach, as_json=as_json, idempotency_key=idempotency_key)
 
 

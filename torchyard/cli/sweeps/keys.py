@@ -5,12 +5,11 @@ from typing import Any, get_args
 
 import typer
 
+from torchyard.contract.arguments import ARGUMENT
 from torchyard.contract.schema import Schema
 from torchyard.contract.spec import CONFIGS, RecipeSpec, ScriptSpec
 from torchyard.contract.wording import nearest
 
-ARGUMENT = "args."
-"""Begins the key of an argument of a script."""
 _SETTINGS = {
     "devices": "resources.devices_per_node",
     **{name: f"resources.{name}" for name in ("nodes", "pool", "gpu", "cpus", "memory_gb")},
@@ -19,13 +18,16 @@ _SETTINGS = {
 """Settings of `run` whose keys in a job spec are others."""
 
 
-def whole_key(key: str, *, trainer: str) -> str:
+def whole_key(key: str, *, trainer: str, hydra: bool = False) -> str:
     """Returns the path in a job spec that a key names: itself where it begins with a key of the spec.
 
     Of a recipe `lr` and `model.name` are what ends so in `config`; of a script a setting of `run`, else an argument
-    of the program, `--lr`. Raises BadParameter.
+    of the program, `--lr`. `hydra`: any key is an argument, but for `env.NAME` and `resources.NAME`, as keys
+    of Hydra look like those of a spec. Raises BadParameter.
     """
     first = key.partition(".")[0]
+    if trainer == "script" and hydra and first not in {"args", "env", "resources"}:
+        return _argument(key)
     if trainer == "script":
         return key if first in {"args", *ScriptSpec.model_fields} else _SETTINGS.get(key) or _argument(key)
     if trainer not in CONFIGS or first in RecipeSpec.model_fields:

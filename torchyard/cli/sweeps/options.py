@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 import re
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from torchyard.cli.sweeps.values import varied
+
+if TYPE_CHECKING:
+    from torchyard.cli.declared.options import Declared
 
 Sweep = Annotated[
     list[str] | None,
@@ -31,19 +35,46 @@ Halving = Annotated[
     str | None, typer.Option(metavar="UNIT=MIN..MAX", help="Of asha: where jobs stop, and end: epochs=1..27.")
 ]
 
-_OF_SWEEP = ("method", "trials", "halving")
+SweepBool = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=HOW",
+        help="How true and false are written: flag (--x or nothing), no-flag (--x or --no-x), value (--x true)."
+        " Default: as the program's source declares --x. Repeatable.",
+    ),
+]
+SweepStyle = Annotated[
+    Literal["value", "equals", "hydra"] | None,
+    typer.Option(help="How arguments are written: --x VALUE, --x=VALUE, or x=VALUE, as Hydra takes them."),
+]
+
+_OF_SWEEP = ("method", "trials", "halving", "sweep_bool", "sweep_style")
 """Options that are of no array."""
 _HALVING = re.compile(r"(epochs|steps)=([0-9]{1,9})\.\.([0-9]{1,9})")
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A sweep that the options ask for."""
+
+    spec: dict[str, Any]
+    by: Mapping[str, str]
+    """By keys: where the source of the program declares how they are written."""
+
+
 def sweep_of(
-    job: Mapping[str, Any], *, sweep: Sequence[str] | None, array: int | None, more: Mapping[str, Any]
-) -> dict[str, Any] | None:
+    job: Mapping[str, Any],
+    *,
+    sweep: Sequence[str] | None,
+    array: int | None,
+    more: Mapping[str, Any],
+    declared: Callable[[], Declared] | None = None,
+) -> Asked | None:
     """Returns the sweep of a job spec; None without `sweep` and `array`. `more` has the other options by their keys.
 
-    Raises BadParameter, for an option that does not belong there too.
+    `declared`: reads what a script declares. Raises BadParameter, for an option that does not belong there too.
     """
-    given = {name: value for name, value in more.items() if value is not None}
+    given = {name: value for name, value in more.items() if value}
     if array is None and not sweep:
         for name in given:
             raise typer.BadParameter(f"{_option(name)} needs --sweep KEY=VALUES, or --array N")
@@ -51,25 +82,60 @@ def sweep_of(
     named = {"name": job["name"]} if isinstance(job.get("name"), str) else {}
     if array is None:
         halving = {"halving": _halving(given["halving"])} if "halving" in given else {}
-        return {**named, "method": "grid", **given, **halving, "parameters": _varied(sweep or (), job), "job": job}
+        truths, chosen = given.pop("sweep_bool", ()), given.pop("sweep_style", None)
+        known = None if declared is None else declared()
+        hydra = chosen == "hydra" or (chosen is None and known is not None and known.library == "hydra")
+        varies = _varied(sweep or (), job, hydra=hydra)
+        found = {**named, "method": "grid", **given, **halving, "parameters": varies, "job": job}
+        return _written(found, known, chosen=chosen, truths=truths)
     for name in [*(["sweep"] if sweep else ()), *(name for name in given if name in _OF_SWEEP)]:
         raise typer.BadParameter(f"--array and {_option(name)} cannot be combined: --array has N equal jobs")
-    return {**named, **given, "method": "array", "trials": array, "job": job}
+    return Asked({**named, **given, "method": "array", "trials": array, "job": job}, {})
 
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _varied(texts: Sequence[str], job: Mapping[str, Any]) -> dict[str, Any]:
-    from torchyard.cli.sweeps.keys import whole_key  # which takes long to import
+def _varied(texts: Sequence[str], job: Mapping[str, Any], *, hydra: bool) -> dict[str, Any]:
+    from torchyard.cli.sweeps.keys import ARGUMENT, whole_key  # which takes long to import
 
     found: dict[str, Any] = {}
-    for key, values in map(varied, texts):
-        whole = whole_key(key, trainer=str(job.get("trainer")))
+    for text in texts:
+        key = text.partition("=")[0]
+        whole = whole_key(key, trainer=str(job.get("trainer")), hydra=hydra) if key else key
+        _, values = varied(text, as_typed=whole.startswith(ARGUMENT))
         if whole in found:
             raise typer.BadParameter(f"{key} is given twice: write all of its values in one --sweep")
         found[whole] = values
+    return found
+
+
+def _written(spec: dict[str, Any], declared: Declared | None, *, chosen: Any, truths: Sequence[str]) -> Asked:
+    """Returns the sweep with the style of each argument, as far as it is known here."""
+    from torchyard.cli.declared.options import Declared
+    from torchyard.cli.sweeps.styles import styled
+
+    job = spec["job"]
+    config: dict[str, Any] = job["config"] if isinstance(job.get("config"), dict) else {}
+    args: list[Any] = config["args"] if isinstance(config.get("args"), list) else []
+    if job.get("trainer") != "script" or not all(isinstance(arg, str) for arg in args):
+        if truths or chosen:
+            raise typer.BadParameter("--sweep-bool and --sweep-style are of the arguments of a script")
+        return Asked(spec, {})
+    found = styled(spec["parameters"], args, declared=declared or Declared(), chosen=chosen, truths=_truths(truths))
+    job = {**job, "config": {**config, "args": found.args}} if args else job
+    styles = {"styles": found.styles} if found.styles else {}
+    return Asked({**spec, "parameters": found.parameters, **styles, "job": job}, found.by)
+
+
+def _truths(texts: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for text in texts:
+        key, _, how = text.partition("=")
+        if not key or how not in {"flag", "no-flag", "value"}:
+            raise typer.BadParameter(f"{text!r} says nothing of --sweep-bool: write KEY=flag, KEY=no-flag or KEY=value")
+        found[f"args.{key.removeprefix('--').removeprefix('args.')}"] = how
     return found
 
 

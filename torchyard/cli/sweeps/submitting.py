@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,13 @@ from torchyard.cli.specs import read_spec
 from torchyard.cli.sweeps import table
 from torchyard.cli.sweeps.keys import whole_key
 from torchyard.cli.sweeps.values import point_of
+from torchyard.contract.arguments import ARGUMENT, described
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.sweeps import Range, SweepSpec, parse_sweep
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from torchyard.client import Client
     from torchyard.contract.views.sweeps import SweepView
@@ -40,24 +42,36 @@ def read_sweep(file: str) -> dict[str, Any]:
     return _with_whole_keys(found)
 
 
-def announced(spec: dict[str, Any]) -> dict[str, Any]:
+def announced(spec: dict[str, Any], by: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Says what varies and how many trials there are, and returns the spec, whose job the service checks.
 
-    Raises InvalidSpec, whose message names each wrong field.
+    `by`: by keys, where the source of the program says how they are written. Raises InvalidSpec, whose message names
+    each wrong field.
     """
-    try:
+    with naming_fields():
         parsed = parse_sweep(spec)
-    except InvalidSpec as error:
-        lines = [error.message, *(f"  {f'{each.field}: ' * bool(each.field)}{each.message}" for each in error.errors)]
-        raise InvalidSpec("\n".join(lines), errors=error.errors) from None
-    for line in _plan(parsed):
+    for line in _plan(parsed, by or {}):
         terminal.note(line)
     return spec
 
 
+@contextmanager
+def naming_fields() -> Generator[None]:
+    """Has the message of an InvalidSpec name each wrong field."""
+    try:
+        yield
+    except InvalidSpec as error:
+        lines = [error.message, *(f"  {f'{each.field}: ' * bool(each.field)}{each.message}" for each in error.errors)]
+        raise InvalidSpec("\n".join(lines), errors=error.errors) from None
+
+
 def points_of(texts: Sequence[str], trainer: str) -> list[dict[str, Any]]:
     """Returns the points that texts such as `lr=0.1,seed=3` or JSON objects write. Raises BadParameter."""
-    return [_whole(point_of(text), trainer) for text in texts]
+
+    def is_argument(key: str) -> bool:
+        return whole_key(key, trainer=trainer).startswith(ARGUMENT)
+
+    return [_whole(point_of(text, as_typed=is_argument), trainer) for text in texts]
 
 
 def submit_sweep(
@@ -98,13 +112,21 @@ def show(client: Client, sweep: SweepView, *, limit: int | None, as_json: bool) 
     return None
 
 
-def _plan(spec: SweepSpec) -> list[str]:
+def _plan(spec: SweepSpec, by: Mapping[str, str]) -> list[str]:
     names = table.short_keys([*spec.parameters])
-    rows = [(names[key], _values(values)) for key, values in spec.parameters.items()]
+    rows = [(names[key], f"{_values(values)}{_style(spec, key, by)}") for key, values in spec.parameters.items()]
     parallel = "" if spec.max_parallel is None else f", {spec.max_parallel} at once"
     rows += [("trials", f"{spec.size} of {spec.method}{parallel}")]
     width = max(9, *(len(name) for name, _ in rows))
     return [f"{name:<{width}}  {terminal.plain(text)}" for name, text in rows]
+
+
+def _style(spec: SweepSpec, key: str, by: Mapping[str, str]) -> str:
+    """Says how an argument is written, where that is not the ordinary way."""
+    style = spec.styles.get(key, "value")
+    if style == "value":
+        return ""
+    return f"   ({described(key, style)}{f': {by[key]}' if key in by else ''})"
 
 
 def _with_whole_keys(spec: dict[str, Any]) -> dict[str, Any]:
@@ -115,6 +137,8 @@ def _with_whole_keys(spec: dict[str, Any]) -> dict[str, Any]:
     points: Any = spec.get("points")
     if isinstance(parameters, dict):
         found["parameters"] = _whole(parameters, trainer)
+    if isinstance(styles := spec.get("styles"), dict):
+        found["styles"] = _whole(styles, trainer)
     if isinstance(points, list):
         found["points"] = [_whole(point, trainer) if isinstance(point, dict) else point for point in points]
     return found

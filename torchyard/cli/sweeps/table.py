@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from torchyard.cli import output
-from torchyard.cli.sweeps.keys import ARGUMENT
+from torchyard.contract.arguments import ARGUMENT, described, option_of
 from torchyard.contract.sweeps import SweepState
 from torchyard.contract.text import headline
 from torchyard.host import terminal
@@ -45,6 +45,7 @@ def lines_of(sweep: SweepView) -> list[str]:
         ("owner", f"{sweep.owner}, read by {sweep.visibility}"),
         ("state", f"{sweep.state}: {headline(sweep.status_reason.message)}"),
         ("method", f"{sweep.method}{f' over {keys}' if keys else ''}{parallel}"),
+        ("arguments", ", ".join(described(key, style) for key, style in sweep.spec.styles.items())),
         ("ranked by", f"{sweep.monitor}, {sweep.mode}"),
         ("trials", counts(sweep.trials)),
         ("best", best(sweep.best) if sweep.best is not None else ""),
@@ -134,10 +135,7 @@ def summaries(sweeps: Sequence[SweepSummary]) -> list[str]:
 
 def short_keys(keys: Sequence[str]) -> dict[str, str]:
     """Returns a name for each key: `--lr` of an argument, else as many of its last words as no other key has."""
-    return {
-        key: f"--{key.removeprefix(ARGUMENT)}" if key.startswith(ARGUMENT) else _short(key, {*keys} - {key})
-        for key in keys
-    }
+    return {key: option_of(key) if key.startswith(ARGUMENT) else _short(key, {*keys} - {key}) for key in keys}
 
 
 def value_text(value: Any) -> str:

@@ -1,6 +1,6 @@
 """The operations of a client, all together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ from torchyard.client.core.schedules import SchedulesCore
 from torchyard.client.core.sweeps import SweepsCore
 from torchyard.client.core.team import TeamCore
 from torchyard.client.discovery import Server
+from torchyard.client.naming import turn
 from torchyard.client.packing import MAX_SIZE
 from torchyard.client.references import find_job, free_name, with_ids
 from torchyard.client.transport import Transport
@@ -30,20 +31,28 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
 
     def __init__(self, server: Server, transport: Transport, *, patience: float) -> None:
         super().__init__(server, transport, patience=patience)
+        self._turns = transport
         self.bundles = BundlesCore(self._connection)
         self.sweeps = SweepsCore(self._connection, transport)
         self.schedules = SchedulesCore(self._connection)
         self.notifications = NotificationsCore(self._connection)
 
-    async def submit(self, spec: Spec, *, idempotency_key: str | None = None, forecast: bool = False) -> AsyncJob:
+    async def submit(
+        self, spec: Spec, *, idempotency_key: str | None = None, forecast: bool = False, numbered: bool = False
+    ) -> AsyncJob:
         """Submits a job, once even if the connection breaks, and returns a `Job`, of an AsyncClient an `AsyncJob`. If
         the server knows the key, it is the job of the first call with that key. The `init_from` of a spec that is a
         dict may have the name of a job in place of its id, `digits/best`, or where no job has it, that of a sweep.
 
         `forecast`: the job's `view.waits_for` says when it is expected to start, and what would start it at once. It
         takes a moment longer, and is None if the server makes too many forecasts now, or knew the key.
+        `numbered`: if a job has the spec's name, the new one gets `name-2`, `name-3`, …; two of one host get two names.
         """
         (exact,) = await with_ids(self._connection, [spec])
+        if numbered:
+            async with turn(self._turns):
+                named = await self._with_free_name(exact)
+                return await self.submit(named, idempotency_key=idempotency_key, forecast=forecast)
         call = calls.submit(exact, key=idempotency_key, forecast=forecast)
         return AsyncJob(self, await self._connection.answer(call))
 
@@ -117,9 +126,8 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         wanted["config"] = {key: value for key, value in config.items() if value}
         if keep:
             wanted["keep"] = [*keep]
-        if name is None and idempotency_key is None:
-            wanted["name"] = await self.free_name(wanted["name"])
-        return await self.submit(wanted, idempotency_key=idempotency_key)
+        numbered = name is None and idempotency_key is None
+        return await self.submit(wanted, idempotency_key=idempotency_key, numbered=numbered)
 
     async def validate(self, spec: Spec) -> JobSpec:
         """Returns the spec with every default filled in; nothing is stored. Raises InvalidSpec, naming each field."""
@@ -154,3 +162,8 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
     async def free_name(self, name: str) -> str:
         """Returns `name`, or if a job has it, `name-2`, `name-3`, …: the first after that of the newest such job."""
         return await free_name(self._connection, name)
+
+    async def _with_free_name(self, spec: Spec) -> Spec:
+        if isinstance(spec, Mapping):
+            return {**spec, "name": await self.free_name(str(spec["name"]))}
+        return spec.model_copy(update={"name": await self.free_name(getattr(spec, "name"))})  # noqa: B009

@@ -1,12 +1,15 @@
 """Asks git which files of a folder are its user's own, and which commit they are from."""
 
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 import os
 from pathlib import Path
 import re
+import shutil
 import subprocess
+import tempfile
 import threading
+from types import MappingProxyType
 
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes.script import MOST_DIFF_BYTES, Git
@@ -16,7 +19,7 @@ MOST_S = 120.0
 """Of one command of git."""
 _OTHER_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 """Variables that a hook has. They name the repository of the hook, and not that of the folder."""
-_DIFF = ("diff", "HEAD", "--relative", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv")
+_DIFF = ("--relative", "--no-renames", "--no-color", "--no-ext-diff", "--no-textconv")
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
 """A repository among the files of another one, which a clone may bring with a configuration of its own, is not used."""
 _NO_FETCH = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
@@ -96,18 +99,86 @@ def origin(folder: Path, packed: Collection[str]) -> Git | None:
 
 
 def _diff(folder: Path, packed: Collection[str], safe: Sequence[str]) -> str:
-    """Returns the changes of files that are packed, and of deleted ones their names. Cut off if they are long."""
-    changed = _git(folder, *safe, *_DIFF, "--name-only", "-z", "--", ".").stdout.split(b"\0")
-    files = [os.fsdecode(name) for name in changed if name]
-    names = [name for name in files if name in packed or not os.path.lexists(folder / name)][:_MOST_NAMES]
-    if not names:
-        return ""
-    arguments = (*safe, "--literal-pathspecs", *_DIFF, "--irreversible-delete", "--", *names)
-    with _running(folder, *arguments, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        found = process.stdout.read(MOST_DIFF_BYTES + 1)
-        process.kill()
+    """Returns how what is packed differs from the commit: first of files that it has, then of new ones, then of the
+    submodules. Of what is gone it has the names. Cut off if it is long.
+    """
+    found = b""
+    for part in _parts_of_diff(folder, packed, safe, base="HEAD", prefix=""):
+        found += part
+        if len(found) > MOST_DIFF_BYTES:
+            break
     return _bounded(storable(_CONTROL.sub("\ufffd", found.decode(errors="replace"))))
+
+
+def _parts_of_diff(
+    folder: Path, packed: Collection[str], safe: Sequence[str], *, base: str, prefix: str
+) -> Iterator[bytes]:
+    """Yields parts of the diff of a repository below the folder that is packed, against one of its commits.
+
+    `prefix`: its path there, with a slash at its end, if it is a submodule.
+    """
+    own = {name.removeprefix(prefix) for name in packed if name.startswith(prefix)}
+    known, new = tracked(folder), sorted(untracked(folder) & own)
+    inner = [name for name, _ in _links(folder) if any(each.startswith(f"{name}/") for each in own)]
+    with _index_with(folder, new, safe) as index:
+        options = (
+            *safe,
+            "--literal-pathspecs",
+            *_diff_of(base),
+            f"--src-prefix=a/{prefix}",
+            f"--dst-prefix=b/{prefix}",
+        )
+        changed = _git(folder, *safe, *_diff_of(base), "--name-only", "-z", "--", ".", index=index).stdout.split(b"\0")
+        names = [
+            name
+            for name in map(os.fsdecode, filter(None, changed))
+            if name in own or name in inner or name not in known or not os.path.lexists(folder / name)
+        ]
+        for some in ([name for name in names if name not in new], [name for name in names if name in new]):
+            if some:
+                arguments = (*options, "--irreversible-delete", "--", *some[:_MOST_NAMES])
+                with _running(folder, *arguments, stderr=subprocess.DEVNULL, index=index) as process:
+                    assert process.stdout is not None
+                    yield process.stdout.read(MOST_DIFF_BYTES + 1)
+                    process.kill()
+    for name in inner:
+        recorded = _git(folder, "ls-tree", "-z", base, "--", name).stdout.split()
+        if len(recorded) > 2 and (folder / name / ".git").exists():
+            commit = os.fsdecode(recorded[2])
+            yield from _parts_of_diff(folder / name, packed, safe, base=commit, prefix=f"{prefix}{name}/")
+
+
+def _diff_of(base: str) -> tuple[str, ...]:
+    return ("diff", base, *_DIFF)
+
+
+@contextmanager
+def _index_with(folder: Path, names: Sequence[str], safe: Sequence[str]) -> Generator[Mapping[str, str]]:
+    """Yields variables with which git takes new files for known ones. The repository stays as it is."""
+    paths = _git(folder, "rev-parse", "--git-path", "index", "--git-path", "objects").stdout.decode(
+        errors="surrogateescape"
+    )
+    index, objects, *_ = (folder / line for line in [*paths.splitlines(), "", ""])
+    with tempfile.TemporaryDirectory(prefix="torchyard-git-") as own:
+        copy = Path(own, "index")
+        if index.is_file():
+            shutil.copyfile(index, copy)
+        variables = {
+            "GIT_INDEX_FILE": str(copy),
+            "GIT_OBJECT_DIRECTORY": own,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{objects}"' if ":" in str(objects) else str(objects),
+        }
+        if names:
+            options = ("--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul")
+            _git(
+                folder,
+                "--literal-pathspecs",
+                "add",
+                *options,
+                index=variables,
+                given=b"\0".join(map(os.fsencode, names)),
+            )
+        yield variables
 
 
 def _bounded(text: str) -> str:
@@ -125,13 +196,15 @@ def _names(folder: Path, *options: str) -> set[str]:
     return {os.fsdecode(name) for name in answer.stdout.split(b"\0") if name}
 
 
-def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Runs git, which starts no program that the folder's configuration names.
+def _git(
+    folder: Path, *arguments: str, index: Mapping[str, str] = MappingProxyType({}), given: bytes | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs git, which starts no program that the folder's configuration names. `given`: what it reads.
 
     Raises FileNotFoundError, and ConfigError if it does not end.
     """
-    with _running(folder, *arguments) as process:
-        stdout, stderr = process.communicate()
+    with _running(folder, *arguments, index=index, reads=given is not None) as process:
+        stdout, stderr = process.communicate(given)
     return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
@@ -160,16 +233,27 @@ def _submodules(folder: Path) -> Iterator[Path]:
     waiting = [root]
     while waiting:
         inside = waiting.pop()
-        for entry in _git(inside, "ls-files", "--stage", "-z").stdout.split(b"\0"):
-            about, _, name = entry.partition(b"\t")
-            path = inside / os.fsdecode(name)
-            if about.startswith(_SUBMODULE) and (path / ".git").exists():
+        for _, path in _links(inside):
+            if (path / ".git").exists():
                 waiting.append(path)
                 yield path
 
 
+def _links(folder: Path) -> list[tuple[str, Path]]:
+    """Returns the names and paths of the submodules in the index of a folder."""
+    entries = (entry.partition(b"\t") for entry in _git(folder, "ls-files", "--stage", "-z").stdout.split(b"\0"))
+    names = [os.fsdecode(name) for about, _, name in entries if about.startswith(_SUBMODULE)]
+    return [(name, folder / name) for name in names]
+
+
 @contextmanager
-def _running(folder: Path, *arguments: str, stderr: int = subprocess.PIPE) -> Generator[subprocess.Popen[bytes]]:
+def _running(
+    folder: Path,
+    *arguments: str,
+    stderr: int = subprocess.PIPE,
+    index: Mapping[str, str] = MappingProxyType({}),
+    reads: bool = False,
+) -> Generator[subprocess.Popen[bytes]]:
     """Runs git during the block. Raises ConfigError if it had to be ended: it waits without end for a pipe."""
     late = threading.Event()
 
@@ -177,7 +261,7 @@ def _running(folder: Path, *arguments: str, stderr: int = subprocess.PIPE) -> Ge
         late.set()
         process.kill()
 
-    with _started(folder, *arguments, stderr=stderr) as process:
+    with _started(folder, *arguments, stderr=stderr, index=index, reads=reads) as process:
         timer = threading.Timer(MOST_S, end)
         timer.daemon = True
         timer.start()
@@ -192,13 +276,15 @@ def _running(folder: Path, *arguments: str, stderr: int = subprocess.PIPE) -> Ge
         )
 
 
-def _started(folder: Path, *arguments: str, stderr: int) -> subprocess.Popen[bytes]:
+def _started(
+    folder: Path, *arguments: str, stderr: int, index: Mapping[str, str], reads: bool
+) -> subprocess.Popen[bytes]:
     environment = {name: value for name, value in os.environ.items() if name not in _OTHER_REPOSITORY}
     return subprocess.Popen(
         ["git", *_SAFE, *arguments],  # noqa: S607 - the user's own git
         cwd=folder,
-        env={**environment, **_NO_FETCH, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
-        stdin=subprocess.DEVNULL,
+        env={**environment, **_NO_FETCH, **index, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+        stdin=subprocess.PIPE if reads else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=stderr,
     )

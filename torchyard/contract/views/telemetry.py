@@ -88,7 +88,7 @@ class EndView(View):
 
 class SeriesView(View):
     """A metric by step. `source` is `run` for what the script reports itself, `tensorboard` for what was read from
-    TensorBoard's event files."""
+    TensorBoard's event files, `log` for what `metrics.patterns` found in the lines."""
 
     key: str
     points: list[PointView]

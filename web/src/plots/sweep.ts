@@ -28,9 +28,14 @@ export function trialVariables(sweep: SweepView, trials: readonly TrialView[]): 
   return [...settings, { key: sweep.monitor, title: sweep.monitor, isMetric: true, better }];
 }
 
-/** Returns a JSON value as a plot takes it: numbers and text as they are, others as their JSON. */
+/** An argument of a program keeps the text that was typed, such as 1e-4. */
+const TYPED = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i;
+const IS_FRACTION = /[.e]/i;
+
+/** Returns a JSON value as a plot takes it: numbers, also typed ones, and text as they are, others as their JSON. */
 export function plotValue(value: unknown): PlotValue {
   if (value === null || value === undefined) return null;
+  if (typeof value === "string" && TYPED.test(value) && IS_FRACTION.test(value)) return Number(value);
   return typeof value === "number" || typeof value === "string" ? value : JSON.stringify(value);
 }
 

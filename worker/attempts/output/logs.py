@@ -1,14 +1,17 @@
 """Reads the logs of an attempt: of its set-up, of its ranks and of its launchers, one for each node."""
 
-from itertools import product
+from collections.abc import Iterator, Sequence
+import os
 from pathlib import Path
 
 from store.facts.output import Batch, NewLines
 from torchyard.contract.rundir import RunDir
 from worker.attempts.output.lines import LineReader, as_text
+from worker.attempts.output.logged import LoggedMetrics
 from worker.attempts.output.warnings import warn
 from worker.packages.installation import LOG
 
+_STREAMS = ("stdout", "stderr")
 _MAX_LINE = 16_384
 """Bytes of a log line that are stored."""
 _MAX_UNFINISHED = 1000
@@ -18,10 +21,12 @@ _MAX_UNFINISHED = 1000
 class LogReader:
     """Reads the logs below `job`, the part of the run directory that the job may write."""
 
-    def __init__(self, job: Path, *, world_size: int, nodes: int = 1) -> None:
+    def __init__(self, job: Path, *, world_size: int, nodes: int = 1, metrics: Sequence[str] = ()) -> None:
         self.unfinished: dict[tuple[int | None, str], str] = {}
         """By rank and stream: the newest text of the line that has no end so far. It is in no batch."""
         self._reader = LineReader(job)
+        self._metrics = LoggedMetrics(metrics)
+        self._folder = str(job)
         ranks = ((f"rank-{rank}", rank) for rank in range(world_size))
         launchers = ((RunDir.of_job(job).of_node(node).launcher, None) for node in range(nodes))
         self._sources: tuple[tuple[str, int | None], ...] = ((LOG, None), *ranks, *launchers)
@@ -29,7 +34,7 @@ class LogReader:
 
     def read(self, batch: Batch, offsets: dict[str, int], *, final: bool) -> None:
         """Adds the next lines of each log to the batch, and moves its offset behind them. Raises OSError."""
-        for (source, rank), stream in product(self._sources, ("stdout", "stderr")):
+        for source, rank, stream in self._in_order():
             name = f"{source}.{stream}"
             offset = offsets.get(name, 0)
             found = self._reader.read("logs", name, offset=offset, keep=_MAX_LINE, final=final, overwrites=True)
@@ -41,6 +46,21 @@ class LogReader:
                 text, cut, _ = found.unfinished
                 left = max(0, len(text) - _MAX_UNFINISHED)
                 self.unfinished[rank, stream] = as_text(text[: len(text) - left], cut + left)
+            if rank == 0:
+                self._metrics.read([line for line, _, _ in found.lines], batch, offsets)
             lines = [as_text(line, cut) for line, cut, _ in found.lines]
             if lines:
                 batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
+
+    def _in_order(self) -> Iterator[tuple[str, int | None, str]]:
+        """Yields each log: of one process, the stream that it has written last comes last, as far as a clock tells."""
+        for source, rank in self._sources:
+            at = [self._written_at(f"{source}.{stream}") for stream in _STREAMS]
+            for stream in _STREAMS if at[0] <= at[1] else reversed(_STREAMS):
+                yield source, rank, stream
+
+    def _written_at(self, name: str) -> int:
+        try:
+            return os.lstat(f"{self._folder}/logs/{name}").st_mtime_ns
+        except OSError:
+            return 0

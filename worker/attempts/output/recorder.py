@@ -195,6 +195,7 @@ def output_of(
         patterns=patterns,
         left=left,
         unmatched=_unmatched(spec, run) if is_script else None,
+        metrics=_patterns(spec.get("metrics", {}), "patterns") if is_script else (),
         mask=mask,
     )
 

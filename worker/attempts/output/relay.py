@@ -73,9 +73,9 @@ class Relay:
 
     `state`: what of it is stored. `listed`: the names of its stored checkpoints. `captured`: those that any attempt of
     the job has captured. Beyond `most_checkpoints` one a minute is read. `patterns`: the files that become checkpoints.
-    `left`: the files that are stored by their paths. `unmatched` says which patterns match nothing. `mask`: what no
-    name of a file may have. The caller calls `read` and commits the batch within `storing`, again and again, and
-    `close` in the end.
+    `left`: the files that are stored by their paths. `unmatched` says which patterns match nothing. `metrics`: what
+    finds metrics in lines. `mask`: what no name of a file may have. The caller calls `read` and commits the batch
+    within `storing`, again and again, and `close` in the end.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class Relay:
         patterns: Sequence[str] = (),
         left: Sequence[LeftFiles] = (),
         unmatched: Unmatched | None = None,
+        metrics: Sequence[str] = (),
         mask: Mask | None = None,
     ) -> None:
         mask, known, limit = mask or Mask(), set(listed), checkpoint_limit
@@ -100,7 +101,7 @@ class Relay:
         self._blobs = blobs
         self._state = state
         self._events = EventReader(run.job)
-        self._logs = LogReader(run.job, world_size=world_size, nodes=nodes)
+        self._logs = LogReader(run.job, world_size=world_size, nodes=nodes, metrics=metrics)
         self._event_files = EventFiles(run.root.parent, rundirs.job_path(run), brought=Brought.of(run), mask=mask)
         self._checkpoints = Publishing(run, blobs, known=known, limit=limit, most=most_checkpoints, mask=mask)
         self._capturing = (
@@ -160,6 +161,7 @@ class Relay:
             self._logs.unfinished.clear()
         self._read_event_files(batch, offsets, final=final)
         batch.points, batch.curves = self._timed(batch.points), self._timed(batch.curves)
+        batch.logged = self._timed(batch.logged)
         state = replace(self._state, offsets=offsets)
         if final and budget and state == self._state:
             self._checkpoints.add_unannounced(batch, self._copied, budget=budget)
@@ -239,7 +241,7 @@ class Relay:
         self, capturing: Capturing, batch: Batch, state: RelayState, *, final: bool, completed: bool
     ) -> RelayState:
         """Adds files that the script wrote as checkpoints, once it has nothing else to read if `final`."""
-        steps = [point.step for points in (batch.points, batch.curves) for point in points]
+        steps = [point.step for points in (batch.points, batch.curves, batch.logged) for point in points]
         step = max([*steps, state.captured_step or 0])
         if steps:
             state = replace(state, captured_step=step)

@@ -22,6 +22,7 @@ class Thinning:
     def __init__(self) -> None:
         self._points: dict[str, MetricPoint] = {}
         self._curves: dict[str, MetricPoint] = {}
+        self._logged: dict[str, MetricPoint] = {}
         self._next = time.monotonic() + _LEAST_S
         self._taken = False
 
@@ -29,22 +30,25 @@ class Thinning:
         """Returns the batch without its points, or with the newest of each metric if they are due or it is `final`."""
         _keep(self._points, batch.points)
         _keep(self._curves, batch.curves)
+        _keep(self._logged, batch.logged)
         self._taken = final or time.monotonic() >= self._next
-        points, curves = (self._points, self._curves) if self._taken else ({}, {})
-        return replace(batch, points=list(points.values()), curves=list(curves.values()))
+        kept = (self._points, self._curves, self._logged) if self._taken else ({}, {}, {})
+        points, curves, logged = (list(each.values()) for each in kept)
+        return replace(batch, points=points, curves=curves, logged=logged)
 
     def stored(self) -> None:
         """Notes that what was taken last is stored."""
         if self._taken:
-            count = len(self._points) + len(self._curves)
+            count = len(self._points) + len(self._curves) + len(self._logged)
             self._next = time.monotonic() + max(_LEAST_S, _POINT_S * count)
             self._points.clear()
             self._curves.clear()
+            self._logged.clear()
             self._taken = False
 
     def __bool__(self) -> bool:
         """Returns whether points wait to be stored."""
-        return bool(self._points or self._curves)
+        return bool(self._points or self._curves or self._logged)
 
 
 def _keep(kept: dict[str, MetricPoint], new: Sequence[MetricPoint]) -> None:

@@ -228,7 +228,7 @@ def test_a_program_is_a_file_a_module_or_an_executable(
     config = _job(team, done.stdout.strip())["spec"]["config"]
     found = {key: config[key] for key in ("entrypoint", "module", "command", "args") if key in config}
     assert found == {"args": [], **expected}
-    assert ("the worker's environment must have it" in done.stderr) == (words[1:2] == ["accelerate"])
+    assert ("accelerate is that of the worker's environment" in done.stderr) == (words[1:2] == ["accelerate"])
 
 
 def test_the_commit_is_shown_and_the_diff_kept(team: Team, folder: Path) -> None:

@@ -39,6 +39,7 @@ def test_a_flag_goes_before_the_environment_and_that_before_both_files(tmp_path:
         "include": ([], "default"),
         "checkpoints": ([], "default"),
         "keep": ([], "default"),
+        "metrics": ([], "default"),
         "after": ([], "default"),
         "max_restarts": (0, "default"),
         "detach": (True, "TORCHYARD_RUN_DETACH"),

@@ -1,5 +1,6 @@
 """The options of `run` and `submit` that make a sweep of one job."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -136,3 +137,21 @@ def _accept(server: FakeServer, folder: Path) -> None:
     with pack(folder) as bundle:
         view = {"sha256": bundle.sha256, "state": "complete", "files": 1, "size": bundle.size, "received": bundle.size}
         server.on(f"/v1/bundles/{bundle.sha256}", {**view, "created_at": NOW})
+
+
+def test_a_dry_run_prints_the_arguments_of_each_trial_and_sends_nothing(server: FakeServer, tmp_path: Path) -> None:
+    source = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--amp', action='store_true')\n"
+    (tmp_path / "train.py").write_text(source)
+    options = ("--dry-run", "--sweep", "amp=true,false", "--sweep", "env.A=x,y")
+    done = run(server, "run", *options, "train.py", "--amp", "in put.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "0  train.py --amp 'in put.csv'   (A x)",
+        "1  train.py --amp 'in put.csv'   (A y)",
+        "2  train.py 'in put.csv'   (A x)",
+        "3  train.py 'in put.csv'   (A y)",
+    ]
+    assert "--amp      true, false   (--amp or nothing: train.py, line 3)" in done.stderr.splitlines()
+    assert done.stderr.endswith("Nothing is sent.\n") and server.requests == []
+    done = run(server, "run", "--dry-run", "--json", "train.py", "a", cwd=tmp_path)
+    assert json.loads(done.stdout) == {"argv": ["train.py", "a"]}

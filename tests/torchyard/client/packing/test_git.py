@@ -167,9 +167,50 @@ def test_the_diff_tells_nothing_of_what_is_not_packed(repository: Path) -> None:
     (repository / "lib" / "a.py").write_text("private = 1\n")
     (repository / "odd name .py").write_text("public = 1\n")
     found = _origin(repository)
-    assert "private" not in found.diff and "a.py" not in found.diff.replace("lib/gone.py", "")
+    assert "private" not in found.diff and "a/lib/a.py" not in found.diff
     assert "+public = 1" in found.diff
     assert "deleted file" in found.diff and "-lib/gone.py" not in found.diff.splitlines()
+
+
+def test_new_files_that_are_packed_are_in_the_diff_after_the_changes(repository: Path) -> None:
+    (repository / "a_new.py").write_text("fresh = 1\n")
+    (repository / "train.py").write_text("other\n")
+    before = sorted((repository / ".git").rglob("*"))
+    found = _origin(repository)
+    assert "new file mode" in found.diff and "+fresh = 1" in found.diff
+    assert found.diff.index("+other") < found.diff.index("+fresh = 1")
+    assert _git(repository, "status", "--porcelain", "a_new.py") == "?? a_new.py"
+    assert sorted((repository / ".git").rglob("*")) == before
+    (repository / ".torchyardignore").write_text("a_new.py\n")
+    assert "fresh" not in _origin(repository).diff
+
+
+def test_a_file_that_left_the_index_alone_is_told_as_it_runs(repository: Path) -> None:
+    _git(repository, "rm", "--quiet", "--cached", "train.py", "lib/a.py")
+    (repository / "train.py").write_text("other\n")
+    found = _origin(repository).diff
+    assert "+other" in found and "-train.py" in found and "deleted file" not in found.split("gone.py")[0]
+    assert "lib/a.py" not in found
+    (repository / ".gitignore").write_text((repository / ".gitignore").read_text() + "train.py\n")
+    assert "deleted file mode 100644\nindex" in _origin(repository).diff.split("b/train.py")[1]
+
+
+def test_a_submodule_is_told_from_the_commit_that_the_repository_names(repository: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    _write(theirs, "a.py")
+    _git(theirs, "init", "--quiet")
+    _git(theirs, "add", ".")
+    _git(theirs, "commit", "--quiet", "--message", "theirs")
+    _git(repository, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(theirs), "sub")
+    _git(repository, "commit", "--quiet", "--message", "with it")
+    sub = repository / "sub"
+    (sub / "a.py").write_text("ahead\n")
+    _git(sub, "commit", "--quiet", "--all", "--message", "ahead")
+    (sub / "a.py").write_text("ahead, and changed\n")
+    (sub / "b.py").write_text("new\n")
+    found = _origin(repository).diff
+    assert "Subproject commit" in found
+    assert "--- a/sub/a.py" in found and "+ahead, and changed" in found and "+new" in found
 
 
 def test_the_diff_of_a_folder_is_one_of_its_own_files(repository: Path) -> None:

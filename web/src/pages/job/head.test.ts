@@ -223,6 +223,14 @@ test("the lineage leads both ways: to what the job comes from, and to what came 
   ]);
 });
 
+test("the arguments of a script are shown as they are typed", () => {
+  const config = { entrypoint: "train.py", args: ["--no-augment", "--name", "a b"] };
+  const spec = { ...view().spec, trainer: "script", config };
+  const { host } = head(view({ spec, sweep: { id: "swp_1", name: "s", trial: 3, point: {} } }));
+  expect(host.querySelector(".argv")?.textContent).toBe("train.py --no-augment --name 'a b'");
+  expect(head(view()).host.querySelector(".argv")).toBeNull();
+});
+
 test("a pause is sent at once, also by its key, and a refusal is told", async () => {
   signIn("member", "jobs:read", "jobs:write");
   let answer: unknown = view({ state: "paused" });

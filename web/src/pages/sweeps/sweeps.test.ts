@@ -17,7 +17,7 @@ import {
 } from "../../testing";
 import { shortKeys } from "../../text/keys";
 import Sweep from "./Sweep.svelte";
-import { countsText, pointText, valueText } from "./sweeps";
+import { countsText, pointText, valueText, writtenAs } from "./sweeps";
 import Sweeps from "./Sweeps.svelte";
 import Trials from "./Trials.svelte";
 
@@ -276,4 +276,18 @@ test("keys and values are short, and keys differ", () => {
   expect([0.1 + 0.2, 3, "a", null, [1, 2]].map(valueText)).toEqual(["0.3", "3", "a", "null", "[1,2]"]);
   expect(pointText({ "config.optimizer.lr": 1e-4, "args.seed": 3 })).toBe("lr 0.0001, seed 3");
   expect(countsText(sweep({ trials: { ...COUNTS, waiting: 1234 } }))).toContain("1,234 waiting");
+});
+
+test("the page says how the arguments are written, and lines up typed numbers", () => {
+  const styles = { "args.amp": "no-flag", "args.lr": "value" };
+  const spec = { parameters: { "args.amp": [true, false], "args.lr": ["1e-4", "1e-3"] }, styles };
+  const trials = [trial(0, { point: { "args.amp": false, "args.lr": "1e-4" } })];
+  const host = show(Trials, { sweep: sweep({ spec }), trials, onchange: () => undefined });
+  const titles = [...host.querySelectorAll("th[title]")].map((heading) => heading.getAttribute("title"));
+  expect(titles).toEqual(["args.amp: --amp or --no-amp", "args.lr: --lr VALUE"]);
+  expect(textsOf(host, "td.number")).toContain("1e-4");
+  expect(
+    ["equals", "flag", "words", "hydra", "placed", undefined].map((style) => writtenAs("args.x", style)),
+  ).toEqual(["--x=VALUE", "--x or nothing", "--x VALUE VALUE …", "x=VALUE", "{x} in the arguments", ""]);
+  expect(writtenAs("args.-lr", "value")).toBe("-lr VALUE");
 });

@@ -31,6 +31,22 @@ export function countsText(sweep: Pick<SweepSummary, "trials">): string {
   return found.map((state) => `${sweep.trials[state].toLocaleString("en")} ${state}`).join(", ");
 }
 
+/** Says how the values of an argument are written. */
+export function writtenAs(key: string, style: string | undefined): string {
+  const name = key.replace(/^args\./, "");
+  const option = name.startsWith("-") ? name : `--${name}`;
+  const written: Readonly<Record<string, string>> = {
+    value: `${option} VALUE`,
+    equals: `${option}=VALUE`,
+    flag: `${option} or nothing`,
+    "no-flag": `${option} or --no-${name}`,
+    words: `${option} VALUE VALUE …`,
+    hydra: `${name}=VALUE`,
+    placed: `{${name}} in the arguments`,
+  };
+  return style === undefined ? "" : (written[style] ?? style);
+}
+
 /** Formats a value of a point. */
 export function valueText(value: unknown): string {
   if (typeof value === "number")

@@ -234,6 +234,8 @@ class Supervisor:
         if launch.exit_code == 0 and request.reason is not EndReason.CANCELLED and self._finished():
             return None
         message = _MESSAGES.get(request.reason, "the attempt was asked to stop")
+        if request.reason is EndReason.TIME_LIMIT and request.grace:
+            message += f", of which the last {format_duration(request.grace)} are the grace of the stop"
         if time.monotonic() >= deadline:
             message += f"; killed after a grace of {format_duration(timedelta(seconds=round(deadline - requested_at)))}"
         error = raised(self._run, ranks=self._plan.ranks) or ExitReport(reason=request.reason)

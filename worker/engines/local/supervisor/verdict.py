@@ -110,7 +110,9 @@ def _from_launcher(run: RunDir, launcher_exit: int, stderr: str, ranks: range) -
 
 def _from_error(run: RunDir, error: RankError, codes: dict[int, int]) -> ExitReport:
     prefix = f"rank {error.rank}" if error.type == "SystemExit" else error.type
-    said = _usage_error(run, error.rank, codes.get(error.rank)) if error.type == "SystemExit" else None
+    left = error.type == "SystemExit"
+    said = _usage_error(run, error.rank, codes.get(error.rank)) if left else None
+    cause = _error_before_exit(run, error) if left and said is None else None
     complete = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.WORKER_LOST)
     # torchrun ends the other ranks of a failed group by SIGTERM: it may hit a rank that is exiting with its own error.
     code = codes.get(error.rank, 1)
@@ -118,10 +120,12 @@ def _from_error(run: RunDir, error: RankError, codes: dict[int, int]) -> ExitRep
     unconfirmed = error.reason is EndReason.WORKER_LOST and not disk.is_short(run.root)
     return ExitReport(
         reason=EndReason.USER_ERROR if unconfirmed else error.reason,
-        message=error.message if complete else f"{prefix}: {said or error.message}",
+        message=error.message
+        if complete
+        else f"{prefix}: {said or (cause and cause.line[:_QUOTE_LENGTH]) or error.message}",
         rank=error.rank,
         exit_code=1 if code == -signal.SIGTERM else code,
-        traceback=None if said else error.traceback,
+        traceback=None if said else error.traceback if cause is None else cause.traceback,
     )
 
 
@@ -145,6 +149,13 @@ def _from_exit_code(run: RunDir, rank: int, code: int, *, command: bool) -> Exit
         exit_code=code,
         traceback=trace or None,
     )
+
+
+def _error_before_exit(run: RunDir, error: RankError) -> lasterror.Said | None:
+    """Returns the error that a program showed itself before it left with an exit code, as Hydra has it do."""
+    if not error.message.startswith("exited with code"):
+        return None
+    return lasterror.ended_by(tail_of_stderr(run, f"rank-{error.rank}"), without=_OWN)
 
 
 def _usage_error(run: RunDir, rank: int, code: int | None) -> str | None:

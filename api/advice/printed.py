@@ -1,0 +1,43 @@
+"""Offers curves to a job that reports no metric, and prints numbers again and again."""
+
+from collections import defaultdict
+import re
+import shlex
+
+from api.advice.facts import Facts
+
+_PAIR = re.compile(
+    r"(?<![\w/.\-])(?P<key>[A-Za-z_][\w/\-]{0,39}) {0,3}[=:] {0,3}"
+    r"(?P<value>[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?![\w.:/])",
+    re.IGNORECASE,
+)
+"""`loss=0.5`, `loss: 0.5`, as tqdm's postfix has it, too; not a time or an address."""
+_TELLS = re.compile(r"loss|acc|err|ppl|perplexity|iou|f1|auc|bleu|reward|score", re.IGNORECASE)
+_NO_METRIC = re.compile(
+    r"epochs?|steps?|iter(?:ation)?s?|batch|rank|line|pid|port|seed|time|eta|version", re.IGNORECASE
+)
+_OFTEN = 3
+"""In so many lines, with two numbers at least, it is a curve."""
+_MOST_TEXT = 2000
+
+
+def curves(facts: Facts) -> list[str]:
+    """Returns what makes curves of the numbers in the log; nothing for a job that has metrics."""
+    script = facts.script is not None
+    if not script or facts.job.metrics or not facts.lines or getattr(facts.job.spec, "metrics").patterns:  # noqa: B009
+        return []
+    found: dict[str, list[str]] = defaultdict(list)
+    for line in facts.lines:
+        pairs = {match["key"]: match["value"] for match in _PAIR.finditer(line.text[:_MOST_TEXT])}
+        for key, value in pairs.items():
+            found[key].append(value)
+    keys = [
+        key
+        for key, values in found.items()
+        if len(values) >= _OFTEN and len({*values}) > 1 and not _NO_METRIC.fullmatch(key)
+    ]
+    if not keys:
+        return []
+    key = min(keys, key=lambda each: (_TELLS.search(each) is None, -len(found[each])))
+    pattern = shlex.quote(rf"{re.escape(key)}[ =:]+(?P<value>\S+)".replace(r"\-", "-"))
+    return [f"This log has {key}=…, and no curves: `torchyard run --metric {pattern} PROGRAM` makes one of it."]

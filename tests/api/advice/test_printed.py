@@ -1,0 +1,48 @@
+"""Curves are offered for numbers that a job prints again and again."""
+
+import pytest
+
+from api.advice.judgement import judge
+from tests.api.advice.facts import facts, log
+
+
+@pytest.mark.parametrize(
+    ("lines", "key"),
+    [
+        (["epoch=1 loss: 0.9", "epoch=2 loss: 0.8", "epoch=3 loss: 0.7"], "loss"),
+        (["lr=0.1 val_acc=0.1", "lr=0.2 val_acc=0.2", "lr=0.3 val_acc=0.3"], "val_acc"),
+        ([f"{n}%|██| {n}/9 [00:0{n}<00:01, 2.1it/s, loss=0.{n}]" for n in range(1, 5)], "loss"),
+        (["train/loss=1", "train/loss=2", "train/loss=3"], "train/loss"),
+    ],
+)
+@pytest.mark.parametrize("state", ["running", "succeeded"])
+def test_numbers_that_are_printed_again_and_again_may_be_curves(lines: list[str], key: str, state: str) -> None:
+    steps = judge(facts(state, trainer="script", lines=log(*lines, stream="stdout"))).steps
+    assert steps[-1] == (
+        f"This log has {key}=…, and no curves:"
+        rf" `torchyard run --metric '{key}[ =:]+(?P<value>\S+)' PROGRAM` makes one of it."
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["loss=1", "loss=2"],
+        ["loss=1"] * 5,
+        [f"epoch={n}" for n in range(5)],
+        [f"at 12:0{n}:00" for n in range(5)],
+        [f"host:80{n}/x" for n in range(5)],
+        ["nothing"],
+    ],
+)
+def test_other_lines_are_no_curves(lines: list[str]) -> None:
+    advice = judge(facts("succeeded", trainer="script", lines=log(*lines, stream="stdout")))
+    assert not any("--metric" in step for step in advice.steps)
+
+
+def test_a_job_with_metrics_or_patterns_is_offered_none() -> None:
+    lines = log(*(f"loss={n}" for n in range(5)), stream="stdout")
+    spec = {"metrics": {"patterns": [r"x (?P<value>\S+)"]}}
+    for more in ({"metrics": {"loss": 1.0}}, {"spec": spec}, {"trainer": "segmentation"}):
+        advice = judge(facts("succeeded", lines=lines, **{"trainer": "script", **more}))
+        assert not any("--metric" in step for step in advice.steps)

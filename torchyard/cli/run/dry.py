@@ -1,0 +1,37 @@
+"""Prints what `run` would do, and sends nothing."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from torchyard.cli.run.spec import job_spec, plan
+from torchyard.cli.run.upload import packed
+from torchyard.cli.sweeps.argv import argv, print_trials
+from torchyard.contract.sweeps import parse_sweep
+from torchyard.host import terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torchyard.cli.run.program import Program
+    from torchyard.cli.run.settings import Settings
+
+
+def print_plan(
+    program: Program, settings: Settings, folder: Path, sweep: dict[str, Any] | None, *, as_json: bool
+) -> None:
+    """Prints what would be sent and run, and the arguments of the job or of each trial. Raises as `run` does."""
+    with packed(folder, max_size=settings["max_size"], needed=program.file, include=settings["include"]) as bundle:
+        spec = job_spec(program, settings, bundle, folder=folder)
+        lines = plan(spec, program, bundle, server="")
+    for line in lines:
+        terminal.note(line)
+    if sweep is not None:
+        whole = {**sweep, "name": spec.name, "job": spec.model_dump(mode="json")}
+        print_trials(parse_sweep(whole), as_json=as_json)
+    else:
+        words = argv(spec)
+        terminal.write(json.dumps({"argv": words}) if as_json else terminal.plain(shlex.join(words)))
+    terminal.note("Nothing is sent.")

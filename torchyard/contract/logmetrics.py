@@ -1,0 +1,55 @@
+"""Which metrics are read from the lines that a job writes: expressions in RE2's syntax."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from torchyard.contract.schema import Schema
+
+MOST_METRIC_PATTERNS = 8
+"""Expressions of one job by which metrics are read from its lines."""
+MOST_METRIC_PATTERN = 500
+"""Characters of one of them."""
+VALUE, STEP, KEY = "value", "step", "key"
+"""The named groups of an expression: the number, and if it has them, the step and the metric's key."""
+
+_NOT_RE2 = re.compile(r"(?<!\\)\(\?(?:[=!>(#]|<[=!]|P=)|(?<!\\)\\[1-9]")
+_BEGINS = re.compile(r"(?:\^|\\b|\\s\*|\s|\(\?i\))*(?P<word>[A-Za-z_][A-Za-z0-9_/.\-]*)")
+_REPEATED = "*?{"
+"""What makes the last letter of a word one that need not be there."""
+
+
+def key_of(pattern: str) -> str:
+    """Returns the key of an expression without a group `key`: the word that it begins with, else `metric`."""
+    found = _BEGINS.match(pattern)
+    if found is None:
+        return "metric"
+    word = found["word"]
+    word = word[:-1] if pattern[found.end() :][:1] in _REPEATED and pattern[found.end() :] else word
+    return word.rstrip("/.-") or "metric"
+
+
+def _checked(pattern: str) -> str:
+    if f"(?P<{VALUE}>" not in pattern:
+        raise ValueError(rf"has no group (?P<{VALUE}>…), which is the number: 'loss[ =:]+(?P<{VALUE}>\S+)'")
+    if _NOT_RE2.search(pattern):
+        raise ValueError("looks around, or refers to a group: RE2 has neither")
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    return pattern
+
+
+MetricPattern = Annotated[str, Field(min_length=1, max_length=MOST_METRIC_PATTERN), AfterValidator(_checked)]
+
+
+class LogMetrics(Schema):
+    """The metrics that are read from what rank 0 writes."""
+
+    patterns: Annotated[list[MetricPattern], Field(max_length=MOST_METRIC_PATTERNS)] = Field(
+        default=[],
+        description="expressions in RE2's syntax, with a group `value`, the number. `step` is the step, else the lines "
+        "that match are counted; `key` the metric's name, else the word that the expression begins with",
+    )
