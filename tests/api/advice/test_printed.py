@@ -1,5 +1,7 @@
 """Curves are offered for numbers that a job prints again and again."""
 
+from typing import Any
+
 import pytest
 
 from api.advice.judgement import judge
@@ -43,6 +45,8 @@ def test_other_lines_are_no_curves(lines: list[str]) -> None:
 def test_a_job_with_metrics_or_patterns_is_offered_none() -> None:
     lines = log(*(f"loss={n}" for n in range(5)), stream="stdout")
     spec = {"metrics": {"patterns": [r"x (?P<value>\S+)"]}}
-    for more in ({"metrics": {"loss": 1.0}}, {"spec": spec}, {"trainer": "segmentation"}):
-        advice = judge(facts("succeeded", lines=lines, **{"trainer": "script", **more}))
+    others: list[dict[str, Any]] = [{"metrics": {"loss": 1.0}}, {"spec": spec}, {"trainer": "segmentation"}]
+    for more in others:
+        given: dict[str, Any] = {"trainer": "script", **more}
+        advice = judge(facts("succeeded", lines=lines, **given))
         assert not any("--metric" in step for step in advice.steps)

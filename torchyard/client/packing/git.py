@@ -162,7 +162,7 @@ def _index_with(folder: Path, names: Sequence[str], safe: Sequence[str]) -> Gene
     with tempfile.TemporaryDirectory(prefix="torchyard-git-") as own:
         copy = Path(own, "index")
         if index.is_file():
-            shutil.copyfile(index, copy)
+            shutil.copy2(index, copy)  # by its time git knows which files may have changed in that moment
         variables = {
             "GIT_INDEX_FILE": str(copy),
             "GIT_OBJECT_DIRECTORY": own,
