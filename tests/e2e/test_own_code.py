@@ -129,12 +129,12 @@ def waits(job: JobView) -> bool:
 @pytest.mark.thorough
 def test_a_script_without_torchyard_has_curves_and_checkpoints(service: Service, folder: Path) -> None:
     write(folder, {"torchyard.toml": '[run]\nname = "captured"\n'})
-    (folder / NAME).write_bytes(scalars("loss", {1: 0.5, 2: 0.25}))
+    (folder / "points").write_bytes(scalars("loss", {1: 0.5, 2: 0.25}))  # an event file would be known as brought
     program = f"""
 import os, pathlib, shutil
 run = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"], "artifacts", "tb")
 run.mkdir(parents=True)
-shutil.copyfile({NAME!r}, run / {NAME!r})
+shutil.copyfile("points", run / {NAME!r})
 pathlib.Path("out").mkdir()
 pathlib.Path("out/one.pt").write_bytes(b"weights")
 """
@@ -146,7 +146,8 @@ pathlib.Path("out/one.pt").write_bytes(b"weights")
         (file,) = saved.files
         fetched = client.download(job.id, ref="latest", file=file.path, to=folder / "fetched.pt")
     assert fetched.read_bytes() == b"weights"
-    table = torchyard(service, folder, "metrics", "captured").stdout
+    shown = torchyard(service, folder, "metrics", "captured")
+    table = shown.stdout + shown.stderr
     assert re.search(r"^loss .*0\.25", table, re.MULTILINE), table
     assert "tensorboard" in table
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 import os
 from pathlib import Path
+import sys
 import tempfile
 import uuid
 
@@ -139,7 +140,11 @@ def test_a_jobs_home_stays_and_its_temporary_files_go_however_deep(attempt: Atte
 
 
 @pytest.mark.skipif(not isolation().own_mounts, reason="this host forbids mounts of one's own")
-def test_the_systems_temporary_folders_are_the_attempts_own(warm_process: WarmProcess) -> None:
+def test_the_systems_temporary_folders_are_the_attempts_own(
+    warm_process: WarmProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where Python looks for modules below /tmp, as tests of others may have it do, /tmp stays the system's.
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not path.startswith("/tmp/")])
     others, literal = Path("/tmp", f"others-{uuid.uuid4()}"), Path("/tmp", f"literal-{uuid.uuid4()}")
     others.write_text("x")
     try:

@@ -66,5 +66,5 @@ def test_a_checkpoint_needs_its_file_and_nothing_of_the_server(tmp_path: Path, t
     assert loaded == []
     for trainer in trainers.split():
         prediction, difference = found[trainer]
-        assert difference == 0
+        assert difference < 1e-6  # another process may add in another order
         assert prediction["share" if trainer == "segmentation" else "probabilities"].keys() == CLASSES[trainer]
