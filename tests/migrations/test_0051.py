@@ -18,7 +18,7 @@ def test_a_file_from_before_the_revision_is_still_listed_and_files_can_be_asked_
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)
         worker = db.worker()
-        claim = db.running(db.submit(config={"code": f"bundle:sha256:{'0' * 64}"}), worker)
+        claim = db.running(db.submit(), worker)
         db.record(claim, seq=0, artifacts=[NewArtifact("plots/loss.png", 5, "1" * 64, modified_ns=7)])
         db.end(claim, EndReason.COMPLETED)
     command.downgrade(configuration(database_url), "0050")
@@ -33,6 +33,6 @@ def test_a_file_from_before_the_revision_is_still_listed_and_files_can_be_asked_
         assert not row.asked
         asked = KeepRequest(job_id=claim.job_id, worker_id=worker, attempt=1, paths=["results/"])
         db.write(lambda session: session.add(asked))
-        assert [kept.paths for kept in db.read(lambda session: keeping.unanswered(session, worker, limit=9))] == [
+        assert [list(kept.paths) for kept in db.read(lambda session: keeping.unanswered(session, worker, limit=9))] == [
             ["results/"]
         ]

@@ -12,11 +12,10 @@ from torchyard.contract.job import EndReason
 
 
 def test_a_retry_from_before_the_revision_finds_no_folder(database_url: str) -> None:
-    spec = {"config": {"code": f"bundle:sha256:{'0' * 64}"}}
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)
         worker = db.worker()
-        claim = db.running(db.submit(**spec), worker)
+        claim = db.running(db.submit(), worker)
         db.end(claim, EndReason.COMPLETED)
         before = db.retry(claim.job_id)
     command.downgrade(configuration(database_url), "0053")

@@ -13,10 +13,10 @@ import pytest
 from sqlalchemy import delete, update
 
 from store.db.database import Database, in_us, now_us
-from store.db.tables import Attempt, DeletedJob, Job
+from store.db.tables import Attempt, DeletedJob, Job, KeepRequest
 from store.facts.attempts import Claim
 from store.ids import new_id
-from store.rows import deletion, keeping
+from store.rows import deletion
 from tests.databases import on_both
 from tests.leftovers import LEVELS, leave_depth, leave_everything
 from tests.store.fixture import StoreFixture, run_together, store_on
@@ -407,7 +407,8 @@ def test_folders_of_waiting_jobs_go_after_those_of_ended_ones_and_only_if_all_in
         with_folder(host, job_id, stored=name != "unstored")
     host.end(host.store.running(jobs["elsewhere"], host.worker, "x"), EndReason.PREEMPTED, days=9)
     host.handled.add((jobs["handled"], 1))
-    host.store.write(lambda session: keeping.request(session, jobs["asked"], ["a"]))
+    asked = KeepRequest(job_id=jobs["asked"], worker_id=host.worker, attempt=1, paths=["a"])
+    host.store.write(lambda session: session.add(asked))
     with_folder(host, ended := host.ended(days=1), days=1)
     room = [1]  # folders that have to go
 
