@@ -70,8 +70,6 @@ class Sandbox(Record):
     """The attempt's own temporary folder, one of `writable`. It is removed at the end."""
     temporary_at: list[str] = field(default_factory=list[str])
     """Folders of the system, such as `/tmp`, that show the temporary folder instead, where mounts are its own."""
-    shown: list[str] = field(default_factory=list[str])
-    """Canonical paths whose names processes of the attempt look up, without reading them: the stop request is there."""
     strict: Strict | None = None
     """If set, a helper makes the sandbox, and decides itself what is in it: the lists are empty."""
 

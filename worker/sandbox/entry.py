@@ -37,7 +37,6 @@ def enter(sandbox: Sandbox, *, reaps: bool, ended: Callable[[int], None], stops:
             own=sandbox.own,
             temporary=sandbox.temporary,
             temporary_at=sandbox.temporary_at,
-            shown=sandbox.shown,
         )
     privileges.drop()
     privileges.limit_resources()

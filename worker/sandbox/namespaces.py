@@ -15,7 +15,7 @@ import struct
 from typing import NoReturn
 
 from torchyard.host import inspection
-from worker.sandbox.opening import Closed, closed_of, enter_real, open_allowed, open_real
+from worker.sandbox.opening import Closed, closed_of, enter_real, open_allowed
 
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
@@ -96,15 +96,13 @@ def make_mounts(
     own: Sequence[str] = (),
     temporary: str = "",
     temporary_at: Sequence[str] = (),
-    shown: Sequence[str] = (),
 ) -> None:
     """Makes the mounts of the new namespaces: read-only but for `writable`, and an empty `/dev/shm`. Raises OSError.
 
     `writable` and `readable` are canonical paths: one that leads through a link is an error, and so is a writable one
     that is or contains `/` or a folder of `closed`, or lies in `data_dir` without being of `own`.
 
-    Each folder of `temporary_at` shows `temporary`, one of `writable`, with those paths of the lists that lie there, and
-    those of `shown`, which the service has chosen.
+    Each folder of `temporary_at` shows `temporary`, one of `writable`, with those paths of the lists that lie there.
 
     Terminals are new ones too. `/run` has only what is among `readable` and `writable`: sockets there start programs
     outside, as the user of this process. With `pids`, `/proc` shows the processes of this namespace alone.
@@ -115,7 +113,7 @@ def make_mounts(
     _cover_run([*readable, *writable, *_GPU_SOCKETS], limits)
     shown_writable = [path for path in writable if path != _SHM and not (temporary_at and path == temporary)]
     if temporary_at:
-        _show_temporary(temporary, temporary_at, [*readable, *shown_writable], limits, shown)
+        _show_temporary(temporary, temporary_at, [*readable, *shown_writable], limits)
     _mount("shm", _SHM, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=1777")
     _mount("devpts", _TERMINALS, kind="devpts", flags=_MS_NOSUID | _MS_NOEXEC, data="newinstance,ptmxmode=0666")
     if not Path(_NEW_TERMINAL).is_symlink():  # to the one in the folder
@@ -200,15 +198,10 @@ def _cover_run(kept: Sequence[str], closed: Closed) -> None:
     _attach(opened)
 
 
-def _show_temporary(
-    temporary: str, folders: Sequence[str], kept: Sequence[str], closed: Closed, shown: Sequence[str]
-) -> None:
+def _show_temporary(temporary: str, folders: Sequence[str], kept: Sequence[str], closed: Closed) -> None:
     """Shows the temporary folder in place of each of the `folders`, with the existing paths of `kept` in it."""
     with _opened(temporary, closed) as place:
         opened = {folder: _open_below(folder, kept, closed) for folder in folders}
-        for folder in folders:
-            below = (Path(path) for path in shown if path.startswith(f"{folder}/"))
-            opened[folder] |= {path: open_real(str(path)) for path in below if path not in opened[folder]}
         for folder in folders:
             _mount(place, folder, flags=_MS_BIND)
             _attach_hidden(Path(folder), opened[folder])

@@ -73,7 +73,6 @@ def sandbox_of(
         devices=_paths(_devices(gpus=gpus, terminals=isolation.own_mounts)),
         temporary=temporary,
         temporary_at=_replaced(temporary, (*may_read, *may_write)) if isolation.own_mounts else [],
-        shown=[canonical(run.ctl)],
     )
 
 
