@@ -204,21 +204,7 @@ def _show_temporary(temporary: str, folders: Sequence[str], kept: Sequence[str],
         opened = {folder: _open_below(folder, kept, closed) for folder in folders}
         for folder in folders:
             _mount(place, folder, flags=_MS_BIND)
-            _attach_hidden(Path(folder), opened[folder])
-
-
-def _attach_hidden(folder: Path, opened: Mapping[Path, int]) -> None:
-    """Does what `_attach` does, with folders on the way that nobody can list or change: they are no part of `folder`.
-
-    Each lies in a file system in memory, which becomes read-only with all others.
-    """
-    for top in {folder / path.relative_to(folder).parts[0] for path in opened} - opened.keys():
-        top.mkdir()
-        _mount("hidden", str(top), kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0711")
-    _attach(opened)
-    between = {outer for path in opened for outer in path.parents if outer != folder and outer.is_relative_to(folder)}
-    for outer in between:
-        outer.chmod(0o111)
+            _attach(opened[folder])
 
 
 def _open_below(folder: str, kept: Sequence[str], closed: Closed) -> dict[Path, int]:
