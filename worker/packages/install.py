@@ -106,8 +106,7 @@ def _enter(order: InstallOrder) -> None:
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
-        limits = landlock.limits_of(closed=sandbox.closed, data_dir=sandbox.data_dir, own=sandbox.own)
-        landlock.restrict(rules(sandbox), limits=limits)
+        landlock.restrict(rules(sandbox), closed=sandbox.closed, data_dir=sandbox.data_dir, own=sandbox.own)
     if sandbox.filtered:
         seccomp.restrict(others=not sandbox.own_pids)
     inspection.forbid()

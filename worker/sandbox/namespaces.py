@@ -4,7 +4,7 @@ See mount_namespaces(7), pid_namespaces(7) and ipc_namespaces(7). All mounts are
 write. Unlike Landlock, this covers modes, owners and times of files too.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 import ctypes
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ def make_mounts(
     `writable` and `readable` are canonical paths: one that leads through a link is an error, and so is a writable one
     that is or contains `/` or a folder of `closed`, or lies in `data_dir` without being of `own`.
 
-    Each folder of `temporary_at` shows `temporary`, one of `writable`, with those paths of the lists that lie there.
+    Each folder of `temporary_at` shows `temporary`, one of `writable`. No other path of the lists may lie there.
 
     Terminals are new ones too. `/run` has only what is among `readable` and `writable`: sockets there start programs
     outside, as the user of this process. With `pids`, `/proc` shows the processes of this namespace alone.
@@ -113,7 +113,9 @@ def make_mounts(
     _cover_run([*readable, *writable, *_GPU_SOCKETS], limits)
     shown_writable = [path for path in writable if path != _SHM and not (temporary_at and path == temporary)]
     if temporary_at:
-        _show_temporary(temporary, temporary_at, [*readable, *shown_writable], limits)
+        with _opened(temporary, limits) as place:
+            for shown in temporary_at:
+                _mount(place, shown, flags=_MS_BIND)
     _mount("shm", _SHM, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=1777")
     _mount("devpts", _TERMINALS, kind="devpts", flags=_MS_NOSUID | _MS_NOEXEC, data="newinstance,ptmxmode=0666")
     if not Path(_NEW_TERMINAL).is_symlink():  # to the one in the folder
@@ -193,50 +195,16 @@ def _cover_run(kept: Sequence[str], closed: Closed) -> None:
     """Covers `/run` with an empty folder that has the existing paths of `kept` alone."""
     if not os.path.isdir(_RUN) or os.path.islink(_RUN):  # noqa: PTH112, PTH114 its name alone matters
         return
-    opened = _open_below(_RUN, kept, closed)
-    _mount("run", _RUN, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0755")
-    _attach(opened)
-
-
-def _show_temporary(temporary: str, folders: Sequence[str], kept: Sequence[str], closed: Closed) -> None:
-    """Shows the temporary folder in place of each of the `folders`, with the existing paths of `kept` in it."""
-    with _opened(temporary, closed) as place:
-        opened = {folder: _open_below(folder, kept, closed) for folder in folders}
-        for folder in folders:
-            _mount(place, folder, flags=_MS_BIND)
-            _attach_hidden(Path(folder), opened[folder])
-
-
-def _attach_hidden(folder: Path, opened: Mapping[Path, int]) -> None:
-    """Does what `_attach` does, with folders on the way that nobody can list or change: they are no part of `folder`.
-
-    Each lies in a file system in memory, which becomes read-only with all others.
-    """
-    for top in {folder / path.relative_to(folder).parts[0] for path in opened} - opened.keys():
-        top.mkdir()
-        _mount("hidden", str(top), kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0711")
-    _attach(opened)
-    between = {outer for path in opened for outer in path.parents if outer != folder and outer.is_relative_to(folder)}
-    for outer in between:
-        outer.chmod(0o111)
-
-
-def _open_below(folder: str, kept: Sequence[str], closed: Closed) -> dict[Path, int]:
-    """Returns descriptors of the outermost existing paths of `kept` that lie in a folder."""
     opened: dict[Path, int] = {}
-    for path in sorted({Path(path) for path in kept if path.startswith(f"{folder}/")}):
+    for path in sorted({Path(path) for path in kept if path.startswith(f"{_RUN}/")}):
         if not any(path.is_relative_to(other) for other in opened):
             with suppress(FileNotFoundError):
                 opened[path] = open_allowed(str(path), closed)
-    return opened
-
-
-def _attach(opened: Mapping[Path, int]) -> None:
-    """Mounts what is open at the paths that it had, of which the last part is made."""
+    _mount("run", _RUN, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0755")
     for path, descriptor in opened.items():
         source = Path(f"/proc/self/fd/{descriptor}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(exist_ok=True) if source.is_dir() else path.touch()
+        path.mkdir() if source.is_dir() else path.touch()
         _mount(str(source), str(path), flags=_MS_BIND | _MS_REC)
         os.close(descriptor)
 

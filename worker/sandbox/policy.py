@@ -133,14 +133,14 @@ def temporary_in(sandbox: Sandbox) -> str:
 
 
 def _replaced(temporary: str, opened: Iterable[str]) -> list[str]:
-    """Returns the system's temporary folders that the attempt does not see: it has its own one there.
-
-    What is opened below them is shown inside, such as an installation or the data directory. One that is opened as a
-    whole stays as it is.
-    """
+    """Returns the system's temporary folders in which the attempt has nothing but its own one."""
     others = [f"{path}/" for path in opened if path != temporary]
     folders = (str(folder) for folder in _TEMPORARIES if folder.is_dir() and os.path.realpath(folder) == str(folder))
-    return [folder for folder in folders if not any(f"{folder}/".startswith(path) for path in others)]
+    return [
+        folder
+        for folder in folders
+        if not any(path.startswith(f"{folder}/") or f"{folder}/".startswith(path) for path in others)
+    ]
 
 
 def _devices(*, gpus: bool, terminals: bool) -> Iterator[Path]:
