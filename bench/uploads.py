@@ -91,7 +91,6 @@ def _push(service: Service, client: Client, source: Path) -> tuple[Took, str]:
         nonlocal copied
         copied += size
 
-    os.sync()
     before, began = _processor(service), time.perf_counter()
     with pack(source, max_size=MOST, asks_git=False) as bundle:
         client.bundles.upload(bundle, on_copied=count)
@@ -100,7 +99,6 @@ def _push(service: Service, client: Client, source: Path) -> tuple[Took, str]:
 
 
 def _rsync(rsync: str, source: Path, target: Path) -> Took:
-    os.sync()
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     command = [rsync, "-a", "--no-whole-file", "-z", "--stats", f"{source}/", f"{target}/"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
