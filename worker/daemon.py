@@ -104,7 +104,8 @@ class Daemon:
             clock=clock,
         )
         self._registration = self._registration_of(settings, pool)
-        self._draining = self._stopping = self._leaving = False
+        self._draining = self._stopping = self._leaving = self._others_ended = False
+        # No job starts before others' attempts, which an earlier daemon has left, were ended.
         self._drain_interval = Interval(_DRAIN_CHECK_INTERVAL_S, clock)
         self._duties = self._duties_of(
             ("the sweep", Interval(_SWEEP_INTERVAL_S, clock), self._sweep),
@@ -126,8 +127,6 @@ class Daemon:
         self._forecaster = Forecaster(
             self._store, worker_id=self.id, observe=self._seen.known, max_stop_grace=grace, clock=clock
         )
-        self._others_ended = False
-        """Whether what an earlier daemon has left of attempts that are not ours was ended. No job starts before."""
         self._claim_interval = Interval(_CLAIM_INTERVAL_S, clock)
         self._deadline: float | None = None
         """Until when jobs may take to save themselves, once they are stopped."""
