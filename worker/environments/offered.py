@@ -9,7 +9,7 @@ import time
 from torchyard.contract.devices import EnvironmentReport
 from torchyard.contract.errors import ConfigError
 from torchyard.host.datadir import folder_on_the_way
-from worker.environments.environment import Environment, looks_like_one, read
+from worker.environments.environment import Environment, lies_in, looks_like_one, read
 
 MOST_LISTED = 100
 _LISTED_FOR_S = 300.0
@@ -31,12 +31,7 @@ def folders_of(roots: Sequence[Path]) -> Iterator[Path]:
             inside = sorted(root.iterdir())
         except OSError:
             continue
-        real = os.path.realpath(root)  # who may write in it can make a link to anything
-        yield from (folder for folder in inside if looks_like_one(folder) and _lies_in(folder, real))
-
-
-def _lies_in(folder: Path, real: str) -> bool:
-    return Path(os.path.realpath(folder)).is_relative_to(real)
+        yield from (folder for folder in inside if looks_like_one(folder) and lies_in(folder, root))
 
 
 @dataclass(frozen=True, kw_only=True)
