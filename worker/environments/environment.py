@@ -1,6 +1,7 @@
 """One environment, as its files say. Nothing of it is run: who made it may be anybody whom the operator lets."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 import hashlib
 import os
@@ -81,8 +82,10 @@ can be held to loopback"
 
 
 def looks_like_one(folder: Path) -> bool:
-    """Returns whether a folder is a venv or a conda environment."""
-    return (folder / VENV_FILE).is_file() or (folder / CONDA_META).is_dir()
+    """Returns whether a folder is a venv or a conda environment. One that is closed to this user is none."""
+    with suppress(OSError):
+        return (folder / VENV_FILE).is_file() or (folder / CONDA_META).is_dir()
+    return False
 
 
 def lies_in(folder: Path, outer: Path) -> bool:
