@@ -44,6 +44,8 @@ class Environment:
     digest: str
     bases: tuple[Path, ...]
     """The installations from which a venv was made: by the name that it has for them, and without links."""
+    opened: tuple[str, ...]
+    """The canonical paths of what a program in it reads, the environment first: a name may become a link later."""
 
     @property
     def interpreter(self) -> Path:
@@ -52,8 +54,7 @@ class Environment:
     @property
     def readable(self) -> tuple[Path, ...]:
         """What a program in it has to read."""
-        parts = ((base, base / name) for base in self.bases for name in _OF_BASE)
-        return (self.path, *(part for base, part in parts if part.exists() and lies_in(part, base)))
+        return (self.path, *_parts(self.bases))
 
     @property
     def obstacle(self) -> str:
@@ -127,7 +128,13 @@ def _read(folder: Path, settings: dict[str, str] | None) -> Environment:
         packages=len(names),
         digest=hashlib.sha256("\n".join(names).encode()).hexdigest()[:16],
         bases=bases,
+        opened=tuple(dict.fromkeys(map(os.path.realpath, (folder, *_parts(bases))))),
     )
+
+
+def _parts(bases: Sequence[Path]) -> Iterator[Path]:
+    parts = ((base, base / name) for base in bases for name in _OF_BASE)
+    return (part for base, part in parts if part.exists() and lies_in(part, base))
 
 
 def _settings(file: Path) -> dict[str, str]:

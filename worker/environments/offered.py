@@ -64,6 +64,8 @@ class Environments:
         environment = read(folder)
         if (problem := self._unsafe(environment)) is not None:
             raise ConfigError(problem)
+        if not self._is_allowed(environment.opened[0]):
+            raise ConfigError(f"{folder} became a link to another folder")
         return environment
 
     def unsafe_place(self, folder: Path) -> str | None:
@@ -104,13 +106,15 @@ class Environments:
 
     def _at(self, path: Path) -> Path:
         folder = path.parent.parent if path.parent.name == "bin" and path.name.startswith("python") else path
-        real = Path(os.path.realpath(folder))
-        if not any(real.is_relative_to(os.path.realpath(root)) for root in (*self.roots, *self.allowed)):
+        if not self._is_allowed(os.path.realpath(folder)):
             raise ConfigError(
                 f"{folder} is not among the environments of this worker (TORCHYARD_ENVIRONMENTS), nor below a folder"
                 f" that it allows (--allow-path): {self._offer()}"
             )
         return folder
+
+    def _is_allowed(self, real: str) -> bool:
+        return any(Path(real).is_relative_to(os.path.realpath(root)) for root in (*self.roots, *self.allowed))
 
     def _offer(self) -> str:
         names = sorted({folder.name for folder in self._folders()})
