@@ -113,7 +113,11 @@ def test_a_link_in_the_installation_of_a_venv_opens_nothing_elsewhere(tmp_path: 
 def test_a_venv_of_bin_is_one_of_what_bin_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usr = make_installation(tmp_path / "usr")
     resolve = os.path.realpath
-    monkeypatch.setattr(os.path, "realpath", lambda path: f"{usr}/bin" if str(path) == "/bin" else resolve(path))
+
+    def realpath(path: Path | str) -> str:
+        return f"{usr}/bin" if str(path) == "/bin" else resolve(path)
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
     set_home(make_venv(tmp_path / "own"), "/bin")
     assert usr in read(tmp_path / "own").bases
     assert Path("/") not in read(tmp_path / "own").bases
