@@ -46,7 +46,7 @@ class LoggedMetrics:
                     self._leave_out(len(lines) - place, batch)
                     return
                 following = offsets.get(counted, 0) + 1
-                if found := [*_points(line[:LINE], key, expression, following, now, ends)]:
+                if found := [*_points(line[:LINE], key, expression, counted=following, now=now, ends=ends)]:
                     offsets[counted] = following
                     batch.logged += found
 
@@ -77,7 +77,7 @@ class LoggedMetrics:
             warn(batch, f"metrics.patterns take long to search: {count} lines were left out, and more may be")
 
 
-def _points(line: bytes, key: str, expression: Any, counted: int, now: int, ends: float) -> Iterator[MetricPoint]:
+def _points(line: bytes, key: str, expression: Any, *, counted: int, now: int, ends: float) -> Iterator[MetricPoint]:
     """Yields what an expression finds in a line, until the thread has used processor time up to `ends`."""
     groups: dict[str, int] = {name.decode(): number for name, number in expression.groupindex.items()}
     for number, match in enumerate(expression.finditer(line)):
