@@ -19,6 +19,7 @@ from torchyard.host import terminal
 REQUIREMENTS = "requirements.txt"
 _NO_MODULE = re.compile(r"(?:^|: )(?:ModuleNotFoundError: |No module named (?!\S*\.__main__\b))")
 """How Python says that a module is missing, of an import and of `-m`."""
+_MODULE = re.compile(r"No module named '?(?P<name>[A-Za-z_][\w.]{0,200})")
 _MOST_TEXT = 500
 """Characters of one text of the job, at most."""
 
@@ -41,6 +42,8 @@ class Facts:
     """The step of the newest checkpoint; None without any."""
     has_requirements: bool = False
     """Whether a module is missing and the bundle of the code has a requirements.txt."""
+    module_folder: str | None = None
+    """The folder below the root of the code in which the missing module lies; None if it lies in none."""
 
     @property
     def recipe(self) -> Recipe | None:
@@ -57,11 +60,13 @@ class Facts:
     @property
     def misses_module(self) -> bool:
         """Whether the program failed because a module is not installed."""
-        if self.failure is None:
-            return False
-        line = output.decisive_line(self.failure, self.lines)
-        said = (headline(self.failure.message), *(() if line is None else (line.text.strip(),)))
-        return any(_NO_MODULE.search(text) for text in said)
+        return any(_NO_MODULE.search(text) for text in self._said())
+
+    @property
+    def missing_module(self) -> str | None:
+        """The name of the module that the program misses, as `a.b`; None if it misses none, or does not name it."""
+        named = (_MODULE.search(text) for text in self._said() if _NO_MODULE.search(text))
+        return next((match["name"] for match in named if match is not None), None)
 
     @property
     def loaders(self) -> ImageDataConfig | SegmentationDataConfig | None:
@@ -74,6 +79,13 @@ class Facts:
         """The devices that the job holds, as workers that are not lost have reported them."""
         alive = [worker for worker in self.workers if worker.state != "lost"]
         return [device for worker in alive for device in worker.devices if device.job_id == self.job.id]
+
+    def _said(self) -> tuple[str, ...]:
+        """Returns the texts that say most of how the job failed."""
+        if self.failure is None:
+            return ()
+        line = output.decisive_line(self.failure, self.lines)
+        return headline(self.failure.message), *(() if line is None else (line.text.strip(),))
 
 
 def shown(text: str) -> str:

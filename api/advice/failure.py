@@ -165,6 +165,8 @@ def _for_no_gpu(facts: Facts) -> list[str]:
 
 def _for_missing_module(facts: Facts, script: Script, failure: ErrorView) -> list[str]:
     """Says where a package that the program needs is named. The program itself may be what is missing."""
+    if facts.missing_module is not None and facts.module_folder is not None:
+        return missing.steps_for_folder(facts.missing_module, facts.module_folder, facts)
     own: list[str] = []
     if script.module is not None and f"No module named {script.module.partition('.')[0]}" in failure.message:
         own = [f"Check the name {shown(script.module)} (config.module): the code folder has no such module."]

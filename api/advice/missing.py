@@ -1,4 +1,4 @@
-"""Advises on a missing file that was left out of the upload."""
+"""Advises on a missing file that was left out of the upload, and on a module that lies in a folder of the code."""
 
 from collections.abc import Sequence
 import re
@@ -35,6 +35,27 @@ def steps(path: str) -> list[str]:
     return [
         f"{what} left out of the upload: `torchyard run --include {name} PROGRAM` has it packed, whatever git ignores.",
         "Or send large data once: `torchyard data push DIR`, then `torchyard run --mount NAME=URL PROGRAM`.",
+    ]
+
+
+def folder_of(module: str, paths: Sequence[str]) -> str | None:
+    """Returns the folder below the root of the code in which a module lies, the nearest one; None if in none."""
+    path = module.replace(".", "/")
+    ends = re.compile(rf"(?P<folder>.+)/{re.escape(path)}(?:\.py|/.+\.py)")
+    found = (match["folder"] for match in map(ends.fullmatch, paths) if match is not None)
+    return min(found, key=lambda folder: (folder.count("/"), folder), default=None)
+
+
+def steps_for_folder(module: str, folder: str, facts: Facts) -> list[str]:
+    """Says how the program finds a module that lies in a folder of the code."""
+    before = facts.job.spec.env.get("PYTHONPATH")
+    there = f"{before}:{folder}" if isinstance(before, str) and before else folder
+    option = shlex.quote(shown(f"PYTHONPATH={there}"))
+    return [
+        f"{shown(module)} lies in {shown(folder)}/ of the code, which is not on Python's path:"
+        f" `torchyard run --env {option} PROGRAM` has it found.",
+        f"Or run the program from that folder: `cd {shlex.quote(shown(folder))}` before `torchyard run`, if it needs"
+        " nothing above it.",
     ]
 
 

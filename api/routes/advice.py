@@ -10,6 +10,7 @@ from api import forecasts
 from api.access.auth import JobReader, Principal
 from api.advice.facts import REQUIREMENTS, Facts
 from api.advice.judgement import judge
+from api.advice.missing import folder_of
 from api.openapi.routers import guarded
 from api.parameters.forecasts import if_possible
 from api.parameters.reads import Parts, Reader
@@ -52,7 +53,9 @@ def _judged(services: Services, job_id: str, caller: Principal) -> Parts[tuple[A
     """Returns the advice, and whether the job waits for devices."""
     facts = _shown(advice.collect(services.store, job_id, caller=caller), caller)
     yield
-    judged = judge(replace(facts, has_requirements=_has_requirements(services.store.blobs, facts)))
+    paths = _paths_of_code(services.store.blobs, facts)
+    folder = None if facts.missing_module is None else folder_of(facts.missing_module, paths)
+    judged = judge(replace(facts, has_requirements=REQUIREMENTS in paths, module_folder=folder))
     return judged, facts.job.state == JobState.QUEUED and facts.job.status_reason.code in _MAY_START_OTHERWISE
 
 
@@ -78,9 +81,9 @@ def _shown(found: AdviceFacts, caller: Caller) -> Facts:
     )
 
 
-def _has_requirements(blobs: Blobs, facts: Facts) -> bool:
-    """Returns whether the code of a script that misses a module has a requirements.txt, if it is a bundle."""
+def _paths_of_code(blobs: Blobs, facts: Facts) -> list[str]:
+    """Returns the files in the code of a script that misses a module, if it is a bundle."""
     if facts.script is None or not facts.misses_module:
-        return False
+        return []
     digest = digest_in(facts.script.code)
-    return digest is not None and advice.bundle_has(blobs, digest, REQUIREMENTS)
+    return [] if digest is None else advice.bundle_paths(blobs, digest)

@@ -58,13 +58,13 @@ def collect(store: Snapshots, job_id: str, *, caller: Caller) -> AdviceFacts:
         )
 
 
-def bundle_has(blobs: Blobs, sha256: str, name: str) -> bool:
-    """Returns whether a bundle has a file of this name among its first 2000. False if it is gone. Raises OSError."""
+def bundle_paths(blobs: Blobs, sha256: str) -> list[str]:
+    """Returns the paths of the first 2000 files of a bundle; none if it is gone. Raises OSError."""
     try:
         with blobs.open(sha256) as file, tarfile.open(fileobj=file, mode="r:") as tar:
-            return any(member.name == name for member in islice(tar, _MOST_MEMBERS))
+            return [member.name for member in islice(tar, _MOST_MEMBERS)]
     except (NotFound, tarfile.TarError):
-        return False
+        return []
 
 
 def _last_failure(session: Session, job: Job) -> dict[str, Any] | None:

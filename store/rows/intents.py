@@ -20,7 +20,7 @@ from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import AT_RUNG, CANCELLED_BY_OWNER, EndReason, JobState, Reason
 from torchyard.contract.pausing import PausePoint
-from torchyard.contract.price import stop_asked
+from torchyard.contract.price import pause_asked, saving, stop_asked
 
 _OPEN = (JobState.STARTING, JobState.RUNNING)
 _GUESTS = select(Attempt.job_id).where(
@@ -109,7 +109,8 @@ def request_pause(session: Session, job_id: str, caller: Caller = SERVICE) -> Jo
     if state not in _OPEN:
         reason = Reason("paused", "paused by its owner")
         return _move(session, job_id, JobState.PAUSED, caller, reason=reason, pause_requested_at=now_us())
-    stopping = Reason("stopping", "pause requested: the job saves a checkpoint and then gives its devices back")
+    by = saving(job.trainer, job.spec.get("mode"))
+    stopping = Reason("stopping", pause_asked(by))
     _tell(session, job, stopping.message, caller)
     return _store_request(session, job, stopping, pause_requested_at=now_us())
 

@@ -172,3 +172,29 @@ def test_a_missing_module_names_the_requirements_that_the_bundle_has(service: Ap
         found += service.get(f"/v1/jobs/{job_id}/advice")["steps"]
     assert [step[:20] for step in found] == ["The code has a requi", "Write its package in"]
     assert found[0] == approved("found")
+
+
+@pytest.mark.parametrize(
+    ("missed", "files", "env", "folder"),
+    [
+        ("helpers", ["lib/helpers.py"], {}, "lib"),
+        ("helpers", ["deep/er/lib/helpers.py", "lib/py/helpers/x.py"], {"PYTHONPATH": "a"}, "a:lib/py"),
+        ("pkg.models", ["python/pkg/models/__init__.py", "python/pkg/__init__.py"], {}, "python"),
+        ("helpers", ["helpers.py", "lib/other_helpers.py", "lib/helpers.txt"], {}, None),
+    ],
+)
+def test_a_missing_module_that_lies_in_a_folder_of_the_code_is_found_there(
+    service: ApiFixture, missed: str, files: list[str], env: dict[str, str], folder: str | None
+) -> None:
+    bundle = packed_files(dict.fromkeys(sorted(["train.py", *files]), b""))
+    upload_whole(service.client, bundle)
+    config = {"code": f"bundle:sha256:{bundle.sha256}"}
+    job_id = service.submit(trainer="script", config=config, env=env, max_restarts=0)["id"]
+    message = f"ModuleNotFoundError: No module named '{missed}'"
+    service.end(service.start(job_id), reason=EndReason.USER_ERROR, message=message, rank=0, exit_code=1)
+    steps = service.get(f"/v1/jobs/{job_id}/advice")["steps"]
+    if folder is None:
+        assert [step[:20] for step in steps] == ["Write its package in"]
+    else:
+        assert f"--env PYTHONPATH={folder} " in steps[0]
+        assert f"`cd {folder.rpartition(':')[2]}`" in steps[1]

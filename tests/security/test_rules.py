@@ -6,10 +6,13 @@ from dataclasses import replace
 import os
 from pathlib import Path
 import sys
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from tests.security.test_levels import LANDLOCK, MOUNTS, needs_mounts
+from tests.venvs import make_venv
 from tests.worker.attempt import Attempt, isolation
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
@@ -21,6 +24,7 @@ from worker.bundles import unpack
 from worker.engines.local import supervisors
 from worker.sandbox import shared as shared_files
 from worker.sandbox.helper import places as helper_places
+from worker.sandbox.helper.config import Config
 from worker.sandbox.landlock import READ, restrict
 from worker.sandbox.opening import closed_of, open_allowed, open_real
 
@@ -208,3 +212,20 @@ def _error_of(function: Callable[[], None]) -> str:
         text = said.read().decode()
     os.waitpid(child, 0)
     return text
+
+
+def test_the_helper_of_strict_opens_no_installation_that_jobs_may_write(tmp_path: Path) -> None:
+    """The worker refuses it, too: but here it would be mounted for jobs that name no environment."""
+    base, envs = tmp_path / "base", tmp_path / "envs"
+    minor = f"{sys.version_info.major}.{sys.version_info.minor}"
+    (base / "lib" / f"python{minor}").mkdir(parents=True)
+    (base / "lib" / f"python{minor}" / "os.py").touch()
+    settings = make_venv(envs / "own") / "pyvenv.cfg"
+    lines = [line for line in settings.read_text().splitlines() if not line.startswith("home")]
+    settings.write_text("\n".join([*lines, f"home = {base}/bin"]))
+    config = cast(Config, SimpleNamespace(environments=(envs,), data_dir=tmp_path / "data", allowed={}))
+    assert base / "lib" in helper_places.environment_paths(config)
+    config = cast(Config, SimpleNamespace(environments=(envs,), data_dir=tmp_path / "data", allowed={base: True}))
+    assert helper_places.environment_paths(config) == [envs]
+    config = cast(Config, SimpleNamespace(environments=(envs,), data_dir=base / "lib" / "data", allowed={}))
+    assert helper_places.environment_paths(config) == [envs]

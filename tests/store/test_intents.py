@@ -1,6 +1,7 @@
 """Requests to a job, and their effect at the end of its attempt."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -256,6 +257,21 @@ def test_events_say_who_asked_for_a_pause_a_resume_and_a_cancel(db: StoreFixture
         (approved("text"), "eve"),
         ("cancel requested", "eve"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({"trainer": "image-classification", "config": {}}, "saves a checkpoint and then gives"),
+        ({"trainer": "script", "config": {"code": "file:///code"}}, "may save what it has, and then gives"),
+    ],
+)
+def test_a_pause_says_that_a_checkpoint_is_saved_only_of_what_saves_one(
+    db: StoreFixture, spec: dict[str, Any], says: str
+) -> None:
+    claim = db.running(db.submit(**spec), db.worker())
+    db.pause(claim.job_id)
+    assert db.job(claim.job_id).reason_message == f"pause requested: the job {says} its devices back"
 
 
 def test_the_service_names_nobody_for_what_it_does_itself(db: StoreFixture) -> None:

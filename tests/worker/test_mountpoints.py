@@ -31,6 +31,15 @@ def test_a_mount_lies_at_any_path_and_goes_without_a_trace_of_it(work: Path) -> 
     assert mountpoints.make(work, made) == ""
 
 
+@pytest.mark.parametrize("name", ["é" * 127, "x" * 255, "日" * 85])
+def test_what_is_set_aside_has_a_name_that_the_disk_takes(work: Path, name: str) -> None:
+    (work / name).write_text("theirs")
+    told = mountpoints.make(work, wanted(work, f"./{name}"))
+    (aside,) = (path for path in work.iterdir() if path.name != name)
+    assert aside.read_text() == "theirs" and aside.name.endswith(".set-aside") and aside.name in told
+    assert name.startswith(aside.name.removesuffix(".set-aside"))
+
+
 @pytest.mark.parametrize("kind", ["folder", "file", "link", "link to nothing", "closed folder", "FIFO"])
 def test_what_lay_there_is_set_aside_and_told(work: Path, kind: str) -> None:
     place = work / "in" / "data"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+import json
 import re
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -91,6 +93,9 @@ def submit(
     halving: sweep_options.Halving = None,
     sweep_bool: sweep_options.SweepBool = None,
     sweep_style: sweep_options.SweepStyle = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would run, of a sweep each trial's arguments. Submit nothing.")
+    ] = False,
     idempotency_key: IdempotencyKey = None,
     follow: Follow = False,
     as_json: Json = False,
@@ -114,6 +119,8 @@ def submit(
     written = {"sweep_bool": sweep_bool, "sweep_style": sweep_style}
     sweep_spec = _sweep_of(specs, sweep, array, {**chosen, "monitor": monitor, "mode": mode, **written})
     with connect() as client:
+        if dry_run:
+            return _print_plan(client, specs, sweep_spec, as_json=as_json)
         if sweep_spec is not None:
             from torchyard.cli.sweeps.submitting import submit_sweep
 
@@ -134,6 +141,26 @@ def submit(
             job = client.submit(specs[0], idempotency_key=idempotency_key, forecast=not as_json).view
             accepted(client, job, follow=follow, as_json=as_json)
     return None
+
+
+def _print_plan(
+    client: Client, specs: Sequence[dict[str, Any]], sweep: dict[str, Any] | None, *, as_json: bool
+) -> None:
+    """Prints the name and the program of each job, or the arguments of each trial. Raises as `validate` does."""
+    from torchyard.cli.sweeps.argv import argv, print_trials
+    from torchyard.contract.sweeps import parse_sweep
+
+    if sweep is not None:
+        print_trials(parse_sweep(sweep), as_json=as_json)
+    else:
+        found = [client.validate({key: value for key, value in each.items() if key != "schedule"}) for each in specs]
+        if as_json:
+            terminal.write(json.dumps([{"name": each.name, "argv": argv(each)} for each in found]))
+        else:
+            for each in found:
+                words = shlex.join(argv(each)) or f"the recipe {each.trainer}"
+                terminal.write(terminal.plain(f"{each.name}: {words}"))
+    terminal.note("Nothing is submitted.")
 
 
 def _sweep_of(

@@ -11,12 +11,16 @@ from torchyard.client.calls import sweeps as sweep_calls
 from torchyard.client.calls.call import Spec
 from torchyard.client.connection import Connection
 from torchyard.client.matching import query_of
+from torchyard.contract.bundles import bundle_url
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.initial import MODEL, is_exact
-from torchyard.contract.views.checkpoints import CheckpointView
+from torchyard.contract.views.checkpoints import BundleView, CheckpointView
 from torchyard.contract.views.jobs import JobView
 
 S = TypeVar("S", bound=Spec)
+
+DATA = "data:"
+"""Begins the name of data that was pushed by it."""
 
 _SHORT = re.compile(r"[a-z]{2,8}_[0-9a-f]{4,}")
 """The beginning of an id: at least four digits follow its kind, or any new object would change what it names."""
@@ -59,14 +63,22 @@ async def find_checkpoint(connection: Connection, job_id: str, ref: str | None) 
     return await connection.answer(files_calls.checkpoint(job_id, found))
 
 
+async def find_data(connection: Connection, name: str) -> BundleView:
+    """Returns one's complete bundle of that name. Raises NotFound."""
+    async for found in connection.pages(files_calls.bundle_named(name), limit=1):
+        return found
+    raise NotFound(f"you have no data of the name {name}: `torchyard data push DIR --name {name}` uploads a folder")
+
+
 async def with_ids(connection: Connection, specs: Sequence[S]) -> list[S]:
-    """Returns the specs with the id in place of the name of a job in each `init_from`, such as `digits/best`.
+    """Returns the specs with the id in place of the name of a job in each `init_from`, such as `digits/best`, and with
+    the bundle in place of the name of data in each mount, such as `data:mnist`.
 
     With `best`, where there is no such job, the name may be that of a sweep.
-    Raises as `find_job` and `find_checkpoint` do.
+    Raises as `find_job`, `find_checkpoint` and `find_data` do.
     """
     found: dict[str, str] = {}
-    return [await _with_id(connection, spec, found) for spec in specs]
+    return [await _with_data(connection, await _with_id(connection, spec, found), found) for spec in specs]
 
 
 async def sweep_id_of(connection: Connection, ref: str) -> str:
@@ -131,6 +143,23 @@ async def _with_id(connection: Connection, spec: S, found: dict[str, str]) -> S:
     if named not in found:
         found[named] = await _exact(connection, *named.rsplit("/", 1))
     return cast("S", {**cast("Mapping[str, Any]", spec), "init_from": found[named]})
+
+
+async def _with_data(connection: Connection, spec: S, found: dict[str, str]) -> S:
+    config = spec.get("config") if isinstance(spec, Mapping) else None
+    mounts = cast("Mapping[str, Any]", config).get("mounts") if isinstance(config, Mapping) else None
+    if not isinstance(mounts, Mapping):
+        return spec
+    exact = dict(cast("Mapping[str, Any]", mounts))
+    for place, source in exact.items():
+        if isinstance(source, str) and source.startswith(DATA):
+            if source not in found:
+                found[source] = bundle_url((await find_data(connection, source.removeprefix(DATA))).sha256)
+            exact[place] = found[source]
+    if exact == mounts:
+        return spec
+    config = {**cast("Mapping[str, Any]", config), "mounts": exact}
+    return cast("S", {**cast("Mapping[str, Any]", spec), "config": config})
 
 
 async def _exact(connection: Connection, name: str, ref: str) -> str:

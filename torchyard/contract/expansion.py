@@ -15,7 +15,7 @@ MOST_EXPANDED_BYTES = 131_000
 
 _MAY_BE_ABSENT = frozenset((Env.RESUME_FROM.value, Env.INIT_FROM.value))
 """Variables that a fresh start has not: they become empty, as in a shell."""
-_REFERENCE = re.compile(r"\$(\$?)(?:(TORCHYARD_[A-Z_]+)|\{(TORCHYARD_[A-Z_]+)\})")
+_REFERENCE = re.compile(r"\$(\$?)(?:(TORCHYARD_[A-Za-z0-9_]+)|\{(TORCHYARD_[A-Z_]+)\})")
 
 
 def expanded(text: str, folders: Mapping[str, str]) -> str:

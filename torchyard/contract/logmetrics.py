@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from torchyard.contract.schema import Schema
+from torchyard.contract.text import METRIC_KEY_LENGTH
 
 MOST_METRIC_PATTERNS = 8
 """Expressions of one job by which metrics are read from its lines."""
@@ -27,18 +28,18 @@ def key_of(pattern: str) -> str:
         return "metric"
     word = found["word"]
     word = word[:-1] if pattern[found.end() :][:1] in _REPEATED and pattern[found.end() :] else word
-    return word.rstrip("/.-") or "metric"
+    return word[:METRIC_KEY_LENGTH].rstrip("/.-") or "metric"
 
 
 def _checked(pattern: str) -> str:
-    if f"(?P<{VALUE}>" not in pattern:
-        raise ValueError(rf"has no group (?P<{VALUE}>…), which is the number: 'loss[ =:]+(?P<{VALUE}>\S+)'")
     if _NOT_RE2.search(pattern):
         raise ValueError("looks around, or refers to a group: RE2 has neither")
     try:
-        re.compile(pattern)
+        groups = re.compile(pattern).groupindex
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is no regular expression: {error}") from None
+    if VALUE not in groups:
+        raise ValueError(rf"has no group (?P<{VALUE}>…), which is the number: 'loss[ =:]+(?P<{VALUE}>\S+)'")
     return pattern
 
 

@@ -55,6 +55,14 @@ def saving(trainer: object, mode: object, *, now: bool = False) -> Saving:
     return "perhaps" if trainer == "script" else "first"
 
 
+def pause_asked(saving: Saving) -> str:
+    """Says what a job does that was asked to pause."""
+    return {
+        "first": "pause requested: the job saves a checkpoint and then gives its devices back",
+        "perhaps": "pause requested: the job may save what it has, and then gives its devices back",
+    }.get(saving, "pause requested: the job gives its devices back")
+
+
 def at_stake(stake: Stake, *, ends: bool = False) -> str:
     """Says what is lost, and from where the job goes on, or with `ends`, a retry of it does."""
     return f"{_loss(stake) or 'nothing yet'}; {_going_on(stake, ends=ends)}"

@@ -16,13 +16,22 @@ _MOST_FILES = 100
 _MOST_BYTES = 64 << 10
 _LIBRARIES = "LD_LIBRARY_PATH"
 """The one variable of the service's that an environment may set: its own libraries."""
+_LONGEST = 32_768
+"""Characters of a value, as in a spec."""
+_MOST_SET = 1 << 18
+"""Characters of all values that one script sets: each line could double what the one before has set."""
+_UNSET = "***unset***"
+"""What `conda env config vars unset` leaves in place of a value."""
+_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,199}+"
+_USED = rf"\$(?:\{{{_NAME}\}}|{_NAME})"
 _ASSIGNMENT = re.compile(
-    r"""(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)=
-    (?:'(?P<plain>[^']*)' | "(?P<quoted>(?:[^"\\`$]|\$\{?[A-Za-z_][A-Za-z0-9_]*\}?)*)"
-    | (?P<bare>(?:[^\s'"\\`$;|&<>(){}*?~\[\]#!]|\$\{?[A-Za-z_][A-Za-z0-9_]*\}?)*))\s*;?""",
+    rf"""(?:export\s+)?(?P<name>{_NAME})=
+    (?:'(?P<plain>[^']*)' | "(?P<quoted>(?:[^"\\`$]|{_USED})*)"
+    | (?P<bare>(?:[^\s'"\\`$;|&<>(){{}}*?~\[\]#!]|{_USED})*))\s*;?""",
     re.VERBOSE,
 )
-_EXPORT = re.compile(r"export(\s+[A-Za-z_][A-Za-z0-9_]*)+\s*;?")
+_EXPORT = re.compile(rf"export(\s+{_NAME})+\s*;?")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
@@ -55,6 +64,7 @@ def activate(environment: Environment, *, path: str) -> Activation:
 def assignments(text: str, known: Mapping[str, str]) -> dict[str, str] | None:
     """Returns the variables that a script of a shell sets; None if it does anything else. `known`: those before it."""
     found: dict[str, str] = {}
+    left = _MOST_SET
     for line in text.splitlines():
         stripped = line.strip()
         if not stripped or stripped.startswith("#") or _EXPORT.fullmatch(stripped):
@@ -62,9 +72,14 @@ def assignments(text: str, known: Mapping[str, str]) -> dict[str, str] | None:
         match = _ASSIGNMENT.fullmatch(stripped)
         if match is None:
             return None
-        expanded = match["quoted"] if match["quoted"] is not None else match["bare"]
-        values = {**known, **found}
-        found[match["name"]] = match["plain"] if match["plain"] is not None else _expanded(expanded or "", values)
+        if match["plain"] is not None:
+            value = match["plain"]
+        else:
+            value = _expanded(match["quoted"] or match["bare"] or "", {**known, **found})
+        if value is None or not _is_value(value) or len(value) > left:
+            return None
+        left -= len(value)
+        found[match["name"]] = value
     return found
 
 
@@ -100,9 +115,11 @@ def _object(file: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _texts(values: Any) -> dict[str, str]:
+def _texts(values: Any) -> dict[str, str] | None:
     pairs = values.items() if isinstance(values, dict) else ()
-    return {str(name): value for name, value in pairs if isinstance(value, str)}
+    found = {str(name): value for name, value in pairs if isinstance(value, str) and value != _UNSET}
+    possible = all(re.fullmatch(_NAME, name) and _is_value(value) for name, value in found.items())
+    return found if possible else None
 
 
 def _text(file: Path) -> str:
@@ -112,5 +129,14 @@ def _text(file: Path) -> str:
         return "unreadable"
 
 
-def _expanded(text: str, values: Mapping[str, str]) -> str:
+def _expanded(text: str, values: Mapping[str, str]) -> str | None:
+    """Returns the text with the values of its variables; None if it becomes too long."""
+    used = [values.get(match[1] or match[2], "") for match in _VARIABLE.finditer(text)]
+    if sum(map(len, used)) > _LONGEST:
+        return None
     return _VARIABLE.sub(lambda match: values.get(match[1] or match[2], ""), text)
+
+
+def _is_value(text: str) -> bool:
+    """Returns whether a program can have it as a variable's value."""
+    return len(text) <= _LONGEST and "\0" not in text and not _SURROGATE.search(text)

@@ -1,6 +1,7 @@
 """One environment, as its files say. Nothing of it is run: who made it may be anybody whom the operator lets."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 import hashlib
 import os
@@ -20,11 +21,14 @@ _OF_BASE = ("bin", "lib", "lib64", "include", "share", "etc", "ssl")
 """What a program reads of the installation from which a venv was made."""
 _MOST_BYTES = 1 << 20
 _MOST_NAMES = 20_000
+_MOST_PLACES = 50
+"""Folders of packages. Each line of a file may name one."""
 _PYTHON_OF_CONDA = re.compile(r"python-(\d+\.\d+\.\d+)[^-]*-[^-]*\.json")
 _METADATA = (".dist-info", ".egg-info")
-_TORCH = re.compile(r"^__version__\s*(?::[^=]*)?=\s*['\"]([^'\"]{1,50})['\"]", re.MULTILINE)
-_CUDA = re.compile(r"^cuda\s*(?::[^=]*)?=\s*['\"]([^'\"]{1,50})['\"]", re.MULTILINE)
-_NUMBERS = re.compile(r"(\d+)\.(\d+)")
+_TEXT = r"[ \t]*(?::[^=\n]*)?=[ \t]*['\"]([^'\"\n]{1,50})['\"]"
+_TORCH = re.compile("^__version__" + _TEXT, re.MULTILINE)
+_CUDA = re.compile("^cuda" + _TEXT, re.MULTILINE)
+_NUMBERS = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,8 @@ class Environment:
     digest: str
     bases: tuple[Path, ...]
     """The installations from which a venv was made: by the name that it has for them, and without links."""
+    opened: tuple[str, ...]
+    """The canonical paths of what a program in it reads, the environment first: a name may become a link later."""
 
     @property
     def interpreter(self) -> Path:
@@ -48,8 +54,7 @@ class Environment:
     @property
     def readable(self) -> tuple[Path, ...]:
         """What a program in it has to read."""
-        parts = (base / name for base in self.bases for name in _OF_BASE)
-        return (self.path, *(part for part in parts if part.exists()))
+        return (self.path, *_parts(self.bases))
 
     @property
     def obstacle(self) -> str:
@@ -78,8 +83,15 @@ can be held to loopback"
 
 
 def looks_like_one(folder: Path) -> bool:
-    """Returns whether a folder is a venv or a conda environment."""
-    return (folder / VENV_FILE).is_file() or (folder / CONDA_META).is_dir()
+    """Returns whether a folder is a venv or a conda environment. One that is closed to this user is none."""
+    with suppress(OSError):
+        return (folder / VENV_FILE).is_file() or (folder / CONDA_META).is_dir()
+    return False
+
+
+def lies_in(folder: Path, outer: Path) -> bool:
+    """Returns whether a folder lies in another one, links resolved: who may write there can make one to anything."""
+    return Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(outer))
 
 
 def read(folder: Path) -> Environment:
@@ -89,13 +101,13 @@ def read(folder: Path) -> Environment:
         if settings is None and not (folder / CONDA_META).is_dir():
             raise ConfigError(f"{folder} is no environment: it has neither {VENV_FILE} nor {CONDA_META}")
         return _read(folder, settings)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # such as a name that is no text
         raise ConfigError(f"the environment {folder} cannot be read: {error}") from None
 
 
 def _read(folder: Path, settings: dict[str, str] | None) -> Environment:
     python = _python_of_conda(folder) if settings is None else _python_of_venv(settings)
-    if not python:
+    if _NUMBERS.match(python) is None:
         raise ConfigError(f"the environment {folder} does not say which Python it has")
     if _numbers(python) < LEAST_PYTHON:
         raise ConfigError(f"the environment {folder} has Python {python}: 3.10 or later is needed")
@@ -103,7 +115,8 @@ def _read(folder: Path, settings: dict[str, str] | None) -> Environment:
         raise ConfigError(f"the environment {folder} has no bin/python, or it leads nowhere")
     bases = () if settings is None else _bases(folder, settings, python)
     whole = settings is not None and settings.get("include-system-site-packages", "").lower() == "true"
-    places = [*_places(folder, python), *(place for base in bases if whole for place in _places(base, python))]
+    found = (place for prefix in (folder, *(bases if whole else ())) for place in _places(prefix, python))
+    places = list(dict.fromkeys(place for _, place in zip(range(_MOST_PLACES), found, strict=False)))
     names = sorted({*_packages(places), *_packages_of_conda(folder)})
     torch, cuda = _torch_in(places)
     return Environment(
@@ -115,7 +128,13 @@ def _read(folder: Path, settings: dict[str, str] | None) -> Environment:
         packages=len(names),
         digest=hashlib.sha256("\n".join(names).encode()).hexdigest()[:16],
         bases=bases,
+        opened=tuple(dict.fromkeys(map(os.path.realpath, (folder, *_parts(bases))))),
     )
+
+
+def _parts(bases: Sequence[Path]) -> Iterator[Path]:
+    parts = ((base, base / name) for base in bases for name in _OF_BASE)
+    return (part for base, part in parts if part.exists() and lies_in(part, base))
 
 
 def _settings(file: Path) -> dict[str, str]:
@@ -136,7 +155,8 @@ def _python_of_conda(folder: Path) -> str:
 def _bases(folder: Path, settings: dict[str, str], python: str) -> tuple[Path, ...]:
     """Returns the installations that a venv names. Raises ConfigError for what is none, as jobs are to read it."""
     home = Path(settings.get("home", ""))
-    named = [home.parent, Path(os.path.realpath(folder / "bin" / "python")).parent.parent]
+    outer = home.parent if home.parent != Path("/") else Path(os.path.realpath(home)).parent  # `/bin` is `/usr/bin`
+    named = [outer, Path(os.path.realpath(folder / "bin" / "python")).parent.parent]
     found = dict.fromkeys([named[0], Path(os.path.realpath(named[0])), named[1]])
     if not home.is_absolute() or home.name != "bin":
         raise ConfigError(f"the environment {folder} does not name the Python from which it was made")
@@ -190,7 +210,7 @@ def _text(file: Path) -> str:
 
 
 def _minor(python: str) -> str:
-    return ".".join(python.split(".")[:2])
+    return ".".join(map(str, _numbers(python)))
 
 
 def _numbers(version: str) -> tuple[int, int]:

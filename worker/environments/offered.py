@@ -9,7 +9,7 @@ import time
 from torchyard.contract.devices import EnvironmentReport
 from torchyard.contract.errors import ConfigError
 from torchyard.host.datadir import folder_on_the_way
-from worker.environments.environment import Environment, looks_like_one, read
+from worker.environments.environment import Environment, lies_in, looks_like_one, read
 
 MOST_LISTED = 100
 _LISTED_FOR_S = 300.0
@@ -31,12 +31,7 @@ def folders_of(roots: Sequence[Path]) -> Iterator[Path]:
             inside = sorted(root.iterdir())
         except OSError:
             continue
-        real = os.path.realpath(root)  # who may write in it can make a link to anything
-        yield from (folder for folder in inside if looks_like_one(folder) and _lies_in(folder, real))
-
-
-def _lies_in(folder: Path, real: str) -> bool:
-    return Path(os.path.realpath(folder)).is_relative_to(real)
+        yield from (folder for folder in inside if looks_like_one(folder) and lies_in(folder, root))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +64,8 @@ class Environments:
         environment = read(folder)
         if (problem := self._unsafe(environment)) is not None:
             raise ConfigError(problem)
+        if not self._is_allowed(environment.opened[0]):
+            raise ConfigError(f"{folder} became a link to another folder")
         return environment
 
     def unsafe_place(self, folder: Path) -> str | None:
@@ -109,13 +106,15 @@ class Environments:
 
     def _at(self, path: Path) -> Path:
         folder = path.parent.parent if path.parent.name == "bin" and path.name.startswith("python") else path
-        real = Path(os.path.realpath(folder))
-        if not any(real.is_relative_to(os.path.realpath(root)) for root in (*self.roots, *self.allowed)):
+        if not self._is_allowed(os.path.realpath(folder)):
             raise ConfigError(
                 f"{folder} is not among the environments of this worker (TORCHYARD_ENVIRONMENTS), nor below a folder"
                 f" that it allows (--allow-path): {self._offer()}"
             )
         return folder
+
+    def _is_allowed(self, real: str) -> bool:
+        return any(Path(real).is_relative_to(os.path.realpath(root)) for root in (*self.roots, *self.allowed))
 
     def _offer(self) -> str:
         names = sorted({folder.name for folder in self._folders()})

@@ -16,6 +16,8 @@ from worker.host.untrusted import make_accessible
 
 _ASIDE = "set-aside"
 _MOST_ASIDE = 1000
+_MOST_NAME = 200
+"""Bytes that are kept of the name of what is set aside."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -81,8 +83,9 @@ def _clear(folder: int, name: str, told: list[str], *, shown: list[str]) -> None
         os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return
+    short = name.encode()[:_MOST_NAME].decode(errors="ignore")
     for number in range(1, _MOST_ASIDE):
-        other = f"{name[:200]}.{_ASIDE}" + (f"-{number}" if number > 1 else "")
+        other = f"{short}.{_ASIDE}" + (f"-{number}" if number > 1 else "")
         try:
             os.stat(other, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:

@@ -37,14 +37,16 @@ def sandbox_of(
     writable: Sequence[Path],
     gpus: bool,
     own: Sequence[Path] = (),
+    checked: Sequence[str] = (),
     namespaces: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> Sandbox | None:
     """Returns the sandbox of an attempt, or None if jobs are not isolated.
 
     `readable` and `writable`: what the operator allows. `gpus`: whether the attempt has any. `own`: what it reads
-    besides, of its owner. `namespaces`: whether it may make some. `environ`: the worker's variables, with the places of
-    libraries and shared caches.
+    besides, of its owner. `checked`: canonical paths that it reads besides, at which no link is followed any more.
+    `namespaces`: whether it may make some. `environ`: the worker's variables, with the places of libraries and shared
+    caches.
     """
     if isolation.level == "off":
         return None
@@ -56,7 +58,7 @@ def sandbox_of(
     theirs = [*map(canonical, (*own, run.input))]
     work = [run.work] if run.work.is_dir() else []
     written = [*map(canonical, (run.job, *work, places.home)), temporary]
-    may_read = [*dict.fromkeys((*shared, *_paths((*of_variables(environ), *readable)))), *theirs]
+    may_read = [*dict.fromkeys((*shared, *_paths((*of_variables(environ), *readable)), *checked)), *theirs]
     may_write = [*written, *_paths((_SHARED_MEMORY, *writable))]
     return Sandbox(
         landlock=isolation.level == "landlock",

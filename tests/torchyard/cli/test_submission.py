@@ -29,6 +29,29 @@ def test_submit_prints_the_id_and_sends_the_file(server: FakeServer, tmp_path: P
     assert json.loads(server.requests[1].body) == {"trainer": "script"}
 
 
+def test_a_dry_run_of_submit_prints_what_would_run_and_submits_nothing(server: FakeServer) -> None:
+    config = {"code": "file:///code", "module": "pkg.train", "args": ["--name", "a b"]}
+    script = {"trainer": "script", "name": "mine", "config": config}
+    server.on("/v1/jobs/validate", {"spec": script}, {"spec": {"trainer": "image-classification", "name": "of-recipe"}})
+    given = [{**script, "schedule": "0 3 * * *"}]
+    done = run(server, "submit", "-", "--dry-run", stdin=json.dumps(given[0]))
+    assert (done.returncode, done.stdout) == (0, "mine: -m pkg.train --name 'a b'\n"), done.stderr
+    assert "Nothing is submitted." in done.stderr
+    done = run(server, "submit", "-", "--dry-run", stdin='{"trainer": "image-classification"}')
+    assert done.stdout == "of-recipe: the recipe image-classification\n"
+    done = run(server, "submit", "-", "--dry-run", "--json", stdin='{"trainer": "image-classification"}')
+    assert json.loads(done.stdout) == [{"name": "of-recipe", "argv": []}]
+    assert {request.path for request in server.requests} == {"/v1/jobs/validate"}
+
+
+def test_a_dry_run_of_submit_prints_the_arguments_of_each_trial(server: FakeServer) -> None:
+    spec = {"trainer": "script", "name": "mine", "config": {"code": "file:///code", "entrypoint": "train.py"}}
+    done = run(server, "submit", "-", "--dry-run", "--array", "2", stdin=json.dumps(spec))
+    assert done.returncode == 0, done.stderr
+    assert [line.split(maxsplit=1)[1].split("   ")[0] for line in done.stdout.splitlines()] == ["train.py"] * 2
+    assert server.requests == []
+
+
 def test_numbers_with_an_exponent_are_numbers_but_where_a_spec_has_texts(server: FakeServer) -> None:
     server.on("/v1/jobs", Answer(job(), 201))
     spec = """

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.approved import Approved
-from tests.torchyard.client.answers import JOB, job, page
+from tests.torchyard.client.answers import JOB, NOW, job, page
 from tests.torchyard.client.fake_server import Answer, FakeServer
 from tests.torchyard.client.test_sweeps import sweep
 from torchyard.client import Client
@@ -147,6 +147,24 @@ def test_a_spec_may_name_a_job_in_init_from(server: FakeServer, client: Client, 
     with pytest.raises(NotFound) as raised:
         client.exact_init_from("nothing/latest")
     assert str(raised.value) == approved("message")
+
+
+def test_a_spec_may_name_data_in_its_mounts(server: FakeServer, client: Client) -> None:
+    have = {"sha256": "12" * 32, "size": 10, "files": 1, "state": "complete", "received": 10, "created_at": NOW}
+    server.on("/v1/bundles", page([have | {"name": "mnist"}]), page([]))
+    server.on("/v1/jobs", Answer(job(), 201))
+    mounts = {"data/mnist": "data:mnist", "again": "data:mnist", "more": "file:///data"}
+    spec = {"trainer": "script", "config": {"entrypoint": "train.py", "mounts": mounts}}
+    client.submit(spec)
+    url = f"bundle:sha256:{'12' * 32}"
+    assert json.loads(server.requests[-1].body)["config"] == {
+        "entrypoint": "train.py",
+        "mounts": {"data/mnist": url, "again": url, "more": "file:///data"},
+    }
+    assert mounts["again"] == "data:mnist", "what was given stays"
+    assert len(server.requests) == 2, "one name is looked up once"
+    with pytest.raises(NotFound, match="no data of the name mnist"):
+        client.submit(spec)
 
 
 def test_the_best_of_a_sweep_is_named_where_no_job_has_its_name(

@@ -25,6 +25,8 @@ HERE = {"TORCHYARD_MOUNTS": "/m", "TORCHYARD_RUN_DIR": "/r $HOME ${TORCHYARD_MOU
             "$HOME $1 $ $$ ${x} $(id) `id` \\$TORCHYARD_X $$TORCHYARD_X",
         ),
         ("$TORCHYARD_MOUNTSX", "$TORCHYARD_MOUNTSX"),
+        ("$TORCHYARD_MOUNTS2 $TORCHYARD_MOUNTSdata", "$TORCHYARD_MOUNTS2 $TORCHYARD_MOUNTSdata"),
+        ("$TORCHYARD_MOUNTSé", "/mé"),
         ("${TORCHYARD_MOUNTS", "${TORCHYARD_MOUNTS"),
         ("$torchyard_mounts", "$torchyard_mounts"),
         ("$TORCHYARD_CHECKPOINT_DIR", "$TORCHYARD_CHECKPOINT_DIR"),

@@ -19,6 +19,7 @@ SCRIPT: dict[str, Any] = {"trainer": "script", "config": {"code": "file:///code"
         (r"\bval_acc=(?P<value>\S+)", "val_acc"),
         (r"losse?s? (?P<value>\S+)", "loss"),
         (r"(?P<value>[0-9.]+) it/s", "metric"),
+        ("x" * 450 + r"=(?P<value>\S+)", "x" * 200),
     ],
 )
 def test_a_metric_is_named_by_the_word_that_its_expression_begins_with(pattern: str, key: str) -> None:
@@ -29,6 +30,8 @@ def test_a_metric_is_named_by_the_word_that_its_expression_begins_with(pattern: 
     ("pattern", "said"),
     [
         (r"loss (\S+)", "has no group"),
+        (r"loss \(?P<value>\S+", "has no group"),
+        (r"loss [(?P<value>]", "has no group"),
         (r"(?P<value>[", "is no regular expression"),
         (r"loss (?=x)(?P<value>\S+)", "RE2 has neither"),
         (r"(a)\1(?P<value>\S+)", "RE2 has neither"),

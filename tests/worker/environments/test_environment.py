@@ -1,5 +1,6 @@
 """What is read of an environment, and what is not run."""
 
+import os
 from pathlib import Path
 import shutil
 
@@ -85,11 +86,80 @@ def test_what_is_no_environment_is_refused(tmp_path: Path, approved: Approved) -
     assert refused(silent) == approved("silent")
 
 
+def set_home(venv: Path, home: str) -> None:
+    settings = (venv / "pyvenv.cfg").read_text().splitlines()
+    lines = [f"home = {home}" if line.startswith("home") else line for line in settings]
+    (venv / "pyvenv.cfg").write_text("\n".join(lines))
+
+
+def make_installation(folder: Path) -> Path:
+    (folder / "lib" / f"python{MINOR}").mkdir(parents=True)
+    (folder / "lib" / f"python{MINOR}" / "os.py").touch()
+    (folder / "bin").mkdir()
+    return folder
+
+
+def test_a_link_in_the_installation_of_a_venv_opens_nothing_elsewhere(tmp_path: Path) -> None:
+    venv, base, keys = make_venv(tmp_path / "own"), make_installation(tmp_path / "base"), tmp_path / "keys"
+    keys.mkdir()
+    (base / "share").symlink_to(keys)
+    (base / "lib64").symlink_to("lib")
+    set_home(venv, f"{base}/bin")
+    found = read(venv).readable
+    assert {base / "bin", base / "lib", base / "lib64"} <= {*found}
+    assert base / "share" not in found
+
+
+def test_a_venv_of_bin_is_one_of_what_bin_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usr = make_installation(tmp_path / "usr")
+    resolve = os.path.realpath
+
+    def realpath(path: Path | str) -> str:
+        return f"{usr}/bin" if str(path) == "/bin" else resolve(path)
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
+    set_home(make_venv(tmp_path / "own"), "/bin")
+    assert usr in read(tmp_path / "own").bases
+    assert Path("/") not in read(tmp_path / "own").bases
+
+
+@pytest.mark.parametrize("version", ["3." + "9" * 5000, "../../x", "3", "three.ten"])
+def test_a_version_that_is_none_is_refused(tmp_path: Path, version: str) -> None:
+    settings = make_venv(tmp_path / "own") / "pyvenv.cfg"
+    lines = [line for line in settings.read_text().splitlines() if not line.startswith("version")]
+    settings.write_text("\n".join([*lines, f"version = {version}"]))
+    with pytest.raises(ConfigError):
+        read(tmp_path / "own")
+
+
+def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    folder = make_conda(tmp_path / "ml")
+    (folder / "lib" / "python3.10" / "site-packages" / os.fsdecode(b"\xff.dist-info")).mkdir()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read(folder)
+    set_home(make_venv(tmp_path / "own"), "/a\0b/bin")
+    with pytest.raises(ConfigError):
+        read(tmp_path / "own")
+
+
+def test_a_file_of_torch_that_never_says_its_version_is_read_at_once(tmp_path: Path) -> None:
+    folder = make_conda(tmp_path / "ml")
+    file = folder / "lib" / "python3.10" / "site-packages" / "torch" / "version.py"
+    file.write_text("__version__:\n" * 80_000)
+    assert read(folder).torch == ""
+
+
+def test_not_all_folders_that_a_file_names_are_listed(tmp_path: Path) -> None:
+    folder, named = make_conda(tmp_path / "ml"), [tmp_path / f"{number}" for number in range(60)]
+    for each in named:
+        (each / f"{each.name}.dist-info").mkdir(parents=True)
+    (folder / "lib" / "python3.10" / "site-packages" / "all.pth").write_text("\n".join(map(str, named)))
+    assert read(folder).packages == 3 + 49
+
+
 @pytest.mark.parametrize("home", ["/etc", "/root/.ssh/bin", "bin", "{tmp}/bin"])
 def test_a_venv_opens_no_folder_that_is_no_installation_of_its_python(tmp_path: Path, home: str) -> None:
     venv = make_venv(tmp_path / "own")
-    settings = (venv / "pyvenv.cfg").read_text().splitlines()
-    named = f"home = {home.format(tmp=tmp_path)}"
-    (venv / "pyvenv.cfg").write_text("\n".join(named if line.startswith("home") else line for line in settings))
+    set_home(venv, home.format(tmp=tmp_path))
     with pytest.raises(ConfigError, match=r"was made from|does not name"):
         read(venv)

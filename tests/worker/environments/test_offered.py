@@ -74,3 +74,18 @@ def test_without_isolation_only_an_environment_of_somebody_else_is_safe(offered:
     bare = replace(offered, protects=False)
     assert os.access(tmp_path / "envs" / "ml", os.W_OK)
     assert "does not keep them from it" in refused(bare, "ml", tmp_path)
+
+
+def test_folders_that_are_closed_to_the_service_are_passed_over(offered: Environments, tmp_path: Path) -> None:
+    (tmp_path / "envs" / "private").mkdir(mode=0)
+    (tmp_path / "alone").chmod(0)
+    tmp_path.chmod(0o755)
+    me = os.geteuid()
+    os.seteuid(65534 if me == 0 else me)
+    try:
+        listed = {each.name for each in offered.reports()}
+    finally:
+        os.seteuid(me)
+        (tmp_path / "alone").chmod(0o755)
+        (tmp_path / "envs" / "private").chmod(0o755)
+    assert listed <= {"ml", "old"}

@@ -70,6 +70,19 @@ def test_a_program_has_the_environment_and_cannot_write_it(
     ]
 
 
+def test_a_link_that_takes_the_place_of_an_environment_opens_nothing(
+    attempt: Attempt, named: NamedEnvironment, venv: Path
+) -> None:
+    venv.rename(venv.with_name("other"))
+    venv.symlink_to("other")
+    code = attempt.add_bundle({"train.py": "print('ran')"})
+    config = {"code": code, "command": "python", "args": ["train.py"]}
+    attempt.start_spec({"trainer": "script", "config": config}, world_size=1, named=named)
+    report = attempt.report()
+    assert report.reason is EndReason.LAUNCH_FAILED
+    assert "it is a link" in report.message
+
+
 def test_a_change_between_two_attempts_is_said(attempt: Attempt, venv: Path) -> None:
     from store.facts.attempts import EarlierAttempt
 

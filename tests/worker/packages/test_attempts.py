@@ -176,6 +176,25 @@ def test_an_index_that_does_not_answer_costs_no_restart(simulated: SimulatedRunn
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(600)  # uv itself asks again in each attempt
+def test_a_job_goes_back_three_times_for_an_index_that_does_not_answer(
+    simulated: SimulatedRunnerFixture, index: Index
+) -> None:
+    index.status = 503
+    for number in range(1, 4):
+        simulated.start_runner()
+        job = simulated.wait_for_end()
+        assert (job.state, job.restarts) == (JobState.QUEUED, 0), number
+        simulated.claim = simulated.store.starting(simulated.claim.job_id, simulated.store.worker(f"box-{number}"))
+    simulated.start_runner()
+    job = simulated.wait_for_end()
+    assert (job.state, job.restarts) == (JobState.FAILED, 0)
+    assert job.error is not None
+    assert job.error["code"] == EndReason.LAUNCH_FAILED
+    assert job.error["message"].endswith("It was tried 4 times.")
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("requirements", ["gamma\n"])
 def test_an_attempt_that_fills_its_disk_again_and_again_ends(
     simulated: SimulatedRunnerFixture, index: Index, tmp_path: Path, approved: Approved

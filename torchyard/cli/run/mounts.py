@@ -9,8 +9,9 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.run.upload import left_out, packed, upload
 from torchyard.client import Client
-from torchyard.client.core.launching import DATA, is_folder
+from torchyard.client.core.launching import is_folder
 from torchyard.client.packing import Bundle
+from torchyard.client.references import DATA
 from torchyard.contract import mounting
 from torchyard.contract.bundles import bundle_url
 from torchyard.host import terminal

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from torchyard.client.calls import files as calls
 from torchyard.client.connection import Connection
 from torchyard.client.download import OnProgress, PartFile
+from torchyard.client.references import find_data
 from torchyard.client.upload import OnUpload
 from torchyard.contract.errors import NotFound
 from torchyard.contract.views.checkpoints import BundleView, CheckpointFile
@@ -46,9 +47,7 @@ class BundlesCore:
 
     async def named(self, name: str) -> BundleView:
         """Returns one's complete bundle of that name. Raises NotFound."""
-        async for found in self._connection.pages(calls.bundle_named(name), limit=1):
-            return found
-        raise NotFound(f"you have no data of the name {name}: `torchyard data push DIR --name {name}` uploads a folder")
+        return await find_data(self._connection, name)
 
     async def name(self, sha256: str, name: str) -> BundleView:
         """Gives a complete bundle a name, in place of another one of yours that has it. Raises NotFound."""

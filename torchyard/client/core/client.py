@@ -42,7 +42,8 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
     ) -> AsyncJob:
         """Submits a job, once even if the connection breaks, and returns a `Job`, of an AsyncClient an `AsyncJob`. If
         the server knows the key, it is the job of the first call with that key. The `init_from` of a spec that is a
-        dict may have the name of a job in place of its id, `digits/best`, or where no job has it, that of a sweep.
+        dict may have the name of a job in place of its id, `digits/best`, or where no job has it, that of a sweep; its
+        mounts may be data by its name, `data:mnist`.
 
         `forecast`: the job's `view.waits_for` says when it is expected to start, and what would start it at once. It
         takes a moment longer, and is None if the server makes too many forecasts now, or knew the key.

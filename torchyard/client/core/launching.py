@@ -9,6 +9,7 @@ import warnings
 
 from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.packing import MAX_SIZE, Bundle, git, pack
+from torchyard.client.references import DATA
 from torchyard.contract.bundles import bundle_url
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.mounting import paths_in
@@ -18,8 +19,6 @@ from torchyard.contract.text import printable
 Mounts = Mapping[str, str | Path]
 """By name or path: a folder to pack, `data:NAME`, or a `bundle:sha256:…` or `file:///…` URL."""
 
-DATA = "data:"
-"""Begins the name of data that was pushed by it."""
 _URL = ("bundle:", "file://", DATA)
 
 

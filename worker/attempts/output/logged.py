@@ -39,14 +39,14 @@ class LoggedMetrics:
         if not self._patterns or not lines:
             return
         compiled = self._expressions(batch)
-        began, now = time.thread_time(), time.time_ns() // 1000
+        ends, now = time.thread_time() + CPU_S, time.time_ns() // 1000
         for place, line in enumerate(lines):
             for counted, key, expression in compiled:
-                if time.thread_time() - began > CPU_S:
+                if time.thread_time() > ends:
                     self._leave_out(len(lines) - place, batch)
                     return
                 following = offsets.get(counted, 0) + 1
-                if found := [*_points(line[:LINE], key, expression, following, now)]:
+                if found := [*_points(line[:LINE], key, expression, counted=following, now=now, ends=ends)]:
                     offsets[counted] = following
                     batch.logged += found
 
@@ -62,6 +62,8 @@ class LoggedMetrics:
         for index, pattern in enumerate(self._patterns):
             try:
                 expression = re2.compile(pattern.encode(), options)
+                if VALUE.encode() not in expression.groupindex:  # for Python, it may have the group
+                    raise re2.error(f"it has no group {VALUE}")
                 self._compiled.append((f"{_COUNTED}{index}", key_of(pattern), expression))
             except re2.error as error:
                 said = error.args[0]
@@ -75,10 +77,11 @@ class LoggedMetrics:
             warn(batch, f"metrics.patterns take long to search: {count} lines were left out, and more may be")
 
 
-def _points(line: bytes, key: str, expression: Any, counted: int, now: int) -> Iterator[MetricPoint]:
+def _points(line: bytes, key: str, expression: Any, *, counted: int, now: int, ends: float) -> Iterator[MetricPoint]:
+    """Yields what an expression finds in a line, until the thread has used processor time up to `ends`."""
     groups: dict[str, int] = {name.decode(): number for name, number in expression.groupindex.items()}
     for number, match in enumerate(expression.finditer(line)):
-        if number == _MOST_MATCHES:
+        if number == _MOST_MATCHES or (number and time.thread_time() > ends):
             return
         value = _number(match.group(groups[VALUE]))
         if value is None:

@@ -48,7 +48,7 @@ def enter(
     named = NamedEnvironment(
         python=str(environment.interpreter),
         variables=dict(activated.variables),
-        readable=[str(path) for path in environment.readable],
+        readable=list(environment.opened),
         run_package=str(run.run_package),
     )
     return named, said

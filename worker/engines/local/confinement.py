@@ -54,11 +54,8 @@ class Confinement:
             self.isolation,
             run=run,
             places=places,
-            readable=(
-                *self.readable,
-                *self.writable,
-                *(map(Path, plan.named.readable) if plan.named is not None else ()),
-            ),
+            readable=(*self.readable, *self.writable),
+            checked=() if plan.named is None else plan.named.readable,
             writable=self.writable,
             own=(*plan.bundles.values(), *own_packages),
             namespaces=self.namespaces,

@@ -9,8 +9,7 @@ from pathlib import Path
 import stat
 
 from torchyard.contract.errors import ConfigError
-from worker.environments import offered
-from worker.environments.environment import read
+from worker.environments.offered import Environments, folders_of
 from worker.sandbox import shared
 from worker.sandbox.helper import mounts
 from worker.sandbox.helper.config import Config
@@ -76,10 +75,12 @@ def python_paths(config: Config) -> list[Path]:
 def environment_paths(config: Config) -> list[Path]:
     """Returns the folders that jobs in one of the environments read, but for what they read in any case."""
     known = [path for path in (*shared.of_system(), *python_paths(config), *config.allowed) if path.exists()]
+    writable = tuple(path for path, may_write in config.allowed.items() if may_write)
+    environments = Environments(roots=config.environments, writable=writable, data_dir=config.data_dir)
     found: list[Path] = [*config.environments]
-    for folder in offered.folders_of(config.environments):
+    for folder in folders_of(config.environments):
         with contextlib.suppress(ConfigError):  # no job can run in it
-            found += read(folder).readable
+            found += environments.find(str(folder)).readable
     named = dict.fromkeys((*found, *(path.resolve() for path in found)))
     return _outermost(path for path in named if not any(path.is_relative_to(outer) for outer in known))
 

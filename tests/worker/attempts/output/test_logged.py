@@ -1,5 +1,7 @@
 """Metrics that are read from the lines of rank 0."""
 
+from itertools import count
+
 import pytest
 
 from store.facts.output import Batch
@@ -61,3 +63,17 @@ def test_what_takes_longer_than_its_budget_is_left_out_and_told_once(monkeypatch
     assert [str(event.data["text"])[:52] for event in batch.events] == [
         "metrics.patterns take long to search: 2 lines were l"
     ]
+
+
+@pytest.mark.parametrize("pattern", [r"[[:alpha:](?P<value>x)]", r"\(?P<value>x"])
+def test_an_expression_whose_group_re2_does_not_see_is_told(pattern: str) -> None:
+    points, said = read([pattern, LOSS], "P<value>x] loss=1")
+    assert points == [("loss", 1, 1.0)]
+    assert said == ["metrics.patterns.0 is no expression of RE2, and finds nothing: it has no group value"]
+
+
+def test_a_line_is_searched_no_further_when_its_matches_have_used_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logged.time, "thread_time", count(step=logged.CPU_S / 2).__next__)
+    points, said = read([LOSS], " ".join(f"loss={number}" for number in range(9)), "loss=9")
+    assert points == [("loss", 1, 0.0), ("loss", 1, 1.0)]
+    assert said == ["metrics.patterns take long to search: 1 lines were left out, and more may be"]
