@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from datetime import timedelta
 import math
-import re
 import signal
 from urllib.parse import unquote
 
@@ -24,11 +23,6 @@ _SAID_BY_MESSAGE = {EndReason.USER_ERROR, EndReason.DATA_ERROR, EndReason.CONFIG
 }
 """End reasons whose own message is the best headline."""
 _NONFINITE = "NonFiniteLoss"
-_NO_GPU = re.compile(
-    r"ProcessGroupNCCL is only supported with GPUs|[Nn]o CUDA GPUs are available|Found no NVIDIA driver"
-    r"|Torch not compiled with CUDA enabled|CUDA deserialization.*torch\.cuda\.is_available\(\) is False"
-)
-"""What PyTorch says where a program wants a GPU, and none is there."""
 _HALVED = "Wait for the next attempt: as training.auto_batch is true, it takes half of the micro-batch."
 _HOUR = timedelta(hours=1)
 
@@ -137,8 +131,6 @@ def _for_user_error(facts: Facts, failure: ErrorView) -> list[str]:
         return steps_for_nonfinite(facts)
     if facts.script is not None and (steps := _for_start(facts, facts.script, failure)):
         return steps
-    if _NO_GPU.search(failure.message):
-        return _for_no_gpu(facts)
     if (path := missing.left_out(facts)) is not None:
         return missing.steps(path)
     if facts.script is not None and surroundings.is_by_others(failure.message):
@@ -152,15 +144,6 @@ def _for_start(facts: Facts, script: Script, failure: ErrorView) -> list[str]:
     if usage.said(failure.message, exit_code=failure.exit_code):
         return ["Correct the arguments of the program (config.args), and submit it again."]
     return _for_missing_module(facts, script, failure) if facts.misses_module else []
-
-
-def _for_no_gpu(facts: Facts) -> list[str]:
-    """Says what to do where a program wants a GPU and has none."""
-    return [
-        'Have the program take what there is: `init_process_group()` without a backend, or with "gloo" in place of'
-        ' "nccl", and `torch.accelerator.current_accelerator()` in place of "cuda".',
-        "" if facts.job.spec.resources.gpu else "Or ask for GPUs by resources.gpu: `torchyard workers` lists them.",
-    ]
 
 
 def _for_missing_module(facts: Facts, script: Script, failure: ErrorView) -> list[str]:

@@ -32,24 +32,21 @@ class _Pattern:
     steps: tuple[str, ...]
 
 
-def _says(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE)
-
-
 _WITHOUT_RANK = "`torchyard run -- python {program}` runs it once, without RANK."
 _PATTERNS = (
     _Pattern(
-        _says(r"Address already in use|EADDRINUSE|port \d+ is (?:already )?in use"),
+        re.compile(r"Address already in use|EADDRINUSE|port \d+ is (?:already )?in use", re.IGNORECASE),
         (
             "Another process of the host has that port. Take a free one: MASTER_PORT is free for each job, and port 0"
             " lets the system choose.",
         ),
     ),
     _Pattern(
-        _says(
+        re.compile(
             r"No space left on device.{0,80}/dev/shm|/dev/shm.{0,200}No space left on device|insufficient shared memory"
             r"|unable to (?:open|write to|allocate|resize) (?:a )?(?:file </torch|shared memory)"
-            r"|DataLoader worker .{0,80}Bus error"
+            r"|DataLoader worker .{0,80}Bus error",
+            re.IGNORECASE,
         ),
         (
             "The shared memory of the host or of its container (/dev/shm) is full: use fewer loader processes or"
@@ -57,7 +54,7 @@ _PATTERNS = (
         ),
     ),
     _Pattern(
-        _says(r"Too many open files|\[Errno 24\]|received 0 items of ancdata"),
+        re.compile(r"Too many open files|\[Errno 24\]|received 0 items of ancdata", re.IGNORECASE),
         (
             "It has as many files open as the host allows: use fewer loader processes, or call"
             " torch.multiprocessing.set_sharing_strategy('file_system'), or ask the operator for a higher limit"
@@ -65,32 +62,43 @@ _PATTERNS = (
         ),
     ),
     _Pattern(
-        _says(
+        re.compile(
             r"was not found in the (?:package registry|provided package locations)|No matching distribution found"
             r"|there (?:is|are) no versions? of |Could not find a version that satisfies|has no (?:usable )?wheels"
-            r"|No solution found when resolving"
+            r"|No solution found when resolving",
+            re.IGNORECASE,
         ),
         ("Correct the name or the version of that package in {requirements}: the index has none that fits.",),
     ),
     _Pattern(
-        _says(r"ProcessGroupNCCL is only supported with GPUs|doesn't have NCCL built in|nccl.{0,40}no GPUs? found"),
+        re.compile(
+            r"ProcessGroupNCCL is only supported with GPUs|doesn't have NCCL built in|nccl.{0,40}no GPUs? found",
+            re.IGNORECASE,
+        ),
         (
-            "NCCL needs GPUs, and this job has none. Many programs take it as soon as they see RANK.",
+            "NCCL needs GPUs, and this job has none. Many programs take it as soon as they see RANK:"
+            " `init_process_group()` without a backend takes what there is.",
             _WITHOUT_RANK,
-            "Or ask for GPUs (`--devices` where there are some), or have it take gloo.",
+            "Or ask for GPUs (`--devices` where there are some): `torchyard workers` lists them.",
         ),
     ),
     _Pattern(
-        _says(r"No CUDA GPUs are available|Found no NVIDIA driver|Torch not compiled with CUDA|_cuda_setDevice"),
+        re.compile(
+            r"No CUDA GPUs are available|Found no NVIDIA driver|Torch not compiled with CUDA|_cuda_setDevice"
+            r"|CUDA deserialization.*torch\.cuda\.is_available\(\) is False",
+            re.IGNORECASE,
+        ),
         (
-            "The program wants a GPU, and finds none: ask for one, or have it take the CPU.",
+            "The program wants a GPU, and finds none: ask for one (`torchyard workers` lists them), or have it take the"
+            ' CPU, as `torch.accelerator.current_accelerator()` in place of "cuda" does.',
             f"If it wants one because it sees RANK: {_WITHOUT_RANK}",
         ),
     ),
     _Pattern(
-        _says(
+        re.compile(
             r"Temporary failure in name resolution|Name or service not known|nodename nor servname|Failed to resolve"
-            r"|Network is unreachable|We couldn't connect to 'https?://|getaddrinfo failed"
+            r"|Network is unreachable|We couldn't connect to 'https?://|getaddrinfo failed",
+            re.IGNORECASE,
         ),
         (
             "The host cannot reach that address: bring the data along (`torchyard data push`, `--mount`), or ask the"
@@ -98,15 +106,18 @@ _PATTERNS = (
         ),
     ),
     _Pattern(
-        _says(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|self[- ]signed certificate"),
+        re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|self[- ]signed certificate", re.IGNORECASE),
         ("The host does not trust who answers there: ask the operator for the certificates of your network.",),
     ),
     _Pattern(
-        _says(r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]"),
+        re.compile(r"No space left on device|\[Errno 28\]|Disk quota exceeded|\[Errno 122\]", re.IGNORECASE),
         ("A disk is full: write less or elsewhere, or ask the operator of the host for room.",),
     ),
     _Pattern(
-        _says(r"Resource temporarily unavailable|can't start new thread|\[Errno 11\]|Cannot fork|fork: retry"),
+        re.compile(
+            r"Resource temporarily unavailable|can't start new thread|\[Errno 11\]|Cannot fork|fork: retry",
+            re.IGNORECASE,
+        ),
         ("The host allows no more processes: use fewer loader processes and threads (OMP_NUM_THREADS).",),
     ),
 )

@@ -34,7 +34,10 @@ MADE_AT_RUN_TIME = {
     "store/queries/log_patterns.py:plain": "an escaped text",
     "torchyard/cli/follow.py:_is_in_log": "two numbers between what is known",
     "torchyard/client/references.py:_last_number": "an escaped name, and a number",
+    "torchyard/contract/arguments.py:_assigned": "an escaped name",
     "torchyard/contract/codec.py:matching": "its callers' expressions are found, too",
+    "torchyard/contract/logmetrics.py:_checked": "a job's own, which is only compiled here",
+    "worker/attempts/files/matching.py:match": "a glob",
     "worker/engines/local/supervisor/ranks.py:has_signal": "the name of a signal mask, in /proc/PID/status",
 }
 """Expressions that are not known before a call, and why they are harmless."""

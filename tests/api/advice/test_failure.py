@@ -352,23 +352,6 @@ def test_a_job_that_another_has_failed_names_that_one(approved: Approved) -> Non
     assert "\n".join(advice.steps) == approved("steps")
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
-        "RuntimeError: No CUDA GPUs are available",
-        "RuntimeError: Found no NVIDIA driver on your system.",
-        "AssertionError: Torch not compiled with CUDA enabled",
-    ],
-)
-def test_a_program_that_wants_a_gpu_where_none_is_takes_what_there_is(message: str, approved: Approved) -> None:
-    error = failed("user_error", f"rank 0: {message}", rank=0, exit_code=1)
-    asked = {"resources": {"gpu": ["H200"]}}
-    found, of_gpu = (judge(facts("failed", trainer="script", failure=error, spec=spec)) for spec in (None, asked))
-    assert "\n".join(found.steps) == approved("steps")
-    assert of_gpu.steps == found.steps[:1]
-
-
 def test_a_script_without_a_checkpoint_finds_its_working_folder(approved: Approved) -> None:
     error = failed("user_error", "rank 0: ValueError: x", rank=0, exit_code=1)
     asked: dict[str, Any] = {"trainer": "script", "failure": error, "reason": ("retrying", "attempt 1 ended: x")}

@@ -283,8 +283,6 @@ REFUSED = {
     "alpha @ git+{url}": "the address of alpha",
     "git+{url}": "git+",
     "{file}": "http://",
-    "./alpha.whl": "./alpha.whl",
-    "-e .": "-e",
     "-e git+{url}": "-e",
     "-r {url}": "-r http://",
     "-r{url}": "-r http://",

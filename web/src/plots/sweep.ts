@@ -29,7 +29,7 @@ export function trialVariables(sweep: SweepView, trials: readonly TrialView[]): 
 }
 
 /** An argument of a program keeps the text that was typed, such as 1e-4. */
-const TYPED = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?$/i;
+const TYPED = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?$/i;
 const IS_FRACTION = /[.e]/i;
 
 /** Returns a JSON value as a plot takes it: numbers, also typed ones, and text as they are, others as their JSON. */

@@ -5,12 +5,13 @@ import re
 
 from torchyard.host.failpoints import VARIABLE as FAILPOINTS
 from worker.host import job_variables
+from worker.host.job_variables import VARIABLE as JOB_VARIABLES
 
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|SSL_CERT_FILE|SSL_CERT_DIR"
     r"|LD_LIBRARY_PATH|NVIDIA_[A-Z_]+|CUDA_HOME|CUDA_PATH"
     r"|XDG_CACHE_HOME|TORCH_HOME|TORCHINDUCTOR_CACHE_DIR|TRITON_CACHE_DIR|HF_HOME|HF_HUB_CACHE|HF_HUB_OFFLINE"
-    rf"|{job_variables.VARIABLE}"  # so that a node of a cluster can select them again
+    rf"|{JOB_VARIABLES}"  # so that a node of a cluster can select them again
     rf"|{FAILPOINTS}"  # only tests set it, for all programs of an attempt
 )
 
