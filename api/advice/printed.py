@@ -39,5 +39,5 @@ def curves(facts: Facts) -> list[str]:
     if not keys:
         return []
     key = min(keys, key=lambda each: (_TELLS.search(each) is None, -len(found[each])))
-    pattern = shlex.quote(rf"{re.escape(key)}[ =:]+(?P<value>\S+)".replace(r"\-", "-"))
+    pattern = shlex.quote(rf"\b{re.escape(key)}[ =:]+(?P<value>\S+)".replace(r"\-", "-"))
     return [f"This log has {key}=…, and no curves: `torchyard run --metric {pattern} PROGRAM` makes one of it."]

@@ -14,6 +14,7 @@ from tests.api.advice.facts import facts, log
         (["epoch=1 loss: 0.9", "epoch=2 loss: 0.8", "epoch=3 loss: 0.7"], "loss"),
         (["lr=0.1 val_acc=0.1", "lr=0.2 val_acc=0.2", "lr=0.3 val_acc=0.3"], "val_acc"),
         ([f"{n}%|██| {n}/9 [00:0{n}<00:01, 2.1it/s, loss=0.{n}]" for n in range(1, 5)], "loss"),
+        (["loss=0.3 val_loss=9", "loss=0.2 val_loss=8", "loss=0.1 val_loss=7"], "loss"),
         (["train/loss=1", "train/loss=2", "train/loss=3"], "train/loss"),
     ],
 )
@@ -22,7 +23,7 @@ def test_numbers_that_are_printed_again_and_again_may_be_curves(lines: list[str]
     steps = judge(facts(state, trainer="script", lines=log(*lines, stream="stdout"))).steps
     assert steps[-1] == (
         f"This log has {key}=…, and no curves:"
-        rf" `torchyard run --metric '{key}[ =:]+(?P<value>\S+)' PROGRAM` makes one of it."
+        rf" `torchyard run --metric '\b{key}[ =:]+(?P<value>\S+)' PROGRAM` makes one of it."
     )
 
 

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from torchyard.cli.declared.files import written
 from torchyard.cli.declared.options import Kind, Option
 
 _TRUTHS = "takes True and False: write True,False"
@@ -22,7 +23,7 @@ def of_functions(tree: ast.Module, file: str) -> Iterator[Option]:
 
 def _of_click(function: ast.FunctionDef | ast.AsyncFunctionDef, file: str) -> Iterator[Option]:
     for call in function.decorator_list:
-        if not isinstance(call, ast.Call) or ast.unparse(call.func) not in {"click.option", "option"}:
+        if not isinstance(call, ast.Call) or written(call.func) not in {"click.option", "option"}:
             continue
         texts = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
         given = {keyword.arg: keyword.value for keyword in call.keywords}
@@ -64,7 +65,7 @@ def _of_typer(function: ast.FunctionDef | ast.AsyncFunctionDef, file: str) -> It
 
 
 def _is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    decorators = [ast.unparse(each) for each in function.decorator_list]
+    decorators = [written(each) for each in function.decorator_list]
     return not decorators or any(".command" in each or ".callback" in each for each in decorators)
 
 
@@ -77,7 +78,7 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tu
 
 def _option_call(node: ast.expr | None) -> ast.Call | None:
     found = ast.walk(node) if node is not None else ()
-    return next((each for each in found if isinstance(each, ast.Call) and ast.unparse(each.func) in _OPTIONS), None)
+    return next((each for each in found if isinstance(each, ast.Call) and written(each.func) in _OPTIONS), None)
 
 
 _OPTIONS = {"typer.Option", "Option"}
@@ -85,17 +86,17 @@ _OPTIONS = {"typer.Option", "Option"}
 
 def _plain_type(annotation: ast.expr) -> str:
     """Returns the type of an annotation, without what `Annotated` adds."""
-    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value).rpartition(".")[2] == "Annotated":
+    if isinstance(annotation, ast.Subscript) and written(annotation.value).rpartition(".")[2] == "Annotated":
         inner = annotation.slice
-        return ast.unparse(inner.elts[0]) if isinstance(inner, ast.Tuple) else ast.unparse(inner)
-    return ast.unparse(annotation)
+        return written(inner.elts[0]) if isinstance(inner, ast.Tuple) else written(inner)
+    return written(annotation)
 
 
 def _of_tyro(node: ast.ClassDef, file: str) -> Iterator[Option]:
     for field in node.body:
         if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
             continue
-        is_bool, name = ast.unparse(field.annotation) == "bool", f"--{field.target.id.replace('_', '-')}"
+        is_bool, name = written(field.annotation) == "bool", f"--{field.target.id.replace('_', '-')}"
         kind: Kind = "no-flag" if is_bool and field.value is not None else "value"
         truths = _TRUTHS if is_bool and field.value is None else None
         yield Option(names=(name,), kind=kind, no_truths=truths, where=f"{file}, line {field.lineno}")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from torchyard.cli.declared.files import modules
+from torchyard.cli.declared.files import modules, written
 from torchyard.cli.declared.functions import of_functions
 from torchyard.cli.declared.options import ANY_PARSER, MAIN_PARSER, Declared, Kind, Library, Option
 
@@ -47,19 +47,19 @@ class _Parsers:
         parents: set[str] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
-                self._assign(ast.unparse(node.targets[0]), node.value)
+                self._assign(written(node.targets[0]), node.value)
             if isinstance(node, ast.Call):
                 if _called(node) == "add_parser" and (texts := _texts(node)):
                     self.commands.add(texts[0])
                 given = _keywords(node).get("parents")
-                parents |= {ast.unparse(each) for each in given.elts} if isinstance(given, ast.List) else set()
+                parents |= {written(each) for each in given.elts} if isinstance(given, ast.List) else set()
         for name in parents:
             self._parsers[name] = ANY_PARSER
 
     def of(self, call: ast.Call) -> str | None:
         """Returns the parser to which a call of `add_argument` adds."""
         receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-        return ANY_PARSER if receiver is None else self._parsers.get(ast.unparse(receiver), ANY_PARSER)
+        return ANY_PARSER if receiver is None else self._parsers.get(written(receiver), ANY_PARSER)
 
     def _assign(self, variable: str, call: ast.Call) -> None:
         called = _called(call)
@@ -99,7 +99,7 @@ def _of_argparse(call: ast.Call, names: tuple[str, ...], parser: str | None, whe
         found, words = "no-flag", 0
     elif words != 1:
         found = "words"
-    of_type = ast.unparse(given["type"]) if "type" in given else ""
+    of_type = written(given["type"]) if "type" in given else ""
     return Option(
         names=names,
         kind=found,
@@ -115,7 +115,7 @@ def _action(given: Mapping[str, ast.expr]) -> str:
     action = given.get("action")
     if isinstance(action, ast.Constant):
         return str(action.value)
-    return "" if action is None else ast.unparse(action).rpartition(".")[2]
+    return "" if action is None else written(action).rpartition(".")[2]
 
 
 def _nargs(given: Mapping[str, ast.expr]) -> int | None:
@@ -151,7 +151,7 @@ def _with_negations(options: list[Option]) -> list[Option]:
 def _calls_of(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            yield ast.unparse(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else ""
+            yield written(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else ""
 
 
 def _called(call: ast.Call) -> str:

@@ -61,7 +61,7 @@ class LoggedMetrics:
         self._compiled = []
         for index, pattern in enumerate(self._patterns):
             try:
-                expression = re2.compile(pattern.encode(), options)
+                expression: Any = re2.compile(pattern.encode(), options)
                 if VALUE.encode() not in expression.groupindex:  # for Python, it may have the group
                     raise re2.error(f"it has no group {VALUE}")
                 self._compiled.append((f"{_COUNTED}{index}", key_of(pattern), expression))

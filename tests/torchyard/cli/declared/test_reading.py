@@ -1,5 +1,6 @@
 """What the source of a program says of its options. It is read, and never run."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -150,3 +151,22 @@ def test_a_program_that_is_not_there_declares_nothing(tmp_path: Path) -> None:
 def test_a_module_that_imports_itself_is_read_once(tmp_path: Path) -> None:
     found = read(tmp_path, "import train\nimport other\n", other="import train\nx.add_argument('--a')\n")
     assert [*found] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        f"import {'a' * 300}",
+        f"x{'.a' * 900} = f()",
+        f"x{'.a()' * 300}",
+        f"p.add_argument('--x', type={'+'.join('1' * 900)})",
+    ],
+    ids=["long name", "deep name", "deep calls", "deep type"],
+)
+def test_odd_code_beside_the_options_stops_nothing(tmp_path: Path, odd: str) -> None:
+    assert read(tmp_path, f"{ARGPARSE}{odd}\n")["augment"].kind == "no-flag"
+
+
+def test_a_pipe_in_place_of_the_program_declares_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train.py")
+    assert declared(tmp_path, "train.py").options == []
