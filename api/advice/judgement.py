@@ -10,7 +10,9 @@ def judge(facts: Facts) -> AdviceView:
     """Returns the advice about a job in any state."""
     advice = _judged(facts)
     offered = printed.curves(facts)
-    return advice.model_copy(update={"steps": [*advice.steps, *offered]}) if offered else advice
+    if offered is None:
+        return advice
+    return advice.model_copy(update={"steps": [*advice.steps, offered.step], "metric_pattern": offered.pattern})
 
 
 def _judged(facts: Facts) -> AdviceView:

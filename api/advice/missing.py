@@ -40,10 +40,10 @@ def steps(path: str) -> list[str]:
 
 def folder_of(module: str, paths: Sequence[str]) -> str | None:
     """Returns the folder below the root of the code in which a module lies, the nearest one; None if in none."""
-    path = module.replace(".", "/")
-    ends = re.compile(rf"(?P<folder>.+)/{re.escape(path)}(?:\.py|/.+\.py)")
-    found = (match["folder"] for match in map(ends.fullmatch, paths) if match is not None)
-    return min(found, key=lambda folder: (folder.count("/"), folder), default=None)
+    path = f"/{module.replace('.', '/')}/"
+    files = (f"{each.removesuffix('.py')}/" for each in paths if each.endswith(".py"))
+    found = [file[: file.rindex(path)] for file in files if path in file]
+    return min(filter(None, found), key=lambda folder: (folder.count("/"), folder), default=None)
 
 
 def steps_for_folder(module: str, folder: str, facts: Facts) -> list[str]:

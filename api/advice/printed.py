@@ -1,6 +1,7 @@
 """Offers curves to a job that reports no metric, and prints numbers again and again."""
 
 from collections import defaultdict
+from dataclasses import dataclass
 import re
 import shlex
 
@@ -21,11 +22,19 @@ _OFTEN = 3
 _MOST_TEXT = 2000
 
 
-def curves(facts: Facts) -> list[str]:
-    """Returns what makes curves of the numbers in the log; nothing for a job that has metrics."""
+@dataclass(frozen=True)
+class Offer:
+    """What makes a curve of a number in the log."""
+
+    pattern: str
+    step: str
+
+
+def curves(facts: Facts) -> Offer | None:
+    """Returns what makes curves of the numbers in the log; None for a job that has metrics."""
     script = facts.script is not None
     if not script or facts.job.metrics or not facts.lines or getattr(facts.job.spec, "metrics").patterns:  # noqa: B009
-        return []
+        return None
     found: dict[str, list[str]] = defaultdict(list)
     for line in facts.lines:
         pairs = {match["key"]: match["value"] for match in _PAIR.finditer(line.text[:_MOST_TEXT])}
@@ -37,7 +46,8 @@ def curves(facts: Facts) -> list[str]:
         if len(values) >= _OFTEN and len({*values}) > 1 and not _NO_METRIC.fullmatch(key)
     ]
     if not keys:
-        return []
+        return None
     key = min(keys, key=lambda each: (_TELLS.search(each) is None, -len(found[each])))
-    pattern = shlex.quote(rf"\b{re.escape(key)}[ =:]+(?P<value>\S+)".replace(r"\-", "-"))
-    return [f"This log has {key}=…, and no curves: `torchyard run --metric {pattern} PROGRAM` makes one of it."]
+    pattern = rf"\b{re.escape(key)}[ =:]+(?P<value>\S+)".replace(r"\-", "-")
+    option = f"`torchyard run --metric {shlex.quote(pattern)} PROGRAM`"
+    return Offer(pattern, f"This log has {key}=…, and no curves: {option} makes one of it.")

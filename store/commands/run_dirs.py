@@ -22,7 +22,7 @@ def without_attempt(store: Store, job_id: str, number: int) -> Generator[bool]:
 @contextmanager
 def without_open_attempt(store: Store, job_id: str) -> Generator[bool]:
     """Tells whether no attempt of the job is open. None is claimed until the end of the block."""
-    with store.write() as session:
+    with store.write("move_aside") as session:
         jobs.lock(session, job_id)
         is_open = select(Attempt.id).where(Attempt.job_id == job_id, Attempt.ended_at.is_(None))
         yield session.scalar(is_open.limit(1)) is None
@@ -33,5 +33,5 @@ def tell_folders(store: Store, worker_id: str, sizes: Mapping[str, int]) -> None
     with store.read() as session:
         if folders.of_worker(session, worker_id) == sizes:
             return
-    with store.write() as session:
+    with store.write("heartbeat") as session:
         folders.replace(session, worker_id, sizes)

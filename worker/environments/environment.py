@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 20
 _MOST_NAMES = 20_000
 _MOST_PLACES = 50
 """Folders of packages. Each line of a file may name one."""
-_PYTHON_OF_CONDA = re.compile(r"python-(\d+\.\d+\.\d+)[^-]*-[^-]*\.json")
+_PYTHON_OF_CONDA = re.compile(r"python-(\d{1,4}\.\d{1,4}\.\d{1,4})(?!\d)[^-]*-[^-]*\.json")
 _METADATA = (".dist-info", ".egg-info")
 _TEXT = r"[ \t]*(?::[^=\n]*)?=[ \t]*['\"]([^'\"\n]{1,50})['\"]"
 _TORCH = re.compile("^__version__" + _TEXT, re.MULTILINE)

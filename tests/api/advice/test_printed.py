@@ -20,8 +20,9 @@ from tests.api.advice.facts import facts, log
 )
 @pytest.mark.parametrize("state", ["running", "succeeded"])
 def test_numbers_that_are_printed_again_and_again_may_be_curves(lines: list[str], key: str, state: str) -> None:
-    steps = judge(facts(state, trainer="script", lines=log(*lines, stream="stdout"))).steps
-    assert steps[-1] == (
+    advice = judge(facts(state, trainer="script", lines=log(*lines, stream="stdout")))
+    assert advice.metric_pattern == rf"{key}[ =:]+(?P<value>\S+)"
+    assert advice.steps[-1] == (
         f"This log has {key}=…, and no curves:"
         rf" `torchyard run --metric '\b{key}[ =:]+(?P<value>\S+)' PROGRAM` makes one of it."
     )
@@ -40,6 +41,7 @@ def test_numbers_that_are_printed_again_and_again_may_be_curves(lines: list[str]
 )
 def test_other_lines_are_no_curves(lines: list[str]) -> None:
     advice = judge(facts("succeeded", trainer="script", lines=log(*lines, stream="stdout")))
+    assert advice.metric_pattern is None
     assert not any("--metric" in step for step in advice.steps)
 
 

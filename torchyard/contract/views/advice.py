@@ -32,6 +32,10 @@ class AdviceView(View):
     evidence: list[EvidenceView] = []
     steps: list[str] = Field(default=[], description="what to do, the most promising first")
     severity: Severity = "info"
+    metric_pattern: str | None = Field(
+        default=None,
+        description="of a job without metrics whose log repeats a number: what finds it, for `metrics.patterns`",
+    )
     starts_if: list[StartsIfView] = Field(
         default=[], description="of a job that waits for devices: changes with which it would start now"
     )

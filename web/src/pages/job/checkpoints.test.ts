@@ -52,6 +52,20 @@ test("a checkpoint that was evaluated again shows both values", async () => {
   expect(textsOf(host, ".again")).toEqual(["again 0.2500"]);
 });
 
+test("captured checkpoints show the file or the folder that the script wrote, and no step 0", async () => {
+  const captured = { source: "captured", epoch: null, step: 0 };
+  const all = [
+    checkpoint(3, { ...captured, folder: { path: "out/checkpoint-500" } }),
+    checkpoint(2, { ...captured, step: 40, files: [{ path: "out/last.pt" }] }),
+    checkpoint(1, { source: "run" }),
+  ];
+  serve(() => ({ data: all, has_more: false }));
+  const host = show(Checkpoints, { job: view() });
+  await settled();
+  expect(textsOf(host, '[data-column="file"]')).toEqual(["out/checkpoint-500/", "out/last.pt", "—"]);
+  expect(textsOf(host, '[data-column="step"]')).toEqual(["—", "40", "100"]);
+});
+
 test("a checkpoint that is not whole says so, and no job is retried from it", async () => {
   const all = [checkpoint(2, { damaged: true }), checkpoint(1, { aliases: ["latest"] })];
   serve(() => ({ data: all, has_more: false }));

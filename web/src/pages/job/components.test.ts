@@ -4,7 +4,7 @@ import type { AdviceView } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
 import { setQuery } from "../../router.svelte";
-import { removeAll, serve, settled, show, textOf, textsOf } from "../../testing";
+import { removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
 import Advice from "./Advice.svelte";
 import Card from "./Card.svelte";
 import Curves from "./Curves.svelte";
@@ -40,6 +40,20 @@ test("advice leads to the lines of the log that show it", () => {
   expect(textsOf(host, "a")).toEqual(["line 1042"]);
   expect(host.querySelector("a")?.href).toMatch(/jobs\/job_a\?tab=logs&line=1042$/);
   expect(textOf(host.querySelector(".step"))).toBe("Halve the batch.");
+});
+
+test("advice that has found numbers in the log leads to a copy of the job with curves, for who may submit", () => {
+  const advice = {
+    ...{ severity: "info", headline: "succeeded", cause: null, evidence: [], steps: [], starts_if: [] },
+    metric_pattern: String.raw`loss[ =:]+(?P<value>\S+)`,
+  } as unknown as AdviceView;
+  const props = { advice, job: view(), onstacks: null, unfolds: true };
+  expect(show(Advice, props).querySelector("a")).toBeNull();
+  signIn("member", "jobs:write");
+  const address = show(Advice, props).querySelector<HTMLAnchorElement>("a.curves")?.href ?? "";
+  const { pathname, searchParams } = new URL(address);
+  expect(pathname).toMatch(/submit$/);
+  expect(Object.fromEntries(searchParams)).toEqual({ from: "job_a", metric: advice.metric_pattern });
 });
 
 test("advice about a waiting job says when it starts, and what would start it now", () => {

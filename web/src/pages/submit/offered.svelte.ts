@@ -1,4 +1,4 @@
-/** What fields offer as one types: bundles, pools and GPUs that there are, and the names of one's secrets. */
+/** What fields offer as one types: bundles, pools, environments and GPUs that there are, and the names of one's secrets. */
 import { ApiError, get } from "../../api/client";
 import type { BundleView, Page, SecretView, WorkerView } from "../../api/wire";
 import type { Field } from "../../specs/schema";
@@ -16,6 +16,16 @@ export class Offered {
   private bundles = $state.raw<readonly Suggestion[]>([]);
   private pools = $state.raw<readonly Suggestion[]>([]);
   private workers = $state.raw<readonly WorkerView[]>([]);
+  /** Each name once: where several workers offer it, what the first says of it. */
+  private readonly environments = $derived.by<readonly Suggestion[]>(() => {
+    const all = this.workers.flatMap((worker) => worker.starts?.environments ?? []);
+    return all
+      .filter((each, index) => !each.obstacle && all.findIndex(({ name }) => name === each.name) === index)
+      .map(({ name, python, torch }) => ({
+        value: name,
+        note: `Python ${python}, ${torch ? `torch ${torch}` : "no torch"}`,
+      }));
+  });
 
   /** Reads what the account may see. What cannot be read is not offered, and can be typed all the same. */
   async read(): Promise<void> {
@@ -40,6 +50,7 @@ export class Offered {
   /** Returns what a field of a job spec offers. Reactive. */
   of(field: Field): readonly Suggestion[] {
     if (field.limits.pattern?.includes("bundle:sha256:")) return this.bundles;
+    if (field.key === "config.python") return this.environments;
     return field.key === "resources.pool" ? this.pools : [];
   }
 

@@ -2,7 +2,7 @@
 import { get } from "../../api/client";
 import type { JobView, SweepView } from "../../api/wire";
 import { differences, withAutoTimeout } from "../../specs/differences";
-import { isObject, type Json, type JsonObject } from "../../specs/json";
+import { at, isObject, put, type Json, type JsonObject } from "../../specs/json";
 import { fieldsOf, trainersOf, type Schema } from "../../specs/schema";
 import { yaml } from "../../text/yaml";
 
@@ -24,16 +24,18 @@ const OF_SWEEP: JsonObject = {
 
 /** Returns the key under which the draft of an address is kept. */
 export function originOf(query: URLSearchParams): string {
-  return query.get("from") ?? query.get("sweep") ?? "";
+  const metric = query.get("metric");
+  return (query.get("from") ?? query.get("sweep") ?? "") + (metric ? ` ${metric}` : "");
 }
 
 /** Reads what the address names. Throws ApiError. */
 export async function readOrigin(schema: Schema, query: URLSearchParams): Promise<Origin> {
-  const [from, sweep] = [query.get("from"), query.get("sweep")];
+  const [from, sweep, metric] = [query.get("from"), query.get("sweep"), query.get("metric")];
   if (from) {
     const job = await get<JobView>(`v1/jobs/${encodeURIComponent(from)}`);
+    const spec = job.spec as unknown as JsonObject;
     return {
-      text: written(reduced(schema, job.spec as unknown as JsonObject)),
+      text: written(reduced(schema, metric ? withMetric(spec, metric) : spec)),
       name: job.name,
       path: `jobs/${job.id}`,
     };
@@ -48,6 +50,12 @@ export async function readOrigin(schema: Schema, query: URLSearchParams): Promis
   }
   const [first = "script"] = trainersOf(schema);
   return { text: written({ trainer: first }), name: null, path: "" };
+}
+
+/** Returns a spec whose curves come from its log, by one more expression. */
+function withMetric(spec: JsonObject, pattern: string): JsonObject {
+  const before = at(spec, ["metrics", "patterns"]);
+  return put(spec, ["metrics", "patterns"], [...(Array.isArray(before) ? before : []), pattern]);
 }
 
 function written(document: JsonObject): string {

@@ -1,6 +1,7 @@
 import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { href, navigate, route } from "../../router.svelte";
+import { read } from "../../specs/reading";
 import { click, settled, signIn, textOf, textsOf, removeAll } from "../../testing";
 import {
   begin,
@@ -138,8 +139,41 @@ test("a job is cloned with what differs from the defaults", async () => {
   expect(textOf(host.querySelector("header"))).toBe("Submit from old");
 });
 
+test("a job is cloned with the expression that makes curves of its log", async () => {
+  const metric = String.raw`loss[ =:]+(?P<value>\S+)`;
+  navigate(href("submit", { from: JOB, metric }));
+  const spec = { trainer: "script", name: "old", config: { code: "file:///c" }, metrics: { patterns: [] } };
+  service.answer = (asked) => (asked.path === `v1/jobs/${JOB}` ? { id: JOB, name: "old", spec } : FITS);
+  const { host } = await open();
+  expect(read(yamlOf(host).value).document.metrics).toEqual({ patterns: [metric] });
+});
+
+test("the environments that workers offer are offered for config.python", async () => {
+  signIn("member", "jobs:read", "jobs:write", "cluster:read");
+  const ml = { name: "ml", python: "3.12.4", torch: "2.5.1", obstacle: "" };
+  const worker = { name: "box-a", devices: [], pool: null };
+  const environments = [ml, { ...ml, name: "old", obstacle: "its torch is too old" }];
+  service.answer = ({ path }) =>
+    path === "v1/workers"
+      ? {
+          data: [
+            { ...worker, starts: { environments } },
+            { ...worker, starts: { environments: [ml] } },
+          ],
+        }
+      : FITS;
+  const { host } = await open();
+  type(yamlOf(host), "trainer: script\n");
+  unfold(host, "config");
+  const input = field(host, "field-config.python");
+  const offered = [...(host.querySelector(`[id="${input.getAttribute("list") ?? ""}"]`)?.children ?? [])];
+  expect(offered.map((option) => [option.getAttribute("value"), textOf(option)])).toEqual([
+    ["ml", "Python 3.12.4, torch 2.5.1"],
+  ]);
+});
+
 test("a key schedule adds a schedule", async () => {
-  const first_run_at = new Date(Date.now() + 2.5 * 3_600_000).toISOString();
+  const first_run_at = new Date(Date.now() + 2.5 * 3_600_000 + 30_000).toISOString();
   service.answer = (asked) => (asked.path === "v1/schedules" ? { id: "sch_1" } : { ...FITS, first_run_at });
   const { host, asked } = await open();
   type(yamlOf(host), "trainer: image-classification\nschedule: 0 3 * * *\n");
