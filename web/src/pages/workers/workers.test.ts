@@ -93,6 +93,7 @@ test("the list has the hosts with their devices, isolation and caches, and the p
     },
     caches: { packages_bytes: GIB, total_bytes: 3 * GIB, limit_bytes: 20 * GIB },
     troubles: [],
+    environments: [],
   } as const;
   const holder = { owner: "ada", state: "running", since: AT, guest: false } as const;
   const devices = [
