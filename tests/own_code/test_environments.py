@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.documented import ROOT, blocks, environment_in, run_blocks
 from tests.e2e.service import Service, running, until
 from tests.venvs import make_venv
 from torchyard.client.handles import Job
@@ -106,6 +107,35 @@ def test_a_program_has_the_torch_of_its_environment_and_the_result_of_torchrun_t
 
 def starts_of(worker: Any) -> list[Any]:
     return [] if worker.starts is None else worker.starts.environments
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)  # with what the fixture installs
+def test_the_lines_of_the_document_run_in_a_persons_environment(
+    offering: Service, folder: Path, tmp_path: Path
+) -> None:
+    text = (ROOT / "docs" / "scripts.md").read_text()
+    envs, *runs, command = blocks(text.partition("## With conda\n")[2], "sh")[0].splitlines()
+    assert len(runs) == 3
+    (tmp_path / "project" / "mypkg").mkdir(parents=True)
+    for program in ("train.py", "mypkg/train.py"):
+        (tmp_path / "project" / program).write_text(
+            "import os, sys, torch\nprint('found', os.environ['RANK'], torch.__version__, sys.prefix)\n"
+        )
+    server = offering.server
+    environment = {
+        **environment_in(tmp_path),
+        "TORCHYARD_URL": server["url"],
+        "TORCHYARD_TOKEN": server["token"],
+        "CONDA_PREFIX": str(folder / "ml"),
+    }
+    (offered,) = [line for line in run_blocks([envs], tmp_path, environment).splitlines() if " ml " in line]
+    assert "2.13.0+cpu" in offered
+    for line in runs:
+        said = run_blocks([line], tmp_path / "project", environment).splitlines()
+        for rank in range(2 if "--devices 2" in line else 1):
+            assert f"rank {rank} | found {rank} 2.13.0+cpu {folder / 'ml'}" in said, line
+    assert "2.13.0+cpu" in run_blocks([command], tmp_path / "project", environment)
 
 
 @pytest.mark.thorough

@@ -1,0 +1,77 @@
+"""The lines of docs/scripts.md for who comes from torchrun and from sbatch, as one types them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.documented import ROOT, blocks, environment_in, run_blocks
+from tests.e2e.service import Service
+
+DOCUMENT = (ROOT / "docs" / "scripts.md").read_text()
+PROGRAM = """
+import os, sys
+names = ("RANK", "WORLD_SIZE", "NCCL_DEBUG", "TORCHYARD_TRIAL")
+print("found", __name__, *(f"{name}={os.environ[name]}" for name in names if name in os.environ), *sys.argv[1:])
+"""
+
+
+def lines(heading: str) -> list[str]:
+    """Returns the five lines of a section."""
+    (block, *_) = blocks(DOCUMENT.partition(f"## {heading}\n")[2], "sh")
+    found = block.splitlines()
+    assert len(found) == 5
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / "mypkg").mkdir(parents=True)
+    for program in (folder / "train.py", folder / "mypkg" / "train.py"):
+        program.write_text(PROGRAM)
+    script = folder / "job.sh"
+    script.write_text("#!/bin/bash\n#SBATCH --gpus=2\necho found job.sh\n")
+    script.chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def environment(tmp_path: Path, service: Service) -> dict[str, str]:
+    server = service.server
+    return {**environment_in(tmp_path), "TORCHYARD_URL": server["url"], "TORCHYARD_TOKEN": server["token"]}
+
+
+def found(said: str) -> list[str]:
+    return sorted(line[line.index("found") :] for line in said.splitlines() if "found" in line)
+
+
+def test_the_lines_from_torchrun_run_what_those_behind_them_do(folder: Path, environment: dict[str, str]) -> None:
+    python, two, module, with_options, own = (
+        found(run_blocks([line], folder, environment)) for line in lines("From torchrun")
+    )
+    ranks = [f"found __main__ RANK={rank} WORLD_SIZE=2" for rank in range(2)]
+    assert python == ["found __main__ RANK=0 WORLD_SIZE=1 --epochs 3"]
+    assert two == [f"{rank} --epochs 3" for rank in ranks]
+    assert module == ranks
+    assert with_options == [f"{rank} NCCL_DEBUG=INFO" for rank in ranks]
+    assert own == ranks
+
+
+def test_the_lines_from_sbatch_run_what_those_behind_them_do(
+    folder: Path, environment: dict[str, str], service: Service
+) -> None:
+    said = run_blocks(lines("From sbatch"), folder, environment)
+    assert found(said) == ["found job.sh"]
+    base, later = service.client.get("base"), service.client.get("next")
+    assert found("\n".join(line.text for line in base.logs())) == [
+        f"found __main__ RANK={rank} WORLD_SIZE=2" for rank in range(2)
+    ]
+    assert later.view.state == "succeeded"
+    assert later.view.created_at >= base.view.created_at
+    assert [each.job_id for each in later.view.after] == [base.id]
+    (sweep,) = [each for each in service.client.sweeps.list() if each.name == "many"]
+    service.client.sweeps.wait(sweep.id)
+    trials = [service.client.get(trial.job_id) for trial in service.client.sweeps.trials(sweep.id) if trial.job_id]
+    assert sorted(found("\n".join(line.text for job in trials for line in job.logs()))) == [
+        f"found __main__ RANK=0 WORLD_SIZE=1 TORCHYARD_TRIAL={trial}" for trial in range(3)
+    ]
