@@ -21,7 +21,7 @@ from tests.api.advice.facts import facts, log
 @pytest.mark.parametrize("state", ["running", "succeeded"])
 def test_numbers_that_are_printed_again_and_again_may_be_curves(lines: list[str], key: str, state: str) -> None:
     advice = judge(facts(state, trainer="script", lines=log(*lines, stream="stdout")))
-    assert advice.metric_pattern == rf"{key}[ =:]+(?P<value>\S+)"
+    assert advice.metric_pattern == rf"\b{key}[ =:]+(?P<value>\S+)"
     assert advice.steps[-1] == (
         f"This log has {key}=…, and no curves:"
         rf" `torchyard run --metric '\b{key}[ =:]+(?P<value>\S+)' PROGRAM` makes one of it."
