@@ -97,6 +97,8 @@ def test_the_listed_options_are_those_of_their_commands() -> None:
 
 
 def test_the_command_line_reads_each_command_of_the_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for entry in ROOT.iterdir():  # some name files of the tree, and others a folder of their reader's
+        (tmp_path / entry.name).symlink_to(entry)
     (tmp_path / "data" / "mnist").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     calls = [

@@ -54,9 +54,8 @@ class Transport(Protocol):
 
 def _authorities() -> ssl.SSLContext:
     """Returns what trusts the authorities of the system, and those that the user's variables name for any program."""
-    context = httpx2.create_ssl_context(
-        trust_env=False
-    )  # it would not say which variable names a file that is not there
+    # Of the variables that it would read itself it does not say which one names a file that is not there.
+    context = httpx2.create_ssl_context(trust_env=False)
     context.load_default_certs()
     for name in _CERTIFICATES:
         if path := os.environ.get(name):
