@@ -83,6 +83,7 @@ def test_a_running_job_is_judged_by_its_devices_and_its_newest_wait(service: Api
         "steps": [approved("steps")],
         "severity": "warning",
         "starts_if": [],
+        "metric_pattern": None,
     }
 
 
