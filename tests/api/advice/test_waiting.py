@@ -73,7 +73,6 @@ def test_a_job_that_succeeded_says_how_good_it_is_and_where(approved: Approved) 
     assert "ckpt_1" in advice.steps[0]
     assert judge(facts("succeeded")).model_dump(exclude={"headline"}) == {
         "cause": None,
-        "metric_pattern": None,
         "evidence": [],
         "steps": [],
         "severity": "info",
