@@ -81,7 +81,8 @@ def test_what_a_program_that_fails_wrote_is_kept_without_a_word(service: Service
     assert (tmp_path / "copy.txt").read_text() == "none"
     (file,) = service.client.get(job.id).kept_files("notes.txt")
     assert file.download(tmp_path / "third.txt").read_text() == "none"
-    assert keep(service, job.id[:12], "token.txt", cwd=tmp_path)[:2] == (0, "kept: 1 file, 14 B\n")
+    code, said, told = keep(service, job.id[:12], "token.txt", cwd=tmp_path)
+    assert (code, said) == (0, "kept: 1 file, 14 B\n"), told
     assert keep(service, job.id, "token.txt", cwd=tmp_path)[:2] == (0, "kept: stored already\n")
     cp(service, f"{job.id}:token.txt", ".", cwd=tmp_path)
     assert (tmp_path / "token.txt").read_text() == "a secret value"
