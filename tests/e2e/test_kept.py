@@ -67,7 +67,7 @@ def test_what_a_program_that_fails_wrote_is_kept_without_a_word(service: Service
     texts = [event.data.get("text", "") for event in service.client.events(job.id)]
     (text,) = [text for text in texts if "not kept" in text]
     assert text.startswith("not kept: token.txt (14 B, it has the value of a secret), still on ")
-    assert text.endswith(f" UTC: torchyard keep {job.id[:12]} token.txt")
+    assert text.endswith(f" UTC: torchyard keep {job.id} token.txt")
     listed = cp(service, f"{job.id}:", cwd=tmp_path)
     assert [line.split("  ")[0] for line in listed.splitlines()[1:]] == [
         "notes.txt",
@@ -81,7 +81,7 @@ def test_what_a_program_that_fails_wrote_is_kept_without_a_word(service: Service
     assert (tmp_path / "copy.txt").read_text() == "none"
     (file,) = service.client.get(job.id).kept_files("notes.txt")
     assert file.download(tmp_path / "third.txt").read_text() == "none"
-    code, said, told = keep(service, job.id[:12], "token.txt", cwd=tmp_path)
+    code, said, told = keep(service, *text.split()[-2:], cwd=tmp_path)
     assert (code, said) == (0, "kept: 1 file, 14 B\n"), told
     assert keep(service, job.id, "token.txt", cwd=tmp_path)[:2] == (0, "kept: stored already\n")
     cp(service, f"{job.id}:token.txt", ".", cwd=tmp_path)

@@ -46,8 +46,6 @@ LOOK_SHARE = 200
 _SPACED = 1.2
 """The pause until the same file is stored again while the job runs grows by this factor, up to an hour."""
 _LONGEST_SPACE_S = 3600.0
-_SHORT_ID = 12
-"""Characters of a job's id by which commands find it."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -105,8 +103,8 @@ class KeptFiles(LeftFiles):
         if not keeping.host:
             return self._not_kept.message("")
         lasts = "" if until is None else f" until {until:%Y-%m-%d %H:%M} UTC"
-        job = keeping.job_id[:_SHORT_ID]
-        return self._not_kept.message(f"{STILL}{keeping.host}{lasts}: torchyard keep {job}")
+        # The whole id: those of one minute begin alike.
+        return self._not_kept.message(f"{STILL}{keeping.host}{lasts}: torchyard keep {keeping.job_id}")
 
     @property
     def until(self) -> datetime | None:
