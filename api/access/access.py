@@ -28,7 +28,7 @@ _BURST_S = 10
 """A caller's requests of this many seconds may come at once."""
 
 _LOGINS_BEYOND_QUOTA = 5
-"""So many may come at once, and then one a minute."""
+"""Logins of a user over the quota that are accepted at once. After them, one a minute is."""
 
 
 @dataclass(frozen=True)

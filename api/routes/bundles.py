@@ -15,7 +15,7 @@ from api.parameters.bodies import json_body
 from api.parameters.paging import BUNDLE, AfterBundle, Limit, page
 from api.parameters.reads import in_turns
 from api.present import checkpoints as present
-from api.services import ServicesDep
+from api.services import Services, ServicesDep
 from api.transfers.blobs import Blob, send_blob
 from api.transfers.decoding import Decoder
 from api.transfers.permits import permit
@@ -88,12 +88,9 @@ async def upload_bundle(
             async for data in tar.pieces():
                 await check()
                 await turns.go_on(caller.key, partial(_append, opened, upload, tar.decoder, data))
-        row = await turns.go_on(caller.key, partial(commands.finish, services.store, opened, upload, caller=caller))
+        return await _finished(services, caller, opened, upload)
     finally:
         opened.close()
-    if row is not None:
-        return _answer(present.bundle(row), 201)
-    return _answer(await run_in_threadpool(_view, services.store, caller, sha256), 202)
 
 
 @router.post("/bundles/parts")
@@ -134,12 +131,9 @@ async def copy_bundle(
                 piece = Piece(source, start + at, min(length - at, _COPIED_BYTES))
                 copy = partial(commands.copy, services.store, opened, upload, piece, caller=caller)
                 await turns.go_on(caller.key, copy)
-        row = await turns.go_on(caller.key, partial(commands.finish, services.store, opened, upload, caller=caller))
+        return await _finished(services, caller, opened, upload)
     finally:
         opened.close()
-    if row is not None:
-        return _answer(present.bundle(row), 201)
-    return _answer(await run_in_threadpool(_view, services.store, caller, sha256), 202)
 
 
 @router.get("/bundles")
@@ -198,6 +192,15 @@ def _append(partial_file: PartialFile, upload: Upload, decoder: Decoder, data: b
     except InvalidRequest:
         commands.withdraw(partial_file, upload)
         raise
+
+
+async def _finished(services: Services, caller: Principal, opened: PartialFile, upload: Upload) -> Response:
+    """Makes what has arrived durable, and answers with the new bundle, or with what is still missing of it."""
+    finish = partial(commands.finish, services.store, opened, upload, caller=caller)
+    row = await services.writes.go_on(caller.key, finish)
+    if row is not None:
+        return _answer(present.bundle(row), 201)
+    return _answer(await run_in_threadpool(_view, services.store, caller, upload.sha256), 202)
 
 
 def _view(store: Store, caller: Principal, sha256: str) -> BundleView:

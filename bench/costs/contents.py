@@ -52,7 +52,7 @@ def event() -> Prepare:
 
 
 def small_bundle() -> Prepare:
-    """As many files as a tar can have that a thread of the API checks."""
+    """Checks a tar of empty files, of the largest size that a thread of the API checks itself."""
     return _bundle(APART_BYTES // 512 - 2)
 
 

@@ -28,7 +28,7 @@ from torchyard.contract.notifications import EventKind
 
 _CHECKPOINTS = Base.metadata.tables["checkpoints"].c
 MOST_FILES_BYTES = 64 << 20
-"""Of the lists of files of one job that are in memory at once, as JSON."""
+"""The most bytes of JSON that are read at once of the file lists of a job's checkpoints."""
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
 

@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(service: Service, folder: Path, *words: str) -> str:
-    """Types `torchyard run -d` in the folder. Returns the id of the job or of the sweep."""
+    """Runs `torchyard run -d` in the folder. Returns the id of the job or of the sweep."""
     own = environment(service.server["url"], service.server["token"])
     done = run_in_process(["run", "-d", *words], own, cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -104,7 +104,7 @@ class EnvironmentReport(Record):
     packages: int = 0
     """How many packages it has."""
     digest: Annotated[str, cut_at(64)] = ""
-    """Of the list of its packages with their versions: 16 hexadecimal digits."""
+    """The first 16 hexadecimal digits of the sha256 of its packages with their versions."""
     obstacle: Annotated[str, cut_at(500)] = ""
     """Why no job can run in it."""
 

@@ -150,7 +150,7 @@ class _Index:
     def __init__(self, wanted: set[bytes]) -> None:
         self._wanted = wanted
         self._bundles: list[tuple[str, list[bytes], array[int]]] = []
-        """Of each its digest, those of its parts, and where in its tar each part begins, and the last one ends."""
+        """Per bundle: its digest, the digests of its parts, the offset of each in its tar, and the tar's end."""
         self._places: dict[bytes, tuple[int, int]] = {}
 
     def add(self, source: str, packed: bytes) -> None:

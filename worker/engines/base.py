@@ -42,7 +42,7 @@ class ClusterRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class NamedEnvironment(Record):
-    """An environment of the host that the job names, with a Python and packages of its own."""
+    """What an engine needs of the environment that the job names (`config.python`)."""
 
     python: str
     """Its interpreter."""

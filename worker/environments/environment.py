@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 import hashlib
+from itertools import islice
 import os
 from pathlib import Path
 import re
@@ -62,10 +63,8 @@ class Environment:
         if not self.torch:
             return "it has no torch"
         if _numbers(self.torch) < LEAST_TORCH:
-            return (
-                f"its torch {self.torch} is too old: {'.'.join(map(str, LEAST_TORCH))} is the oldest whose rendezvous \
-can be held to loopback"
-            )
+            least = ".".join(map(str, LEAST_TORCH))
+            return f"its torch {self.torch} is too old: {least} is the oldest whose rendezvous can be held to loopback"
         return ""
 
     def report(self, *, obstacle: str = "") -> EnvironmentReport:
@@ -83,7 +82,7 @@ can be held to loopback"
 
 
 def looks_like_one(folder: Path) -> bool:
-    """Returns whether a folder is a venv or a conda environment. One that is closed to this user is none."""
+    """Returns whether a folder is a venv or a conda environment; False if this user may not read it."""
     with suppress(OSError):
         return (folder / VENV_FILE).is_file() or (folder / CONDA_META).is_dir()
     return False
@@ -116,7 +115,7 @@ def _read(folder: Path, settings: dict[str, str] | None) -> Environment:
     bases = () if settings is None else _bases(folder, settings, python)
     whole = settings is not None and settings.get("include-system-site-packages", "").lower() == "true"
     found = (place for prefix in (folder, *(bases if whole else ())) for place in _places(prefix, python))
-    places = list(dict.fromkeys(place for _, place in zip(range(_MOST_PLACES), found, strict=False)))
+    places = list(dict.fromkeys(islice(found, _MOST_PLACES)))
     names = sorted({*_packages(places), *_packages_of_conda(folder)})
     torch, cuda = _torch_in(places)
     return Environment(
@@ -202,7 +201,7 @@ def _torch_in(places: Sequence[Path]) -> tuple[str, str]:
 
 def _names(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return [entry.name for _, entry in zip(range(_MOST_NAMES), entries, strict=False)]
+        return [entry.name for entry in islice(entries, _MOST_NAMES)]
 
 
 def _text(file: Path) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 import os
 from pathlib import Path
 import time
@@ -54,8 +55,8 @@ class Environments:
         if not self.roots:
             return []
         if not self._listed or time.monotonic() - self._listed[-1][0] > _LISTED_FOR_S:
-            found = [self._report(folder) for _, folder in zip(range(MOST_LISTED), self._folders(), strict=False)]
-            self._listed[:] = [(time.monotonic(), found)]
+            found = islice(folders_of(self.roots), MOST_LISTED)
+            self._listed[:] = [(time.monotonic(), [self._report(folder) for folder in found])]
         return self._listed[-1][1]
 
     def find(self, text: str) -> Environment:
@@ -83,9 +84,6 @@ class Environments:
             return f"jobs may write {folder}: this worker does not keep them from it (TORCHYARD_ISOLATION)"
         return None
 
-    def _folders(self) -> Iterator[Path]:
-        return folders_of(self.roots)
-
     def _report(self, folder: Path) -> EnvironmentReport:
         try:
             environment = read(folder)
@@ -94,7 +92,7 @@ class Environments:
         return environment.report(obstacle=self._unsafe(environment) or "")
 
     def _named(self, name: str) -> Path:
-        found = [folder for folder in self._folders() if folder.name == name]
+        found = [folder for folder in folders_of(self.roots) if folder.name == name]
         if len(found) > 1:
             both = ", ".join(map(str, found[:_SHOWN]))
             raise ConfigError(
@@ -117,7 +115,7 @@ class Environments:
         return any(Path(real).is_relative_to(os.path.realpath(root)) for root in (*self.roots, *self.allowed))
 
     def _offer(self) -> str:
-        names = sorted({folder.name for folder in self._folders()})
+        names = sorted({folder.name for folder in folders_of(self.roots)})
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         return f"it offers {', '.join(names[:_SHOWN])}{more}" if names else "it offers none"
 

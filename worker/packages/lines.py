@@ -20,7 +20,7 @@ from worker.packages.provided import Wishes
 _PROJECT = re.compile(
     r"(?:(?:-e|--editable)[ =]\s*)?(?P<path>\.(?:/[A-Za-z0-9_.\-/]*)?)(?P<extras>\[[A-Za-z0-9_,.\- ]+\])?"
 )
-"""A folder of the code that is installed: `.`, `-e .`, `./lib[extra]`. It is built from a copy, so it is no link."""
+"""A folder of the code to install: `.`, `-e .`, `./lib[extra]`. It is built from a copy, also with `-e`."""
 _INCLUDES = {"-r": "-r", "--requirement": "-r", "--requirements": "-r", "-c": "-c", "--constraint": "-c"}
 _PLAIN_OPTIONS = {"--no-binary", "--only-binary", "--pre", "--prefer-binary", "--require-hashes"}
 """The options of a file that name no place from which packages come."""

@@ -1,4 +1,4 @@
-"""Values that the operator gives to all jobs do not stand in what is stored of them."""
+"""Masks the values of TORCHYARD_JOB_VARIABLES in the logs, errors and events of a job."""
 
 import pytest
 

@@ -32,7 +32,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Declared:
-    """What the source of a program declares."""
+    """The command-line options that the source of a program declares."""
 
     options: Sequence[Option] = ()
     commands: frozenset[str] = frozenset()

@@ -163,7 +163,7 @@ def _list_of(value: Any) -> Any:
 def _normal(
     args: list[str], option: Option, key: str, *, commands: frozenset[str], values: Any, style: Style
 ) -> list[str]:
-    """Returns the arguments with the option as the sweep replaces it: by that name, with one value, in its place."""
+    """Returns the arguments with the option written by one name and with one value, so that a sweep can replace it."""
     spelled = option_of(key)
     found: list[str] = []
     index = 0

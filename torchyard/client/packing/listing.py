@@ -172,7 +172,7 @@ class _Lister:
             self._files[name] = Found.of(str(path), status)
 
     def _plain_file(self, name: str) -> Found | None:
-        """Returns the regular file of that name, if no link is on the way to it: nothing else needs to be known."""
+        """Returns the regular file of that name; None if there is none, or a folder above it is a link."""
         folder = posixpath.dirname(name)
         has_links = self._has_links.get(folder)
         if has_links is None:

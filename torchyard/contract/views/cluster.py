@@ -113,7 +113,7 @@ class EnvironmentView(View):
     packages: int = 0
     """How many packages it has."""
     digest: str = ""
-    """Of the list of its packages with their versions: 16 hexadecimal digits."""
+    """The first 16 hexadecimal digits of the sha256 of its packages with their versions."""
     obstacle: str = ""
     """Why no job can run in it."""
 

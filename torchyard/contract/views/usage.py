@@ -76,4 +76,4 @@ class DiskUseView(View):
     count: int
     """The jobs that take anything."""
     jobs: list[JobUseView]
-    """Those that take most, the largest first."""
+    """The jobs that take the most bytes, the largest first."""

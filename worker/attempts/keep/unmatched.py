@@ -67,7 +67,7 @@ class Unmatched:
         return [named for place, named in enumerate(self._named) if place not in matched]
 
     def _below(self, patterns: Sequence[str]) -> str:
-        """Names a file that a pattern would match in any folder, and that pattern; empty if there is none."""
+        """Returns a file that a pattern would match in another folder, with that pattern; else an empty text."""
         anywhere = [f"**/{pattern}" for pattern in patterns if not pattern.startswith("**/")]
         try:
             for folder in self._folders if anywhere else ():

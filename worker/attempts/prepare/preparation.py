@@ -65,7 +65,7 @@ class Preparation:
     """Prepares one attempt."""
 
     def __init__(self, attempt: AttemptContext, *, check_wanted: Callable[[], None]) -> None:
-        """`check_wanted` raises NotWanted, which ends a long step, if the attempt is to stop or to be left."""
+        """`check_wanted` raises NotWanted if the attempt is to stop or to be left. Long steps call it."""
         self.worker = attempt.worker
         self.blobs = attempt.worker.store.blobs
         self.key = attempt.key
