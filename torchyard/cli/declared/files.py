@@ -33,6 +33,11 @@ def modules(folder: Path, file: str) -> Iterator[tuple[str, ast.Module]]:
                 waiting.append(found)
 
 
+def texts(call: ast.Call) -> list[str]:
+    """Returns the arguments of a call that are texts."""
+    return [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+
+
 def written(node: ast.AST) -> str:
     """Returns the source of an expression; empty for one that is nested too deeply."""
     try:

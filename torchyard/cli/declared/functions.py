@@ -3,9 +3,10 @@
 import ast
 from collections.abc import Iterator
 
-from torchyard.cli.declared.files import written
+from torchyard.cli.declared.files import texts, written
 from torchyard.cli.declared.options import Kind, Option
 
+_OPTIONS = {"typer.Option", "Option"}
 _TRUTHS = "takes True and False: write True,False"
 
 
@@ -25,15 +26,14 @@ def _of_click(function: ast.FunctionDef | ast.AsyncFunctionDef, file: str) -> It
     for call in function.decorator_list:
         if not isinstance(call, ast.Call) or written(call.func) not in {"click.option", "option"}:
             continue
-        texts = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
         given = {keyword.arg: keyword.value for keyword in call.keywords}
         is_flag = isinstance(flag := given.get("is_flag"), ast.Constant) and flag.value is True
-        yield from _of_texts(texts, is_flag=is_flag or "flag_value" in given, where=f"{file}, line {call.lineno}")
+        yield from _of_texts(texts(call), is_flag=is_flag or "flag_value" in given, where=f"{file}, line {call.lineno}")
 
 
-def _of_texts(texts: list[str], *, is_flag: bool, where: str) -> Iterator[Option]:
+def _of_texts(named: list[str], *, is_flag: bool, where: str) -> Iterator[Option]:
     """Yields the option of texts such as `--amp/--no-amp` and `-a`, as click and typer take them."""
-    pairs = [text.partition("/") for text in texts if text.startswith("-")]
+    pairs = [text.partition("/") for text in named if text.startswith("-")]
     if not pairs:
         return
     names = tuple(on.strip() for on, _, _ in pairs)
@@ -54,11 +54,9 @@ def _of_typer(function: ast.FunctionDef | ast.AsyncFunctionDef, file: str) -> It
         is_bool = annotation is not None and _plain_type(annotation) in {"bool", "Optional[bool]", "bool | None"}
         if default is None and call is None:
             continue  # an argument without a name
-        texts = [] if call is None else [
-            each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)
-        ]  # fmt: skip
-        if any(text.startswith("-") for text in texts):
-            yield from _of_texts(texts, is_flag=is_bool, where=where)
+        named = [] if call is None else texts(call)
+        if any(text.startswith("-") for text in named):
+            yield from _of_texts(named, is_flag=is_bool, where=where)
         else:
             name = f"--{parameter.arg.replace('_', '-')}"
             yield Option(names=(name,), kind="no-flag" if is_bool else "value", where=where)
@@ -79,9 +77,6 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tu
 def _option_call(node: ast.expr | None) -> ast.Call | None:
     found = ast.walk(node) if node is not None else ()
     return next((each for each in found if isinstance(each, ast.Call) and written(each.func) in _OPTIONS), None)
-
-
-_OPTIONS = {"typer.Option", "Option"}
 
 
 def _plain_type(annotation: ast.expr) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from torchyard.cli.declared.files import modules, written
+from torchyard.cli.declared.files import modules, texts, written
 from torchyard.cli.declared.functions import of_functions
 from torchyard.cli.declared.options import ANY_PARSER, MAIN_PARSER, Declared, Kind, Library, Option
 
@@ -49,8 +49,8 @@ class _Parsers:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and len(node.targets) == 1:
                 self._assign(written(node.targets[0]), node.value)
             if isinstance(node, ast.Call):
-                if _called(node) == "add_parser" and (texts := _texts(node)):
-                    self.commands.add(texts[0])
+                if _called(node) == "add_parser" and (named := texts(node)):
+                    self.commands.add(named[0])
                 given = _keywords(node).get("parents")
                 parents |= {written(each) for each in given.elts} if isinstance(given, ast.List) else set()
         for name in parents:
@@ -63,8 +63,8 @@ class _Parsers:
 
     def _assign(self, variable: str, call: ast.Call) -> None:
         called = _called(call)
-        if called == "add_parser" and (texts := _texts(call)):
-            found: str | None = texts[0]
+        if called == "add_parser" and (named := texts(call)):
+            found: str | None = named[0]
         elif called == "ArgumentParser":
             found = MAIN_PARSER
         elif called in {"add_argument_group", "add_mutually_exclusive_group"}:
@@ -81,12 +81,12 @@ def _of_calls(tree: ast.Module, file: str, parsers: _Parsers) -> Iterator[Option
             continue
         called, where = _called(node), f"{file}, line {node.lineno}"
         if called == "add_argument":
-            names = tuple(text for text in _texts(node) if text.startswith("-"))
+            names = tuple(text for text in texts(node) if text.startswith("-"))
             known = all(keyword.arg is not None for keyword in node.keywords)  # and not **options
             if names and known:
                 yield _of_argparse(node, names, parsers.of(node), where)
-        elif called in _ABSL and (texts := _texts(node)):
-            yield Option(names=(f"--{texts[0]}",), kind="equals", where=where)
+        elif called in _ABSL and (named := texts(node)):
+            yield Option(names=(f"--{named[0]}",), kind="equals", where=where)
 
 
 def _of_argparse(call: ast.Call, names: tuple[str, ...], parser: str | None, where: str) -> Option:
@@ -158,10 +158,6 @@ def _called(call: ast.Call) -> str:
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""
-
-
-def _texts(call: ast.Call) -> list[str]:
-    return [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
 
 
 def _keywords(call: ast.Call) -> dict[str, ast.expr]:
