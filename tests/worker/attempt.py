@@ -53,6 +53,8 @@ WARM_LAUNCH = pytest.mark.parametrize(
 """For what tests of EACH_LAUNCH, and tests that start cold, show of a cold launch as well."""
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
+STAND_IN = [sys.executable, "-I", "-S", str(LAUNCHER)]
+"""The command that stands in for torchrun, before the number of ranks and their script."""
 DEADLINE_S = 90.0
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
 
@@ -189,9 +191,7 @@ class Attempt:
         """Writes the plan to run `text` as the ranks' script."""
         self.world_size = world_size
         script = str(self.script(text))
-        argv = (
-            [sys.executable, "-P", str(LAUNCHER), str(world_size), script] if self.launcher == "torchrun" else [script]
-        )
+        argv = [*STAND_IN, str(world_size), script] if self.launcher == "torchrun" else [script]
         plan = self.plan(argv, grace=grace, time_limit=time_limit, stall=stall)
         write_record(self.run.launch, replace(plan, reports=reports, launcher=self.launcher))
 

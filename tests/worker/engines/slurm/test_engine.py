@@ -80,15 +80,16 @@ def test_a_job_that_others_cancel_while_it_runs_goes_back_to_the_queue(found: Sl
 
 
 def test_a_submission_whose_answer_was_lost_is_found_by_its_name(found: SlurmEngineFixture) -> None:
+    found.slurm.hold()
     found.slurm.fault("sbatch", "loses")
     handle = found.engine.start(found.plan("waits"))
     assert handle.stored["submitted"] is False
     assert handle.note is not None
     assert "timed out" in handle.note
-    found.wait_for_ranks(handle)
-    assert isinstance(observed(found, handle, lambda seen: isinstance(seen, Running)), Running)
+    queued(found, handle)
     assert len(found.slurm.submissions()) == 1
     assert found.engine.kill(handle) is None
+    assert [job.state for job in found.slurm.jobs()] == ["CANCELLED"]
 
 
 @pytest.mark.thorough
