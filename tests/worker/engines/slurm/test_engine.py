@@ -209,21 +209,6 @@ def test_a_job_of_an_earlier_claim_of_the_same_attempt_is_cancelled(found: Slurm
     assert found.slurm.jobs()[1].state == "PENDING"
 
 
-def test_no_file_of_the_run_directory_has_a_secret_or_the_key(found: SlurmEngineFixture) -> None:
-    plan = replace(found.plan("completes"), secrets={"TOKEN": "a-secret-value"})
-    handle = found.engine.start(plan)
-    assert report_of(found, handle).reason is EndReason.COMPLETED
-    key = next(
-        line.split("SLURM_TORCHYARD_KEY")[1] for line in (found.slurm.folder / "job-1").read_text().splitlines()
-    ).split('"')[2]
-    assert len(key) == 64
-    for file in found.run(handle.key).root.rglob("*"):
-        content = file.read_bytes() if file.is_file() else b""
-        assert b"a-secret-value" not in content
-        assert key.encode() not in content
-        assert bytes.fromhex(key) not in content
-
-
 def test_a_plan_that_was_changed_on_the_disk_gets_no_secret(found: SlurmEngineFixture) -> None:
     found.slurm.hold()
     handle = found.engine.start(replace(found.plan("completes"), secrets={"TOKEN": "a-secret-value"}))
