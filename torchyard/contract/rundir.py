@@ -67,6 +67,9 @@ ARCHIVE_SUFFIX = ".tar"
 SHARD_ABOVE = 4 << 30
 """The default of Env.SHARD_ABOVE."""
 
+PYTHONPATH = "PYTHONPATH"
+"""A variable that a job may set to folders of its code: paths relative to its folder, with `:` between them."""
+
 
 class Env(StrEnum):
     """Environment variables of a training process, in addition to torchrun's own."""

@@ -13,11 +13,10 @@ from store.facts.attempts import AttemptFacts, EarlierAttempt, Inherited
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.codec import Record, between
-from torchyard.contract.environment import PYTHONPATH
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.expansion import expanded
 from torchyard.contract.job import EndReason
-from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
+from torchyard.contract.rundir import PYTHONPATH, SHARD_ABOVE, Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.host.recordfiles import write_record
 from worker.attempts.context import AttemptContext
