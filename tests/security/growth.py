@@ -37,7 +37,9 @@ def measured() -> frozenset[str]:
 @cache
 def _code() -> str:
     """Returns the digest of this file and of the matcher's."""
-    return sha256(b"".join(Path(__file__).with_name(name).read_bytes() for name in ("growth.py", "steps.py"))).hexdigest()
+    return sha256(
+        b"".join(Path(__file__).with_name(name).read_bytes() for name in ("growth.py", "steps.py"))
+    ).hexdigest()
 
 
 def _attack_of(matcher: Matcher, size: int) -> tuple[Attack, float, float] | None:
