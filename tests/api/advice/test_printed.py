@@ -18,6 +18,7 @@ from worker.attempts.output.logged import LoggedMetrics
         ([f"{n}%|██| {n}/9 [00:0{n}<00:01, 2.1it/s, loss=0.{n}]" for n in range(1, 5)], "loss"),
         (["loss=0.3 val_loss=9", "loss=0.2 val_loss=8", "loss=0.1 val_loss=7"], "loss"),
         (["train/loss=1", "train/loss=2", "train/loss=3"], "train/loss"),
+        ([f"[\x1b[32mINFO\x1b[0m] - \x1b[1mval/acc\x1b[0m: \x1b[36m0.{n}\x1b[0m" for n in range(1, 4)], "val/acc"),
         ([f"iter_dt 26.{n}ms; iter {n}0: train loss 2.5{n}" for n in range(1, 4)], "loss"),
         ([f"| epoch   1 | {n}0/39 batches | ms/batch 52.1 | loss  6.{n} | ppl   90.{n}" for n in range(1, 4)], "loss"),
     ],
