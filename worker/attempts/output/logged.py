@@ -24,6 +24,7 @@ _COUNTED = "patterns/"
 _STEPS = 1 << 53
 _BEHIND = b",;:)]}%'\""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_COLOUR = re.compile(rb"\x1b\[[0-9;:?]{0,20}[@-~]")
 
 
 class LoggedMetrics:
@@ -40,13 +41,14 @@ class LoggedMetrics:
             return
         compiled = self._expressions(batch)
         ends, now = time.thread_time() + CPU_S, time.time_ns() // 1000
-        for place, line in enumerate(lines):
+        for place, raw in enumerate(lines):
+            line = _COLOUR.sub(b"", raw[:LINE])
             for counted, key, expression in compiled:
                 if time.thread_time() > ends:
                     self._leave_out(len(lines) - place, batch)
                     return
                 following = offsets.get(counted, 0) + 1
-                if found := [*_points(line[:LINE], key, expression, counted=following, now=now, ends=ends)]:
+                if found := [*_points(line, key, expression, counted=following, now=now, ends=ends)]:
                     offsets[counted] = following
                     batch.logged += found
 

@@ -31,7 +31,7 @@ from worker.engines.base import AttemptPlan, ClusterRequest, Handle, NamedEnviro
 from worker.environments.environment import Environment
 from worker.host import rundirs, workfolders
 from worker.host.attempt_key import AttemptKey
-from worker.host.untrusted import remove_inside
+from worker.host.untrusted import remove_checked
 from worker.tensorboard import brought
 
 LEAST_TIME = timedelta(seconds=1)
@@ -89,7 +89,7 @@ class Preparation:
         cluster = request_of(spec, owner=attempt.owner, pool=self.worker.pool)
         earlier = self.records.earlier()
         self._end_earlier(earlier)
-        remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
+        remove_checked(self.run.root, self.run.input.name, check=self.check_wanted)  # of an earlier try
         self.run.create()
         checkpoint = self._saved.fetch_checkpoint()
         init_from = self._saved.fetch_initial() if checkpoint is None and spec.init_from is not None else None
