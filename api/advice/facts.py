@@ -20,6 +20,8 @@ REQUIREMENTS = "requirements.txt"
 _NO_MODULE = re.compile(r"(?:^|: )(?:ModuleNotFoundError: |No module named (?!\S*\.__main__\b))")
 """How Python says that a module is missing, of an import and of `-m`."""
 _MODULE = re.compile(r"No module named '?(?P<name>[A-Za-z_][\w.]{0,200})")
+_LONG_FOLDER = re.compile(r"(?<![\w/.])/[^\s'\"]{40,400}/(?=site-packages/)")
+"""The folder of an environment, which would fill the line."""
 _MOST_TEXT = 500
 """Characters of one text of the job, at most."""
 
@@ -90,7 +92,7 @@ class Facts:
 
 def shown(text: str) -> str:
     """Returns a text of the job on one line of bounded length, without control characters."""
-    line = terminal.plain(text[: 4 * _MOST_TEXT]).strip()
+    line = _LONG_FOLDER.sub("…/", terminal.plain(text[: 4 * _MOST_TEXT]).strip())
     return line if len(line) <= _MOST_TEXT else f"{line[: _MOST_TEXT - 1]}…"
 
 
