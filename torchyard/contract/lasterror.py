@@ -12,10 +12,8 @@ _OF_RANK = re.compile(r"^\[rank[0-9]+\]: ?", re.MULTILINE)
 """How torch marks the lines of a rank's traceback."""
 _OF_LAUNCHER = "ChildFailedError"
 """What torchrun raises when a rank has failed: the rank's own error says why."""
-_OF_CALL = re.compile(
-    r"(?:(?:subprocess\.)?CalledProcessError: )?Command (?P<argv>.*)"
-    r" (?P<end>returned non-zero exit status \d{1,4}\.|died with .{1,60})"
-)
+_OF_CALL = ("subprocess.CalledProcessError: Command ", "CalledProcessError: Command ", "Command ")
+_ENDS_OF_CALL = (" returned non-zero exit status ", " died with ")
 """How Python says that a program which it ran has failed, with all arguments: that program's own error says why."""
 _SHOWN_ARGV = 100
 """Characters of such a command that are shown."""
@@ -48,10 +46,9 @@ def said(text: str, *, without: str | None = None) -> Said | None:
 
 def short_call(line: str) -> str:
     """Returns a line without most of the arguments, if it says that a command has failed."""
-    found = _OF_CALL.fullmatch(line)
-    if found is None or len(found["argv"]) <= _SHOWN_ARGV:
-        return line
-    return f"{line[: found.start('argv')]}{found['argv'][:_SHOWN_ARGV]}… {found['end']}"
+    end = _end_of_call(line)
+    begin = line.find("Command ") + _SHOWN_ARGV
+    return line if end is None or end <= begin else f"{line[:begin]}…{line[end:]}"
 
 
 def ended_by(text: str, *, without: str | None = None) -> Said | None:
@@ -86,7 +83,7 @@ def _find(lines: list[str], without: str) -> tuple[Said, int] | None:
         end = next((at for at in range(begin + 1, len(lines)) if lines[at][:1].strip()), None)
         if end is None or lines[end].split(":")[0].endswith(_OF_LAUNCHER):
             continue
-        own = _find(lines[:begin], without) if _OF_CALL.fullmatch(lines[end]) else None
+        own = _find(lines[:begin], without) if _end_of_call(lines[end]) is not None else None
         if own is not None:
             return own[0], end + 1
         trace = "\n".join(_others(lines[begin : end + 1], without))
@@ -99,6 +96,14 @@ def _find(lines: list[str], without: str) -> tuple[Said, int] | None:
     if found is None or _NO_ERROR.fullmatch(found["who"]):
         return None
     return Said(last[len(found["path"] or "") :]), len(lines)
+
+
+def _end_of_call(line: str) -> int | None:
+    """Returns where the command ends in a line that says that it has failed; None if it says something else."""
+    if not line.startswith(_OF_CALL) or "\n" in line:
+        return None
+    end = max(line.rfind(words) for words in _ENDS_OF_CALL)
+    return end if end >= 0 else None
 
 
 def _others(lines: list[str], without: str) -> list[str]:
