@@ -75,7 +75,7 @@ def changes() -> dict[str, Attack]:
     token, input_ = DATA / "token", RUN.parent / "input"
     control = (RUN.parent / "ctl/exit.json", RUN.parent / "ctl/shown/stop.json")
     outside = (DATA / "x", RUN.parent / "x", *control, input_ / "x")
-    outside += (HOME / ".bashrc", Path(TARGETS["code"], "x"), Path(TARGETS["temporary"], "x"))
+    outside += (HOME / ".bashrc", Path(TARGETS["code"], "x"), Path(TARGETS["temporary"], "torchyard-attack"))
     return {f"write {path}": _call(path.write_text, "x") for path in outside} | {
         "write a table": _write_table,
         "truncate the token": _call(os.truncate, token, 0),
