@@ -34,6 +34,7 @@ The supervisor and the ranks share only this folder and the environment variable
       stop/            the ranks' agreement on the last step         the ranks write it
       stop/paused      the attempt pauses by itself, where it was to         the ranks touch it
       logs/            one file per rank and stream                  the ranks' output, copied by the operating system
+      logs/rank-N.order    where it went on in the other stream      rank N appends, of what Python's streams write
       torchrun/        torchrun's own folder                         torchrun
       checkpoints/     published checkpoints: each is whole once it has its manifest
       artifacts/       other files that the job leaves; the next attempt on this host finds them in its own folder
