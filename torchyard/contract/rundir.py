@@ -53,6 +53,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 import os
 from pathlib import Path
+from struct import Struct
 
 from torchyard.contract.since311 import Self, StrEnum
 
@@ -65,6 +66,8 @@ STATE_FILE = "state.pt"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "state.index.json"
 """In place of STATE_FILE where each rank has written its own part of a state."""
+ORDER_MARK = Struct("<qq")
+"""A mark of `logs/rank-N.order`: the bytes of stdout and of stderr that were written before."""
 ARCHIVE_SUFFIX = ".tar"
 """Of a file with all files of such a checkpoint, as a download gives it."""
 SHARD_ABOVE = 4 << 30

@@ -7,12 +7,11 @@ Python's own streams, as native code and its children do, is between two marks.
 import io
 import os
 from pathlib import Path
-import struct
 import sys
 from typing import TextIO
 
-MARK = struct.Struct("<qq")
-"""The bytes of stdout and of stderr that were written before."""
+from torchyard.contract.rundir import ORDER_MARK
+
 _MOST_BYTES = 1 << 24
 """So many bytes of marks are written: a million changes from one stream to the other."""
 
@@ -23,7 +22,7 @@ class Order:
     def __init__(self, path: Path, streams: tuple[int, int]) -> None:
         self._streams = streams
         self._last: int | None = None
-        self._left = _MOST_BYTES // MARK.size
+        self._left = _MOST_BYTES // ORDER_MARK.size
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o600)
 
@@ -34,7 +33,7 @@ class Order:
             return
         self._left -= 1
         try:
-            os.write(self._file, MARK.pack(*(os.fstat(each).st_size for each in self._streams)))
+            os.write(self._file, ORDER_MARK.pack(*(os.fstat(each).st_size for each in self._streams)))
         except OSError:  # the program has closed a stream, or the disk is full: the output itself matters more
             self._left = 0
 

@@ -6,8 +6,8 @@ from itertools import accumulate, groupby
 from pathlib import Path
 
 from torchyard.contract.errors import DataError
+from torchyard.contract.rundir import ORDER_MARK
 from torchyard.host.untrusted import open_inside
-from torchyard.run.order import MARK
 from worker.attempts.output.lines import Line
 
 _CHUNK = 1 << 20
@@ -37,9 +37,9 @@ class Marks:
             with file:
                 file.seek(self._offset)
                 data = file.read(_CHUNK)
-            whole = len(data) - len(data) % MARK.size
+            whole = len(data) - len(data) % ORDER_MARK.size
             self._offset += whole
-            self._kept += MARK.iter_unpack(data[:whole])
+            self._kept += ORDER_MARK.iter_unpack(data[:whole])
         return self._kept
 
 

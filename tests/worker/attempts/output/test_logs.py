@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from store.facts.output import Batch
-from torchyard.contract.rundir import RunDir
-from torchyard.run.order import MARK
+from torchyard.contract.rundir import ORDER_MARK, RunDir
 from worker.attempts.output.logs import LogReader
 
 
@@ -69,7 +68,7 @@ def test_lines_of_both_streams_are_in_the_order_in_which_python_wrote_them(run: 
 
 def mark(run: RunDir, *marks: tuple[int, int]) -> None:
     with run.log("rank-0", "order").open("ab") as file:
-        file.writelines(MARK.pack(*each) for each in marks)
+        file.writelines(ORDER_MARK.pack(*each) for each in marks)
 
 
 def test_the_order_goes_on_in_the_next_read(run: RunDir) -> None:
@@ -89,7 +88,9 @@ def test_the_order_goes_on_in_the_next_read(run: RunDir) -> None:
     assert lines == ["a", "b", "c", "d", "c", "d"]
 
 
-@pytest.mark.parametrize("forged", [b"x", os.urandom(1000), MARK.pack(5, 5) + MARK.pack(-1, 0), MARK.pack(1 << 62, 0)])
+@pytest.mark.parametrize(
+    "forged", [b"x", os.urandom(1000), ORDER_MARK.pack(5, 5) + ORDER_MARK.pack(-1, 0), ORDER_MARK.pack(1 << 62, 0)]
+)
 def test_a_forged_order_loses_no_line(run: RunDir, forged: bytes) -> None:
     run.log("rank-0", "stdout").write_text("a\nb\n")
     run.log("rank-0", "stderr").write_text("c\nd\n")
