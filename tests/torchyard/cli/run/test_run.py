@@ -239,19 +239,6 @@ def test_a_program_is_a_file_a_module_or_an_executable(
     assert ("accelerate is that of the worker's environment" in done.stderr) == (words[1:2] == ["accelerate"])
 
 
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        (["--requirements", "packages.txt"], "comes with packages.txt, or is that of the worker's environment."),
-        (["--python", "mine"], "is that of the environment mine."),
-    ],
-)
-def test_a_run_says_where_a_program_may_be_from(team: Team, folder: Path, option: list[str], said: str) -> None:
-    (folder / "packages.txt").write_text("torchtitan\n")
-    done = _run(team, folder, "run", "--dry-run", *option, "-m", "torchtitan.train")
-    assert f"torchtitan.train {said}" in done.stderr.splitlines()
-
-
 def test_the_commit_is_shown_and_the_diff_kept(team: Team, folder: Path) -> None:
     done = _run(team, folder, "run", "-d", "train.py")
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True).stdout
