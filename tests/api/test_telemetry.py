@@ -41,7 +41,7 @@ def test_series_are_listed_by_key_and_step(service: ApiFixture) -> None:
 
 def test_a_series_says_where_its_points_come_from(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
-    service.record(service.start(job_id), points=losses(1), curves=losses(1, 2, key="val/loss"))
+    service.record(service.start(job_id), points=losses(1), curves={"tensorboard": losses(1, 2, key="val/loss")})
     found = service.get(f"/v1/jobs/{job_id}/metrics")["data"]
     assert [(item["key"], item["source"]) for item in found] == [("train/loss", "run"), ("val/loss", "tensorboard")]
 
