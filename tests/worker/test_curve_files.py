@@ -278,6 +278,7 @@ def test_files_beyond_those_of_one_look_wait_for_the_next(tmp_path: Path, monkey
     assert files.unfinished
     found = files.read({}, final=True)
     assert [(point.key, point.step) for point in points_of(found)] == [("loss", 2)]
+    assert files.read(found.offsets, final=True) == Found()
     assert not files.unfinished
 
 

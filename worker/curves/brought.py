@@ -81,8 +81,8 @@ class Brought(Record):
 def remember(run: RunDir, *, read: Mapping[str, int], check: Callable[[], object] = lambda: None) -> None:
     """Writes how far the files with curves were read that are there before the attempt starts.
 
-    `read`: the bytes or rows of each that earlier attempts have stored, by `name_of` its path. Raises OSError, and what `check`
-    raises.
+    `read`: the bytes or rows of each that earlier attempts have stored, by `name_of` its path. Raises OSError, and what
+    `check` raises.
     """
     came = read_record(run.came, Brought) or Brought()
     root, job = run.root.parent, rundirs.job_path(run)

@@ -1,4 +1,4 @@
-"""Has one process, which is started at the first question, parse what an attempt wrote. Nothing waits for it for long."""
+"""Has one process, which is started at the first question, parse what an attempt wrote. Nobody waits long."""
 
 import threading
 from typing import Protocol

@@ -37,9 +37,8 @@ def find(root: Path, job: Parts = (), *, skipped: Collection[str] = OWN) -> list
             names = {*(match.parts[-1] for match in here.files), *here.others}
             is_run = kinds.RUN in names and not is_metrics
             found += [(*named, name) for name in sorted(names) if is_metrics or name != kinds.RUN]
-            for name in here.folders:
-                if folder != job or name not in skipped:
-                    inner.append(((*folder, name), is_metrics or (is_run and name == kinds.METRICS)))
+            entered = (name for name in here.folders if folder != job or name not in skipped)
+            inner += [((*folder, name), is_metrics or (is_run and name == kinds.METRICS)) for name in entered]
         level = inner
     return found
 

@@ -21,7 +21,7 @@ from worker.curves.budget import Budget
 from worker.curves.child import Child, Failed, Parser
 from worker.curves.kinds import DATABASE, EVENTS, LINES, kind_of, metric_of
 from worker.curves.looking import LOOK_S, Looking
-from worker.curves.parsed import Parsed, Part
+from worker.curves.parsed import Parsed, Part, Told
 from worker.curves.parsing import MOST_RECORD
 from worker.curves.snapshots import Snapshots
 from worker.host.looks import Parts
@@ -97,7 +97,7 @@ class CurveFiles:
         self._warned: set[str] = set()
         self._budget = Budget()
         self._has_ended = self._has_looked = self._has_asked = False
-        """Whether all processes have ended, whether it has looked since, and whether the last call had what to parse."""
+        """Whether all processes have ended, it has looked since, and the last call had anything to parse."""
 
     @property
     def unfinished(self) -> bool:
@@ -136,9 +136,10 @@ class CurveFiles:
     def _next_parts(self, offsets: Mapping[str, int], found: Found, *, final: bool) -> list[_Asked]:
         """Returns what to parse next: a database alone, or parts of other files."""
         for name, parts in self._looking.files.items():
-            if kind_of(parts).is_database and name not in self._given_up:
-                if (one := self._database(name, parts, self._offset(name, offsets), found, final=final)) is not None:
-                    return [one]
+            if not kind_of(parts).is_database or name in self._given_up:
+                continue
+            if (one := self._database(name, parts, self._offset(name, offsets), found, final=final)) is not None:
+                return [one]
         asked: list[_Asked] = []
         end = self._budget.left - _CALL
         for name, parts in self._looking.files.items():
@@ -237,12 +238,12 @@ class CurveFiles:
                 continue
             text = f"a tag must be text of 1 to {METRIC_KEY_LENGTH} characters, and is left out"
             self._warn("tag", f"{self._shown(parts)}: {text}: {keys.start_of(tag, self._mask)!r}", found)
-        for topic, detail in result.told:
-            self._tell(topic, detail, name, parts, result.offset, found)
+        for told in result.told:
+            self._tell(told, name, parts, offset=result.offset, found=found)
 
-    def _tell(self, topic: str, detail: str, name: str, parts: Parts, offset: int, found: Found) -> None:
-        shown, detail = self._shown(parts), storable(detail)[:_MOST_DETAIL]
-        match topic:
+    def _tell(self, told: Told, name: str, parts: Parts, *, offset: int, found: Found) -> None:
+        shown, detail = self._shown(parts), storable(told.detail)[:_MOST_DETAIL]
+        match told.topic:
             case parsed.LARGE:
                 text = f"{shown} has records of more than {MOST_RECORD} bytes, which are left out"
                 self._warn(f"{name} large", text, found)

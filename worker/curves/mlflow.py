@@ -80,9 +80,16 @@ def _add_line(line: bytes, metric: str, found: Parsed) -> None:
 
 
 def _add_row(
-    key: bytes, value: float | None, time: int | None, step: int | None, is_nan: int, *, since_ms: int, found: Parsed
+    key: bytes | None,
+    value: float | None,
+    time: int | None,
+    step: int | None,
+    is_nan: int | None,
+    *,
+    since_ms: int,
+    found: Parsed,
 ) -> None:
-    if (time or 0) >= since_ms:
+    if key is not None and (time or 0) >= since_ms:
         number = math.nan if is_nan or value is None else value
         _add(key.decode("utf-8", "surrogateescape"), step or 0, number, time or 0, found)
 
