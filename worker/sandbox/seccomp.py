@@ -138,7 +138,8 @@ def close() -> None:
     for number in (*(number for number, _ in machine.opens), machine.socket, *machine.reaching):
         code += _when(_EQUAL, number, [_deny(errno.EACCES)])
     joined = b"".join([*code, _allow()])
-    prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(_Program(len(joined) // 8, joined)))
+    filtered = _Program(len(joined) // 8, joined)
+    prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(filtered))
 
 
 def listen() -> int:
