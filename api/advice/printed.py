@@ -50,4 +50,7 @@ def curves(facts: Facts) -> Offer | None:
     key = min(keys, key=lambda each: (_TELLS.search(each) is None, -len(found[each])))
     pattern = rf"\b{re.escape(key)}[ =:]+(?P<value>\S+)".replace(r"\-", "-")
     option = f"`torchyard run --metric {shlex.quote(pattern)} PROGRAM`"
-    return Offer(pattern, f"This log has {key}=…, and no curves: {option} makes one of it.")
+    step = f"This log has {key}=…, and no curves: {option} makes one of it."
+    if facts.job.state.terminal:
+        step += f" `torchyard metrics {facts.job.id} --from-log {shlex.quote(pattern)}` makes one of what is stored."
+    return Offer(pattern, step)
