@@ -170,9 +170,7 @@ def test_the_stream_of_a_job_that_has_ended_replays_everything_and_ends(
     assert [item.event for item in parsed(again.content)] == ["end"]
 
 
-def test_a_stream_resumes_after_any_event(
-    service: ApiFixture, claim: Claim, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_resumes_after_any_event(service: ApiFixture, claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MOST_ITEMS", 50)
     run(service, claim, 10)
     path = f"/v1/jobs/{claim.job_id}/stream"
