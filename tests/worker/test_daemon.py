@@ -20,7 +20,7 @@ from store.facts.attempts import LEASE, Claim
 from store.queue import Queue
 from store.rows import deletion, device_history, workers
 from store.rows.shapes import shape_of
-from tests import line, servers
+from tests import line
 from tests.approved import Approved
 from tests.databases import unavailable
 from tests.leftovers import leave_everything
@@ -108,11 +108,10 @@ class DaemonFixture:
 
 
 @pytest.fixture
-def fixture(tmp_path: Path, database: Database, warm_process: WarmProcess) -> Generator[DaemonFixture]:
-    with servers.redis_server(tmp_path) as url:
-        queue = Queue(url, service=service_of(database))
-        yield DaemonFixture(tmp_path, StoreFixture(database), queue, url, warm_process)
-        queue.close()
+def fixture(tmp_path: Path, database: Database, redis_url: str, warm_process: WarmProcess) -> Generator[DaemonFixture]:
+    queue = Queue(redis_url, service=service_of(database))
+    yield DaemonFixture(tmp_path, StoreFixture(database), queue, redis_url, warm_process)
+    queue.close()
 
 
 @contextmanager
