@@ -55,9 +55,8 @@ def test_a_program_that_finishes_within_the_grace_completes_unless_it_was_cancel
 
 
 def test_a_stop_after_all_ranks_have_finished_does_not_requeue_the_attempt(attempt: Attempt) -> None:
-    slow = (
-        'root=$1; shift; "$@"; touch "$root/over"; until [ -e "$root/../ctl/stop.json" ]; do sleep 0.02; done; sleep 1'
-    )
+    stops = 'until [ -e "$root/../ctl/shown/stop.json" ]; do sleep 0.02; done'
+    slow = f'root=$1; shift; "$@"; touch "$root/over"; {stops}; sleep 1'
     ranks = [*STAND_IN, "1", str(attempt.script(READY))]
     attempt.start_plan(attempt.plan(["/bin/sh", "-c", slow, "sh", str(attempt.run.job), *ranks]))
     attempt.wait_for_file("over")
