@@ -195,7 +195,7 @@ def test_an_attempt_whose_runner_failed_is_continued(pool: PoolFixture, monkeypa
         monkeypatch.setattr(pool.cluster, "kill", kill)
 
         def is_continued() -> bool:
-            pool.ahead += 2.5  # a sweep is due, again and again: the first one may come before a renewal
+            pool.ahead += 0.5  # the next sweep may come before a renewal: then one more is needed
             return daemon_runs(claim)
 
         wait_for(is_continued, "a sweep that continues it")
