@@ -73,9 +73,10 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 413, 
         pytest.param(["--phases", "coverage", "--include-operation-id", "change_job"], marks=pytest.mark.thorough),
         pytest.param(["--phases", "coverage"], marks=pytest.mark.thorough),
         pytest.param(["--phases", "examples,stateful"], marks=pytest.mark.thorough),
-        ["--phases", "fuzzing", "--max-examples", "1"],
+        pytest.param(["--phases", "fuzzing", "--include-method", "GET"], marks=pytest.mark.thorough),
+        ["--phases", "fuzzing", "--max-examples", "1", "--exclude-method", "GET"],
     ],
-    ids=["coverage-of-a-change", "coverage", "stateful", "random"],
+    ids=["coverage-of-a-change", "coverage", "stateful", "random-reads", "random"],
 )
 def test_every_operation_matches_its_description(
     service: ApiFixture, tmp_path: Path, database_url: str, redis_url: str, options: list[str]
