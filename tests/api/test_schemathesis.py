@@ -84,7 +84,7 @@ def test_every_operation_matches_its_description(
     (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.replace("TOKEN", TOKEN))
     unlimited = {"max_requests_per_second": 1_000_000, "max_wrong_tokens_per_minute": 1_000_000}
     with api_process(tmp_path, database_url, redis_url, **unlimited) as (_, url), every_job_succeeds(service):
-        httpx2.get(f"{url}/openapi.json", trust_env=False, timeout=60)  # schemathesis waits 10 s for it
+        httpx2.get(f"{url}/openapi.json", trust_env=False, timeout=_LONGEST_S)  # schemathesis waits 10 s for it
         argv = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", *ENDLESS, *options]
         done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=_LONGEST_S)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -107,7 +107,7 @@ def test_no_answer_shows_another_users_private_jobs(
     (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.replace("TOKEN", token))
     unlimited = {"max_requests_per_second": 1_000_000, "max_wrong_tokens_per_minute": 1_000_000}
     with api_process(tmp_path, database_url, redis_url, **unlimited) as (_, url):
-        httpx2.get(f"{url}/openapi.json", trust_env=False, timeout=60)  # schemathesis waits 10 s for it
+        httpx2.get(f"{url}/openapi.json", trust_env=False, timeout=_LONGEST_S)  # schemathesis waits 10 s for it
         argv = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", *ENDLESS]
         argv += ["--phases", "examples,fuzzing,stateful", "--checks", "not_a_server_error"]
         argv += ["--report", "har", "--report-har-path", str(tmp_path / "answers.har")]
