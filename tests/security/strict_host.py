@@ -313,9 +313,9 @@ def _give(root: Path, *, to: int) -> None:
 
 
 @contextmanager
-def strict_host(options: Sequence[str] = ()) -> Generator[StrictHost]:
-    """Runs the helper of a host, and removes all in the end."""
-    folder = Path(tempfile.mkdtemp(prefix="torchyard-strict-", dir="/var/tmp")).resolve()
+def strict_host(options: Sequence[str] = (), *, below: str = "/var/tmp") -> Generator[StrictHost]:
+    """Runs the helper of a host whose folders lie `below` another one, and removes all in the end."""
+    folder = Path(tempfile.mkdtemp(prefix="torchyard-strict-", dir=below)).resolve()
     host = StrictHost(folder)
     for path in (host.stage, host.code, host.data, host.data / "tmp"):
         path.mkdir(mode=0o755)

@@ -266,8 +266,8 @@ def test_secrets_reach_the_ranks_and_nobody_else(host: StrictHost) -> None:
     assert attempt.log("rank-0") == "the value\n"
     for uid in (SERVICE, FIRST_UID + 3):
         assert _ask_as(uid, attempt.run.secrets) in {b"", b"refused"}
-    for file in (*attempt.run.ctl.iterdir(), *host.folder.glob("*.log")):
-        assert file.is_socket() or b"the value" not in file.read_bytes()
+    for file in (*attempt.run.ctl.rglob("*"), *host.folder.glob("*.log")):
+        assert file.is_socket() or file.is_dir() or b"the value" not in file.read_bytes()
     attempt.stop(grace=0)
     attempt.report()
 
@@ -466,3 +466,26 @@ def _is_removed(group: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_a_job_whose_data_lie_below_tmp_has_its_own_tmp_and_reads_nothing_else_there() -> None:
+    mine = Path("/tmp", f"torchyard-{uuid.uuid4()}")
+    text = (
+        "import os, pathlib\n"
+        "run = pathlib.Path(os.environ['TORCHYARD_RUN_DIR']).parent\n"
+        f"pathlib.Path('{mine}').write_text('x')\n"
+        "data = run.parent.parent.parent\n"
+        "for read in ((run / 'ctl/plan.json').read_text, (data / 'token').read_text):\n"
+        "    try: print(read())\n"
+        "    except OSError as error: print(type(error).__name__)\n"
+        "for listed in (run / 'ctl', run / 'ctl/shown'):\n"
+        "    try: print(os.listdir(listed))\n"
+        "    except OSError as error: print(type(error).__name__)\n"
+    )
+    with strict_host.strict_host(below="/tmp") as host:
+        (host.data / "token").write_text("secret")
+        attempt = host.attempt(text)
+        assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr") + host.logs()
+        refused = ["PermissionError", "FileNotFoundError", "PermissionError", "PermissionError"]
+        assert attempt.log("rank-0").splitlines() == refused
+    assert not mine.exists()
