@@ -42,7 +42,7 @@ from torchyard.contract.team import Resource, Role
 
 MOST_ROWS = 8
 ROW_BYTES = 256
-"""That of the migration 0050."""
+"""That of the migration."""
 ADA, ADMIN = Caller("ada", Role.MEMBER), Caller("root", Role.ADMIN)
 JOB = {"trainer": "image-classification", "config": {"data": {"source": "digits"}}}
 

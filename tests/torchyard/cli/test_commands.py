@@ -91,13 +91,20 @@ def test_download_verifies_the_file_and_prints_its_path(server: FakeServer, tmp_
     assert not (tmp_path / "other.pt").exists()
 
 
-def test_a_download_of_a_job_without_checkpoints_names_the_files_that_it_left(server: FakeServer) -> None:
+@pytest.mark.parametrize("left", ["kept", "artifacts", None])
+def test_a_download_of_a_job_without_checkpoints_names_the_files_that_it_left(
+    server: FakeServer, left: str | None
+) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/checkpoints", page([]))
+    file = {"id": "art_1", "path": "a.png", "size": 1, "sha256": "0" * 64, "attempt": 1, "created_at": NOW}
+    for each in ("kept", "artifacts"):
+        server.on(f"{JOB}/{each}", page([file] if each == left else []))
     done = run(server, "download", "job_1")
     assert done.returncode == 1
     assert is_clean_error(done)
-    assert "has saved no checkpoint" in done.stderr and "torchyard cp job_1:" in done.stderr
+    assert "has saved no checkpoint" in done.stderr
+    assert ("torchyard cp job_1:" in done.stderr) == (left is not None)
 
 
 @pytest.mark.parametrize(
