@@ -54,7 +54,10 @@ def curves(facts: Facts) -> Offer | None:
     between = r"[^\w.+-]+" if key in quoted else "[ =:]+"
     pattern = rf"\b{re.escape(key)}{between}(?P<value>\S+)".replace(r"\-", "-")
     option = f"`torchyard run --metric {shlex.quote(pattern)} PROGRAM`"
-    return Offer(pattern, f"This log has {key}=…, and no curves: {option} makes one of it.")
+    step = f"This log has {key}=…, and no curves: {option} makes one of it."
+    if facts.job.state.terminal:
+        step += f" `torchyard metrics {facts.job.id} --from-log {shlex.quote(pattern)}` makes one of what is stored."
+    return Offer(pattern, step)
 
 
 def _is_pair(match: re.Match[str]) -> bool:

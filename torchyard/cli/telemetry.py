@@ -18,7 +18,14 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchyard.contract.views.telemetry import EventView, LogLine, MetricsView, SeriesView, StoredKind
+    from torchyard.contract.views.telemetry import (
+        EventView,
+        LogCurvesView,
+        LogLine,
+        MetricsView,
+        SeriesView,
+        StoredKind,
+    )
 
 _MOST_POINTS = 100_000
 
@@ -122,6 +129,10 @@ def metrics(
     tensorboard: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write every point to a file in DIR that TensorBoard opens.")
     ] = None,
+    from_log: Annotated[
+        str | None,
+        typer.Option(metavar="PATTERN", help="Of a job that has ended, first make curves of its stored lines."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print the latest, least and greatest value of each metric of a job."""
@@ -130,6 +141,8 @@ def metrics(
         raise typer.BadParameter("choose one of --plot, --csv, --tensorboard and --json")
     with connect() as client:
         found = client.get(job).view
+        if from_log is not None:
+            _say_made(client.make_log_curves(found.id, from_log))
         view = client.metrics(found.id, keys=key or (), max_points=_MOST_POINTS if every else None)
         if absent := {*(key or ())} - {series.key for series in view.data}:
             known = [item.key for one in client.curves([found.id]).jobs for item in one.keys]
@@ -166,6 +179,17 @@ def _write_csv(view: MetricsView) -> None:
         for point in series.points
     )
     terminal.write(csv_of([("key", "step", "value", "time", "attempt"), *rows]).rstrip("\n"))
+
+
+def _say_made(made: LogCurvesView) -> None:
+    if made.points:
+        terminal.note(f"Made {made.points} points: {', '.join(made.keys)}.")
+    if made.known:
+        terminal.note(f"These had curves, and are as they were: {', '.join(made.known)}.")
+    if not made.points and not made.known:
+        terminal.note("The pattern finds no number in the stored lines.")
+    if not made.complete:
+        terminal.note("The log is too long to be searched to its end: what lies behind is left out.")
 
 
 def _row(series: SeriesView) -> tuple[str, ...]:

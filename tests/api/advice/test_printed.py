@@ -27,10 +27,11 @@ from worker.attempts.output.logged import LoggedMetrics
 def test_numbers_that_are_printed_again_and_again_may_be_curves(lines: list[str], key: str, state: str) -> None:
     advice = judge(facts(state, trainer="script", lines=log(*lines, stream="stdout")))
     assert advice.metric_pattern == rf"\b{key}[ =:]+(?P<value>\S+)"
+    stored = rf" `torchyard metrics job_1 --from-log '\b{key}[ =:]+(?P<value>\S+)'` makes one of what is stored."
     assert advice.steps[-1] == (
         f"This log has {key}=…, and no curves:"
         rf" `torchyard run --metric '\b{key}[ =:]+(?P<value>\S+)' PROGRAM` makes one of it."
-    )
+    ) + (stored if state == "succeeded" else "")
 
 
 @pytest.mark.parametrize("value", ["-6.4{}", "'6.4{}'", '"6.4{}"'])

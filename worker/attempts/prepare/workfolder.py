@@ -24,10 +24,10 @@ from worker.attempts.prepare.torn import TornFiles
 from worker.bundles.cache import BundleCache
 from worker.bundles.copying import copy_missing, copy_tree
 from worker.bundles.foldercopy import TooLong, copy_folder
+from worker.curves.brought import Brought
 from worker.host import mountpoints, rundirs, workfolders
 from worker.host.untrusted import remove_briefly, remove_checked
 from worker.host.workfolders import WorkRecord
-from worker.tensorboard.brought import Brought
 
 logger = logging.getLogger(__name__)
 
