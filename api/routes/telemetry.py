@@ -4,21 +4,25 @@ from typing import Annotated
 
 from fastapi import Query
 
-from api.access.auth import JobReader
+from api.access.auth import JobId, JobReader, JobWriter
 from api.curves import encoding
 from api.curves.shares import MAX_POINTS, share
 from api.openapi.routers import guarded
-from api.parameters.reads import Parts, in_turns
+from api.parameters.bodies import json_body
+from api.parameters.reads import Parts, in_turns, writes_in_turns
 from api.services import ServicesDep
+from store.commands.log_curves import LogCurves
 from store.queries import series
 from store.queries.series import PointFilter
 from store.queries.series_columns import SeriesColumns
-from torchyard.contract.errors import Unavailable
+from torchyard.contract.errors import Conflict, Unavailable
+from torchyard.contract.requests import NewLogCurves
 from torchyard.contract.schema import MetricKey
-from torchyard.contract.views.telemetry import MetricsView
+from torchyard.contract.views.telemetry import LogCurvesView, MetricsView
 
-router = guarded("telemetry", Unavailable)
+router = guarded("telemetry", Conflict, Unavailable)
 
+LogCurvesBody = Annotated[NewLogCurves, json_body(NewLogCurves, example={"pattern": r"loss[ =:]+(?P<value>\S+)"})]
 Step = Annotated[int, Query(ge=0, lt=2**63)]
 
 
@@ -53,6 +57,20 @@ def get_metrics(
         yield
     shown += [encoding.series(some)] if some else []
     return b'{"data":[%b],"max_points":%d}' % (b",".join(shown), most)
+
+
+@router.post("/jobs/{job_id}/metrics/from-log", response_model=LogCurvesView)
+@writes_in_turns
+def make_log_curves(
+    services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: LogCurvesBody
+) -> Parts[LogCurvesView]:
+    """Makes curves of what an expression finds in the lines that rank 0 of a job has written, once the job has ended.
+
+    A metric that has a curve, whatever its source, stays as it is: the same request again changes nothing. At most
+    64 MiB of lines, 100,000 points and 5 seconds of a processor; `complete` says whether that was all.
+    """
+    made = yield from LogCurves(job_id, wanted.pattern).make(services.store, caller=caller)
+    return LogCurvesView(keys=made.keys, known=made.known, points=made.points, complete=made.complete)
 
 
 def _thinned(found: SeriesColumns, max_points: int) -> SeriesColumns:

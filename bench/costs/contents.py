@@ -21,8 +21,8 @@ from torchyard.contract.spec import MOST_SPEC_BYTES, parse_spec
 from torchyard.contract.tar import header, verify
 from torchyard.models import amounts
 from worker.host.mask import Mask
-from worker.tensorboard import finding
-from worker.tensorboard.brought import Brought
+from worker.curves import finding
+from worker.curves.brought import Brought
 
 Prepare = Callable[[], object]
 

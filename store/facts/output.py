@@ -1,6 +1,6 @@
 """What an attempt writes: how a worker brings it to the store, and how much of it is stored and kept."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -10,6 +10,8 @@ from store.facts.telemetry import MetricPoint
 from torchyard.contract.events import Remeasured
 from torchyard.contract.records import Manifest, ManifestFile
 
+LOG = "log"
+"""The source of a series that was read from the lines that the job wrote, by the patterns of its spec."""
 MAX_SERIES = 2000
 """The most series of one job."""
 
@@ -103,8 +105,8 @@ class Batch:
     offsets: dict[str, int]
     """Bytes of each file that are stored after this batch."""
     points: list[MetricPoint] = field(default_factory=list[MetricPoint])
-    curves: list[MetricPoint] = field(default_factory=list[MetricPoint])
-    """Points that were read from TensorBoard's event files."""
+    curves: dict[str, list[MetricPoint]] = field(default_factory=dict[str, list[MetricPoint]])
+    """Points that were read from files of TensorBoard, wandb and MLflow, by this source."""
     logged: list[MetricPoint] = field(default_factory=list[MetricPoint])
     """Points that were read from the lines of the log."""
     lines: list[NewLines] = field(default_factory=list[NewLines])
@@ -122,6 +124,16 @@ class Batch:
     """Whether the attempt's event log, by which a stall is measured, had something new."""
     lag_us: int = 0
     """Age of its oldest line when it was read, in microseconds."""
+
+    @property
+    def by_source(self) -> list[tuple[str | None, list[MetricPoint]]]:
+        """All points by the source of their metrics, that of the script itself first."""
+        return [(None, self.points), *self.curves.items(), (LOG, self.logged)]
+
+    def change_points(self, change: Callable[[list[MetricPoint]], list[MetricPoint]]) -> None:
+        """Has each list of points be what `change` returns of it."""
+        self.points, self.logged = change(self.points), change(self.logged)
+        self.curves = {source: change(points) for source, points in self.curves.items()}
 
 
 @dataclass(frozen=True)

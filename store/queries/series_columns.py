@@ -43,7 +43,7 @@ class SeriesColumns:
     """Microseconds since the epoch."""
     attempts: NDArray[np.int64]
     source: str | None = None
-    """Where the points come from, if not from the script itself: `store.rows.metrics.TENSORBOARD`."""
+    """Where the points come from, if not from the script itself: `Batch.by_source`."""
     tails: tuple[SeriesColumns, ...] = ()
     """What later attempts hide, one for each attempt."""
     groups: Groups | None = None

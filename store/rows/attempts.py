@@ -36,7 +36,6 @@ from store.rows import (
 )
 from store.rows.exit_reports import verified
 from store.rows.limits import Counted, OutputMeter
-from store.rows.metrics import LOG, TENSORBOARD
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.notifications import EventKind
@@ -127,7 +126,7 @@ def record(
     if batch.progress is not None:
         stepped = func.coalesce(Attempt.stepped_at, now_us())
         values["stepped_at"] = case((Attempt.start_step < batch.progress["step"], stepped), else_=Attempt.stepped_at)
-    if steps := [point.step for points in (batch.points, batch.curves, batch.logged) for point in points]:
+    if steps := [point.step for _, points in batch.by_source for point in points]:
         values["hides_after"] = func.coalesce(Attempt.hides_after, min(steps) - 1)
     if batch.checkpoints:
         values["checkpoints"] = Attempt.checkpoints + len(batch.checkpoints)
@@ -234,9 +233,9 @@ def _add_usage(session: Session, job: Job, attempt: Attempt, held: Counter[str],
 def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter, limits: OutputLimits) -> None:
     """Stores what the batch adds to the job's lists, within the limits."""
     job_id, attempt = claim.job_id, claim.number
-    if count := len(batch.points) + len(batch.curves) + len(batch.logged):
+    if count := sum(len(points) for _, points in batch.by_source):
         point_limits.note(session, job_id, attempt, meter, points=count)
-    for points, source in ((batch.points, None), (batch.curves, TENSORBOARD), (batch.logged, LOG)):
+    for source, points in batch.by_source:
         added = metrics.add(session, job_id, attempt=attempt, points=meter.take_points(points), source=source)
         meter.count_points(added.stored)
         if added.dropped:

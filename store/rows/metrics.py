@@ -15,10 +15,6 @@ from store.facts.output import MAX_SERIES
 from store.facts.telemetry import END, MetricPoint
 from store.rows import jobs
 
-TENSORBOARD = "tensorboard"
-"""The source of a series that was read from TensorBoard's event files. What the script reports itself has None."""
-LOG = "log"
-"""The source of a series that was read from the lines that the job wrote, by the patterns of its spec."""
 POINT = struct.Struct("<qdq")
 """A packed point: step, value, and time in microseconds since the epoch, by the rank's clock."""
 PLACE = struct.Struct("<qq")

@@ -109,7 +109,7 @@ def test_no_silence_is_claimed_from_times_that_the_job_wrote(service: ApiFixture
     claim = service.start(job_id)
     path = f"/v1/jobs/{job_id}/advice"
     old = [MetricPoint("train/loss", 8, 0.5, minutes_ago(600))]
-    service.record(claim, curves=old, events=[NewEvent("message", {"text": "x"}, minutes_ago(600))])
+    service.record(claim, curves={"tensorboard": old}, events=[NewEvent("message", {"text": "x"}, minutes_ago(600))])
     assert service.get(path)["headline"] == "runs", "a stall is not measured by these"
     service.record(claim, points=old, reports=True)
     assert service.get(path)["headline"] == "runs", "it came just now, whatever its time"

@@ -113,7 +113,7 @@ def test_a_long_curve_is_divided_into_buckets(service: ApiFixture) -> None:
 def test_without_a_key_the_answer_only_lists_them(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
     assert curves(service, job_id, keys=())["jobs"] == [{"job_id": job_id, "position": 1, "keys": []}]
-    service.record(service.start(job_id), points=points(1, math.nan), curves=points(3, key="val/loss"))
+    service.record(service.start(job_id), points=points(1, math.nan), curves={"tensorboard": points(3, key="val/loss")})
     answer = curves(service, job_id, keys=())
     assert answer["series"] == []
     (job,) = answer["jobs"]

@@ -209,11 +209,11 @@ def test_nothing_is_lost_or_repeated_over_cuts_and_restarts(
 
     def write() -> None:
         number = 0
-        while not over.is_set() or number < 60:
+        while not over.is_set() or number < 15:
             number += 1
             for claim in claims:
                 store_batch(service, claim, number)
-            over.wait(0.01)
+            over.wait(0.03)
         for claim in claims:
             service.end(claim, reason=EndReason.COMPLETED)
             announce(service, claim.job_id)

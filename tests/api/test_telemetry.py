@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from api.curves import shares
+from store.commands import log_curves
 from store.facts.output import NewLines
 from store.facts.telemetry import MetricPoint
 from tests.api.service import ApiFixture
+from tests.api.test_problems import assert_problem
 from torchyard.contract.job import EndReason
 from torchyard.contract.views.telemetry import MetricsView
 
@@ -41,7 +43,7 @@ def test_series_are_listed_by_key_and_step(service: ApiFixture) -> None:
 
 def test_a_series_says_where_its_points_come_from(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
-    service.record(service.start(job_id), points=losses(1), curves=losses(1, 2, key="val/loss"))
+    service.record(service.start(job_id), points=losses(1), curves={"tensorboard": losses(1, 2, key="val/loss")})
     found = service.get(f"/v1/jobs/{job_id}/metrics")["data"]
     assert [(item["key"], item["source"]) for item in found] == [("train/loss", "run"), ("val/loss", "tensorboard")]
 
@@ -86,22 +88,26 @@ def test_a_long_series_is_downsampled_to_max_points(service: ApiFixture) -> None
     assert len(series(service.get(path, max_points=100_000))["train/loss"]) == 5000
 
 
-def test_all_series_of_an_answer_have_at_most_100_000_points_together(service: ApiFixture) -> None:
+def test_all_series_of_an_answer_have_at_most_so_many_points_together(
+    service: ApiFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shares.MAX_POINTS == 100_000
+    monkeypatch.setattr(shares, "MAX_POINTS", 10_000)
     job_id = service.submit()["id"]
     claim = service.start(job_id)
-    for first in range(0, 2000, 100):
+    for first in range(0, 200, 100):
         keys = [f"k{number}" for number in range(first, first + 100)]
         service.record(claim, points=[point for key in keys for point in losses(*range(60), key=key)])
-    service.record(claim, points=losses(1, 2, key="k1999") + losses(*range(60, 5000), key="k0"))
+    service.record(claim, points=losses(1, 2, key="k199") + losses(*range(60, 5000), key="k0"))
     path = f"/v1/jobs/{job_id}/metrics"
     answer = service.get(path)
-    assert len(answer["data"]) == 2000
-    assert sum(len(item["points"]) for item in answer["data"]) <= 100_000
+    assert len(answer["data"]) == 200
+    assert sum(len(item["points"]) for item in answer["data"]) <= 10_000
     assert all(45 <= len(item["points"]) <= 50 for item in answer["data"])
     assert answer["max_points"] == 50
     few = service.get(path, key=["k0", "k1"], max_points=100_000)
     assert [len(item["points"]) for item in few["data"]] == [5000, 60]
-    assert few["max_points"] == 100_000
+    assert few["max_points"] == 10_000
 
 
 def test_short_series_leave_their_share_of_the_points_to_long_ones(
@@ -172,3 +178,84 @@ def test_logs_are_filtered_by_rank_and_by_tail(
     chunks = [NewLines(0, "stdout", ["a", "b"]), NewLines(1, "stdout", ["c"]), NewLines(0, "stdout", ["d", "e"])]
     service.record(claim, lines=[*chunks, NewLines(1, "stderr", ["f"])])
     assert [line["text"] for line in service.get(f"/v1/jobs/{job_id}/logs", **params)["data"]] == expected
+
+
+LOSS = r"loss[ =:]+(?P<value>\S+)"
+
+
+def posted(service: ApiFixture, path: str, pattern: str) -> dict[str, Any]:
+    answer = service.client.post(path, json={"pattern": pattern})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def ended(service: ApiFixture, *texts: str, **more: Any) -> str:
+    """Returns a job that has ended, whose rank 0 has written these lines."""
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
+    service.record(claim, lines=[NewLines(0, "stdout", [*texts]), NewLines(1, "stdout", ["loss=7"])], **more)
+    service.end(claim, reason=EndReason.COMPLETED)
+    return job_id
+
+
+def test_curves_are_made_once_of_the_stored_lines_of_a_job_that_has_ended(service: ApiFixture) -> None:
+    job_id = ended(service, "epoch 1 loss=0.9", "nothing", "epoch 2 loss: 0.5, acc=1", "loss=nan")
+    path = f"/v1/jobs/{job_id}/metrics"
+    made = posted(service, f"{path}/from-log", LOSS)
+    assert made == {"keys": ["loss"], "known": [], "points": 3, "complete": True}
+    found = service.get(path)
+    assert series(found) == {"loss": [(1, 0.9), (2, 0.5), (3, "NaN")]}
+    assert found["data"][0]["source"] == "log"
+    again = posted(service, f"{path}/from-log", LOSS)
+    assert again == {"keys": [], "known": ["loss"], "points": 0, "complete": True}
+    assert service.get(path) == found
+
+
+def test_what_the_job_has_logged_itself_is_not_mixed_with_its_lines(service: ApiFixture) -> None:
+    pattern = r"(?P<key>loss|acc)=(?P<value>\S+) at (?P<step>\d+)"
+    job_id = ended(service, "loss=9 at 4", "acc=0.5 at 8", points=losses(1, key="loss"))
+    path = f"/v1/jobs/{job_id}/metrics"
+    made = posted(service, f"{path}/from-log", pattern)
+    assert made == {"keys": ["acc"], "known": ["loss"], "points": 1, "complete": True}
+    assert series(service.get(path)) == {"acc": [(8, 0.5)], "loss": [(1, 1.0)]}
+
+
+def test_of_a_job_that_runs_no_curves_are_made(service: ApiFixture) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
+    service.record(claim, lines=[NewLines(0, "stdout", ["loss=1"])])
+    answer = service.client.post(f"/v1/jobs/{job_id}/metrics/from-log", json={"pattern": LOSS})
+    assert_problem(answer, 409, "conflict")
+    assert series(service.get(f"/v1/jobs/{job_id}/metrics")) == {}
+
+
+@pytest.mark.parametrize("pattern", ["loss", "(?P<value>", r"(?P<value>a)\1", r"(?P<value>(?:x{1000}){1000})", ""])
+def test_an_expression_that_re2_has_not_is_refused(service: ApiFixture, pattern: str) -> None:
+    answer = service.client.post(f"/v1/jobs/{ended(service, 'loss=1')}/metrics/from-log", json={"pattern": pattern})
+    assert answer.status_code in {400, 422}
+
+
+@pytest.mark.parametrize("bound", ["MOST_TEXT", "MOST_POINTS"])
+def test_what_is_beyond_the_bounds_is_left_out_and_said(
+    service: ApiFixture, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = service.submit()["id"]
+    claim = service.start(job_id)
+    for _ in range(5):
+        service.record(claim, lines=[NewLines(0, "stdout", ["loss=1"])])
+    service.end(claim, reason=EndReason.COMPLETED)
+    monkeypatch.setattr(log_curves, bound, 2 if bound == "MOST_POINTS" else 10)
+    made = posted(service, f"/v1/jobs/{job_id}/metrics/from-log", LOSS)
+    assert made == {"keys": ["loss"], "known": [], "points": 2, "complete": False}
+
+
+def test_steps_of_an_attempt_that_began_anew_hide_those_before(service: ApiFixture) -> None:
+    job_id = service.submit(max_restarts=1)["id"]
+    first = service.start(job_id)
+    service.record(first, lines=[NewLines(0, "stdout", ["loss=1", "loss=2", "loss=3"])])
+    service.end(first, reason=EndReason.OUT_OF_MEMORY, message="x", rank=0)
+    second = service.start(job_id)
+    service.record(second, lines=[NewLines(0, "stdout", ["loss=5"])])
+    service.end(second, reason=EndReason.COMPLETED)
+    posted(service, f"/v1/jobs/{job_id}/metrics/from-log", LOSS)
+    assert series(service.get(f"/v1/jobs/{job_id}/metrics")) == {"loss": [(1, 5.0)]}

@@ -374,8 +374,8 @@ for change in (
 
 
 def test_an_attempt_reads_its_owners_bundles_and_no_other(host: StrictHost) -> None:
-    mine, other = (store(host.bundles.blobs, tar_of({"a/d.txt": (text, False)})) for text in (b"mine", b"other"))
-    folder, hidden = host.bundles.fetch(mine, owner="ada"), host.bundles.fetch(other, owner="bob")
+    mine, other = (store(host.blobs, tar_of({"a/d.txt": (text, False)})) for text in (b"mine", b"other"))
+    folder, hidden = host.unpacked(mine, owner="ada"), host.unpacked(other, owner="bob")
     attempt = host.attempt(READS_A_BUNDLE, args=[str(folder), str(hidden)], bundles=[mine])
     assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
     assert attempt.log("rank-0") == "mine False ['ada']\n"
@@ -395,8 +395,8 @@ for folder in map(pathlib.Path, ("in/data", "in/theirs")):
 
 
 def test_a_mount_in_the_working_folder_is_read_and_opens_nothing_else(host: StrictHost) -> None:
-    mine, other = (store(host.bundles.blobs, tar_of({"a/d.txt": (text, False)})) for text in (b"mine", b"other"))
-    folder, theirs = host.bundles.fetch(mine, owner="ada"), host.bundles.fetch(other, owner="bob")
+    mine, other = (store(host.blobs, tar_of({"a/d.txt": (text, False)})) for text in (b"mine", b"other"))
+    folder, theirs = host.unpacked(mine, owner="ada"), host.unpacked(other, owner="bob")
     attempt = host.prepared(READS_MOUNTS, bundles=[mine])
     mountpoints.make(attempt.run.job, {"./in/data": str(folder), "./in/theirs": str(theirs)})
     host.give_to_service()
@@ -406,8 +406,8 @@ def test_a_mount_in_the_working_folder_is_read_and_opens_nothing_else(host: Stri
 
 
 def test_a_bundle_that_is_not_unpacked_for_the_owner_is_refused(host: StrictHost) -> None:
-    other = store(host.bundles.blobs, tar_of({"a/d.txt": (b"other", False)}))
-    host.bundles.fetch(other, owner="bob")
+    other = store(host.blobs, tar_of({"a/d.txt": (b"other", False)}))
+    host.unpacked(other, owner="bob")
     report = host.attempt("print(1)", owner="ada", bundles=[other]).report()
     assert report.reason is EndReason.LAUNCH_FAILED
     assert "is missing or behind a link" in report.message

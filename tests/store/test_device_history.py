@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import DeviceSample
 from store.facts.workers import History, Use
-from store.rows import device_history
+from store.rows import device_history, jobs
 from tests.databases import quick_on_sqlite
-from tests.store.fixture import StoreFixture
+from tests.store.fixture import StoreFixture, recorded_statements
 
 START = 1_800_000_000
 """The beginning of a slot of every resolution."""
@@ -157,3 +157,16 @@ def test_the_history_of_a_worker_that_is_gone_ends(recorded: Recorded) -> None:
         recorded.now = START + later
         recorded.db.write(device_history.delete_old)
         assert recorded.rows() == left
+
+
+def test_a_report_reads_who_holds_the_devices_of_its_own_worker(db: StoreFixture) -> None:
+    workers = [db.worker(), db.worker()]
+    held = [db.running(db.submit(), worker) for worker in workers]
+    uuids = dict(db.held())
+    found = db.read(lambda session: jobs.device_holders_on(session, workers[0]))
+    assert found == {uuids[workers[0]]: held[0].job_id}
+    with recorded_statements(db.database) as statements:
+        device = {"uuid": uuids[workers[0]], "utilization": 0.5, "memory_used_bytes": 1}
+        db.write(lambda session: device_history.add_samples(session, workers[0], [device]))
+    (holders,) = [statement for statement in statements if "FROM allocations" in statement]
+    assert "allocations.worker_id = " in holders

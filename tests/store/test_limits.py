@@ -85,7 +85,10 @@ def test_messages_of_the_job_are_cut_and_nothing_else_is(db: StoreFixture, claim
 @quick_on_sqlite
 def test_points_are_cut_at_their_limit_with_one_message(db: StoreFixture, claim: Claim) -> None:
     limits = OutputLimits(point_bytes=3 * POINT.size + 1)
-    assert record(db, claim, limits, points=points("a", step=1), curves=points("b", step=1)) == frozenset()
+    assert (
+        record(db, claim, limits, points=points("a", step=1), curves={"tensorboard": points("b", step=1)})
+        == frozenset()
+    )
     assert db.attempt(claim).point_bytes == 2 * POINT.size
     assert record(db, claim, limits, points=points("ac", step=2), events=[said("goes on")]) == {"points"}
     assert stored_series(db, claim.job_id) == {"a": [1.0, 2.0], "b": [1.0]}
@@ -99,7 +102,7 @@ def test_points_are_cut_at_their_limit_with_one_message(db: StoreFixture, claim:
 
 
 def test_points_that_are_not_stored_do_not_count(db: StoreFixture, claim: Claim) -> None:
-    record(db, claim, OutputLimits(), points=points("a", step=1), curves=points("ab", step=1))
+    record(db, claim, OutputLimits(), points=points("a", step=1), curves={"tensorboard": points("ab", step=1)})
     assert db.attempt(claim).point_bytes == 2 * POINT.size
 
 

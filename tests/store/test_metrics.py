@@ -191,7 +191,7 @@ def test_an_attempt_after_a_captured_checkpoint_hides_points_from_its_first_step
     assert db.attempt(claim).start_step == 2
     assert who(db, job_id) == [(step, 1) for step in range(1, 6 if captured else 3)]
     db.write(lambda session: attempts.mark_prepared(session, claim, start_step=2, is_known=not captured))
-    db.record(claim, seq=0, curves=[point(5, 2, key="curve")])
+    db.record(claim, seq=0, curves={"tensorboard": [point(5, 2, key="curve")]})
     assert who(db, job_id) == [(step, 1) for step in range(1, 5 if captured else 3)]
 
 
@@ -237,8 +237,8 @@ def sources(db: StoreFixture, job_id: str) -> dict[str, str | None]:
 
 def test_what_a_script_reports_itself_comes_before_its_event_files(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
-    db.record(claim, seq=0, curves=[point(1, 1.0), point(1, 1.0, key="lr")])
+    db.record(claim, seq=0, curves={"tensorboard": [point(1, 1.0), point(1, 1.0, key="lr")]})
     assert sources(db, claim.job_id) == {"train/loss": metrics.TENSORBOARD, "lr": metrics.TENSORBOARD}
-    db.record(claim, seq=1, points=[point(2, 2.0)], curves=[point(2, 9.0), point(2, 2.0, key="lr")])
+    db.record(claim, seq=1, points=[point(2, 2.0)], curves={"tensorboard": [point(2, 9.0), point(2, 2.0, key="lr")]})
     assert sources(db, claim.job_id) == {"train/loss": None, "lr": metrics.TENSORBOARD}
     assert values(db, claim.job_id) == {"train/loss": [(1, 1.0), (2, 2.0)], "lr": [(1, 1.0), (2, 2.0)]}

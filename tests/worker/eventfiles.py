@@ -3,7 +3,7 @@
 from pathlib import Path
 import struct
 
-from worker.tensorboard.tfrecords import masked_crc
+from worker.curves.tfrecords import masked_crc
 
 NAME = "events.out.tfevents.1700000000.host.1.0"
 

@@ -196,7 +196,12 @@ def test_an_attempt_whose_runner_failed_is_continued(pool: PoolFixture, monkeypa
         wait_for(lambda: not daemon_runs(claim), "the loss of its runner")
         monkeypatch.setattr(pool.cluster, "poll", poll)
         monkeypatch.setattr(pool.cluster, "kill", kill)
-        pool.ahead += 11  # the next sweep
+
+        def is_continued() -> bool:
+            pool.ahead += 2.5  # a sweep is due, again and again: the first one may come before a renewal
+            return daemon_runs(claim)
+
+        wait_for(is_continued, "a sweep that continues it")
         attempt = pool.running(claim)
         attempt.end()
         wait_for(lambda: pool.store.job(claim.job_id).state == JobState.SUCCEEDED, "its end")

@@ -11,6 +11,7 @@ from torchyard.contract.filters import NO_CONTROLS, JobFilter
 from torchyard.contract.findings import field_errors
 from torchyard.contract.keeping import MOST_KEEP, KeptPattern
 from torchyard.contract.labels import LabelChanges
+from torchyard.contract.logmetrics import MetricPattern
 from torchyard.contract.models import MODEL_NAME
 from torchyard.contract.parts import MOST_PARTS_ASKED
 from torchyard.contract.resources import Devices
@@ -176,6 +177,12 @@ class NewKeep(Schema):
     paths: Annotated[list[KeptPattern], Field(min_length=1, max_length=MOST_KEEP)] = Field(
         description="paths or patterns of files and folders there"
     )
+
+
+class NewLogCurves(Schema):
+    """What to find in the lines that are stored of a job."""
+
+    pattern: MetricPattern = Field(description="as one of `metrics.patterns` of a job spec")
 
 
 class NewBundleName(Schema):

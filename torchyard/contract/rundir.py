@@ -8,7 +8,7 @@ The supervisor and the ranks share only this folder and the environment variable
       supervisor.log   the supervisor's output
       init.json        the process above all of the attempt, if      the supervisor writes it
                        that is not the supervisor: strict isolation
-      brought.json     how far the event files of TensorBoard were   the worker writes it
+      brought.json     how far the files with curves were            the worker writes it
                        read that were there before the attempt started
       exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
       shown/           what ranks see also where they see nothing else of ctl/. Of a node of several, and of an attempt
@@ -46,7 +46,7 @@ Beside the folders of its attempts, a job whose code is a bundle has what outliv
                        attempt finds there what the one before has left. May be written by the job
     work/from-tmp/     what the last attempt left in its temporary folder, for the next one's
     work.json          which attempt used it last                             the worker writes it, as the next one
-    brought.json       the event files of TensorBoard that came with the code
+    brought.json       the files with curves that came with the code
 """
 
 from collections.abc import Iterable
@@ -72,6 +72,9 @@ ARCHIVE_SUFFIX = ".tar"
 """Of a file with all files of such a checkpoint, as a download gives it."""
 SHARD_ABOVE = 4 << 30
 """The default of Env.SHARD_ABOVE."""
+
+PYTHONPATH = "PYTHONPATH"
+"""A variable that a job may set to folders of its code: paths relative to its folder, with `:` between them."""
 
 
 class Env(StrEnum):

@@ -70,13 +70,16 @@ class Confined:
         self._owner = 0
         """The process that has started it: a fork of it starts one of its own."""
 
-    def ask(self, question: bytes, *, cpu_s: int, most: int) -> bytes:
+    def ask(self, question: bytes, *, cpu_s: int, most: int, wall_s: float | None = None) -> bytes:
         """Returns the answer. It may take `cpu_s` seconds of a processor, and has `most` bytes at most.
+
+        `wall_s`: how long to wait for it. Without it, long enough for a processor that others want, too.
 
         Raises Ended: then the next call starts another process.
         """
         with self._lock:
-            until = time.monotonic() + _LEAST_WALL_S + _WALL_TIMES * (self._load_cpu_s + cpu_s)
+            patience = _LEAST_WALL_S + _WALL_TIMES * (self._load_cpu_s + cpu_s) if wall_s is None else wall_s
+            until = time.monotonic() + patience
             process = self._started(until)
             try:
                 _send(process, question, cpu_s, until)

@@ -16,19 +16,18 @@ def masked_batch(batch: Batch, mask: Mask) -> Batch:
     """Returns the batch with masked text. Whoever copies files leaves those out that have a secret in their path."""
     if not mask:
         return batch
-    return replace(
+    masked = replace(
         batch,
         lines=[replace(new, lines=[mask.text(line) for line in new.lines]) for new in batch.lines],
         events=[replace(event, data=_masked(event.data, mask)) for event in batch.events],
         card=_masked(batch.card, mask),
         packages=_masked(batch.packages, mask),
-        points=_masked_points(batch.points, mask),
-        curves=_masked_points(batch.curves, mask),
-        logged=_masked_points(batch.logged, mask),
         checkpoints=[_masked_checkpoint(new, mask) for new in batch.checkpoints],
         media=[_masked_item(new, mask) for new in batch.media],
         remeasured=_masked_measures(batch.remeasured, mask),
     )
+    masked.change_points(lambda points: _masked_points(points, mask))
+    return masked
 
 
 def _masked_points(points: list[MetricPoint], mask: Mask) -> list[MetricPoint]:

@@ -54,6 +54,14 @@ def started_ns(run: RunDir) -> int:
         return 0
 
 
+def came_ns(run: RunDir) -> int:
+    """Returns when the job's code was brought to this host, else what `started_ns` returns."""
+    try:
+        return run.came.stat().st_mtime_ns
+    except OSError:
+        return started_ns(run)
+
+
 def began_ns(run: RunDir) -> int | None:
     """Returns when rank 0 came up, after the packages were installed; None if it has not."""
     try:

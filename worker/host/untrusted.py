@@ -52,6 +52,16 @@ def remove_inside(root: Path, *parts: str, may_continue: Callable[[], bool] = la
     return True
 
 
+def remove_checked(root: Path, *parts: str, check: Callable[[], object]) -> None:
+    """Removes `root/parts…` as `remove_inside` does. `check` is called at each entry, and may raise to end it."""
+
+    def may_continue() -> bool:
+        check()
+        return True
+
+    remove_inside(root, *parts, may_continue=may_continue)
+
+
 def make_accessible(root: Path, *parts: str) -> None:
     """Makes the folder `root/parts…` readable and writable for its owner. Raises OSError, also if a part is a link."""
     with _unlocked_inside(root, *parts):

@@ -64,6 +64,9 @@ class _Machine:
     by_who: tuple[tuple[int, int], ...]
     """setpriority and ioprio_set, each with the kind that means all processes of a user. Their second argument is a
     pid, 0 for one's own."""
+    reaching: tuple[int, ...]
+    """creat where there is one, socketpair, execve, execveat, open_by_handle_at, kill, tkill, tgkill and
+    pidfd_send_signal."""
 
 
 _MACHINES = {
@@ -80,6 +83,7 @@ _MACHINES = {
         setns=308,
         by_pid=(302, 142, 144, 314),
         by_who=((141, _PRIO_USER), (251, _IOPRIO_WHO_USER)),
+        reaching=(85, 53, 59, 322, 304, 62, 200, 234, 424),
     ),
     "aarch64": _Machine(
         audit=0xC00000B7,
@@ -94,6 +98,7 @@ _MACHINES = {
         setns=268,
         by_pid=(261, 118, 119, 274),
         by_who=((140, _PRIO_USER), (30, _IOPRIO_WHO_USER)),
+        reaching=(199, 221, 281, 265, 129, 130, 131, 424),
     ),
 }
 
@@ -121,6 +126,19 @@ def restrict(*, others: bool, namespaces: bool = False) -> None:
     code = program(others=others, namespaces=namespaces)
     filtered = _Program(len(code) // 8, code)
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(filtered))
+
+
+def close() -> None:
+    """Denies this process files that are not open yet, sockets, programs and signals, for ever. Raises OSError."""
+    restrict(others=True)
+    machine = _MACHINES[os.uname().machine]
+    code = [_instruction(_LOAD, _ARCHITECTURE), _instruction(_EQUAL, machine.audit, if_true=1), _deny(errno.ENOSYS)]
+    code.append(_instruction(_LOAD, _NUMBER))
+    for number in (*(number for number, _ in machine.opens), machine.socket, *machine.reaching):
+        code += _when(_EQUAL, number, [_deny(errno.EACCES)])
+    joined = b"".join([*code, _allow()])
+    filtered = _Program(len(joined) // 8, joined)
     prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(filtered))
 
 

@@ -2,12 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+import json
 from typing import Literal
 
-from torchyard.client.calls.call import LARGE_PAGE, Call, Params, bounded, job_path
+from torchyard.client.calls.call import JSON, LARGE_PAGE, Call, Params, bounded, job_path
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.curves import CurvesView
-from torchyard.contract.views.telemetry import EventView, LogLine, LogMatch, LogSearchView, MetricsView, StacksView
+from torchyard.contract.views.telemetry import (
+    EventView,
+    LogCurvesView,
+    LogLine,
+    LogMatch,
+    LogSearchView,
+    MetricsView,
+    StacksView,
+)
 
 LogStream = Literal["stdout", "stderr"]
 
@@ -18,6 +27,11 @@ def events(job_id: str, *, after: int) -> Call[Page[EventView]]:
 
 def metrics(job_id: str, *, keys: Sequence[str], **bounds: int | None) -> Call[MetricsView]:
     return Call(MetricsView, "GET", f"{job_path(job_id)}/metrics", {"key": keys, **bounds})
+
+
+def make_log_curves(job_id: str, pattern: str) -> Call[LogCurvesView]:
+    content = json.dumps({"pattern": pattern})
+    return Call(LogCurvesView, "POST", f"{job_path(job_id)}/metrics/from-log", content=content, headers=JSON)
 
 
 def curves(job_ids: Sequence[str], *, keys: Sequence[str], hidden: bool, **shape: float | None) -> Call[CurvesView]:

@@ -14,6 +14,7 @@ from torchyard.contract.views.curves import CurvesView
 from torchyard.contract.views.telemetry import (
     EndView,
     EventView,
+    LogCurvesView,
     LogLine,
     LogMatch,
     MetricsView,
@@ -46,6 +47,14 @@ class TelemetryCore(Core):
             job_id, keys=keys, from_step=from_step, to_step=to_step, max_points=max_points, attempt=attempt
         )
         return await self._connection.answer(call)
+
+    async def make_log_curves(self, job_id: str, pattern: str) -> LogCurvesView:
+        """Makes curves of what an expression of RE2 finds in the stored lines of a job that has ended.
+
+        A metric that has a curve stays as it is. Raises Conflict if the job has not ended, InvalidRequest, and
+        Forbidden if the job belongs to another user.
+        """
+        return await self._connection.answer(calls.make_log_curves(job_id, pattern))
 
     async def curves(
         self,

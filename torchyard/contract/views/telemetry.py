@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Any, Literal
 
+from pydantic import Field
+
 from torchyard.contract.job import JobState
 from torchyard.contract.views.base import Number, Page, View
 
@@ -87,8 +89,8 @@ class EndView(View):
 
 
 class SeriesView(View):
-    """A metric by step. `source` is `run` for what the script reports itself, `tensorboard` for what was read from
-    TensorBoard's event files, `log` for what `metrics.patterns` found in the lines."""
+    """A metric by step. `source` is `run` for what the script reports itself, `tensorboard`, `wandb` and `mlflow` for
+    what was read from their files, `log` for what `metrics.patterns` found in the lines."""
 
     key: str
     points: list[PointView]
@@ -99,6 +101,15 @@ class MetricsView(View):
     data: list[SeriesView]
     max_points: int
     """The most points of each series: as asked for, or fewer, because an answer has at most 100,000."""
+
+
+class LogCurvesView(View):
+    """The curves that were made of a job's stored lines."""
+
+    keys: list[str] = Field(description="the metrics that have a curve now")
+    known: list[str] = Field(description="those of the lines that had one before, and got no points")
+    points: int
+    complete: bool = Field(description="false: the lines are too many, or take too long, to search all of them")
 
 
 class LogLine(View):

@@ -26,11 +26,11 @@ from worker.attempts.output.logs import LogReader
 from worker.attempts.output.media import MEDIA_LIMIT, ShownItems
 from worker.attempts.output.publishing import Publishing
 from worker.attempts.output.warnings import warn
+from worker.curves.brought import Brought
+from worker.curves.following import CurveFiles
 from worker.host import rundirs
 from worker.host.looks import Match
 from worker.host.mask import Mask
-from worker.tensorboard.brought import Brought
-from worker.tensorboard.curves import EventFiles
 
 COPY_LIMIT = 1 << 25
 """Bytes of checkpoints that one call copies."""
@@ -102,7 +102,13 @@ class Relay:
         self._state = state
         self._events = EventReader(run.job)
         self._logs = LogReader(run.job, world_size=world_size, nodes=nodes, metrics=metrics)
-        self._event_files = EventFiles(run.root.parent, rundirs.job_path(run), brought=Brought.of(run), mask=mask)
+        self._curve_files = CurveFiles(
+            run.root.parent,
+            rundirs.job_path(run),
+            brought=Brought.of(run),
+            since_ms=rundirs.came_ns(run) // 1_000_000,
+            mask=mask,
+        )
         self._checkpoints = Publishing(run, blobs, known=known, limit=limit, most=most_checkpoints, mask=mask)
         self._capturing = (
             Capturing(run, blobs, patterns, known=set(captured), limit=limit, mask=mask) if patterns else None
@@ -126,7 +132,7 @@ class Relay:
     @property
     def copying(self) -> bool:
         """Whether a copy or the last look is unfinished: then `read` has more to do, even if it returned None."""
-        unread = self._event_files.unfinished or any(files.unfinished for files in self._left)
+        unread = self._curve_files.unfinished or any(files.unfinished for files in self._left)
         return self._copying_checkpoints or unread
 
     def is_captured(self, match: Match) -> bool:
@@ -159,9 +165,8 @@ class Relay:
             self._logs.read(batch, offsets, final=final)
         else:
             self._logs.unfinished.clear()
-        self._read_event_files(batch, offsets, final=final)
-        batch.points, batch.curves = self._timed(batch.points), self._timed(batch.curves)
-        batch.logged = self._timed(batch.logged)
+        self._read_curve_files(batch, offsets, final=final)
+        batch.change_points(self._timed)
         state = replace(self._state, offsets=offsets)
         if final and budget and state == self._state:
             self._checkpoints.add_unannounced(batch, self._copied, budget=budget)
@@ -193,7 +198,8 @@ class Relay:
             self._capturing.stored(new.name for new in batch.checkpoints if new.source is not None)
 
     def close(self) -> None:
-        """Discards unfinished copies. Raises OSError."""
+        """Discards unfinished copies, and ends what parses for it. Raises OSError."""
+        self._curve_files.close()
         self._discard_copied()
         self._checkpoints.discard()
         if self._capturing is not None:
@@ -229,11 +235,12 @@ class Relay:
         self._copied += copies
         return cost
 
-    def _read_event_files(self, batch: Batch, offsets: dict[str, int], *, final: bool) -> None:
-        """Adds what TensorBoard's event files say."""
-        found = self._event_files.read(self._state.offsets, final=final)
+    def _read_curve_files(self, batch: Batch, offsets: dict[str, int], *, final: bool) -> None:
+        """Adds what the files of TensorBoard, wandb and MLflow say."""
+        found = self._curve_files.read(self._state.offsets, final=final)
         offsets.update(found.offsets)
-        batch.curves += found.points
+        for source, points in found.points.items():
+            batch.curves[source] = points
         for text in found.warnings:
             warn(batch, text)
 
@@ -241,7 +248,7 @@ class Relay:
         self, capturing: Capturing, batch: Batch, state: RelayState, *, final: bool, completed: bool
     ) -> RelayState:
         """Adds files that the script wrote as checkpoints, once it has nothing else to read if `final`."""
-        steps = [point.step for points in (batch.points, batch.curves, batch.logged) for point in points]
+        steps = [point.step for _, points in batch.by_source for point in points]
         step = max([*steps, state.captured_step or 0])
         if steps:
             state = replace(state, captured_step=step)

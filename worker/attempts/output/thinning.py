@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 import time
 
-from store.facts.output import MAX_SERIES, Batch
+from store.facts.output import LOG, MAX_SERIES, Batch
 from store.facts.telemetry import MetricPoint
 
 _LEAST_S = 60.0
@@ -20,35 +20,32 @@ class Thinning:
     """
 
     def __init__(self) -> None:
-        self._points: dict[str, MetricPoint] = {}
-        self._curves: dict[str, MetricPoint] = {}
-        self._logged: dict[str, MetricPoint] = {}
+        self._kept: dict[str | None, dict[str, MetricPoint]] = {}
+        """By source and metric."""
         self._next = time.monotonic() + _LEAST_S
         self._taken = False
 
     def take(self, batch: Batch, *, final: bool = False) -> Batch:
         """Returns the batch without its points, or with the newest of each metric if they are due or it is `final`."""
-        _keep(self._points, batch.points)
-        _keep(self._curves, batch.curves)
-        _keep(self._logged, batch.logged)
+        for source, new in batch.by_source:
+            _keep(self._kept.setdefault(source, {}), new)
         self._taken = final or time.monotonic() >= self._next
-        kept = (self._points, self._curves, self._logged) if self._taken else ({}, {}, {})
-        points, curves, logged = (list(each.values()) for each in kept)
+        kept = {source: list(points.values()) if self._taken else [] for source, points in self._kept.items()}
+        points, logged = kept.pop(None), kept.pop(LOG)
+        curves = {source: found for source, found in kept.items() if source is not None}
         return replace(batch, points=points, curves=curves, logged=logged)
 
     def stored(self) -> None:
         """Notes that what was taken last is stored."""
         if self._taken:
-            count = len(self._points) + len(self._curves) + len(self._logged)
+            count = sum(map(len, self._kept.values()))
             self._next = time.monotonic() + max(_LEAST_S, _POINT_S * count)
-            self._points.clear()
-            self._curves.clear()
-            self._logged.clear()
+            self._kept.clear()
             self._taken = False
 
     def __bool__(self) -> bool:
         """Returns whether points wait to be stored."""
-        return bool(self._points or self._curves or self._logged)
+        return any(self._kept.values())
 
 
 def _keep(kept: dict[str, MetricPoint], new: Sequence[MetricPoint]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 import hashlib
 from pathlib import Path
+import time
 
 from store.blobs import Blobs
 from store.facts.output import Batch
@@ -32,6 +33,17 @@ def drain_all(relay: Relay, *, final: bool) -> list[Batch]:
     for _ in range(10):
         found += drain(relay, final=final)
     return found
+
+
+def next_curves(relay: Relay) -> Batch:
+    """Reads until there are points of a file with curves, and stores what it reads."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        if (batch := relay.read()) is not None:
+            store(relay, batch)
+            if any(batch.curves.values()):
+                return batch
+    raise AssertionError("no curves were read")
 
 
 def store(relay: Relay, batch: Batch) -> None:

@@ -9,23 +9,25 @@ import pytest
 from store.facts.output import Batch
 from tests.approved import Approved
 from tests.worker import eventfiles
-from tests.worker.attempts.output.relays import drain, little_memory, relay_of, store, texts
+from tests.worker.attempts.output.relays import drain, little_memory, next_curves, relay_of, store, texts
 from torchyard.contract.events import Remeasured
 from torchyard.contract.rundir import RunDir
-from worker.tensorboard import brought
+from worker.curves import brought
 
 
 def test_event_files_are_read_once_across_restarts_and_marked(run: RunDir) -> None:
     path = eventfiles.write(run.artifacts / "tb" / eventfiles.NAME, eventfiles.scalars("loss", {1: 0.5}))
     relay = relay_of(run)
-    (batch,) = drain(relay)
-    assert [(point.key, point.step, point.value) for point in batch.curves] == [("loss", 1, 0.5)]
+    batch = next_curves(relay)
+    assert [(point.key, point.step, point.value) for point in batch.curves["tensorboard"]] == [("loss", 1, 0.5)]
     assert batch.points == []
     with path.open("ab") as file:
         file.write(eventfiles.scalars("loss", {2: 0.25}))
+    relay.close()
     relay = relay_of(run, offsets=batch.offsets)
-    assert [point.step for batch in drain(relay) for point in batch.curves] == [2]
+    assert [point.step for point in next_curves(relay).curves["tensorboard"]] == [2]
     assert drain(relay, final=True) == []
+    relay.close()
 
 
 def test_points_are_not_older_than_their_attempt(run: RunDir) -> None:
@@ -35,9 +37,11 @@ def test_points_are_not_older_than_their_attempt(run: RunDir) -> None:
     brought.remember(run, read={})
     eventfiles.write(run.artifacts / "tb" / eventfiles.NAME, eventfiles.scalars("loss", {1: 0.5}))
     started = run.brought.stat().st_mtime_ns // 1000
-    (batch,) = drain(relay_of(run))
-    assert [point.time for point in batch.points] == [started, now]
-    assert [point.time for point in batch.curves] == [started]
+    relay = relay_of(run)
+    found = drain(relay, final=True)
+    assert [point.time for batch in found for point in batch.points] == [started, now]
+    assert [point.time for batch in found for point in batch.curves.get("tensorboard", [])] == [started]
+    relay.close()
 
 
 def test_a_batch_says_whether_the_event_log_has_something_new(run: RunDir) -> None:

@@ -4,7 +4,7 @@ import type { AdviceView } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
 import { setQuery } from "../../router.svelte";
-import { removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
+import { changesOf, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../../testing";
 import Advice from "./Advice.svelte";
 import Card from "./Card.svelte";
 import Curves from "./Curves.svelte";
@@ -54,6 +54,26 @@ test("advice that has found numbers in the log leads to a copy of the job with c
   const { pathname, searchParams } = new URL(address);
   expect(pathname).toMatch(/submit$/);
   expect(Object.fromEntries(searchParams)).toEqual({ from: "job_a", metric: advice.metric_pattern });
+});
+
+test("one click makes curves of the log of a job that has ended", async () => {
+  const advice = {
+    ...{ severity: "info", headline: "succeeded", cause: null, evidence: [], steps: [], starts_if: [] },
+    metric_pattern: String.raw`loss[ =:]+(?P<value>\S+)`,
+  } as unknown as AdviceView;
+  signIn("member", "jobs:write");
+  const asked = serve(() => ({ keys: ["loss"], known: [], points: 40, complete: true }));
+  const onmade = vi.fn();
+  const props = { advice, onstacks: null, unfolds: true, onmade };
+  expect(show(Advice, { ...props, job: view({ finished_at: null }) }).querySelector("button")).toBeNull();
+  const host = show(Advice, { ...props, job: view({ owner: "ada", finished_at: AT }) });
+  host.querySelector("button")?.click();
+  await settled();
+  expect(changesOf(asked)).toMatchObject([
+    { method: "POST", path: "v1/jobs/job_a/metrics/from-log", body: { pattern: advice.metric_pattern } },
+  ]);
+  expect(textOf(host.querySelector("[role=status]"))).toBe("40 points");
+  expect(onmade).toHaveBeenCalledOnce();
 });
 
 test("advice about a waiting job says when it starts, and what would start it now", () => {

@@ -14,7 +14,7 @@ PROGRAM = """
 import os, signal, sys, threading
 from worker.engines.local.warm import preload, process
 from worker.engines.local.launchers import fork
-preload.MODULES = ("numpy",)  # every rank needs it
+preload.MODULES = ("torchyard.run.rank", "numpy")  # every rank needs them
 {torch}
 {change}
 process.main()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import math
 import struct
 
-from worker.tensorboard.wire import BYTES, FIXED32, FIXED64, VARINT, Field, fields, signed, unpack, varint
+from worker.curves.wire import BYTES, FIXED32, FIXED64, VARINT, Field, fields, signed, unpack, varint
 
 _FLOAT, _DOUBLE, _INT32, _INT64, _HALF = 1, 2, 3, 9, 19
 _FORMS = {_FLOAT: "f", _DOUBLE: "d", _INT32: "i", _INT64: "q", _HALF: "e"}
