@@ -12,6 +12,7 @@ from sqlalchemy.schema import SchemaItem
 
 from migrations.turns import check_references, exclusive_transaction
 from store.db.database import Database
+from store.db.revision import too_old
 
 
 def run() -> None:
@@ -35,14 +36,11 @@ def _require_known(found: tuple[str, ...]) -> None:
     """Raises CommandError if the tables are older than the first revision, or newer than the last."""
     known = {script.revision for script in ScriptDirectory.from_config(context.config).walk_revisions()}
     for revision in set(found) - known:
-        advice = (
-            "update them with a version from before that first, or start with a new database"
-            if revision < min(known)
-            else "install the version that made them, or put a backup back"
-        )
+        if revision < min(known):
+            raise CommandError(too_old(f"nothing was changed: the tables are at revision {revision}"))
         raise CommandError(
-            f"nothing was changed: the tables are at revision {revision}, and this version of Torchyard knows"
-            f" {min(known)} to {max(known)}: {advice}"
+            f"nothing was changed: the tables are at revision {revision}, and this version of Torchyard knows none"
+            f" after {max(known)}: install the version that made them, or put a backup back"
         )
 
 

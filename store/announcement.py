@@ -64,7 +64,7 @@ class Announcement:
     newcomers: list[Standing] = field(default_factory=list[Standing])
     """Jobs whose positions in the queue are asked for when they are announced."""
     credits: Credits | None = None
-    """By which the line is ordered; None without newcomers."""
+    """By which the line is ordered, where they are known when the newcomers are announced."""
     places: Mapping[str, int] | None = None
     """The positions of the newcomers by id, once they were announced; None if Redis did not say."""
 
@@ -95,7 +95,6 @@ class Announcement:
         self.wakes_controller |= other.wakes_controller
         self.moves_line |= other.moves_line
         self.newcomers += other.newcomers
-        self.credits = other.credits or self.credits
 
     def wake_workers(self) -> None:
         """Records that a worker may have a request to act on."""

@@ -12,7 +12,7 @@ from sqlalchemy.exc import ArgumentError
 from store import service_identity
 from store.blobs import Blobs
 from store.db.database import Database, now_us
-from store.db.revision import REVISION, revision_of
+from store.db.revision import OLDEST, REVISION, revision_of
 from store.db.tables import Worker
 from store.queue import missing_permissions, server_info
 from store.rows import controllers, secrets, targets, workers
@@ -32,6 +32,8 @@ class DatabaseInfo:
     """The migration of its tables; None if it has no tables."""
     needed: str
     """The migration that this version of the programs needs."""
+    oldest: str
+    """The first migration that this version has."""
     clock_ahead_s: float
     """Seconds by which its clock is ahead of this host's."""
     clock_uncertainty_s: float
@@ -72,7 +74,7 @@ def inspect_database(url: str) -> DatabaseInfo:
         after = time.time()
     name = f"{'SQLite' if kind == 'sqlite' else 'PostgreSQL'} {'.'.join(map(str, version))}"
     supported, ahead_s, uncertainty_s = version >= _OLDEST[kind], now - (before + after) / 2, (after - before) / 2
-    return DatabaseInfo(name, supported, revision, REVISION, ahead_s, uncertainty_s)
+    return DatabaseInfo(name, supported, revision, REVISION, OLDEST, ahead_s, uncertainty_s)
 
 
 def inspect_service(url: str, blobs: Blobs) -> Known | None:

@@ -16,13 +16,10 @@ from sqlalchemy.orm import Session
 from store.blobs import Blobs
 from store.db.database import Database
 from store.db.revision import require_migrated
-from store.db.tables import Artifact, Bundle, Checkpoint, ModelVersion, Service
+from store.db.tables import Service
 from store.db.upsert import upsert
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host.disk import PASSING
-
-_NEWEST = 10
-"""Rows of each kind whose blobs are looked for in a folder that the database does not know yet."""
 
 
 @dataclass(frozen=True)
@@ -105,32 +102,14 @@ def _adopted(session: Session, blobs: Blobs) -> Known:
     row = session.scalars(select(Service).with_for_update()).one()
     if row.blobs is None:
         with _disk_errors(blobs):
-            row.id = _marked(Known(row.id, None), blobs, listed=_newest_blobs(session))
+            found = blobs.owner
+            if found is None:
+                blobs.mark(row.id)
+                found = blobs.owner
+        if found != row.id:
+            raise _refusal(Known(row.id, None), blobs, found)
         row.blobs = _place(blobs)
     return Known(row.id, row.blobs)
-
-
-def _marked(known: Known, blobs: Blobs, *, listed: list[str]) -> str:
-    """Returns the id of the folder, which is marked with the service's if it has none."""
-    there = [blobs.path(sha256).exists() for sha256 in listed]
-    found = blobs.owner
-    if found is None and (not listed or any(there)):
-        blobs.mark(known.id)
-        found = blobs.owner
-    # Tables that were downgraded, and upgraded again, have lost the id that their folder has.
-    if found is None or (found != known.id and not (listed and all(there))):
-        raise _refusal(known, blobs, found)
-    return found
-
-
-def _newest_blobs(session: Session) -> list[str]:
-    """Returns the blobs of the newest rows that refer to any."""
-    kept = select(Checkpoint.files).where(Checkpoint.removed_at.is_(None)).order_by(Checkpoint.created_at.desc())
-    models = select(ModelVersion.files).order_by(ModelVersion.created_at.desc())
-    files = [*session.scalars(kept.limit(_NEWEST)), *session.scalars(models.limit(_NEWEST))]
-    bundles = session.scalars(select(Bundle.sha256).order_by(Bundle.created_at.desc()).limit(_NEWEST))
-    artifacts = session.scalars(select(Artifact.sha256).order_by(Artifact.created_at.desc()).limit(_NEWEST))
-    return [*(str(file["sha256"]) for row in files for file in row), *bundles, *artifacts]
 
 
 def _place(blobs: Blobs) -> str:
@@ -139,7 +118,7 @@ def _place(blobs: Blobs) -> str:
 
 def _refusal(known: Known, blobs: Blobs, found: str | None) -> ConfigError:
     what = "it has no file `service`, as a folder on which nothing is mounted" if found is None else f"it is {found}'s"
-    own = f"whose blobs are in {known.blobs}" if known.blobs is not None else "which lists blobs that are not there"
+    own = f"whose blobs are in {known.blobs}" if known.blobs is not None else "which has no folder of blobs yet"
     return ConfigError(
         f"{blobs.root} is not the folder of this service's blobs: {what}. The database is that of {known.id}, {own}:"
         f" mount that folder at {blobs.root}, or correct TORCHYARD_DATA_DIR or TORCHYARD_DATABASE_URL"

@@ -13,6 +13,7 @@ from store.blobs import Blobs
 from store.db.database import Database
 from store.db.engine import MOST_CONNECTIONS
 from store.db.revision import NotMigrated
+from store.facts.line import Bucket
 from store.line import line
 from store.line.sweep import Sweep
 from store.queue import Queue, QueueUnavailable
@@ -85,14 +86,18 @@ class Store:
             line.attach(session, self.queue.line)
             credits.attach(session, self._credits)
             yield session
-        self._announce(announcement_of(session))
+        announced = announcement_of(session)
+        if announced.newcomers:
+            announced.credits = self._credits.known(_buckets(announced))
+        self._announce(announced)
 
     def places(self, announced: Announcement) -> Mapping[str, int]:
         """Returns the positions in the queue of the announced newcomers by id, as far as they can be told now."""
-        if announced.credits is None or announced.places is not None:
+        if not announced.newcomers or announced.places is not None:
             return announced.places or {}
         with contextlib.suppress(Unavailable), self.read() as session:  # they are committed, whatever happens here
-            return line.line_of(session).positions(announced.credits, announced.newcomers)
+            found = credits.credits(session, _buckets(announced))
+            return line.line_of(session).positions(found, announced.newcomers)
         return {}
 
     def wake_workers(self) -> None:
@@ -136,6 +141,10 @@ class Store:
     def _compare(self, job_ids: Sequence[str]) -> None:
         with contextlib.suppress(Unavailable):  # a sweep finds them, too
             self._sweep.compare(job_ids)
+
+
+def _buckets(announced: Announcement) -> set[Bucket]:
+    return {job.bucket for job in announced.newcomers}
 
 
 def _named(changed: Collection[str]) -> str:

@@ -90,13 +90,24 @@ class ForkedProgram:
 
 
 def run(
-    module: str, *arguments: str, env: Mapping[str, str], cwd: Path, file_bytes: int | None = None
+    module: str,
+    *arguments: str,
+    env: Mapping[str, str],
+    cwd: Path,
+    file_bytes: int | None = None,
+    prepare: Callable[[], None] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs the program to its end."""
     with TemporaryDirectory() as folder:
         outputs = Path(folder) / "stdout", Path(folder) / "stderr"
         program = ForkedProgram(
-            module, *arguments, env=env, cwd=cwd, log=outputs[0], stderr=outputs[1], file_bytes=file_bytes
+            *(module, *arguments),
+            env=env,
+            cwd=cwd,
+            log=outputs[0],
+            stderr=outputs[1],
+            file_bytes=file_bytes,
+            prepare=prepare,
         )
         try:
             code = program.wait(_LONGEST_S)

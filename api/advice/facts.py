@@ -20,6 +20,9 @@ REQUIREMENTS = "requirements.txt"
 _NO_MODULE = re.compile(r"(?:^|: )(?:ModuleNotFoundError: |No module named (?!\S*\.__main__\b))")
 """How Python says that a module is missing, of an import and of `-m`."""
 _MODULE = re.compile(r"No module named '?(?P<name>[A-Za-z_][\w.]{0,200})")
+_PACKAGES = "/site-packages/"
+_LONG_FOLDER = 40
+"""Characters of the folder of an environment that would fill the line."""
 _MOST_TEXT = 500
 """Characters of one text of the job, at most."""
 
@@ -90,8 +93,15 @@ class Facts:
 
 def shown(text: str) -> str:
     """Returns a text of the job on one line of bounded length, without control characters."""
-    line = terminal.plain(text[: 4 * _MOST_TEXT]).strip()
+    line = _without_long_folder(terminal.plain(text[: 4 * _MOST_TEXT]).strip())
     return line if len(line) <= _MOST_TEXT else f"{line[: _MOST_TEXT - 1]}…"
+
+
+def _without_long_folder(line: str) -> str:
+    """Returns a line without the folder of an environment before the first file of a package."""
+    at = line.find(_PACKAGES)
+    start = 1 + max(line.rfind(before, 0, max(0, at)) for before in " '\"([")
+    return line if at - start < _LONG_FOLDER else f"{line[:start]}…{line[at:]}"
 
 
 def evidence(kind: EvidenceKind, text: str, *, line: int | None = None, rank: int | None = None) -> EvidenceView:

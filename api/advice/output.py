@@ -7,6 +7,7 @@ import re
 
 from torchyard.contract.job import EndReason
 from torchyard.contract.lasterror import unmarked
+from torchyard.contract.text import headline
 from torchyard.contract.views.jobs import ErrorView
 from torchyard.contract.views.telemetry import LogLine
 
@@ -25,6 +26,8 @@ _SAYS_NOTHING = re.compile(
 """A line that shows no cause: marks below a line of code, rulers, and what libraries add to any error."""
 _OF_OTHERS = ("/site-packages/", "/dist-packages/", "/lib/python", "<")
 """Parts of the paths of code that is not the user's own."""
+_LEAST_QUOTED = 12
+"""Characters of a line that is told to be quoted in a message: a shorter one may be in it by chance."""
 _MOST_TEXT = 200
 """Characters of a line by which it is told that it says nothing."""
 
@@ -63,8 +66,9 @@ def last_frame(traceback: str | None) -> Frame | None:
 def decisive_line(failure: ErrorView, lines: Sequence[LogLine]) -> LogLine | None:
     """Returns the line that shows why the attempt ended: the newest one of those that say most.
 
-    That is a line that speaks of this kind of end, else the last line of the traceback, else the last line of stderr,
-    else the last line. A hang is shown by no other line than its own. None if nothing was written.
+    That is a line that speaks of this kind of end, else the last line of the traceback, else the line that the message
+    quotes, else the last line of stderr, else the last line. A hang is shown by no other line than its own. None if
+    nothing was written.
     """
     newest_first = [line for line in reversed(lines) if not _SAYS_NOTHING.fullmatch(line.text.strip()[:_MOST_TEXT])]
     speaks = _SPEAKS_OF.get(failure.code)
@@ -75,6 +79,12 @@ def decisive_line(failure: ErrorView, lines: Sequence[LogLine]) -> LogLine | Non
     raised = (failure.traceback or "").rstrip().rpartition("\n")[2].strip()
     if raised and (found := _first(newest_first, lambda text: text.strip().endswith(raised))):  # torch marks a rank's
         return found
+    message = headline(failure.message)
+    quoted = [
+        line for line in newest_first if len(own := unmarked(line.text).strip()) >= _LEAST_QUOTED and own in message
+    ]
+    if quoted:
+        return max(quoted, key=lambda line: len(line.text.strip()))
     return next((line for line in newest_first if line.stream == "stderr"), newest_first[0] if newest_first else None)
 
 

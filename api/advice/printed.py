@@ -8,11 +8,12 @@ import shlex
 from api.advice.facts import Facts
 
 _PAIR = re.compile(
-    r"(?<![\w/.\-])(?P<key>[A-Za-z_][\w/\-]{0,39}) {0,3}[=:] {0,3}"
+    r"(?<![\w/.\-])(?P<key>[A-Za-z_][\w/\-]{0,39})(?P<between>['\"]? {0,3}[=:] {0,3}['\"]?| {1,3})"
     r"(?P<value>[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)(?![\w.:/])",
     re.IGNORECASE,
 )
-"""`loss=0.5`, `loss: 0.5`, as tqdm's postfix has it, too; not a time or an address."""
+"""`loss=0.5`, `loss: 0.5`, as tqdm's postfix has it, too, `'loss': '0.5'` and `loss 0.5`; not a time or an address."""
+_COLOUR = re.compile(r"\x1b\[[0-9;:?]{0,20}[@-~]")
 _TELLS = re.compile(r"loss|acc|err|ppl|perplexity|iou|f1|auc|bleu|reward|score", re.IGNORECASE)
 _NO_METRIC = re.compile(
     r"epochs?|steps?|iter(?:ation)?s?|batch|rank|line|pid|port|seed|time|eta|version", re.IGNORECASE
@@ -36,10 +37,12 @@ def curves(facts: Facts) -> Offer | None:
     if not script or facts.job.metrics or not facts.lines or getattr(facts.job.spec, "metrics").patterns:  # noqa: B009
         return None
     found: dict[str, list[str]] = defaultdict(list)
+    quoted: set[str] = set()
     for line in facts.lines:
-        pairs = {match["key"]: match["value"] for match in _PAIR.finditer(line.text[:_MOST_TEXT])}
-        for key, value in pairs.items():
-            found[key].append(value)
+        pairs = {match["key"]: match for match in _PAIR.finditer(_plain(line.text)) if _is_pair(match)}
+        for key, match in pairs.items():
+            found[key].append(match["value"])
+        quoted.update(key for key, match in pairs.items() if match["between"].strip("=: "))
     keys = [
         key
         for key, values in found.items()
@@ -48,9 +51,19 @@ def curves(facts: Facts) -> Offer | None:
     if not keys:
         return None
     key = min(keys, key=lambda each: (_TELLS.search(each) is None, -len(found[each])))
-    pattern = rf"\b{re.escape(key)}[ =:]+(?P<value>\S+)".replace(r"\-", "-")
+    between = r"[^\w.+-]+" if key in quoted else "[ =:]+"
+    pattern = rf"\b{re.escape(key)}{between}(?P<value>\S+)".replace(r"\-", "-")
     option = f"`torchyard run --metric {shlex.quote(pattern)} PROGRAM`"
     step = f"This log has {key}=…, and no curves: {option} makes one of it."
     if facts.job.state.terminal:
         step += f" `torchyard metrics {facts.job.id} --from-log {shlex.quote(pattern)}` makes one of what is stored."
     return Offer(pattern, step)
+
+
+def _is_pair(match: re.Match[str]) -> bool:
+    """Returns whether the number is the key's value: behind a space alone, it is that of a word that names one."""
+    return not match["between"].isspace() or _TELLS.search(match["key"]) is not None
+
+
+def _plain(text: str) -> str:
+    return _COLOUR.sub("", text[:_MOST_TEXT])

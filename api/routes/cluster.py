@@ -105,7 +105,7 @@ def get_worker_history(
 
 @router.post("/workers/{worker_id}/drain", responses=_DRAINED)
 def drain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str, dry_run: DryRun = False) -> Response:
-    """Stops the worker from taking jobs. Its running jobs save a checkpoint and return to the queue, uncounted."""
+    """Stops the worker from taking jobs. Its running jobs are asked to save, and return to the queue, uncounted."""
     if dry_run:
         _check_id(worker_id)
         return _answer(prices.stops(price_queries.of_drain(services.store, worker_id), caller))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 import contextlib
 from dataclasses import dataclass, field
+from functools import cache
 import ssl
 import time
 
@@ -28,8 +29,8 @@ class Http:
 
     allowed: Allowed
     resolve: Resolve = resolved
-    tls: ssl.SSLContext = field(default_factory=httpcore2.default_ssl_context)
-    """Verifies by the system's certificates, or those of SSL_CERT_FILE."""
+    tls: ssl.SSLContext = field(default_factory=cache(httpcore2.default_ssl_context))
+    """Verifies by the system's certificates, or those of SSL_CERT_FILE, which are read once."""
     exchange_s: float = EXCHANGE_S
 
     def post(self, url: str, body: bytes, *, headers: Mapping[str, str]) -> None:

@@ -54,17 +54,19 @@ class Mail:
 
     def _connected(self) -> smtplib.SMTP:
         host, port, security = self.settings.smtp_host, self.settings.smtp_port, self.settings.smtp_security
-        tls = self.tls or httpcore2.default_ssl_context()
         if security == "tls":
-            return smtplib.SMTP_SSL(host, port, timeout=_EXCHANGE_S, context=tls)
+            return smtplib.SMTP_SSL(host, port, timeout=_EXCHANGE_S, context=self._trusted())
         server = smtplib.SMTP(host, port, timeout=_EXCHANGE_S)
         try:
             if security == "starttls":
-                server.starttls(context=tls)
+                server.starttls(context=self._trusted())
         except BaseException:
             server.close()
             raise
         return server
+
+    def _trusted(self) -> ssl.SSLContext:
+        return self.tls or httpcore2.default_ssl_context()
 
     def _written(self, to: str, *, kind: str, message_id: str, words: Words) -> EmailMessage:
         mail = EmailMessage()

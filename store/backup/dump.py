@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from store import service_identity
 from store.backup.contents import create_private
 from store.db.database import Database
+from store.db.revision import OLDEST, revision_of, too_old
 from store.db.tables import Artifact, Bundle, Checkpoint, InitialWeights, MediaPicture, ModelVersion
 from store.service_identity import Known
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, Unavailable
@@ -149,21 +150,21 @@ def _dump_postgresql(database: Database, path: Path) -> Snapshot:
 
 
 def _read_snapshot(session: Session) -> Snapshot:
-    tables = sorted(inspect(session.connection()).get_table_names())
-    if "alembic_version" not in tables:
+    revision = revision_of(session.connection())
+    if revision is None:
         raise Unavailable("the database has no tables yet")
+    if revision < OLDEST:
+        raise ConfigError(too_old(f"the database's tables are at revision {revision}"))
     # The names are those of the service's own tables.
+    tables = sorted(inspect(session.connection()).get_table_names())
     rows = {table: session.scalars(text(f'SELECT count(*) FROM "{table}"')).one() for table in tables}  # noqa: S608
-    revision = session.scalars(text("SELECT version_num FROM alembic_version")).one()
     blobs: dict[str, int] = {}
     for table in (Checkpoint, InitialWeights, ModelVersion):
-        if table.__tablename__ in tables:  # an earlier revision has no initial weights or models
-            listed = session.scalars(select(table.files).execution_options(yield_per=1000))
-            blobs |= {str(file["sha256"]): int(file["size"]) for files in listed for file in files}
+        listed = session.scalars(select(table.files).execution_options(yield_per=1000))
+        blobs |= {str(file["sha256"]): int(file["size"]) for files in listed for file in files}
     for table in (Bundle, Artifact, MediaPicture):
-        if table.__tablename__ in tables:  # an earlier revision has no media
-            blobs |= {row.sha256: row.size for row in session.execute(select(table.sha256, table.size))}
-    service = service_identity.read(session) if "service" in tables else None
+        blobs |= {row.sha256: row.size for row in session.execute(select(table.sha256, table.size))}
+    service = service_identity.read(session)
     return Snapshot(revision, rows, blobs, service if service is not None and service.blobs is not None else None)
 
 

@@ -6,14 +6,12 @@ import os
 from pathlib import Path
 import shutil
 
-from sqlalchemy import inspect
-
 from store import service_identity
 from store.backup import dump
 from store.backup.contents import BackupManifest, Folder, check_files, file_entry, read_list, read_manifest
 from store.blobs import Blobs
 from store.db.database import Database
-from store.db.tables import Message
+from store.db.revision import OLDEST, too_old
 from store.rows import messages, signals
 from torchyard.contract.errors import ConfigError, Conflict
 from torchyard.host.recordfiles import sync_folder
@@ -44,6 +42,8 @@ def restore(
     """
     folder = Folder(source.absolute())
     manifest = read_manifest(folder)
+    if manifest.revision < OLDEST:
+        raise ConfigError(too_old(f"the tables of the backup are at revision {manifest.revision}"))
     if (here := dump.kind(url)) != manifest.database:
         raise ConfigError(f"the backup is one of {_NAMES[manifest.database]}, and this database is {_NAMES[here]}")
     check_files(folder, manifest)
@@ -63,9 +63,6 @@ def restore(
 
 def _drop_outbox(database: Database) -> None:
     """Gives up the messages that waited when the backup was made: the service has sent most of them since."""
-    with database.read() as session:
-        if not inspect(session.connection()).has_table(Message.__tablename__):  # an earlier revision has no messages
-            return
     with database.write("clean_messages") as session:
         signals.forget_all(session)
         messages.give_up_all(session, why="the service was restored from a backup")

@@ -49,7 +49,8 @@ def make(store: Store, sweep_id: str, points: Sequence[Point], *, first: int) ->
     """Makes the trials of these points, of which the first has the number `first`. Returns whether it made any.
 
     Each with its job, exactly once: only while the sweep runs and `first` is its next number. A quota that is used up
-    is waited for, a sweep whose owner may submit nothing is paused, and a job that is refused is a failed trial.
+    is waited for, a sweep whose owner may submit nothing is paused, and a job that is refused is a failed trial: also
+    one that its owner's quota never allows.
     """
     while True:
         try:
@@ -188,7 +189,7 @@ def _make(session: Session, sweep: Sweep, points: Sequence[Point]) -> bool:
         return False
     first = sweep.next_number
     found = _submitted(session, sweep, dict(enumerate(points[: sweep.total - first], start=first)), caller)
-    full = next((number for number, each in found.items() if isinstance(each, QuotaExceeded)), None)
+    full = next((number for number, each in found.items() if _has_to_wait(each)), None)
     if full is not None and any(number > full and isinstance(each, Submitted) for number, each in found.items()):
         raise _OnlyFirst(full - first)
     made = {number: each for number, each in found.items() if full is None or number < full}
@@ -237,6 +238,10 @@ def _row(number: int, point: Point, made: Submitted | Exception) -> dict[str, ob
 def _told(error: Exception) -> str:
     errors = error.errors if isinstance(error, TorchyardError) else ()
     return shown_text("; ".join([str(error), *(f"{each.field}: {each.message}" for each in errors[:5])]))
+
+
+def _has_to_wait(made: Submitted | Exception) -> bool:
+    return isinstance(made, QuotaExceeded) and made.may_pass
 
 
 def _waits(error: Submitted | Exception) -> Reason:

@@ -6,11 +6,21 @@ from torchyard.contract.errors import Unavailable
 
 REVISION = "0060"
 """The newest migration."""
+OLDEST = "0060"
+"""The first migration, which makes all tables."""
 MIGRATE = "run `python -P -m migrations` (`torchyard up` does it by itself)"
 
 
 class NotMigrated(Unavailable):
     """The tables are older than this version needs, or there are none."""
+
+
+def too_old(what: str) -> str:
+    """Returns what to do with tables that are older than the first migration. `what`: at which revision they are."""
+    return (
+        f"{what}, and this version of Torchyard reads {OLDEST} and later: bring them to {OLDEST} by the last version"
+        " that has their migrations, or start with a new database"
+    )
 
 
 def revision_of(connection: Connection) -> str | None:
@@ -25,6 +35,8 @@ def require_migrated(connection: Connection) -> None:
     found = revision_of(connection)
     if found is None:
         raise NotMigrated(f"the database has no tables yet: {MIGRATE}")
+    if found < OLDEST:
+        raise NotMigrated(too_old(f"the database's tables are at revision {found}"))
     if found < REVISION:
         raise NotMigrated(
             f"the database's tables are at revision {found}, and this version of Torchyard needs {REVISION}: {MIGRATE}"

@@ -132,6 +132,11 @@ def sent_of(files: Files, *, of: str) -> Mapping[str, Any]:
     }
 
 
+def path_written(sent: Mapping[str, Any]) -> str:
+    """Returns the path of the file, or with a slash at its end the folder, that has the files of which `sent` tells."""
+    return f"{sent['folder']}/" if "folder" in sent else str(sent["path"])
+
+
 def are_omitted(files: Files, files_bytes: int | None) -> bool:
     """Returns whether the files of a row are too long for a list, which has none of them."""
     return not files and (files_bytes or 0) > MOST_SHOWN_FILES_BYTES

@@ -19,6 +19,7 @@ _MOST_MATCHES = 50
 _STEPS = 1 << 53
 _BEHIND = b",;:)]}%'\""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_COLOUR = re.compile(rb"\x1b\[[0-9;:?]{0,20}[@-~]")
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class LinePattern:
         `counted`: the step, where the line has none. `now`: the time of the points.
         """
         groups = self.groups
-        for number, match in enumerate(self.expression.finditer(line[:LINE])):
+        for number, match in enumerate(self.expression.finditer(_COLOUR.sub(b"", line[:LINE]))):
             if number == _MOST_MATCHES or (number and time.thread_time() > ends):
                 return
             value = _number(match.group(groups[VALUE]))

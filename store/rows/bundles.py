@@ -4,6 +4,7 @@ What one user has is never visible to another: each has a row of their own, and 
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from datetime import timedelta
 
 from sqlalchemy import and_, delete, exists, insert, select, tuple_, update
@@ -18,6 +19,8 @@ from torchyard.contract.errors import Conflict, FieldError, InvalidSpec
 from torchyard.contract.job import JobState
 from torchyard.contract.parts import count_parts
 
+_AT_ONCE = 4
+"""Rows with parts that are read together: those of one bundle may have megabytes."""
 _ENDED = [state for state in JobState if state.terminal]
 
 
@@ -71,12 +74,14 @@ def parts_of(session: Session, owner: str, *, most: int, bundles: int) -> list[t
     """
     query = select(Bundle.sha256, Bundle.size, Bundle.parts).where(Bundle.owner == owner, Bundle.parts.is_not(None))
     found: list[tuple[str, int, bytes]] = []
-    for sha256, size, parts in session.execute(query.order_by(Bundle.created_at.desc()).limit(bundles)):
-        assert parts is not None
-        found.append((sha256, size, parts))
-        most -= count_parts(parts)
-        if most <= 0:
-            break
+    newest = query.order_by(Bundle.created_at.desc()).limit(bundles)
+    with closing(session.execute(newest, execution_options={"yield_per": _AT_ONCE})) as rows:
+        for sha256, size, parts in rows:
+            assert parts is not None
+            found.append((sha256, size, parts))
+            most -= count_parts(parts)
+            if most <= 0:
+                break
     return found
 
 

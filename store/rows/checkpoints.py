@@ -16,7 +16,7 @@ from store.db.prepared import Prepared, among, texts
 from store.db.tables import Base, Checkpoint, Job
 from store.facts.checkpoint_order import Place, resumable
 from store.facts.checkpoint_order import place as place_of
-from store.facts.checkpoints import CAPTURED, CheckpointFacts, sent_of
+from store.facts.checkpoints import CAPTURED, CheckpointFacts, path_written, sent_of
 from store.facts.jobs import BestCheckpoint
 from store.facts.output import NewCheckpoint
 from store.ids import is_id, new_id
@@ -74,6 +74,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
         "step": new.manifest.step,
         "metrics": {key: json_number(value) for key, value in new.manifest.metrics.items()},
     }
+    sent = sent_of(files, of=f"checkpoint {new.name}") if files else None
     session.execute(
         insert(Checkpoint).values(
             job_id=job_id,
@@ -83,7 +84,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
             monitored=monitored if monitored is not None and math.isfinite(monitored) else None,
             files=files,
             files_bytes=len(json.dumps(files)),
-            sent=sent_of(files, of=f"checkpoint {new.name}") if files else None,
+            sent=sent,
             size=sum(file.size for file in new.files),
             source=new.source,
             saved_at=new.saved_at,
@@ -92,7 +93,8 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
         )
     )
     session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
-    jobs.add_event(session, job_id, type="checkpoint", attempt=attempt, data=values)
+    written = {"file": path_written(sent)} if new.source == CAPTURED and sent is not None else {}
+    jobs.add_event(session, job_id, type="checkpoint", attempt=attempt, data={**values, **written})
     if signals.wanted(session, EventKind.JOB_BEST, job=job):
         _signal_best(session, job, str(values["id"]))
 

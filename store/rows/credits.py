@@ -32,11 +32,15 @@ class CreditCache:
     _read_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def get(self, session: Session, buckets: Collection[Bucket]) -> Credits:
+    def known(self, buckets: Collection[Bucket]) -> Credits | None:
         """Returns credits that were right a second ago, those of the owners of these buckets among them."""
         with self._lock:
             known = self._found if time.monotonic() - self._read_at < self.lasting_s else None
-        if known is not None and all(known.knows(bucket) for bucket in buckets):
+        return known if known is not None and all(known.knows(bucket) for bucket in buckets) else None
+
+    def get(self, session: Session, buckets: Collection[Bucket]) -> Credits:
+        """Returns those that are known, or reads them."""
+        if (known := self.known(buckets)) is not None:
             return known
         found = _read(session, buckets)
         with self._lock:

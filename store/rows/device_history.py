@@ -30,13 +30,13 @@ def add_samples(session: Session, worker_id: str, devices: Iterable[Mapping[str,
     """Stores how the worker's devices are used now: a `torchyard.contract.devices.DeviceReport` each, as JSON."""
     now = _now(session)
     _merge_ended(session, worker_id, now)
-    holders = jobs.device_holders(session)
+    holders = jobs.device_holders_on(session, worker_id)
     used = {
         device["uuid"]: Use(
             device["utilization"],
             device["utilization"],
             device["memory_used_bytes"],
-            holders.get((worker_id, device["uuid"])),
+            holders.get(device["uuid"]),
             device.get("power_watts"),  # an older worker sends none
         )
         for device in devices

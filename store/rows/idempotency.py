@@ -3,15 +3,19 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
-from sqlalchemy import delete, select, tuple_
+from sqlalchemy import delete, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.db.tables import IdempotencyKey
+from store.db.tables import IdempotencyKey, Schedule, Sweep
 from store.db.upsert import upsert
 from store.facts.submission import KeyedRequest
 from torchyard.contract.errors import Conflict, IdempotencyMismatch
+
+Keeper = TypeVar("Keeper", Sweep, Schedule)
+"""What keeps the key of its request in its own row."""
 
 KEPT_FOR = timedelta(hours=24)
 _KEPT_US = KEPT_FOR // timedelta(microseconds=1)
@@ -86,6 +90,20 @@ def store_answers(session: Session, made: Sequence[tuple[KeyedRequest, Answer]])
     rows.sort(key=lambda row: (row["owner"], row["key"]))
     if len(session.execute(statement, rows if len(rows) > 1 else rows[0]).all()) < len(rows):
         raise KeyTaken("a key was used at the same moment")
+
+
+def made_by(session: Session, table: type[Keeper], keyed: KeyedRequest) -> Keeper | None:
+    """Returns what an earlier request with the key has made, if its row keeps its key. Raises IdempotencyMismatch.
+
+    A row that has kept its key for 24 hours forgets it: the key may make another one.
+    """
+    of_key = table.owner == keyed.owner, table.idempotency_key == keyed.key
+    old = update(table).where(*of_key, table.created_at <= now_us() - _KEPT_US)
+    session.execute(old.values(idempotency_key=None, fingerprint=None))
+    found = session.scalars(select(table).where(*of_key)).first()
+    if found is not None and found.fingerprint != keyed.fingerprint:
+        raise mismatch(keyed, f"{table.__name__.lower()} {found.id}")
+    return found
 
 
 def delete_old(session: Session) -> None:

@@ -258,6 +258,12 @@ def device_holders(session: Session) -> dict[tuple[str, str], str]:
     return {(row.worker_id, row.device): row.job_id for row in session.execute(_HOLDERS)}
 
 
+def device_holders_on(session: Session, worker_id: str) -> dict[str, str]:
+    """Returns the job id that holds each of the worker's devices that are held, by device uuid."""
+    query = _HOLDERS.where(Allocation.worker_id == worker_id)
+    return {row.device: row.job_id for row in session.execute(query)}
+
+
 def worker_name(session: Session, worker_id: str) -> str:
     """Returns the name of an existing worker."""
     return session.execute(select(Worker.name).where(Worker.id == worker_id)).scalar_one()

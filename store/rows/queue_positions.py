@@ -13,11 +13,7 @@ from store.rows.credits import credits
 
 def ask_after_commit(session: Session, jobs: Iterable[Any]) -> None:
     """Has the positions of jobs that were just submitted found when they are announced: see `Store.places`."""
-    announcement, new = announcement_of(session), [standing_of(job) for job in jobs if is_in_line(job)]
-    if not new:
-        return
-    announcement.newcomers += new
-    announcement.credits = credits(session, {job.bucket for job in new})
+    announcement_of(session).newcomers += [standing_of(job) for job in jobs if is_in_line(job)]
 
 
 def queue_positions(session: Session, rows: Iterable[Any]) -> dict[str, int]:

@@ -186,7 +186,7 @@ class Room:
 def check_devices(owner: str, devices: int, limits: Mapping[Resource, int]) -> None:
     """Raises QuotaExceeded if no job of the user may hold so many devices."""
     if (most := limits.get(Resource.DEVICES)) is not None and devices > most:
-        raise QuotaExceeded(f"resources asks for {devices} devices; {owner} may hold {most} devices at once")
+        raise _too_small(f"resources asks for {devices} devices; {owner} may hold {most} devices at once")
 
 
 def check_stored(session: Session, owner: str, limits: Mapping[Resource, int]) -> None:
@@ -221,7 +221,7 @@ def check_change(session: Session, who: str) -> None:
 def check_priority(owner: str, priority: int, limits: Mapping[Resource, int]) -> None:
     """Raises QuotaExceeded if the user's jobs may not have this priority."""
     if (most := limits.get(Resource.PRIORITY)) is not None and priority > most:
-        raise QuotaExceeded(f"priority is {priority}; jobs of {owner} may have {most} at most")
+        raise _too_small(f"priority is {priority}; jobs of {owner} may have {most} at most")
 
 
 def check_queue(session: Session, owner: str, limits: Mapping[Resource, int]) -> None:
@@ -250,6 +250,12 @@ def clear(session: Session, kind: str, name: str, resources: Iterable[Resource])
     """Removes limits of a user or of a role: then the role's hold, or none."""
     session.execute(delete(Quota).where(Quota.kind == kind, Quota.name == name, Quota.resource.in_(list(resources))))
     announcement_of(session).wake_workers()
+
+
+def _too_small(message: str) -> QuotaExceeded:
+    error = QuotaExceeded(message)
+    error.may_pass = False
+    return error
 
 
 def _check_queued(owner: str, queued: int, *, most: int) -> None:

@@ -13,7 +13,7 @@ from store.facts.schedules import NewSchedule, ScheduleFacts
 from store.facts.submission import KeyedRequest
 from store.ids import is_id, new_id
 from store.rows import access, cron, quotas, users
-from store.rows.idempotency import KeyTaken, mismatch
+from store.rows.idempotency import KeyTaken, made_by
 from torchyard.contract import schedules as contract
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
@@ -63,10 +63,7 @@ def add(session: Session, new: NewSchedule) -> ScheduleFacts:
 
 def answered(session: Session, keyed: KeyedRequest) -> ScheduleFacts | None:
     """Returns the schedule that an earlier request with the same key has made. Raises IdempotencyMismatch."""
-    query = select(Schedule).where(Schedule.owner == keyed.owner, Schedule.idempotency_key == keyed.key)
-    found = session.scalars(query).first()
-    if found is not None and found.fingerprint != keyed.fingerprint:
-        raise mismatch(keyed, f"schedule {found.id}")
+    found = made_by(session, Schedule, keyed)
     return None if found is None else _told(found)
 
 

@@ -16,7 +16,7 @@ from store.facts.callers import SERVICE, Caller
 from store.facts.sweeps import NewSweep, SweepFacts, SweepFilter, TrialFacts, WholeSweep
 from store.ids import is_id, new_id
 from store.rows import access, quotas, sweep_ends, trials
-from store.rows.idempotency import KeyTaken, mismatch
+from store.rows.idempotency import KeyTaken, made_by
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.job import JobState, Reason
 from torchyard.contract.sweeps import SweepSpec, SweepState
@@ -96,13 +96,7 @@ def check_room(session: Session, owner: str) -> None:
 
 def answered(session: Session, new: NewSweep) -> Sweep | None:
     """Returns the sweep that an earlier request with the same key has made. Raises IdempotencyMismatch."""
-    if new.keyed is None:
-        return None
-    query = select(Sweep).where(Sweep.owner == new.keyed.owner, Sweep.idempotency_key == new.keyed.key)
-    found = session.scalars(query).first()
-    if found is not None and found.fingerprint != new.keyed.fingerprint:
-        raise mismatch(new.keyed, f"sweep {found.id}")
-    return found
+    return None if new.keyed is None else made_by(session, Sweep, new.keyed)
 
 
 def get(session: Session, sweep_id: str, caller: Caller) -> Sweep:

@@ -3,7 +3,7 @@
 from itertools import groupby, pairwise
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
@@ -41,7 +41,6 @@ def scale(values: list[float]) -> float:
     return max((abs(value) for value in values if math.isfinite(value)), default=0.0)
 
 
-@settings(deadline=None, max_examples=60)
 @given(VALUES, SMOOTH)
 def test_the_average_is_that_of_the_loop(values: list[float], smooth: float) -> None:
     found = buckets.ema(array(values), smooth).tolist()
@@ -76,7 +75,6 @@ def columns(values: list[float], attempts: list[int], gaps: list[int]) -> Series
     return SeriesColumns(steps, array(values), steps * 1_000_000, np.array(sorted(attempts), dtype=np.int64))
 
 
-@settings(deadline=None, max_examples=60)
 @given(SERIES, st.integers(3, 40))
 def test_buckets_divide_the_points(series: tuple[list[float], list[int], list[int]], max_points: int) -> None:
     found = columns(*series)
@@ -94,7 +92,6 @@ def test_buckets_divide_the_points(series: tuple[list[float], list[int], list[in
         assert len(set(full)) <= 1
 
 
-@settings(deadline=None, max_examples=60)
 @given(SERIES, st.integers(3, 40))
 def test_each_bucket_says_what_its_points_are(
     series: tuple[list[float], list[int], list[int]], max_points: int
@@ -116,7 +113,6 @@ def test_each_bucket_says_what_its_points_are(
         assert min(finite) <= reduced.mean[place] <= max(finite)
 
 
-@settings(deadline=None, max_examples=60)
 @given(SERIES, st.integers(2, 40), SHAPES)
 def test_a_zoom_changes_no_average(
     series: tuple[list[float], list[int], list[int]], some: int, zoom: tuple[int, int, int, float]

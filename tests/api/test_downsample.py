@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
@@ -28,13 +28,11 @@ def by_hand(values: list[float], max_points: int) -> list[int]:
     return sorted(kept)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(VALUES, max_size=200), st.integers(2, 60))
 def test_it_selects_what_a_plain_implementation_selects(values: list[float], max_points: int) -> None:
     assert select(np.array(values, dtype=np.float64), max_points).tolist() == by_hand(values, max_points)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(VALUES, max_size=200), st.integers(2, 60))
 def test_it_keeps_the_ends_the_extremes_and_the_limit(values: list[float], max_points: int) -> None:
     kept = select(np.array(values, dtype=np.float64), max_points).tolist()
@@ -51,12 +49,12 @@ def test_it_keeps_the_ends_the_extremes_and_the_limit(values: list[float], max_p
         assert any(not math.isfinite(values[index]) for index in kept)
 
 
-@pytest.mark.parametrize("max_points", [2, 3, 4, 5, 1500, 99_999])
+@pytest.mark.parametrize("max_points", [2, 3, 4, 5, 1500, 19_999])
 def test_a_long_series_is_reduced_to_the_limit(max_points: int) -> None:
     random = np.random.default_rng(7)
-    values = random.normal(size=100_000).cumsum()
-    values[random.integers(0, 100_000, 500)] = np.nan
-    values[[40_000, 70_000]] = [np.inf, -np.inf]
+    values = random.normal(size=20_000).cumsum()
+    values[random.integers(0, 20_000, 100)] = np.nan
+    values[[8_000, 14_000]] = [np.inf, -np.inf]
     kept = select(values, max_points)
     assert kept.tolist() == by_hand(values.tolist(), max_points)
     assert len(kept) <= max_points

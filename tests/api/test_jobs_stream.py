@@ -32,6 +32,7 @@ from tests.api.jobs_watcher import Heard, Items, JobsWatcher
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.api.serving import api_process, api_thread
 from tests.api.showing import shown
+from tests.rows import each_row
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
 from torchyard.contract.patches import JobPatch
@@ -209,11 +210,11 @@ def test_nothing_is_lost_or_repeated_over_cuts_and_restarts(
 
     def write() -> None:
         number = 0
-        while not over.is_set() or number < 60:
+        while not over.is_set() or number < 15:
             number += 1
             for claim in claims:
                 store_batch(service, claim, number)
-            over.wait(0.01)
+            over.wait(0.03)
         for claim in claims:
             service.end(claim, reason=EndReason.COMPLETED)
             announce(service, claim.job_id)
@@ -344,7 +345,7 @@ def test_an_unknown_or_hidden_job_is_not_found(service: ApiFixture, known: int) 
         assert service.client.get("/v1/stream", params={"job": [*own, job_id]}).status_code == 404
 
 
-@pytest.mark.parametrize(
+@each_row(
     "params",
     [
         {"after": "x"},

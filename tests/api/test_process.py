@@ -25,7 +25,7 @@ from torchyard.client import Client
 def test_it_serves_the_client_and_ends_with_exit_code_0_on_sigterm(
     tmp_path: Path, database_url: str, redis_url: str
 ) -> None:
-    with api_program(tmp_path, database_url, redis_url) as (process, url):
+    with api_process(tmp_path, database_url, redis_url) as (process, url):
         with Client(url, TOKEN) as client:
             job = client.submit(SPEC)
             assert client.get(job.id).view == job.view

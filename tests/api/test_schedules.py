@@ -4,8 +4,10 @@ from typing import Any
 
 from httpx2 import Response
 import pytest
+from sqlalchemy import update
 
 from controller.schedules import Schedules
+from store.db.database import now_us
 from store.db.tables import Schedule
 from tests.api.service import SPEC, ApiFixture
 from tests.api.test_problems import assert_problem
@@ -13,6 +15,7 @@ from tests.approved import Approved
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.team import Role
 
+DAY_US = 24 * 3600 * 1_000_000
 NIGHTLY = {**SPEC, "schedule": "0 3 * * *"}
 
 
@@ -131,6 +134,18 @@ def test_a_repeated_request_with_a_key_adds_one_schedule(service: ApiFixture) ->
     assert len(service.get("/v1/schedules")["data"]) == 1
     service.act_as("bob")
     assert post().json()["id"] != first.json()["id"], "keys are each user's own"
+
+
+def test_a_key_of_a_schedule_is_kept_for_24_hours(service: ApiFixture) -> None:
+    def post(**changes: Any) -> str:
+        keyed = {"Idempotency-Key": "once"}
+        return service.client.post("/v1/schedules", json=NIGHTLY | changes, headers=keyed).json()["id"]
+
+    first = post()
+    with service.database.write() as session:
+        session.execute(update(Schedule).values(created_at=now_us() - DAY_US))
+    second = post(name="other")
+    assert second != first and post(name="other") == second
 
 
 def test_another_users_private_schedule_is_not_there(service: ApiFixture) -> None:

@@ -31,6 +31,7 @@ from store.rows import timeline
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process, api_thread
 from tests.api.showing import shown
+from tests.rows import each_row
 from tests.servers import administered, redis_server
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
@@ -150,8 +151,11 @@ def url(tmp_path: Path, service: ApiFixture, redis_url: str) -> Iterator[str]:
         yield url
 
 
-def test_the_stream_of_a_job_that_has_ended_replays_everything_and_ends(service: ApiFixture, claim: Claim) -> None:
-    run(service, claim, 60)
+def test_the_stream_of_a_job_that_has_ended_replays_everything_and_ends(
+    service: ApiFixture, claim: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "MOST_ITEMS", 50)
+    run(service, claim, 10)
     answer = service.client.get(f"/v1/jobs/{claim.job_id}/stream")
     sent = parsed(answer.content)
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -161,17 +165,18 @@ def test_the_stream_of_a_job_that_has_ended_replays_everything_and_ends(service:
     assert set(of_kind["metric"]) == {"key", "step", "value", "time", "attempt"}
     assert set(of_kind["log"]) == {"line", "time", "attempt", "rank", "stream", "text"}
     assert of_kind["state"]["data"]["to"] == "succeeded"
-    assert of_kind["progress"]["data"] == {"step": 59}
+    assert of_kind["progress"]["data"] == {"step": 9}
     assert "NaN" in [item.data["value"] for item in sent if item.event == "metric"]
     again = service.client.get(f"/v1/jobs/{claim.job_id}/stream", headers={"Last-Event-ID": str(sent[-1].id)})
     assert [item.event for item in parsed(again.content)] == ["end"]
 
 
-def test_a_stream_resumes_after_any_event(service: ApiFixture, claim: Claim) -> None:
-    run(service, claim, 30)
+def test_a_stream_resumes_after_any_event(service: ApiFixture, claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MOST_ITEMS", 50)
+    run(service, claim, 10)
     path = f"/v1/jobs/{claim.job_id}/stream"
     whole = parsed(service.client.get(path).content)
-    for place in range(0, len(whole) - 1, 17):
+    for place in range(0, len(whole) - 1, 9):
         rest = parsed(service.client.get(path, headers={"Last-Event-ID": str(whole[place].id)}).content)
         assert rest == whole[place + 1 :]
     assert parsed(service.client.get(path, params={"after": whole[4].id}).content) == whole[5:]
@@ -204,7 +209,7 @@ def test_a_line_without_an_end_comes_without_an_id_to_who_wants_logs_and_is_not_
 
 
 def test_only_selects_kinds_of_events(service: ApiFixture, claim: Claim) -> None:
-    run(service, claim, 30)
+    run(service, claim, 5)
     path = f"/v1/jobs/{claim.job_id}/stream"
     whole = parsed(service.client.get(path).content)
     for kinds in (["log"], ["state", "metric"]):
@@ -212,7 +217,7 @@ def test_only_selects_kinds_of_events(service: ApiFixture, claim: Claim) -> None
         assert chosen == [item for item in whole if item.event in {*kinds, "end"}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "params"),
     [({"Last-Event-ID": "x"}, {}), ({"Last-Event-ID": "-1"}, {}), ({}, {"after": "1e3"}), ({}, {"only": "weather"})],
 )
@@ -298,8 +303,8 @@ def test_many_watchers_share_a_subscription_and_hold_no_thread(
 
 @on_sqlite
 def test_a_watcher_that_reads_nothing_costs_little_memory(tmp_path: Path, service: ApiFixture, claim: Claim) -> None:
-    for _ in range(40):
-        service.record(claim, lines=[NewLines(0, "stdout", ["x" * 16_000] * 20)])
+    for _ in range(8):
+        service.record(claim, lines=[NewLines(0, "stdout", ["x" * 16_000] * 100)])
     service.end(claim, reason=EndReason.COMPLETED)
     with api_process(tmp_path, service.settings.database, service.settings.redis) as (process, url):
         with Watcher(url, claim.job_id, query="?only=state") as watcher:
@@ -381,8 +386,9 @@ def test_the_watchers_of_a_job_share_each_page(
 def test_pages_that_are_read_several_times_at_once_are_cached(
     monkeypatch: pytest.MonkeyPatch, database: Database, service: ApiFixture, claim: Claim
 ) -> None:
-    run(service, claim, 100)
-    monkeypatch.setattr(pages, "CACHE_BYTES", 200_000)
+    run(service, claim, 20)
+    monkeypatch.setattr(pages, "CACHE_BYTES", 40_000)
+    monkeypatch.setattr(streams, "MOST_ITEMS", 100)
     read = counted_reads(monkeypatch)
 
     async def watch() -> int:

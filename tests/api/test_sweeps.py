@@ -6,9 +6,12 @@ from urllib.parse import urlsplit
 
 from httpx2 import Response
 import pytest
+from sqlalchemy import update
 
 from bench.load import post
 from controller.sweeps.duty import Sweeps
+from store.db.database import now_us
+from store.db.tables import Sweep
 from tests.api import test_problems
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.api.serving import api_thread
@@ -17,6 +20,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role
 
 STATUS = {"invalid_spec": 422, "idempotency_mismatch": 422, "not_found": 404, "forbidden": 403, "conflict": 409}
+DAY_US = 24 * 3600 * 1_000_000
 LR = "config.optimizer.lr"
 
 
@@ -158,6 +162,20 @@ def test_a_repeated_request_with_a_key_makes_one_sweep(service: ApiFixture) -> N
     assert again.headers["idempotent-replayed"] == "true"
     other = service.client.post("/v1/sweeps", json=body(name="other"), headers=keyed)
     assert_problem(other, "idempotency_mismatch")
+
+
+def test_a_key_of_a_sweep_is_kept_for_24_hours(service: ApiFixture) -> None:
+    def post(**changes: Any) -> str:
+        return service.client.post("/v1/sweeps", json=body(**changes), headers={"Idempotency-Key": "once"}).json()["id"]
+
+    first = post()
+    with service.database.write() as session:
+        session.execute(update(Sweep).values(created_at=now_us() - DAY_US + 10**9))
+    assert post() == first
+    with service.database.write() as session:
+        session.execute(update(Sweep).values(created_at=now_us() - DAY_US))
+    second = post(name="other")
+    assert second != first and post(name="other") == second
 
 
 def test_a_sweep_is_paused_resumed_cancelled_and_deleted(service: ApiFixture) -> None:

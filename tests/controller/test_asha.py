@@ -106,20 +106,20 @@ def test_room_goes_to_promotions_first(yard: Asha) -> None:
 
 
 def test_several_controllers_promote_each_trial_once(yard: Asha) -> None:
-    sweep = yard.start()
+    sweep = yard.start(trials=6)
     yard.run()
     for trial in yard.trials(sweep):
         yard.reach_rung(trial)
     run_together(*[Sweeps(yard.store).run for _ in range(4)])
     yard.run()
     moves = [yard.db.moves(job_id).count("queued") for job_id in yard.ids(sweep)]
-    assert sorted(moves) == [1] * 6 + [2] * 3
+    assert sorted(moves) == [1] * 4 + [2] * 2
 
 
 @quick_on_sqlite
 def test_a_trial_that_came_to_its_next_rung_is_not_sent_there_again(yard: Asha) -> None:
     """As by a controller that was stopped before its transaction."""
-    sweep = yard.start()
+    sweep = yard.start(trials=3)
     yard.run()
     yard.reach_rungs(sweep)
     late = next(trial for trial in yard.trials(sweep) if trial.is_active)
@@ -129,7 +129,7 @@ def test_a_trial_that_came_to_its_next_rung_is_not_sent_there_again(yard: Asha) 
 
 @quick_on_sqlite
 def test_while_the_sweep_is_paused_nobody_goes_on(yard: Asha) -> None:
-    sweep = yard.start()
+    sweep = yard.start(trials=3)
     yard.run()
     for trial in yard.trials(sweep):
         yard.reach_rung(trial)
@@ -139,8 +139,7 @@ def test_while_the_sweep_is_paused_nobody_goes_on(yard: Asha) -> None:
     commands.ask(yard.store, "resume", sweep, caller=ADA)
     yard.run()
     active = [trial for trial in yard.trials(sweep) if trial.is_active]
-    assert len(active) == 3
-    assert {str(yard.db.job(str(trial.job_id)).pause_at) for trial in active} == {"{'epochs': 3}"}
+    assert [yard.db.job(str(trial.job_id)).pause_at for trial in active] == [{"epochs": 3}]
 
 
 @quick_on_sqlite

@@ -142,9 +142,10 @@ def test_a_trial_at_a_rung_counts_by_how_far_it_came() -> None:
 @pytest.mark.parametrize("mode", ["min", pytest.param("max", marks=pytest.mark.thorough)])
 def test_of_very_many_trials_the_best_and_the_newest_count(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cost of a point grows with trials × values: 400 trials of 60,000 values took 150 s."""
-    parameters: dict[str, Any] = {f"k{number}": [*range(1000)] for number in range(10)}
+    monkeypatch.setattr(sampling, "_MOST_COST", 100_000)
+    parameters: dict[str, Any] = {f"k{number}": [*range(100)] for number in range(10)}
     asked = spec(mode=mode, trials=10_000, **parameters)
-    known = [done(number, dict.fromkeys(parameters, number), float((number - 3) ** 2)) for number in range(300)]
+    known = [done(number, dict.fromkeys(parameters, number), float((number - 3) ** 2)) for number in range(90)]
     if mode == "max":
         known = [done(trial.number, trial.point, -(trial.value or 0)) for trial in known]
     told: list[int] = []
@@ -156,6 +157,6 @@ def test_of_very_many_trials_the_best_and_the_newest_count(mode: str, monkeypatc
 
     monkeypatch.setattr(optuna.Study, "add_trial", count)
     (point,) = sample(asked, known, count=1)
-    assert len(told) * 10_000 < 1_100_000
-    assert told[:7] == [*range(7)] and told[-2] == 299, "and last the new one"
+    assert len(told) * 1_500 < 110_000
+    assert told[:7] == [*range(7)] and told[-2] == 89, "and last the new one"
     assert point.keys() == parameters.keys()

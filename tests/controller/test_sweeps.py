@@ -300,12 +300,29 @@ def test_a_quota_that_is_used_up_is_waited_for(yard: Yard) -> None:
     assert yard.get(sweep).facts.reason_code == "running"
 
 
-def test_a_sweep_waits_where_only_some_of_its_trials_fit_the_quota(yard: Yard) -> None:
-    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.PRIORITY: 5}))
-    sweep = yard.sweep(parameters={"priority": [1, 9, 2]})
+@pytest.mark.parametrize(
+    ("limit", "varies", "why"),
+    [
+        (Resource.PRIORITY, "priority", "priority is 9; jobs of ada may have 5 at most"),
+        (
+            Resource.DEVICES,
+            "resources.devices_per_node",
+            "resources asks for 9 devices; ada may hold 5 devices at once",
+        ),
+    ],
+)
+def test_a_trial_that_the_quota_never_allows_fails_and_holds_no_other_back(
+    yard: Yard, limit: Resource, varies: str, why: str
+) -> None:
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {limit: 5}))
+    sweep = yard.sweep(parameters={varies: [9, 1, 2]})
     yard.run()
-    assert [trial.number for trial in yard.trials(sweep)] == [0]
-    assert "priority" in yard.get(sweep).facts.reason_message
+    assert [(trial.state, trial.error) for trial in yard.trials(sweep)] == [
+        (JobState.FAILED, why),
+        (JobState.QUEUED, None),
+        (JobState.QUEUED, None),
+    ]
+    assert yard.get(sweep).facts.reason_code == "running"
 
 
 def test_a_sweep_of_a_disabled_user_pauses(yard: Yard) -> None:

@@ -15,6 +15,7 @@ import tomllib
 import zipfile
 
 import pytest
+import setuptools
 
 from tests.api.pages import ASSETS, build_page
 from tests.deploy.compose import ROOT
@@ -68,6 +69,38 @@ run.close()
 raise RuntimeError("as planned")
 """
 
+BUILD = """
+import logging, os, sys, tarfile, tempfile, traceback
+sys.path.insert(0, sys.argv.pop(1))
+from setuptools import build_meta
+logging.disable(logging.INFO)
+
+def build(folder, hook):
+    if not (child := os.fork()):
+        try:
+            os.chdir(folder)
+            getattr(build_meta, hook)(dist)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{folder}: {hook} failed")
+
+dist, *projects = map(os.path.abspath, sys.argv[1:])
+for project in projects:
+    before = set(os.listdir(dist))
+    build(project, "build_sdist")
+    (made,) = set(os.listdir(dist)) - before
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(os.path.join(dist, made)) as source:
+            source.extractall(folder, filter="data")
+        build(os.path.join(folder, made.removesuffix(".tar.gz")), "build_wheel")
+"""
+"""What `uv build` does, with one import of setuptools, which sees no other package: it looks through all of them often.
+
+The wheel is built from the source distribution.
+"""
 PHOTO = """
 from PIL import Image
 Image.frombytes("L", (8, 8), bytes(range(0, 256, 4))).save("photo.png")
@@ -115,8 +148,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
         shutil.copy(ROOT / name, tree)
     shutil.rmtree(tree / "api" / "static", ignore_errors=True)
     build_page(tree / "api")
-    for project in (".", "deploy/server"):
-        _run([_UV, "build", "--python", sys.executable, "--no-build-isolation", "--out-dir", "dist", project], cwd=tree)
+    for name in ("dist", "site"):
+        (tree / name).mkdir()
+    packages = Path(setuptools.__file__).parents[1]
+    for path in (packages / "_distutils_hack", *packages.glob("setuptools*")):
+        (tree / "site" / path.name).symlink_to(path)
+    _run([sys.executable, "-I", "-S", "-c", BUILD, str(tree / "site"), "dist", ".", "deploy/server"], cwd=tree)
     return Distributions(tree / "dist")
 
 

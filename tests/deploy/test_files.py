@@ -29,11 +29,16 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What `make env` writes."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout after `make env`."""
     checkout = _copy_to(tmp_path_factory.mktemp("checkout"))
     assert _make_env(checkout).returncode == 0
-    return _variables(checkout)
+    return checkout
+
+
+@pytest.fixture(scope="module")
+def variables(made: Path) -> dict[str, str]:
+    return _variables(made)
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +46,10 @@ def config(variables: dict[str, str]) -> dict[str, Any]:
     return load(variables)
 
 
-def test_make_env_writes_new_secrets_that_only_the_owner_reads(checkout: Path) -> None:
+def test_make_env_writes_new_secrets_that_only_the_owner_reads(made: Path, checkout: Path) -> None:
+    assert stat.S_IMODE((made / ".env").stat().st_mode) == 0o600
     assert _make_env(checkout).returncode == 0
-    first = _variables(checkout)
-    assert stat.S_IMODE((checkout / ".env").stat().st_mode) == 0o600
-    (checkout / ".env").unlink()
-    assert _make_env(checkout).returncode == 0
-    second = _variables(checkout)
-    secrets = [variables[name] for variables in (first, second) for name in SECRETS]
+    secrets = [_variables(folder)[name] for folder in (made, checkout) for name in SECRETS]
     assert len(set(secrets)) == len(secrets)
     # They go into URLs and command lines: nothing to quote, no leading dash.
     assert all(re.fullmatch("[0-9a-f]{64}", secret) for secret in secrets)

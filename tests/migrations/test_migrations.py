@@ -9,11 +9,13 @@ import subprocess
 import sys
 
 from alembic import command
+from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 import pytest
 from sqlalchemy import inspect, text
 from sqlalchemy.engine.interfaces import ReflectedIndex
+from sqlalchemy.exc import DBAPIError
 
 import migrations
 from migrations.__main__ import main
@@ -144,27 +146,41 @@ def test_a_migration_gives_up_after_a_while_if_a_table_is_in_use(
         assert "jobs" in tables(url)
 
 
-REVISION = """
+LONGER_NAMES = """
     with op.batch_alter_table("jobs") as batch:
         batch.alter_column("name", existing_type=sa.String(100), type_=sa.String(200))
 """
+FAILS = """
+    op.execute("DELETE FROM jobs")
+    op.execute("SELECT no_such_column FROM jobs")
+"""
+
+
+def with_next_revision(url: str, folder: Path, statements: str) -> Config:
+    """Returns a configuration with one more revision, which is made by the template and executes the statements."""
+    config = configuration(url)
+    versions = f"{Path(migrations.__file__).parent / 'versions'} {folder}"
+    config.set_main_option("path_separator", "space")
+    config.set_main_option("version_locations", versions)
+    command.revision(config, "The next one", rev_id="9999", version_path=folder)
+    (script,) = folder.glob("9999*.py")
+    made = script.read_text()
+    waits = "limit_lock_waits(op.get_bind())\n"
+    assert made.count(waits) == 2
+    script.write_text(made.replace(waits, waits + statements, 1))
+    return config
+
+
+def revision_at(url: str) -> str:
+    with closing(Database(url)) as database, database.read() as session:
+        return str(session.execute(text("SELECT version_num FROM alembic_version")).scalar_one())
 
 
 def test_a_revision_from_the_template_recreates_a_referenced_table(database_url: str, tmp_path: Path) -> None:
     with closing(Database(database_url)) as database:
         db = StoreFixture(database)
         claim = db.starting(db.submit(), db.worker())
-    config = configuration(database_url)
-    versions = f"{Path(migrations.__file__).parent / 'versions'} {tmp_path}"
-    config.set_main_option("path_separator", "space")
-    config.set_main_option("version_locations", versions)
-    command.revision(config, "Longer names", rev_id="9999", version_path=tmp_path)
-    (script,) = tmp_path.glob("9999*.py")
-    made = script.read_text()
-    waits = "limit_lock_waits(op.get_bind())\n"
-    assert made.count(waits) == 2
-    script.write_text(made.replace(waits, waits + REVISION, 1))
-    command.upgrade(config, "head")
+    command.upgrade(with_next_revision(database_url, tmp_path, LONGER_NAMES), "head")
     with closing(Database(database_url)) as database, database.read() as session:
         assert session.execute(text("SELECT id FROM jobs")).all() == [(claim.job_id,)]
         (name,) = [column for column in inspect(database.engine).get_columns("jobs") if column["name"] == "name"]
@@ -172,22 +188,30 @@ def test_a_revision_from_the_template_recreates_a_referenced_table(database_url:
         assert StoreFixture(database).attempt(claim).job_id == claim.job_id
 
 
-def test_rows_with_broken_references_stop_a_migration(sqlite: SQLiteDatabases, approved: Approved) -> None:
-    with sqlite.migrated() as url, closing(Database(url)) as database:
-        StoreFixture(database).submit()
-        command.downgrade(configuration(url), "-1")
+def test_a_revision_that_fails_changes_nothing(database_url: str, tmp_path: Path) -> None:
+    with closing(Database(database_url)) as database:
+        job_id = StoreFixture(database).submit()
+    with pytest.raises(DBAPIError):
+        command.upgrade(with_next_revision(database_url, tmp_path, FAILS), "head")
+    assert revision_at(database_url) == revision.REVISION
+    with closing(Database(database_url)) as database:
+        assert StoreFixture(database).job(job_id).state == "queued"
+
+
+def test_rows_with_broken_references_stop_a_migration(
+    sqlite: SQLiteDatabases, tmp_path: Path, approved: Approved
+) -> None:
+    with sqlite.migrated() as url:
         with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
             connection.execute("INSERT INTO job_events (job_id, seq, time, type, data) VALUES ('no', 1, 1, 'x', '')")
-            (before,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
             connection.commit()
         with pytest.raises(CommandError) as raised:
-            command.upgrade(configuration(url), "head")
+            command.upgrade(with_next_revision(url, tmp_path, LONGER_NAMES), "head")
         assert str(raised.value) == approved("message")
-        with database.read() as session:
-            assert session.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == before
+        assert revision_at(url) == revision.REVISION
 
 
-@pytest.mark.parametrize("found", ["0013", "9999"])
+@pytest.mark.parametrize("found", ["0056", "9999"])
 def test_tables_of_an_unknown_revision_stay_as_they_are_and_the_error_says_what_to_do(
     database_url: str, migrate: Migrate, found: str, approved: Approved
 ) -> None:
@@ -198,8 +222,7 @@ def test_tables_of_an_unknown_revision_stay_as_they_are_and_the_error_says_what_
             code, error = migrate(action, url=database_url)
             assert code == 1
             assert error == approved.of_row("message", found=found)
-        with database.read() as session:
-            assert session.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == found
+    assert revision_at(database_url) == found
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import sys
 from typing import Any
 
 import pytest
+import torch
 
+from tests import pythons
 from tests.e2e.documented import ROOT, blocks, environment_in, run_blocks
 from tests.e2e.service import Service, running, until
 from tests.venvs import make_venv
@@ -17,6 +19,10 @@ from torchyard.contract.job import JobState
 
 CPU_TORCH = "torch==2.13.0+cpu"
 """Another one than the worker's, in a wheel without CUDA: 200 MB."""
+OTHERS = ("3.13", "3.12", "3.10")
+OTHER_TORCH = "torch==2.13.0"
+"""Another one than the worker's, with wheels for all of these: 500 MB."""
+NEEDED_BY_TORCH = ["filelock", "fsspec", "jinja2", "networkx", "setuptools", "sympy", "typing-extensions"]
 TRAINS = """
 import os, sys
 import torch, torch.distributed as dist
@@ -39,6 +45,7 @@ for line in open("/proc/net/tcp").read().splitlines()[1:]:
         listening.append(fields[1].partition(":")[0])
 if dist.get_rank() == 0:
     run.save_checkpoint({"model": model.module.state_dict()}, step=3, metrics={"val/loss": float(loss)})
+    print("python", sys.version_info.minor, flush=True)
     print("found", torch.__version__, sys.prefix, f"{weights:.6f}", listening, flush=True)
 dist.barrier()
 dist.destroy_process_group()
@@ -54,6 +61,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"no package index has {CPU_TORCH}: {done.stderr.strip().splitlines()[-1:]}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a folder of environments with one that has another Python, and another torch from its wheel.
+
+    That wheel is for GPUs: for the libraries of NVIDIA, of 2.5 GB, it takes those of the tests' own environment.
+    """
+    own = f"3.{sys.version_info.minor}"
+    found = next((python for version in OTHERS if version != own and (python := pythons.find(version))), None)
+    if found is None:
+        pytest.skip(f"no other Python of {', '.join(OTHERS)} is here")
+    folder = tmp_path_factory.mktemp("others")
+    environment = make_venv(folder / "other", python=found)
+    install = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--python"]
+    install.append(str(environment / "bin" / "python"))
+    for wanted in (["--no-deps", OTHER_TORCH], NEEDED_BY_TORCH):
+        done = subprocess.run([*install, *wanted], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"no package index has {wanted}: {done.stderr.strip().splitlines()[-1:]}")
+    (packages,) = (environment / "lib").glob("python3.*/site-packages")
+    (packages / "nvidia").symlink_to(Path(torch.__file__).parents[1] / "nvidia")
     return folder
 
 
@@ -84,8 +114,8 @@ def test_a_program_has_the_torch_of_its_environment_and_the_result_of_torchrun_t
     offering: Service, folder: Path
 ) -> None:
     job = run_in(offering, "ml")
-    _, torch, prefix, weights, listening = found([line.text for line in job.logs()])
-    assert (torch, prefix) == ("2.13.0+cpu", str(folder / "ml"))
+    _, version, prefix, weights, listening = found([line.text for line in job.logs()])
+    assert (version, prefix) == ("2.13.0+cpu", str(folder / "ml"))
     assert {*json.loads(listening.replace("'", '"'))} == {"0100007F"}  # torchrun's store is at loopback alone
     by_hand = subprocess.run(
         [str(folder / "ml" / "bin" / "torchrun"), "--standalone", "--nproc-per-node=2", "train.py"],
@@ -103,6 +133,42 @@ def test_a_program_has_the_torch_of_its_environment_and_the_result_of_torchrun_t
     assert job.latest_checkpoint().view.step == 3
     offered = {each.name: each.torch for worker in offering.client.workers() for each in starts_of(worker)}
     assert offered == {"ml": "2.13.0+cpu"}
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)  # with what the fixture installs
+def test_ranks_have_another_python_with_another_torch_and_the_result_of_torchrun_there(
+    other: Path, tmp_path: Path
+) -> None:
+    environment = other / "other"
+    with running(Service(tmp_path, warm=False, env={"TORCHYARD_ENVIRONMENTS": str(other)})) as service:
+        job = run_in(service, "other")
+        (line,) = [line.text for line in job.logs() if line.text.startswith("python")]
+        assert line == f"python {own_version_of(environment)}"
+        assert line != f"python {sys.version_info.minor}"
+        _, version, prefix, weights, _ = found([line.text for line in job.logs()])
+        assert (version.partition("+")[0], prefix) == (OTHER_TORCH.partition("==")[2], str(environment))
+        assert version != torch.__version__
+        (attempt,) = service.client.attempts(job.id)
+        assert attempt.environment is not None
+        assert attempt.environment.torch == version
+        assert len(job.metrics("train/loss")["train/loss"].values) == 3
+        assert job.latest_checkpoint().view.step == 3
+        by_hand = subprocess.run(
+            [str(environment / "bin" / "torchrun"), "--standalone", "--nproc-per-node=2", "train.py"],
+            cwd=tmp_path / "project",
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert found(by_hand.stdout.splitlines())[3] == weights, by_hand.stderr
+
+
+def own_version_of(environment: Path) -> str:
+    program = "import sys; print(sys.version_info.minor)"
+    python = environment / "bin" / "python"
+    return subprocess.run([python, "-I", "-c", program], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def starts_of(worker: Any) -> list[Any]:

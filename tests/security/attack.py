@@ -40,10 +40,17 @@ def main() -> None:
         try:
             found[name] = f"got {attack()!r}"[:300]
         except FileNotFoundError as error:
-            found[name] = f"absent, so that this shows nothing: {error}"
+            found[name] = f"{_absent(error)}: {error}"
         except (OSError, sqlite3.Error, http.client.HTTPException) as error:
             found[name] = f"refused: {error}"
     (RUN / "attacks.json").write_text(json.dumps(found))
+
+
+def _absent(error: FileNotFoundError) -> str:
+    """Says what it shows that a path is not there: the test has seen all below the `hidden` folders from outside."""
+    path = Path(os.fsdecode(error.filename or b""))
+    hidden = any(path.is_relative_to(folder) for folder in TARGETS.get("hidden", ()))
+    return "refused, as it is hidden" if hidden else "absent, so that this shows nothing"
 
 
 def attacks() -> dict[str, Attack]:
@@ -66,13 +73,14 @@ def files() -> dict[str, Attack]:
 def changes() -> dict[str, Attack]:
     """Changes what is not the job's own."""
     token, input_ = DATA / "token", RUN.parent / "input"
-    outside = (DATA / "x", RUN.parent / "x", RUN.parent / "ctl/exit.json", RUN.parent / "ctl/stop.json", input_ / "x")
-    outside += (HOME / ".bashrc", Path(TARGETS["code"], "x"), Path("/tmp/torchyard-attack"))
+    control = (RUN.parent / "ctl/exit.json", RUN.parent / "ctl/shown/stop.json")
+    outside = (DATA / "x", RUN.parent / "x", *control, input_ / "x")
+    outside += (HOME / ".bashrc", Path(TARGETS["code"], "x"), Path(TARGETS["temporary"], "torchyard-attack"))
     return {f"write {path}": _call(path.write_text, "x") for path in outside} | {
         "write a table": _write_table,
         "truncate the token": _call(os.truncate, token, 0),
         "open the token to all": _call(os.chmod, token, 0o666),
-        "age the token": _call(os.utime, token, (0, 0)),
+        "age the token": _call(_age, token),
         "remove the token": _call(os.unlink, token),
         "rename the token": _call(os.rename, token, RUN / "token"),
         "link the token": _call(os.link, token, RUN / "linked"),
@@ -184,6 +192,13 @@ def privileges() -> dict[str, Attack]:
 
 def _call(function: Callable[..., object], *arguments: Any) -> Attack:
     return lambda: function(*arguments)
+
+
+def _age(path: Path) -> None:
+    try:
+        os.utime(path, (0, 0))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(error.errno, error.strerror, str(path)) from None
 
 
 def _write_table() -> object:

@@ -43,12 +43,16 @@ class Expression:
     by_pydantic: bool = False
 
 
-def expressions() -> Iterator[Expression]:
-    """Yields every expression in the Python files of our packages."""
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            if "static" not in path.parts and _MAY_HAVE_ONE.search(path.read_text()):
-                yield from _Source.of(path).expressions()
+@cache
+def expressions() -> tuple[Expression, ...]:
+    """Returns every expression in the Python files of our packages."""
+    return tuple(
+        expression
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if "static" not in path.parts and _MAY_HAVE_ONE.search(path.read_text())
+        for expression in _Source.of(path).expressions()
+    )
 
 
 def of_the_page() -> Iterator[Expression]:

@@ -44,6 +44,11 @@ class Matcher:
         self._characters: dict[tuple[int, str], bool] = {}
         self.count = self._most = 0
 
+    @property
+    def identity(self) -> str:
+        """All that is matched, in words."""
+        return f"{self._tree!r} {self._flags} {self._anywhere}"
+
     def steps(self, text: str, *, most: int) -> int:
         """Returns how many steps it takes to look through the whole text. Raises TooManyError."""
         self.count, self._most = 0, most

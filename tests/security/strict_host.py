@@ -231,8 +231,13 @@ class StrictHost:
         return WorkerPlaces(self.data, temporary=self.data / "tmp")
 
     @property
-    def bundles(self) -> BundleCache:
-        return BundleCache(self.data / UNPACKED, Blobs(self.folder / "blobs"))
+    def blobs(self) -> Blobs:
+        return Blobs(self.folder / "blobs")
+
+    def unpacked(self, sha256: str, *, owner: str) -> Path:
+        """Unpacks a bundle for the owner. Root does it, who without its privileges enters only folders of its own."""
+        _give(self.data / UNPACKED, to=os.geteuid())
+        return BundleCache(self.data / UNPACKED, self.blobs).fetch(sha256, owner=owner)
 
     def attempt(
         self,
@@ -295,18 +300,22 @@ class StrictHost:
 
     def give_to_service(self) -> None:
         """Makes the service the owner of its data, as if it had written them."""
-        for folder, folders, files in os.walk(self.data):
-            for name in (".", *folders, *files):
-                os.chown(Path(folder, name), SERVICE, SERVICE, follow_symlinks=False)
+        _give(self.data, to=SERVICE)
 
     def logs(self) -> str:
         return "".join(file.read_text() for file in self.folder.glob("*.log"))
 
 
+def _give(root: Path, *, to: int) -> None:
+    for folder, folders, files in os.walk(root):
+        for name in (".", *folders, *files):
+            os.chown(Path(folder, name), to, to, follow_symlinks=False)
+
+
 @contextmanager
-def strict_host(options: Sequence[str] = ()) -> Generator[StrictHost]:
-    """Runs the helper of a host, and removes all in the end."""
-    folder = Path(tempfile.mkdtemp(prefix="torchyard-strict-", dir="/var/tmp")).resolve()
+def strict_host(options: Sequence[str] = (), *, below: str = "/var/tmp") -> Generator[StrictHost]:
+    """Runs the helper of a host whose folders lie `below` another one, and removes all in the end."""
+    folder = Path(tempfile.mkdtemp(prefix="torchyard-strict-", dir=below)).resolve()
     host = StrictHost(folder)
     for path in (host.stage, host.code, host.data, host.data / "tmp"):
         path.mkdir(mode=0o755)

@@ -21,6 +21,7 @@ from torchyard.contract.job import JobState
 from torchyard.contract.records import ProcessIdentity
 from worker.host import process
 from worker.sandbox import levels
+from worker.sandbox.shared import TEMPORARY
 
 ATTACK = Path(__file__).with_name("attack.py")
 SECRET_FILES = (
@@ -118,13 +119,16 @@ def _targets(service: Service, home: Path, abstract: str) -> dict[str, Any]:
     victim = service.submit_script("victim", "import torchyard\ntorchyard.init().save_checkpoint({}, step=1)\n")
     service.wait(victim.id, JobState.SUCCEEDED)
     url = urlsplit(service.server["url"])
+    others = service.data.parent.with_name(f"{service.data.parent.name}-of-others")
+    others.mkdir(exist_ok=True)
     redis = next(path for path in (service.data / "redis").rglob("*") if path.is_socket())
     return {
         "data": str(service.data),
         "home": str(home),
         "code": str(service.code),
         "another_run": str(service.data / "runs" / victim.id / "1"),
-        "temporary": "/tmp",
+        "temporary": str(others),
+        "hidden": [str(TEMPORARY)] if isolation().own_mounts else [],
         "secret_files": [name for name in SECRET_FILES if (service.data / name).exists()],
         "home_files": HOME_FILES,
         "processes": {name: (item.pid, item.start_time) for name, item in _programs(service).items()},

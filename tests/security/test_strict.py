@@ -266,8 +266,8 @@ def test_secrets_reach_the_ranks_and_nobody_else(host: StrictHost) -> None:
     assert attempt.log("rank-0") == "the value\n"
     for uid in (SERVICE, FIRST_UID + 3):
         assert _ask_as(uid, attempt.run.secrets) in {b"", b"refused"}
-    for file in (*attempt.run.ctl.iterdir(), *host.folder.glob("*.log")):
-        assert file.is_socket() or b"the value" not in file.read_bytes()
+    for file in (*attempt.run.ctl.rglob("*"), *host.folder.glob("*.log")):
+        assert file.is_socket() or file.is_dir() or b"the value" not in file.read_bytes()
     attempt.stop(grace=0)
     attempt.report()
 
@@ -374,8 +374,8 @@ for change in (
 
 
 def test_an_attempt_reads_its_owners_bundles_and_no_other(host: StrictHost) -> None:
-    mine, other = (store(host.bundles.blobs, tar_of({"a/d.txt": (text, False)})) for text in (b"mine", b"other"))
-    folder, hidden = host.bundles.fetch(mine, owner="ada"), host.bundles.fetch(other, owner="bob")
+    mine, other = (store(host.blobs, tar_of({"a/d.txt": (text, False)})) for text in (b"mine", b"other"))
+    folder, hidden = host.unpacked(mine, owner="ada"), host.unpacked(other, owner="bob")
     attempt = host.attempt(READS_A_BUNDLE, args=[str(folder), str(hidden)], bundles=[mine])
     assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")
     assert attempt.log("rank-0") == "mine False ['ada']\n"
@@ -395,8 +395,8 @@ for folder in map(pathlib.Path, ("in/data", "in/theirs")):
 
 
 def test_a_mount_in_the_working_folder_is_read_and_opens_nothing_else(host: StrictHost) -> None:
-    mine, other = (store(host.bundles.blobs, tar_of({"a/d.txt": (text, False)})) for text in (b"mine", b"other"))
-    folder, theirs = host.bundles.fetch(mine, owner="ada"), host.bundles.fetch(other, owner="bob")
+    mine, other = (store(host.blobs, tar_of({"a/d.txt": (text, False)})) for text in (b"mine", b"other"))
+    folder, theirs = host.unpacked(mine, owner="ada"), host.unpacked(other, owner="bob")
     attempt = host.prepared(READS_MOUNTS, bundles=[mine])
     mountpoints.make(attempt.run.job, {"./in/data": str(folder), "./in/theirs": str(theirs)})
     host.give_to_service()
@@ -406,8 +406,8 @@ def test_a_mount_in_the_working_folder_is_read_and_opens_nothing_else(host: Stri
 
 
 def test_a_bundle_that_is_not_unpacked_for_the_owner_is_refused(host: StrictHost) -> None:
-    other = store(host.bundles.blobs, tar_of({"a/d.txt": (b"other", False)}))
-    host.bundles.fetch(other, owner="bob")
+    other = store(host.blobs, tar_of({"a/d.txt": (b"other", False)}))
+    host.unpacked(other, owner="bob")
     report = host.attempt("print(1)", owner="ada", bundles=[other]).report()
     assert report.reason is EndReason.LAUNCH_FAILED
     assert "is missing or behind a link" in report.message
@@ -466,3 +466,27 @@ def _is_removed(group: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+@pytest.mark.thorough  # a helper of its own takes two seconds of a processor
+def test_a_job_whose_data_lie_below_tmp_has_its_own_tmp_and_reads_nothing_else_there() -> None:
+    mine = Path("/tmp", f"torchyard-{uuid.uuid4()}")
+    text = (
+        "import os, pathlib\n"
+        "run = pathlib.Path(os.environ['TORCHYARD_RUN_DIR']).parent\n"
+        f"pathlib.Path('{mine}').write_text('x')\n"
+        "data = run.parent.parent.parent\n"
+        "for read in ((run / 'ctl/plan.json').read_text, (data / 'token').read_text):\n"
+        "    try: print(read())\n"
+        "    except OSError as error: print(type(error).__name__)\n"
+        "for listed in (run / 'ctl', run / 'ctl/shown'):\n"
+        "    try: print(os.listdir(listed))\n"
+        "    except OSError as error: print(type(error).__name__)\n"
+    )
+    with strict_host.strict_host(below="/tmp") as host:
+        (host.data / "token").write_text("secret")
+        attempt = host.attempt(text)
+        assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr") + host.logs()
+        refused = ["PermissionError", "FileNotFoundError", "PermissionError", "PermissionError"]
+        assert attempt.log("rank-0").splitlines() == refused
+    assert not mine.exists()

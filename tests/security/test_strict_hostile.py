@@ -15,21 +15,22 @@ import pytest
 
 from tests.rows import each_row
 from tests.security import strict_host
-from tests.security.strict_host import SERVICE, StrictAttempt, StrictHost, as_service
+from tests.security.strict_host import SERVICE, StrictAttempt, StrictHost
 from torchyard.contract.records import LaunchPlan, Sandbox, Strict
 from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import read_record, write_record
 from worker.host import process
 
 ASKS = """
-import json, socket, sys
-c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-try:
-    c.connect(sys.argv[1])
-    c.send(sys.argv[2].encode())
-    print(c.recv(65536).decode())
-except OSError as error:
-    print(json.dumps({"kind": "no connection", "why": str(error)}))
+import socket, sys
+for request in sys.argv[2:]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as c:
+        try:
+            c.connect(sys.argv[1])
+            c.send(request.encode())
+            print(c.recv(65536).decode() or '{"kind": "closed"}')
+        except OSError:
+            print('{"kind": "no connection"}')
 """
 ASKS_FOR_THE_LEVEL = """
 import json, os, sys
@@ -58,10 +59,16 @@ def host() -> Generator[StrictHost]:
 
 def ask(host: StrictHost, request: Any, *, uid: int = SERVICE) -> dict[str, Any]:
     """Returns the first answer to a request of that user, whose end then ends the attempt."""
-    command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "/usr/bin/python3", "-c", ASKS]
-    text = request if isinstance(request, str) else json.dumps(request)
-    found = subprocess.run([*command, str(host.socket), text], capture_output=True, check=True, text=True)
-    return json.loads(found.stdout.strip() or '{"kind": "closed"}')
+    (answer,) = ask_each(host, request, uid=uid)
+    return answer
+
+
+def ask_each(host: StrictHost, *requests: Any, uid: int = SERVICE) -> list[dict[str, Any]]:
+    """Does so for several requests, one after the other."""
+    command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "/usr/bin/python3", "-ISc", ASKS]
+    texts = [request if isinstance(request, str) else json.dumps(request) for request in requests]
+    found = subprocess.run([*command, str(host.socket), *texts], capture_output=True, check=True, text=True)
+    return [json.loads(line) for line in found.stdout.splitlines()]
 
 
 def start_of(attempt: StrictAttempt) -> dict[str, Any]:
@@ -113,8 +120,9 @@ def test_another_user_gets_no_answer(host: StrictHost, uid: int) -> None:
     ],
 )
 def test_a_malformed_request_is_refused(host: StrictHost, request_: Any) -> None:
-    assert ask(host, request_)["kind"] in {"refused", "closed"}
-    assert ask(host, {"kind": "status"})["kind"] == "capabilities"
+    refused, status = ask_each(host, request_, {"kind": "status"})
+    assert refused["kind"] in {"refused", "closed"}
+    assert status["kind"] == "capabilities"
 
 
 def _link_run(attempt: StrictAttempt) -> None:
@@ -252,16 +260,15 @@ def test_only_known_signals_to_own_processes_are_sent(host: StrictHost) -> None:
         "another": other.processes()[-1],
         "its own": attempt.processes()[-1],
     }
-    refused: dict[tuple[str, int], str] = {}
-    for name, target in targets.items():
-        assert target is not None
-        for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP):
-            request = {**start_of(attempt), "kind": "signal", "process": target.to_dict(), "number": int(number)}
-            answer = ask(host, request)
-            if answer["kind"] == "refused":
-                refused[name, number] = answer["why"]
-    assert ("its own", signal.SIGTERM) not in refused
-    assert len(refused) == 8
+    asked = {
+        (name, number): {**start_of(attempt), "kind": "signal", "process": target.to_dict(), "number": int(number)}
+        for name, target in targets.items()
+        if target is not None
+        for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP)
+    }
+    answers = dict(zip(asked, ask_each(host, *asked.values()), strict=True))
+    assert {key for key, answer in answers.items() if answer["kind"] != "refused"} == {("its own", signal.SIGTERM)}
+    assert len(answers) == 9
     assert process.is_alive(other.init)
     other.stop(grace=0)
     attempt.report()
@@ -301,31 +308,24 @@ def test_the_helper_starts_only_what_the_service_may_read(host: StrictHost) -> N
     assert "PermissionError" in attempt.report().message
 
 
-def test_the_worker_refuses_to_start_without_its_helper(host: StrictHost) -> None:
-    command = [*as_service(host.stage), sys.executable, "-P", "-m", "worker"]
-    own = {"TORCHYARD_ISOLATION": "strict", "TORCHYARD_DATA_DIR": str(host.data), "PATH": os.environ["PATH"]}
-    env = own | {"TORCHYARD_HELPER": "/nowhere"}
-    found = subprocess.run(command, env=env, capture_output=True, text=True, check=False, cwd="/")
-    assert found.returncode == 1
-    assert "cannot be reached" in found.stderr
-
-
-def test_the_worker_is_told_what_its_helper_does_not_allow(host: StrictHost) -> None:
+def test_the_worker_is_told_what_its_helper_does_not_allow_and_that_there_is_none(host: StrictHost) -> None:
+    """It then ends with the error, as after each other one of its settings (`worker/test_settings.py`)."""
     own = {"TORCHYARD_HELPER": str(host.socket), "TORCHYARD_DATA_DIR": str(host.data)}
     changes = [
         {"TORCHYARD_ALLOW_PATHS": str(host.code)},
         {"TORCHYARD_ALLOW_PATHS": "/usr/share"},
         {"TORCHYARD_ALLOW_PATHS": f"{host.code}:rw"},
         {"TORCHYARD_DATA_DIR": str(host.stage)},
+        {"TORCHYARD_HELPER": "/nowhere"},
     ]
     asked = json.dumps([own | change for change in changes])
     fits, *said = host.run_as_service(sys.executable, "-P", "-c", ASKS_FOR_THE_LEVEL, asked).splitlines()
     assert fits == "strict"
-    for line, part in zip(
-        said,
-        ("give it --allow-path /usr/share", f"--allow-path {host.code}:rw", "serves the data directory"),
-        strict=True,
-    ):
+    parts = (
+        *("give it --allow-path /usr/share", f"--allow-path {host.code}:rw"),
+        *("serves the data directory", "cannot be reached"),
+    )
+    for line, part in zip(said, parts, strict=True):
         assert part in line
 
 

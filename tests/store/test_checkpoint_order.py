@@ -7,7 +7,7 @@ import pytest
 from store.facts.attempts import Claim
 from store.facts.callers import Caller
 from store.facts.checkpoints import CAPTURED
-from store.facts.output import NewCheckpoint
+from store.facts.output import CapturedFile, NewCheckpoint
 from store.facts.submission import Retry
 from store.rows import checkpoints, prices, submissions
 from tests.databases import quick_on_sqlite
@@ -55,6 +55,20 @@ def test_the_newest_is_what_was_saved_last_whatever_its_step(db: StoreFixture, c
     ]
     db.end(claim, EndReason.WORKER_LOST)
     assert db.attempt(db.starting(claim.job_id, db.worker())).start_step == 5
+
+
+def test_the_event_of_a_captured_one_names_the_file_or_folder_that_the_program_wrote(
+    db: StoreFixture, claim: Claim
+) -> None:
+    digests = ("a" * 64, "b" * 64)
+    folder = [
+        CapturedFile(path=f"out/step 5/{name}", size=1, sha256=digest)
+        for name, digest in zip(("m.bin", "o.bin"), digests, strict=True)
+    ]
+    file = CapturedFile(path="out/last.pt", size=1, sha256="c" * 64)
+    add(db, claim, replace(captured("a", 10), files=folder), replace(captured("b", 20), files=[file]), saved("c", 30))
+    said = [event.data.get("file") for event in db.events(claim.job_id) if event.type == "checkpoint"]
+    assert said == ["out/step 5/", "out/last.pt", None]
 
 
 def test_of_two_that_were_saved_at_the_same_time_the_later_one_is_newer(db: StoreFixture, claim: Claim) -> None:

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import DeviceSample
 from store.facts.workers import History, Use
-from store.rows import device_history
+from store.rows import device_history, jobs
 from tests.databases import quick_on_sqlite
-from tests.store.fixture import StoreFixture
+from tests.store.fixture import StoreFixture, recorded_statements
 
 START = 1_800_000_000
 """The beginning of a slot of every resolution."""
@@ -157,3 +157,15 @@ def test_the_history_of_a_worker_that_is_gone_ends(recorded: Recorded) -> None:
         recorded.now = START + later
         recorded.db.write(device_history.delete_old)
         assert recorded.rows() == left
+
+
+def test_a_report_reads_who_holds_the_devices_of_its_own_worker(db: StoreFixture) -> None:
+    own, other = db.worker("box-a"), db.worker("box-b")
+    job_id = db.running(db.submit(), own).job_id
+    db.running(db.submit(), other)
+    assert db.read(lambda session: jobs.device_holders_on(session, own)) == {"slot-0": job_id}
+    device = {"uuid": "slot-0", "utilization": 0.5, "memory_used_bytes": 1}
+    with recorded_statements(db.database) as statements:
+        db.write(lambda session: device_history.add_samples(session, own, [device]))
+    (holders,) = [statement for statement in statements if "FROM allocations" in statement]
+    assert "allocations.worker_id = " in holders

@@ -1,6 +1,6 @@
 """Submissions of several callers in one transaction: each has its own answer, or its own error."""
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -8,14 +8,16 @@ from functools import partial
 import pytest
 from sqlalchemy import event, select, text
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from store.commands import submission
 from store.db.tables import AuditEntry, Job
 from store.facts.callers import Caller
+from store.facts.line import Bucket, Credits
 from store.facts.submission import KeyedRequest, Submission, Submitted
 from store.line.line import line_of
 from store.queue import Queue
-from store.rows import bundles, quotas, users
+from store.rows import bundles, credits, quotas, users
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import IdempotencyMismatch, InvalidSpec, QuotaExceeded, Unavailable
 from torchyard.contract.spec import parse_spec
@@ -49,6 +51,25 @@ def stored(db: StoreFixture) -> dict[str, str]:
 
 def audited(db: StoreFixture) -> list[str]:
     return sorted(db.read(lambda session: session.scalars(select(AuditEntry.object)).all()))
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_what_orders_the_line_is_not_read_in_the_transaction_of_a_submission(
+    db: StoreFixture, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    jobs_before_reads: list[int] = []
+    read = credits._read
+
+    def noted(session: Session, buckets: Collection[Bucket]) -> Credits:
+        jobs_before_reads.append(len(stored(db)))
+        return read(session, buckets)
+
+    store = store_on(db.database)
+    if known:
+        submission.submit(store, wanted())
+    monkeypatch.setattr(credits, "_read", noted)
+    made = submission.submit(store, wanted())
+    assert (made.job.place, jobs_before_reads) == ((2, []) if known else (1, [1]))
 
 
 def limit(db: StoreFixture, owner: str, *, queued: int) -> None:

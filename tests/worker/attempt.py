@@ -53,17 +53,26 @@ WARM_LAUNCH = pytest.mark.parametrize(
 """For what tests of EACH_LAUNCH, and tests that start cold, show of a cold launch as well."""
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
+STAND_IN = [sys.executable, "-I", "-S", str(LAUNCHER)]
+"""The command that stands in for torchrun, before the number of ranks and their script."""
 DEADLINE_S = 90.0
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
+_REST_FACTOR, _LONGEST_REST_S = 4.0, 1.0
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
-    """Polls until `condition` holds, less often the longer it takes. Fails with `what` after a deadline."""
+    """Polls until `condition` holds, less often the longer it takes. Fails with `what` after a deadline.
+
+    It rests for several times as long as a look took: most ask a database, and what they wait for needs the processor.
+    """
     deadline, pause_s = time.monotonic() + DEADLINE_S, _SHORTEST_PAUSE_S
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"timed out while waiting for {what}"
-        time.sleep(pause_s)
+        now = time.monotonic()
+        assert now < deadline, f"timed out while waiting for {what}"
+        time.sleep(max(pause_s, min(_REST_FACTOR * (now - began), _LONGEST_REST_S)))
         pause_s = min(1.5 * pause_s, _LONGEST_PAUSE_S)
+        began = time.monotonic()
 
 
 def named_inside(pid: int, supervisor: ProcessIdentity) -> ProcessIdentity:
@@ -189,9 +198,7 @@ class Attempt:
         """Writes the plan to run `text` as the ranks' script."""
         self.world_size = world_size
         script = str(self.script(text))
-        argv = (
-            [sys.executable, "-P", str(LAUNCHER), str(world_size), script] if self.launcher == "torchrun" else [script]
-        )
+        argv = [*STAND_IN, str(world_size), script] if self.launcher == "torchrun" else [script]
         plan = self.plan(argv, grace=grace, time_limit=time_limit, stall=stall)
         write_record(self.run.launch, replace(plan, reports=reports, launcher=self.launcher))
 

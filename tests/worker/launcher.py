@@ -1,7 +1,7 @@
 """A small program instead of torchrun, for tests that need no torch: it starts each rank in a session of its own.
 
-`python launcher.py RANKS SCRIPT [ARGS…]`. RANKS: how many, or the first and the last one, such as `2-3`, perhaps with
-`@` and the Python that runs them. When one fails, the others get SIGTERM.
+`python -I -S launcher.py RANKS SCRIPT [ARGS…]`. RANKS: how many, or the first and the last one, such as `2-3`, with
+`@` and the Python that runs them, or not. When one fails, the others get SIGTERM.
 """
 
 import os
@@ -9,14 +9,15 @@ import subprocess
 import sys
 import time
 
-from worker.engines.local.launchers import rank_start
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+_RANK = f"{_ROOT}/worker/engines/local/launchers/rank_start.py"
 
 
 def main() -> None:
     ranks, _, python = sys.argv[1].partition("@")
     first, _, last = ranks.rpartition("-")
     numbers = range(int(first), int(last) + 1) if first else range(int(last))
-    command = [python or sys.executable, "-I", "-S", rank_start.__file__, *sys.argv[2:]]
+    command = [python or sys.executable, "-I", "-S", _RANK, *sys.argv[2:]]
     started = [
         subprocess.Popen(command, env=os.environ | {"RANK": str(rank)}, start_new_session=True) for rank in numbers
     ]

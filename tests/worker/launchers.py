@@ -80,7 +80,7 @@ root = pathlib.Path(os.environ["TORCHYARD_RUN_DIR"])
 def train():
     signal.signal(signal.SIGTERM, lambda *_: (root / "disturbed").touch())
     (root / "ready-0").touch()
-    while not (root.parent / "ctl" / "stop.json").exists(): time.sleep(0.01)
+    while not (root.parent / "ctl" / "shown" / "stop.json").exists(): time.sleep(0.01)
     (root / "told-0").touch()
     while not (root / "go").exists(): time.sleep(0.01)
     time.sleep(0.5)

@@ -1,15 +1,20 @@
-"""An attempt over several nodes, all on this host: a supervisor for each, as a cluster would start them."""
+"""An attempt over several nodes, all on this host: a supervisor for each, as a cluster would start them.
+
+The supervisors are forks that have torch already, as those of a warm process: torchrun is a fork, too.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+import functools
+import os
 from pathlib import Path
 import signal
 import socket
-import subprocess
-import sys
-from typing import Any
+from typing import Any, NoReturn
 
+from tests import forked_warm, forks
+from tests.forked import ForkedProgram
 from tests.worker.attempt import Attempt, wait_for
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, NodePart, ProcessIdentity, StopRequest
@@ -24,7 +29,16 @@ from worker.host import process
 from worker.sandbox.places import WorkerPlaces
 
 LOOPBACK = "127.0.0.1"
-_NODE = Path(__file__).with_name("node.py")
+_PROGRAM = "tests.worker.node"
+_LISTENER = 100
+"""The descriptor of the socket where the ranks meet."""
+
+forks.preload(*forked_warm.MODULES, _PROGRAM)
+
+
+def no_names(ip_address: str, /) -> NoReturn:
+    """Takes the place of what asks a name server: one without reverse names can take many seconds."""
+    raise AssertionError(f"a name server was asked for {ip_address}")
 
 
 @dataclass
@@ -38,7 +52,9 @@ class Nodes:
     nodes: int = 2
     ranks: int = 1
     launcher: TorchrunLauncher = field(default_factory=TorchrunLauncher)
-    supervisors: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
+    asks_nobody: bool = False
+    """Whether torchrun fails when it asks a name server."""
+    supervisors: list[ForkedProgram] = field(default_factory=list[ForkedProgram])
 
     def of(self, node: int) -> RunDir:
         return self.attempt.run.of_node(node)
@@ -130,10 +146,24 @@ class Nodes:
         )
 
     def _start(self, node: int, listener: socket.socket) -> None:
-        given = [] if node else [listener.fileno()]
-        root = str(self.attempt.run.root)
-        command = [sys.executable, "-P", str(_NODE), root, str(node), *map(str, given)]
-        with self.of(node).supervisor_log.open("ab") as log:
-            self.supervisors.append(
-                subprocess.Popen(command, stdout=log, stderr=log, pass_fds=given, start_new_session=True)
+        given = [] if node else [str(_LISTENER)]
+        self.supervisors.append(
+            ForkedProgram(
+                _PROGRAM,
+                str(self.attempt.run.root),
+                str(node),
+                *given,
+                env=os.environ,
+                cwd=self.attempt.run.root,
+                log=self.of(node).supervisor_log,
+                prepare=functools.partial(_begin, None if node else listener, asks_nobody=self.asks_nobody),
             )
+        )
+
+
+def _begin(listener: socket.socket | None, *, asks_nobody: bool) -> None:
+    os.setsid()
+    if listener is not None:
+        os.dup2(listener.fileno(), _LISTENER, inheritable=False)
+    if asks_nobody:
+        socket.gethostbyaddr = no_names

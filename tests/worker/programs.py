@@ -21,7 +21,7 @@ SAVES_ON_SIGTERM = (
     READY
     + """
 def leave(*_):
-    assert (root.parent / "ctl" / "stop.json").exists()
+    assert (root.parent / "ctl" / "shown" / "stop.json").exists()
     (root / f"saved-{rank}").touch()
     sys.exit(0)
 signal.signal(signal.SIGTERM, leave)

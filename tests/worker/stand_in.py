@@ -21,4 +21,4 @@ class TorchrunStandIn(TorchrunLauncher):
         if self._argv is not None:
             return list(self._argv)
         ranks = str(len(plan.devices)) if node is None else f"{node.first_rank}-{node.first_rank + node.ranks - 1}"
-        return [sys.executable, "-P", str(_PROGRAM), f"{ranks}@{plan.python}", *plan.program]
+        return [sys.executable, "-I", "-S", str(_PROGRAM), f"{ranks}@{plan.python}", *plan.program]

@@ -9,7 +9,6 @@ from store.facts.attempts import Claim
 from tests.worker.attempt import wait_for
 from tests.worker.test_daemon import Clock, DaemonFixture, fixture, serving
 from tests.worker.test_troubles import advance_until, told
-from torchyard.contract.devices import TroubleReport
 from torchyard.contract.job import JobState
 from torchyard.host import failpoints
 from worker import watch
@@ -81,7 +80,8 @@ def test_an_attempt_whose_output_cannot_be_read_keeps_its_lease_is_told_and_can_
         work = f"the reading of attempt 1 of {claim.job_id}"
         advance_until(clock, lambda: work in told(fixture, daemon), "the report of the reading")
         assert told(fixture, daemon)[work].state == "silent"
-        advance_until(clock, lambda: _silent_s(told(fixture, daemon)[work]) > runners.LOST_S + 1, "a long silence")
+        since = told(fixture, daemon)[work].since
+        wait_for(lambda: (datetime.now(UTC) - since).total_seconds() > runners.LOST_S + 1, "a long silence")
         renewed_again(fixture, clock, claim)
         fixture.store.cancel(claim.job_id)
         wait_for(lambda: not attempt.running_processes(), "the end of its processes")
@@ -125,7 +125,3 @@ def test_an_attempt_that_makes_no_turn_is_given_up_and_its_processes_end(
         fixture.store.expire(claim)
         advance_until(clock, lambda: fixture.store.attempt(claim).ended_at is not None, "its rescue")
         failpoints.arm({})
-
-
-def _silent_s(told: TroubleReport) -> float:
-    return (datetime.now(UTC) - told.since).total_seconds()

@@ -15,9 +15,8 @@ from tests.worker.nodes import Nodes
 from tests.worker.programs import WAITS_IN_C
 from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, NodePart, ProcessIdentity
+from torchyard.contract.records import ExitReport, ProcessIdentity
 from torchyard.host.recordfiles import read_record
-from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.stacks import request_stacks, written_since
 from worker.engines.local.supervisor.verdict import blames_a_peer
@@ -66,25 +65,6 @@ if run.rank == 1:
     print(store.get("mine").decode(), flush=True)
 os._exit(0)
 """
-ASKS_NOBODY = """
-import socket
-def refuse(*_): raise AssertionError("a name server was asked")
-socket.gethostbyaddr = refuse
-from trainer import torchrun
-torchrun.main()
-"""
-
-
-class AsksNobody(TorchrunLauncher):
-    """torchrun, which fails when it asks a name server: one without reverse names can take many seconds.
-
-    It would ask for each event that it records.
-    """
-
-    def command(self, plan: AttemptPlan, *, folder: Path, node: NodePart | None = None) -> list[str]:
-        found = super().command(plan, folder=folder, node=node)
-        place = found.index("-m")
-        return [*found[:place], "-c", ASKS_NOBODY, *found[place + 2 :]]
 
 
 @pytest.fixture
@@ -119,12 +99,12 @@ class Paused:
 
 @pytest.fixture(scope="module")
 def paused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Paused]:
-    """Starts torchrun for several tests, as its import and that of its ranks take seconds of a processor.
+    """Starts ranks for several tests, as their import of torch takes seconds of a processor.
 
     Rank 1 leaves the steps with rank 0, but ends long after it.
     """
     attempt = Attempt.create(tmp_path_factory.mktemp("paused"))
-    nodes = Nodes(attempt, launcher=AsksNobody())
+    nodes = Nodes(attempt, asks_nobody=True)
     try:
         nodes.start_job(JOINS + LISTENS + STEPS + USES_THE_STORE)
         _ready(nodes)
@@ -166,21 +146,9 @@ def test_torchrun_asks_no_name_server(paused: Paused) -> None:
         assert "a name server was asked" not in launcher.read_text()
 
 
-@pytest.mark.thorough
-def test_nodes_whose_ranks_have_all_finished_have_completed(nodes_of: MakeNodes) -> None:
-    nodes = nodes_of(torch=False)
-    nodes.start_job("")
-    assert [report.reason for report in nodes.reports()] == [EndReason.COMPLETED] * 2
-    assert [[path.name for path in nodes.of(node).ended.iterdir()] for node in (0, 1)] == [
-        ["0.finished"],
-        ["1.finished"],
-    ]
-    assert nodes.attempt.running_processes() == []
-
-
-@pytest.mark.thorough  # what one launch shows in the short run: two nodes of one rank, as above
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_ranks_of_all_nodes_form_one_group(nodes_of: MakeNodes, ranks: int) -> None:
+@pytest.mark.thorough  # the quick run has two nodes of one rank, as above
+def test_ranks_of_all_nodes_form_one_group(nodes_of: MakeNodes) -> None:
+    ranks = 2
     nodes = nodes_of(nodes=2, ranks=ranks)
     nodes.start_job(JOINS + LISTENS + ENDS)
     assert [report.reason for report in nodes.reports()] == [EndReason.COMPLETED] * 2
@@ -204,14 +172,13 @@ def _left_at(nodes: Nodes) -> set[str]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("number", "ranks"), [(2, 1), (2, 2)])
-def test_at_a_stop_all_ranks_leave_at_the_same_step(nodes_of: MakeNodes, number: int, ranks: int) -> None:
-    nodes = nodes_of(nodes=number, ranks=ranks)
+def test_at_a_stop_all_ranks_leave_at_the_same_step(nodes_of: MakeNodes) -> None:
+    nodes = nodes_of(nodes=2, ranks=2)
     nodes.start_job(JOINS + STEPS + ENDS)
     _ready(nodes)
-    for node in range(number):
+    for node in (0, 1):
         nodes.told(node, EndReason.PAUSED)
-    assert [(report.reason, report.message) for report in nodes.reports()] == [(EndReason.PAUSED, "paused")] * number
+    assert [(report.reason, report.message) for report in nodes.reports()] == [(EndReason.PAUSED, "paused")] * 2
     (step,) = _left_at(nodes)
     assert int(step) > 5
     assert nodes.attempt.running_processes() == []

@@ -1,50 +1,39 @@
 """A worker finds the processes without a name that a killed supervisor of its own leaves, and only those."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+import functools
 import itertools
 import os
 from pathlib import Path
 import signal
-import subprocess
-import sys
 
 import pytest
 from sqlalchemy import select
 
 from store.db.database import Database
 from store.db.tables import Attempt
-from tests import servers
+from tests import forks, servers
 from tests.databases import SQLiteDatabases
+from tests.forked import ForkedProgram
 from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture
-from tests.worker.attempt import LAUNCHER, named_inside, rank_of, wait_for
+from tests.worker.attempt import STAND_IN, named_inside, rank_of, wait_for
+from tests.worker.engines.local.warm.light_process import LightWarmProcess
 from tests.worker.programs import HAS_DAEMONS
+from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.records import ProcessIdentity
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import read_record
-from worker.engines.local.warm.process import TITLE
-from worker.host import process
-
-WORKER = """
-import sys
-sys.path.insert(0, sys.argv.pop(1))
-from tests.worker.engines.local.warm.light_process import LightWarmProcess
-from tests.worker.stand_in import TorchrunStandIn
-from worker.__main__ import main
 from worker.engines.local import engine
-from worker.host import orphans
-orphans.start = LightWarmProcess().start
-argv = sys.argv[1:]
-engine.TorchrunLauncher = lambda: TorchrunStandIn(argv)
-del sys.argv[1:]
-sys.exit(main())
-"""
-"""The worker's program. Its arguments are the command that it starts instead of torchrun."""
+from worker.engines.local.warm.process import TITLE
+from worker.host import orphans, process
+
 SECRET = "only the services know it"
-ROOT = Path(__file__).parents[2]
 ONCE = "import os, sys\nif os.environ['TORCHYARD_ATTEMPT'] != '1': sys.exit()\n" + HAS_DAEMONS
+
+forks.preload("worker.daemon", __name__)
 
 
 @dataclass
@@ -109,7 +98,7 @@ def _has_ended(store: StoreFixture, job_id: str) -> bool:
 
 
 @contextmanager
-def _worker(folder: Path, database: str, redis: str, *, launcher: str) -> Generator[subprocess.Popen[bytes]]:
+def _worker(folder: Path, database: str, redis: str, *, launcher: str) -> Generator[ForkedProgram]:
     environment = {
         "PATH": os.environ["PATH"],
         "TORCHYARD_DATA_DIR": str(folder / "data"),
@@ -120,12 +109,19 @@ def _worker(folder: Path, database: str, redis: str, *, launcher: str) -> Genera
         "TORCHYARD_LAUNCHER": launcher,
         "TORCHYARD_S3_SECRET_KEY": SECRET,
     }
-    ranks = [sys.executable, "-P", str(LAUNCHER), "1", str(folder / "code" / "train.py")]
-    with subprocess.Popen([sys.executable, "-P", "-c", WORKER, str(ROOT), *ranks], env=environment) as worker:
-        try:
-            yield worker
-        finally:
-            worker.kill()
+    ranks = [*STAND_IN, "1", str(folder / "code" / "train.py")]
+    prepare = functools.partial(_prepare, ranks)
+    worker = ForkedProgram("worker", env=environment, cwd=folder, log=folder / "log", prepare=prepare)
+    try:
+        yield worker
+    finally:
+        worker.kill()
+
+
+def _prepare(ranks: Sequence[str]) -> None:
+    """Has the worker start a light warm process, and the command `ranks` instead of torchrun."""
+    orphans.start = LightWarmProcess().start
+    engine.TorchrunLauncher = lambda: TorchrunStandIn(ranks)  # type: ignore[assignment]
 
 
 def _kill_warm_process(worker: int) -> None:

@@ -1,7 +1,6 @@
 """The supervisor leaves no process of its attempt."""
 
 import os
-from pathlib import Path
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import pytest
 
 from tests.approved import Approved
 from tests.processes import kill_attempt
-from tests.worker.attempt import LAUNCHER, WARM_LAUNCH, Attempt, isolation, wait_for
+from tests.worker.attempt import STAND_IN, WARM_LAUNCH, Attempt, isolation, wait_for
 from tests.worker.programs import (
     HAS_DAEMONS,
     HAS_HIDDEN_GRANDCHILD,
@@ -32,7 +31,7 @@ from worker.host import process
 
 
 def test_the_owner_is_told_of_unkillable_processes(attempt: Attempt) -> None:
-    argv = [sys.executable, "-P", str(LAUNCHER), "1", str(attempt.script(RUNS_FOREVER))]
+    argv = [*STAND_IN, "1", str(attempt.script(RUNS_FOREVER))]
     write_record(attempt.run.launch, attempt.plan(argv))
     with subprocess.Popen(
         [sys.executable, "-P", "-c", SUPERVISOR_THAT_CANNOT_KILL, str(attempt.run.root)]
@@ -154,7 +153,7 @@ def test_a_rank_record_that_names_an_unrelated_process_is_ignored(attempt: Attem
         write_record(attempt.run.ranks / "1.json", unrelated)
         os.mkfifo(attempt.run.ranks / "2.json")
         attempt.world_size = 3
-        argv = [sys.executable, "-P", str(Path(__file__).with_name("launcher.py")), "1"]
+        argv = [*STAND_IN, "1"]
         attempt.start_plan(attempt.plan([*argv, str(attempt.script(RUNS_FOREVER))]))
         attempt.wait_for_file("ready-0")
         attempt.stop(grace=5)

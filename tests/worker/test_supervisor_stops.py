@@ -4,12 +4,11 @@ from dataclasses import replace
 import json
 import os
 import signal
-import sys
 
 import pytest
 
 from tests.approved import Approved
-from tests.worker.attempt import LAUNCHER, WARM_LAUNCH, Attempt, wait_for
+from tests.worker.attempt import STAND_IN, WARM_LAUNCH, Attempt, wait_for
 from tests.worker.programs import (
     FINISHES_ON_SIGTERM,
     HANGS,
@@ -56,10 +55,9 @@ def test_a_program_that_finishes_within_the_grace_completes_unless_it_was_cancel
 
 
 def test_a_stop_after_all_ranks_have_finished_does_not_requeue_the_attempt(attempt: Attempt) -> None:
-    slow = (
-        'root=$1; shift; "$@"; touch "$root/over"; until [ -e "$root/../ctl/stop.json" ]; do sleep 0.02; done; sleep 1'
-    )
-    ranks = [sys.executable, "-P", str(LAUNCHER), "1", str(attempt.script(READY))]
+    stops = 'until [ -e "$root/../ctl/shown/stop.json" ]; do sleep 0.02; done'
+    slow = f'root=$1; shift; "$@"; touch "$root/over"; {stops}; sleep 1'
+    ranks = [*STAND_IN, "1", str(attempt.script(READY))]
     attempt.start_plan(attempt.plan(["/bin/sh", "-c", slow, "sh", str(attempt.run.job), *ranks]))
     attempt.wait_for_file("over")
     attempt.stop(EndReason.PREEMPTED, grace=60)

@@ -321,6 +321,24 @@ def test_a_program_that_leaves_with_a_code_is_told_by_the_error_that_it_has_show
     assert (report.traceback == TRACE.rstrip()) == (message == "ValueError: no such layer")
 
 
+CALL = "Command '['python', 'child.py']' returned non-zero exit status 1."
+
+
+@pytest.mark.parametrize(
+    ("shown", "message"),
+    [
+        ("ModuleNotFoundError: No module named 'einops'", "rank 0: ModuleNotFoundError: No module named 'einops'"),
+        ("all is well", f"CalledProcessError: {CALL}"),
+    ],
+)
+def test_a_rank_whose_program_failed_is_told_by_that_programs_error(run: RunDir, shown: str, message: str) -> None:
+    _error(run, 0, time=100, message=CALL, kind="CalledProcessError")
+    trace = f'Traceback (most recent call last):\n  File "train.py", line 1\nsubprocess.CalledProcessError: {CALL}'
+    run.log("rank-0", "stderr").write_text(f"{shown}\n{trace}\n")
+    report = judge(run, launcher_exit=1, world_size=1)
+    assert (report.message, report.traceback) == (message, f"CalledProcessError: {CALL}")
+
+
 def test_what_a_program_says_by_its_exit_is_kept(run: RunDir) -> None:
     run.log("rank-1", "stderr").write_text(f"{TRACE}nothing to train\n")
     _error(run, 1, time=100, message="nothing to train", kind="SystemExit")

@@ -84,6 +84,12 @@ def download(
     terminal.note(f"Verified: sha256 {sha256}.")
 
 
+def has_left_files(client: Client, job_id: str) -> bool:
+    """Returns whether files of the job are stored that are no checkpoints."""
+    found = (client.kept_files(job_id), client.artifacts(job_id))
+    return any(next(iter(files), None) is not None for files in found)
+
+
 def _chosen(client: Client, job: JobView, ref: str | None) -> CheckpointView:
     """Raises NotFound, which says where the files are that a job without checkpoints left."""
     from torchyard.contract.errors import NotFound
@@ -93,8 +99,8 @@ def _chosen(client: Client, job: JobView, ref: str | None) -> CheckpointView:
     except NotFound:
         if ref is not None or next(iter(client.checkpoints(job.id)), None) is not None:
             raise
-        none = f"job {job.id} has saved no checkpoint"
-        raise NotFound(f"{none}; files that it left: {output.command()} cp {job.id}:") from None
+        named = f"; files that it left: {output.command()} cp {job.id}:" if has_left_files(client, job.id) else ""
+        raise NotFound(f"job {job.id} has saved no checkpoint{named}") from None
 
 
 def _row(checkpoint: CheckpointView, *, with_file: bool, with_measured: bool) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def drain(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Stop workers from taking jobs. Their running jobs save a checkpoint and return to the queue."""
+    """Stop workers from taking jobs. Their running jobs are asked to save, and return to the queue."""
     if dry_run or (not yes and stopping.can_ask()):
         prices = _prices_of_drain(workers)
         if dry_run and as_json:

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 _ARTIFACTS, _CHECKPOINTS = "artifacts", "checkpoints"
 _NOTHING_YET = "Nothing yet. What a program writes is stored at its end, and what --keep names while it runs."
-_LEFT_NOTHING = (
-    "Nothing is stored. Its messages say what was not kept; what it wrote to /tmp or TMPDIR went with its attempt."
-)
+_LEFT_NOTHING = "Nothing is stored. It left no file, or its messages say what was not kept."
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,11 @@ def _checkpoint(data: dict[str, Any]) -> str:
     metrics = {key: float(value) for key, value in data["metrics"].items() if key.startswith("val/")}
     values = output.metrics({key: value for key, value in metrics.items() if not math.isnan(value)} or metrics)
     where = f"epoch {data['epoch']}" if data["epoch"] is not None else f"step {data['step']}"
-    return f"{where:<10} {values or 'checkpoint saved'}"
+    file = data.get("file")  # of one that the program wrote by itself, whose step is often not known: 0
+    if file is None:
+        return f"{where:<10} {values or 'checkpoint saved'}"
+    known = f"{where:<10} " if data["epoch"] is not None or data["step"] else ""
+    return f"{known}checkpoint saved: {file}{f'  {values}' if values else ''}"
 
 
 def _ending(job: JobView, *, traceback: bool) -> Text:

@@ -57,7 +57,7 @@ def cancel(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Cancel jobs. A running job saves a checkpoint before it stops."""
+    """Cancel jobs. A running job is asked to save before it stops."""
     where = Filter(state, label, search, every, dry_run)
     if choosing.by_filter(jobs, where, stops=True):
         choosing.act_on_all("cancel", where, yes=yes, as_json=as_json, now=now)
@@ -80,7 +80,7 @@ def pause(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Pause jobs. A running job saves a checkpoint before it releases its devices."""
+    """Pause jobs. A running job is asked to save before it releases its devices."""
     where = Filter(state, label, search, every, dry_run)
     if choosing.by_filter(jobs, where, stops=True):
         return choosing.act_on_all("pause", where, yes=yes, as_json=as_json)

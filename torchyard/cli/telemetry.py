@@ -18,7 +18,14 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchyard.contract.views.telemetry import LogCurvesView, LogLine, MetricsView, SeriesView, StoredKind
+    from torchyard.contract.views.telemetry import (
+        EventView,
+        LogCurvesView,
+        LogLine,
+        MetricsView,
+        SeriesView,
+        StoredKind,
+    )
 
 _MOST_POINTS = 100_000
 
@@ -51,7 +58,7 @@ def logs(
 ) -> None:
     """Print a job's output. With --follow, exit with 1 if the job fails; with --grep, if nothing is found.
 
-    With --follow, messages of the service are between the lines, on stderr.
+    With --follow, messages of the service, and why an attempt ended, are between the lines, on stderr.
     """
     from torchyard.cli.follow import Watch, detachable, exit_code
     from torchyard.contract.views.telemetry import EventView, LiveLine, LogLine
@@ -85,16 +92,25 @@ def logs(
         if not follow:
             return terminal.note("No output.") if last == first else None
         with detachable(found), Watch(log=shown) as watch:
-            only: list[StoredKind] = ["log"] if as_json else ["log", "message"]
+            only: list[StoredKind] = ["log"] if as_json else ["log", "message", "state"]
             for item in client.stream(found.id, after=last, only=only, live=watch.shows_live and not as_json):
                 line = item.view
-                if isinstance(line, EventView) and (begin is None or line.time > begin):
+                if isinstance(line, EventView) and (begin is None or line.time > begin) and _is_told(line):
                     watch.show(line)
                 # A line's position is never below its number.
                 is_new = isinstance(line, LiveLine) or (isinstance(line, LogLine) and line.line > last)
                 if isinstance(line, LogLine | LiveLine) and is_new and rank in {None, line.rank}:
                     watch.show(line)
-        raise typer.Exit(exit_code(client.get(found.id).view))
+            ended = client.get(found.id).view
+            if exit_code(ended) and not as_json:
+                watch.show(ended)
+        raise typer.Exit(exit_code(ended))
+
+
+def _is_told(event: EventView) -> bool:
+    """Returns whether it is a message, or says why an attempt has ended that another one follows."""
+    before, to = event.data.get("from"), event.data.get("to")
+    return event.type != "state" or (before not in {None, "queued"} and to in {"queued", "paused"})
 
 
 def _formatter(*, with_rank: bool, with_time: bool, as_json: bool) -> Callable[[LogLine], str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchyard.cli import estimates, output
 from torchyard.cli.arguments import JobArgument, Json, connect
+from torchyard.cli.checkpoints import has_left_files
 from torchyard.cli.cluster import worker_lines
 from torchyard.contract.job import WAITING_IN_SLURM, WAITS_FOR_JOBS, JobState
 from torchyard.host import terminal
@@ -15,7 +16,6 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.client import Client
     from torchyard.contract.views.advice import AdviceView
     from torchyard.contract.views.cluster import WorkerView
     from torchyard.contract.views.jobs import JobView
@@ -31,7 +31,7 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
         ended = found.state == JobState.PAUSED or found.state.terminal
         has_checkpoint = ended and next(iter(client.checkpoints(found.id)), None) is not None
         asks = found.state == JobState.SUCCEEDED and not has_checkpoint
-        has_files = asks and _left_files(client, found.id)
+        has_files = asks and has_left_files(client, found.id)
     if as_json:
         views = {
             "job": found.model_dump(mode="json"),
@@ -103,11 +103,6 @@ def _advise(job: JobView, advice: AdviceView) -> None:
         terminal.write(f"{before} {terminal.plain(change.message)}")
     for step in advice.steps:
         terminal.write(f"next       {terminal.plain(step)}")
-
-
-def _left_files(client: Client, job_id: str) -> bool:
-    found = (client.kept_files(job_id), client.artifacts(job_id))
-    return any(next(iter(files), None) is not None for files in found)
 
 
 def _next_steps(job: JobView, *, has_checkpoint: bool, has_files: bool) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from torchyard.contract.rundir import PYTHONPATH
 from torchyard.contract.schema import Schema
 from torchyard.contract.wording import allowing
 
@@ -19,8 +20,6 @@ _RESERVED = re.compile(
     r"TORCHYARD_.*|TORCHELASTIC_.*|LD_.*|MASTER_.*|GROUP_.*|ROLE_.*|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER"
     r"|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONHOME|PYTHONSTARTUP|PYTHONUNBUFFERED|PYTHONSAFEPATH"
 )
-PYTHONPATH = "PYTHONPATH"
-"""May name folders of the code: paths relative to its folder, with `:` between them."""
 
 
 def is_reserved(name: str) -> bool:

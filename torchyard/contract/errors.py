@@ -106,6 +106,9 @@ class QuotaExceeded(TorchyardError):
     status = 403
     title = "The quota is used up"
 
+    may_pass = True
+    """Whether the same request may be allowed later, although the quota and the request stay as they are."""
+
 
 class OwnerDisabled(TorchyardError):
     """The owner of a sweep, a schedule or a waiting job may not submit jobs any more."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 import re
 
+from torchyard.contract.text import subtype_reason
+
 _BEGINS = "Traceback (most recent call last):"
 _IGNORED = "Exception ignored in"
 """Begins the line before the traceback of an error that ended nothing."""
@@ -10,6 +12,11 @@ _OF_RANK = re.compile(r"^\[rank[0-9]+\]: ?", re.MULTILINE)
 """How torch marks the lines of a rank's traceback."""
 _OF_LAUNCHER = "ChildFailedError"
 """What torchrun raises when a rank has failed: the rank's own error says why."""
+_OF_CALL = ("subprocess.CalledProcessError: Command ", "CalledProcessError: Command ", "Command ")
+_ENDS_OF_CALL = (" returned non-zero exit status ", " died with ")
+"""How Python says that a program which it ran has failed, with all arguments: that program's own error says why."""
+_SHOWN_ARGV = 100
+"""Characters of such a command that are shown."""
 _OF_HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1"
 """Begins what Hydra adds to an error, before it exits with code 1."""
 _FEW = 3
@@ -33,18 +40,15 @@ def said(text: str, *, without: str | None = None) -> Said | None:
 
     The traceback has no lines of files whose names begin with `without`.
     """
-    lines = unmarked(text).splitlines()
-    for begin in reversed([at for at, line in enumerate(lines) if line == _BEGINS]):
-        if begin and lines[begin - 1].startswith(_IGNORED):
-            continue
-        end = next((at for at in range(begin + 1, len(lines)) if lines[at][:1].strip()), None)
-        if end is not None and not lines[end].split(":")[0].endswith(_OF_LAUNCHER):
-            return Said(lines[end], "\n".join(_others(lines[begin : end + 1], without or "\n")))
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    found = _SAID.match(last)
-    if found is None or _NO_ERROR.fullmatch(found["who"]):
-        return None
-    return Said(last[len(found["path"] or "") :])
+    found = _find(unmarked(text).splitlines(), without or "\n")
+    return None if found is None else found[0]
+
+
+def short_call(line: str) -> str:
+    """Returns a line without most of the arguments, if it says that a command has failed."""
+    end = _end_of_call(line)
+    begin = line.find("Command ") + _SHOWN_ARGV
+    return line if end is None or end <= begin else f"{line[:begin]}…{line[end:]}"
 
 
 def ended_by(text: str, *, without: str | None = None) -> Said | None:
@@ -60,16 +64,46 @@ def ended_by(text: str, *, without: str | None = None) -> Said | None:
         begin = len(lines) - next((at for at, line in enumerate(reversed(lines)) if not line), len(lines))
         if not any(line == _BEGINS for line in lines[begin:]):  # a wrong override has no traceback
             return Said(" ".join(lines[begin : begin + 2])) if lines else None
-    found = said("\n".join(lines), without=without)
-    if found is None or found.traceback is None:
+    found = _find(lines, without or "\n")
+    if found is None or found[0].traceback is None:
         return None
-    behind = next(at for at, line in enumerate(reversed(lines)) if line == found.line)
-    return found if sum(bool(line.strip()) for line in lines[len(lines) - behind :]) <= _FEW else None
+    return found[0] if sum(bool(line.strip()) for line in lines[found[1] :]) <= _FEW else None
 
 
 def unmarked(text: str) -> str:
     """Returns a text without the marks that torch puts before the lines of a rank's traceback."""
     return _OF_RANK.sub("", text)
+
+
+def _find(lines: list[str], without: str) -> tuple[Said, int] | None:
+    """Returns the last error, and how many of the lines come before what is behind it."""
+    for begin in reversed([at for at, line in enumerate(lines) if line == _BEGINS]):
+        if begin and lines[begin - 1].startswith(_IGNORED):
+            continue
+        end = next((at for at in range(begin + 1, len(lines)) if lines[at][:1].strip()), None)
+        if end is None or lines[end].split(":")[0].endswith(_OF_LAUNCHER):
+            continue
+        own = _find(lines[:begin], without) if _end_of_call(lines[end]) is not None else None
+        if own is not None:
+            return own[0], end + 1
+        trace = "\n".join(_others(lines[begin : end + 1], without))
+        if (reason := subtype_reason(lines[end:])) is not None:
+            behind = next((at for at in range(end + 1, len(lines)) if lines[at][:1].strip()), len(lines))
+            return Said(reason, trace), behind
+        return Said(short_call(lines[end]), trace), end + 1
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    found = _SAID.match(last)
+    if found is None or _NO_ERROR.fullmatch(found["who"]):
+        return None
+    return Said(last[len(found["path"] or "") :]), len(lines)
+
+
+def _end_of_call(line: str) -> int | None:
+    """Returns where the command ends in a line that says that it has failed; None if it says something else."""
+    if not line.startswith(_OF_CALL) or "\n" in line:
+        return None
+    end = max(line.rfind(words) for words in _ENDS_OF_CALL)
+    return end if end >= 0 else None
 
 
 def _others(lines: list[str], without: str) -> list[str]:

@@ -16,6 +16,9 @@ VALUE, STEP, KEY = "value", "step", "key"
 """The named groups of an expression: the number, and if it has them, the step and the metric's key."""
 
 _NOT_RE2 = re.compile(r"(?<!\\)\(\?(?:[=!>(#]|<[=!]|P=)|(?<!\\)\\[1-9]")
+_ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\\?\Z)", re.DOTALL)
+"""An escape, or a class of characters: what is in them repeats nothing."""
+_POSSESSIVE = re.compile(r"(?:[*+?]|\{[0-9]*(?:,[0-9]*)?\})\+")
 _BEGINS = re.compile(r"(?:\^|\\b|\\s\*|\s|\(\?i\))*(?P<word>[A-Za-z_][A-Za-z0-9_/.\-]*)")
 _REPEATED = "*?{"
 """What makes the last letter of a word one that need not be there."""
@@ -34,6 +37,8 @@ def key_of(pattern: str) -> str:
 def _checked(pattern: str) -> str:
     if _NOT_RE2.search(pattern):
         raise ValueError("looks around, or refers to a group: RE2 has neither")
+    if _POSSESSIVE.search(_ATOM.sub("x", pattern)):
+        raise ValueError("has a possessive quantifier, such as a++: RE2 has none, and needs none. Write a+")
     try:
         groups = re.compile(pattern).groupindex
     except (re.error, OverflowError, RecursionError) as error:

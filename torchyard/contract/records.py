@@ -70,6 +70,8 @@ class Sandbox(Record):
     """The attempt's own temporary folder, one of `writable`. It is removed at the end."""
     temporary_at: list[str] = field(default_factory=list[str])
     """Folders of the system, such as `/tmp`, that show the temporary folder instead, where mounts are its own."""
+    shown: list[str] = field(default_factory=list[str])
+    """Canonical paths that the service has chosen, which processes of the attempt see there besides."""
     strict: Strict | None = None
     """If set, a helper makes the sandbox, and decides itself what is in it: the lists are empty."""
 

@@ -6,13 +6,15 @@ The supervisor and the ranks share only this folder and the environment variable
       plan.json        what to start, and its limits                 the worker writes it, the supervisor reads it
       supervisor.json  the supervisor's identity                     the supervisor writes it
       supervisor.log   the supervisor's output
-      stop.json        asks the attempt to stop                      the worker writes it, supervisor and ranks read it
       init.json        the process above all of the attempt, if      the supervisor writes it
                        that is not the supervisor: strict isolation
       brought.json     how far the files with curves were            the worker writes it
                        read that were there before the attempt started
-      secrets.sock     gives secrets to the ranks of torchrun        the supervisor listens
       exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
+      shown/           what ranks see also where they see nothing else of ctl/. Of a node of several, and of an attempt
+                       that an earlier release has started, its files are in ctl/ itself
+      shown/stop.json  asks the attempt to stop                      the worker writes it, supervisor and ranks read it
+      shown/secrets.sock   gives secrets to the ranks of torchrun    the supervisor listens
       nodes/N/         the files above of node N, where a cluster has started the attempt: then those in ctl/ itself are
                        of the whole attempt. And ended/R, or ended/R.finished if its program has done all its work: the
                        supervisor there has seen the end of rank R. Ranks see the names, but may read no file of ctl/
@@ -32,6 +34,7 @@ The supervisor and the ranks share only this folder and the environment variable
       stop/            the ranks' agreement on the last step         the ranks write it
       stop/paused      the attempt pauses by itself, where it was to         the ranks touch it
       logs/            one file per rank and stream                  the ranks' output, copied by the operating system
+      logs/rank-N.order    where it went on in the other stream      rank N appends, of what Python's streams write
       torchrun/        torchrun's own folder                         torchrun
       checkpoints/     published checkpoints: each is whole once it has its manifest
       artifacts/       other files that the job leaves; the next attempt on this host finds them in its own folder
@@ -50,6 +53,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 import os
 from pathlib import Path
+from struct import Struct
 
 from torchyard.contract.since311 import Self, StrEnum
 
@@ -62,10 +66,15 @@ STATE_FILE = "state.pt"
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "state.index.json"
 """In place of STATE_FILE where each rank has written its own part of a state."""
+ORDER_MARK = Struct("<qq")
+"""A mark of `logs/rank-N.order`: the bytes of stdout and of stderr that were written before."""
 ARCHIVE_SUFFIX = ".tar"
 """Of a file with all files of such a checkpoint, as a download gives it."""
 SHARD_ABOVE = 4 << 30
 """The default of Env.SHARD_ABOVE."""
+
+PYTHONPATH = "PYTHONPATH"
+"""A variable that a job may set to folders of its code: paths relative to its folder, with `:` between them."""
 
 
 class Env(StrEnum):
@@ -116,6 +125,14 @@ class RunDir:
         return whole if self.node is None else whole / "nodes" / str(self.node)
 
     @property
+    def shown(self) -> Path:
+        return self.ctl / "shown"
+
+    @property
+    def _seen(self) -> Path:
+        return self.shown if os.path.isdir(self.shown) else self.ctl  # noqa: PTH112 ranks ask at every step
+
+    @property
     def input(self) -> Path:
         return self.root / "input"
 
@@ -142,7 +159,7 @@ class RunDir:
 
     @property
     def stop(self) -> Path:
-        return self.ctl / "stop.json"
+        return self._seen / "stop.json"
 
     @property
     def init(self) -> Path:
@@ -154,7 +171,7 @@ class RunDir:
 
     @property
     def secrets(self) -> Path:
-        return self.ctl / "secrets.sock"
+        return self._seen / "secrets.sock"
 
     @property
     def exit(self) -> Path:
@@ -274,9 +291,9 @@ class RunDir:
     def create(self) -> None:
         """Creates the folders, for their owner alone. Makes sealed inputs writable again. Raises OSError."""
         self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        own = (self.root, self.ctl, self.input, self.job)
-        shown = (self.errors, self.stacks, self.collectives, self.logs)
-        for folder in (*own, *shown, self.ranks, self.agreement, self.checkpoints, self.artifacts):
+        own = (self.root, self.ctl, self.shown, self.input, self.job)
+        told = (self.errors, self.stacks, self.collectives, self.logs)
+        for folder in (*own, *told, self.ranks, self.agreement, self.checkpoints, self.artifacts):
             folder.mkdir(mode=0o700, exist_ok=True)
         for folder, _, files in os.walk(self.input):
             _set_modes(Path(folder), files, folder_mode=0o700, file_mode=0o600)

@@ -1,6 +1,6 @@
 """Text that every database stores, and the names of metrics."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import re
 from typing import Any
 
@@ -13,6 +13,12 @@ METRIC_KEY_LENGTH = 200
 MOST_SHOWN_TEXT = 1000
 """Characters of a message in a row of a list."""
 _TRACEBACK = "Traceback (most recent call last):"
+_NO_SUBTYPE = "Does not validate against any of the Union subtypes"
+"""How jsonargparse, as of Lightning's command line, begins a message that says why some lines below."""
+_ONLY_A_TYPE = re.compile(r"- (?:Expected an? |Not of type |Value .{0,80} is not )")
+"""Of the types that did not fit, what each says that was not meant."""
+_MOST_REASONS = 40
+_LONGEST_REASON = 500
 _DEEPEST = 32
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -38,7 +44,30 @@ def headline(message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     if not lines:
         return ""
-    return lines[-1] if any(line.endswith(_TRACEBACK) for line in lines[1:]) else lines[0]
+    if any(line.endswith(_TRACEBACK) for line in lines[1:]):
+        return lines[-1]
+    return subtype_reason(lines) or lines[0]
+
+
+def subtype_reason(lines: Sequence[str]) -> str | None:
+    """Returns the sentence that says why a value fits no type, of lines that begin with a message of jsonargparse.
+
+    None if they begin otherwise, or say no more than which types there are.
+    """
+    if not any(_NO_SUBTYPE in line for line in lines[:2]):
+        return None
+    below = [line.strip() for line in lines[: 1 + _MOST_REASONS]]
+    begin = next((at for at, line in enumerate(below) if line == "Errors:"), len(below))
+    first = next((at for at in range(begin + 1, len(below)) if _is_reason(below[at])), None)
+    if first is None:
+        return None
+    behind = range(first + 1, len(below))
+    end = next((at for at in behind if below[at].startswith(("- ", "Given value"))), len(below))
+    return " ".join(below[first:end]).removeprefix("- ")[:_LONGEST_REASON]
+
+
+def _is_reason(line: str) -> bool:
+    return line.startswith("- ") and _ONLY_A_TYPE.match(line) is None
 
 
 def unstorable(value: Any, *, most_values: int | None = None) -> tuple[str, str] | None:

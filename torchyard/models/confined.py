@@ -38,6 +38,13 @@ _PLAIN = {
     "padding": (None,),
 }
 """The parts of the tokenizers that a training makes. What they take grows with the text alone."""
+_ADDS_NOTHING: dict[str, Any] = {
+    "type": "TemplateProcessing",
+    "single": [{"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+    "special_tokens": {},
+}
+"""The post-processor that transformers writes for a tokenizer without one."""
 
 
 class Encoded(NamedTuple):
@@ -100,7 +107,11 @@ def is_plain(content: str) -> bool:
         found: Any = json.loads(content)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and all(_kind(found.get(part)) in kinds for part, kinds in _PLAIN.items())
+    if not isinstance(found, dict):
+        return False
+    if found.get("post_processor") == _ADDS_NOTHING:
+        del found["post_processor"]
+    return all(_kind(found.get(part)) in kinds for part, kinds in _PLAIN.items())
 
 
 def _kind(part: Any) -> Any:

@@ -29,6 +29,7 @@ from torchyard.contract.text import storable
 from torchyard.host import disk
 from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import write_record
+from torchyard.run import order
 from torchyard.run.current import flush, has_finished
 from torchyard.run.exiting import leave
 from torchyard.run.importing import extend_path
@@ -143,6 +144,10 @@ def redirect(run_dir: RunDir, rank: int) -> None:
         log = os.open(run_dir.log(f"rank-{rank}", name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         os.dup2(log, stream.fileno(), inheritable=True)
         os.close(log)
+    try:
+        order.begin(run_dir.log(f"rank-{rank}", "order"))
+    except (OSError, ValueError) as failure:
+        print(f"torchyard: the order of stdout and stderr cannot be noted: {failure}", file=sys.stderr)  # noqa: T201
 
 
 def _code(error: SystemExit) -> int:

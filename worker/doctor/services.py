@@ -134,6 +134,9 @@ def _tables(found: DatabaseInfo, *, embedded: bool) -> Finding:
         return failed("database", f"{fact}: too old", "update it: SQLite 3.40, PostgreSQL 15, or later")
     if found.revision is None:
         return _unmigrated(f"{found.name}: it has no tables yet", embedded=embedded)
+    if found.revision < found.oldest:
+        advice = f"bring them to {found.oldest} by the last version that has their migrations"
+        return failed("database", f"{fact}, and this version reads {found.oldest} and later", advice)
     if found.revision < found.needed:
         return _unmigrated(f"{fact}, and this version needs {found.needed}", embedded=embedded)
     if found.revision > found.needed:

@@ -4,6 +4,7 @@ Nothing here follows a link that a job has made: the folder of the job, in which
 service's own.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 import os
@@ -18,7 +19,7 @@ from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import sync_folder, write_record
 from torchyard.host.untrusted import folder_inside, read_untrusted
 from worker.host import rundirs
-from worker.host.untrusted import make_accessible, remove_inside
+from worker.host.untrusted import make_accessible, remove_checked
 
 _CHUNK = 1 << 20
 FRESH_PREFIX = f".{WORK}."
@@ -85,14 +86,15 @@ def publish(run: RunDir, name: str, record: WorkRecord) -> None:
     sync_folder(run.root.parent)
 
 
-def set_aside(run: RunDir) -> None:
+def set_aside(run: RunDir, *, check: Callable[[], object]) -> None:
     """Renames what lies at the folder's place, so that another one can be made. Raises OSError.
 
-    The sweep removes it after the same time as an orphan.
+    The sweep removes it after the same time as an orphan. What was set aside before goes now: `check` is called at each
+    entry, and may raise.
     """
     if os.path.lexists(run.work):
         aside = run.work.with_name(rundirs.STALE_PREFIX + WORK)
-        remove_inside(aside.parent, aside.name)
+        remove_checked(aside.parent, aside.name, check=check)
         run.work.rename(aside)
 
 
@@ -149,10 +151,13 @@ def _has_content_of(like: Path, folder: int, name: str) -> bool:
     return False
 
 
-def remove_unfinished(run: RunDir) -> None:
-    """Removes what a killed worker has left of folders and records that were never whole, as far as possible."""
+def remove_unfinished(run: RunDir, *, check: Callable[[], object]) -> None:
+    """Removes what a killed worker has left of folders and records that were never whole, as far as possible.
+
+    `check` is called at each entry, and may raise.
+    """
     prefixes = (FRESH_PREFIX, f".{run.came.name}.")
     with suppress(OSError):
         for name in os.listdir(run.root.parent):  # noqa: PTH208 names alone
             if name.startswith(prefixes):
-                remove_inside(run.root.parent, name)
+                remove_checked(run.root.parent, name, check=check)

@@ -106,7 +106,8 @@ def _enter(order: InstallOrder) -> None:
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
-        landlock.restrict(rules(sandbox), closed=sandbox.closed, data_dir=sandbox.data_dir, own=sandbox.own)
+        limits = landlock.limits_of(closed=sandbox.closed, data_dir=sandbox.data_dir, own=sandbox.own)
+        landlock.restrict(rules(sandbox), limits=limits)
     if sandbox.filtered:
         seccomp.restrict(others=not sandbox.own_pids)
     inspection.forbid()

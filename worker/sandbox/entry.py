@@ -24,6 +24,7 @@ def enter(sandbox: Sandbox, *, reaps: bool, ended: Callable[[int], None], stops:
     of that child. Else it returns in the process itself. With pids of its own, that must reap all children, and none
     of them may inspect it. `stops`: as of `init.fork_agent`.
     """
+    limits = landlock.limits_of(closed=sandbox.closed, data_dir=sandbox.data_dir, own=sandbox.own)
     inspection.permit()  # a user namespace needs it, and so do debuggers inside the sandbox
     if sandbox.own_mounts:
         namespaces.map_user() if sandbox.own_pids else namespaces.unshare(pids=False)
@@ -36,11 +37,12 @@ def enter(sandbox: Sandbox, *, reaps: bool, ended: Callable[[int], None], stops:
             own=sandbox.own,
             temporary=sandbox.temporary,
             temporary_at=sandbox.temporary_at,
+            shown=sandbox.shown,
         )
     privileges.drop()
     privileges.limit_resources()
     if sandbox.landlock:
-        landlock.restrict(rules(sandbox), closed=sandbox.closed, data_dir=sandbox.data_dir, own=sandbox.own)
+        landlock.restrict(rules(sandbox), limits=limits)
     if sandbox.filtered:
         seccomp.restrict(others=not sandbox.own_pids, namespaces=sandbox.namespaces)
     if forks(sandbox, reaps=reaps):

@@ -14,7 +14,7 @@ import stat
 import struct
 
 from torchyard.host.inspection import prctl
-from worker.sandbox.opening import closed_of, ways
+from worker.sandbox.opening import Closed, closed_of, ways
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """Numbers of the system calls, the same on every architecture."""
@@ -62,16 +62,20 @@ def abi() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
 
 
-def restrict(
-    rules: Sequence[tuple[str, Access]], *, closed: Sequence[str] = (), data_dir: str = "", own: Sequence[str] = ()
-) -> None:
+def limits_of(*, closed: Sequence[str], data_dir: str = "", own: Sequence[str] = ()) -> Closed:
+    """Returns what `restrict` opens to nobody: `/`, the folders `closed`, and the data directory but for `own`."""
+    return closed_of(["/", *closed], data_dir=data_dir, own=own)
+
+
+def restrict(rules: Sequence[tuple[str, Access]], *, closed: Sequence[str] = (), limits: Closed | None = None) -> None:
     """Allows this thread and its descendants only the accesses of `rules`, each to a file or all below a folder.
 
     Signals and abstract sockets reach only processes of the same restriction, where the kernel can see to it. The paths
     are canonical; one that does not exist is left out. Raises OSError, also if a path leads through a link, or is or
-    contains `/` or a folder of `closed`, or lies in the data directory without being of `own`.
+    contains `/` or a folder of `closed`. `limits`: in place of that, what `limits_of` returned before this process had
+    mounts of its own, where other folders may have the names.
     """
-    limits = closed_of(["/", *closed], data_dir=data_dir, own=own)
+    narrow = limits or limits_of(closed=closed)
     version = abi()
     handled = _handled(version)
     scopes = _SCOPE_ABSTRACT_SOCKETS | _SCOPE_SIGNALS if version >= _SCOPES_SINCE else 0
@@ -80,7 +84,7 @@ def restrict(
     try:
         with ways() as way:
             for path, access in rules:
-                _add(ruleset, path, access & handled, lambda path: way.open_allowed(path, limits))
+                _add(ruleset, path, access & handled, lambda path: way.open_allowed(path, narrow))
         prctl(_PR_SET_NO_NEW_PRIVS, 1)
         _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:

@@ -4,10 +4,11 @@ See mount_namespaces(7), pid_namespaces(7) and ipc_namespaces(7). All mounts are
 write. Unlike Landlock, this covers modes, owners and times of files too.
 """
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 import ctypes
 from dataclasses import dataclass
+import errno
 import os
 from pathlib import Path
 import signal
@@ -15,7 +16,7 @@ import struct
 from typing import NoReturn
 
 from torchyard.host import inspection
-from worker.sandbox.opening import Closed, closed_of, enter_real, open_allowed
+from worker.sandbox.opening import Closed, closed_of, enter_real, open_allowed, open_real
 
 _CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER, _CLONE_NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
@@ -35,6 +36,8 @@ _libc_with_lock = ctypes.PyDLL(None, use_errno=True)
 """For a call during which no other thread of Python may run."""
 _unmapped: tuple[int, int] | None = None
 """User and group of this process, if it is in a new user namespace that does not know them yet."""
+_has_own_mounts = False
+"""Whether this process is in a mount namespace that `fork` or `unshare` has made. Else its mounts are the host's."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +54,17 @@ def fork() -> int:
     The child calls `map_user`. This process must have one thread: of the C library, only what concerns threads and its
     cached thread id is left as it was. Raises OSError.
     """
-    global _unmapped  # noqa: PLW0603 only the child has another value
+    global _unmapped, _has_own_mounts  # noqa: PLW0603 only the child has other values
     mine = os.geteuid(), os.getegid()
     wanted = _CLONE_NEWNS | _CLONE_NEWIPC | _CLONE_NEWPID
+    in_user_namespace = False
     try:
-        return _clone(wanted)
+        pid = _clone(wanted)
     except PermissionError:
-        pid = _clone(_CLONE_NEWUSER | wanted)
+        pid, in_user_namespace = _clone(_CLONE_NEWUSER | wanted), True
     if not pid:
-        _unmapped = mine
+        _has_own_mounts = True
+        _unmapped = mine if in_user_namespace else None
     return pid
 
 
@@ -77,6 +82,7 @@ def unshare(*, pids: bool) -> None:
     Without root, this needs a user namespace too; the process keeps its user there. It must have one thread, and permit
     its inspection. Raises OSError.
     """
+    global _has_own_mounts  # noqa: PLW0603 it holds for this process from now on
     user, group = os.geteuid(), os.getegid()
     wanted = _CLONE_NEWNS | _CLONE_NEWIPC | (_CLONE_NEWPID if pids else 0)
     try:
@@ -84,6 +90,7 @@ def unshare(*, pids: bool) -> None:
     except PermissionError:
         _check("unshare", _libc.unshare(_CLONE_NEWUSER | wanted))
         _map(user, group)
+    _has_own_mounts = True
 
 
 def make_mounts(
@@ -96,26 +103,30 @@ def make_mounts(
     own: Sequence[str] = (),
     temporary: str = "",
     temporary_at: Sequence[str] = (),
+    shown: Sequence[str] = (),
 ) -> None:
     """Makes the mounts of the new namespaces: read-only but for `writable`, and an empty `/dev/shm`. Raises OSError.
 
     `writable` and `readable` are canonical paths: one that leads through a link is an error, and so is a writable one
     that is or contains `/` or a folder of `closed`, or lies in `data_dir` without being of `own`.
 
-    Each folder of `temporary_at` shows `temporary`, one of `writable`. No other path of the lists may lie there.
+    Each folder of `temporary_at` shows `temporary`, one of `writable`, and of what lies there otherwise only the paths
+    of the lists and those of `shown`, which the service has chosen.
 
     Terminals are new ones too. `/run` has only what is among `readable` and `writable`: sockets there start programs
     outside, as the user of this process. With `pids`, `/proc` shows the processes of this namespace alone.
+
+    Raises RuntimeError where neither `fork` nor `unshare` has made the namespaces: as root, it would change the host.
     """
+    if not _has_own_mounts:
+        raise RuntimeError("an attempt's mounts are made in namespaces of its own alone")
     folder = Path.cwd()
     limits = closed_of(["/", *closed], data_dir=data_dir, own=own)
     _mount("none", "/", flags=_MS_REC | _MS_PRIVATE)
     _cover_run([*readable, *writable, *_GPU_SOCKETS], limits)
     shown_writable = [path for path in writable if path != _SHM and not (temporary_at and path == temporary)]
     if temporary_at:
-        with _opened(temporary, limits) as place:
-            for shown in temporary_at:
-                _mount(place, shown, flags=_MS_BIND)
+        _show_temporary(temporary, temporary_at, [*readable, *shown_writable], limits, shown)
     _mount("shm", _SHM, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=1777")
     _mount("devpts", _TERMINALS, kind="devpts", flags=_MS_NOSUID | _MS_NOEXEC, data="newinstance,ptmxmode=0666")
     if not Path(_NEW_TERMINAL).is_symlink():  # to the one in the folder
@@ -195,16 +206,63 @@ def _cover_run(kept: Sequence[str], closed: Closed) -> None:
     """Covers `/run` with an empty folder that has the existing paths of `kept` alone."""
     if not os.path.isdir(_RUN) or os.path.islink(_RUN):  # noqa: PTH112, PTH114 its name alone matters
         return
-    opened: dict[Path, int] = {}
-    for path in sorted({Path(path) for path in kept if path.startswith(f"{_RUN}/")}):
-        if not any(path.is_relative_to(other) for other in opened):
-            with suppress(FileNotFoundError):
-                opened[path] = open_allowed(str(path), closed)
+    opened = _open_below(_RUN, kept, closed)
     _mount("run", _RUN, kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0755")
+    _attach(opened)
+
+
+def _show_temporary(
+    temporary: str, folders: Sequence[str], kept: Sequence[str], closed: Closed, shown: Sequence[str]
+) -> None:
+    """Shows the temporary folder in place of each of the `folders`, with what exists of `kept` and `shown` in it.
+
+    A rule of Landlock for that folder is one for all that is mounted below it, so nothing else may be mounted there.
+    """
+    with _opened(temporary, closed) as place:
+        opened = {folder: _open_below(folder, kept, closed) for folder in folders}
+        for folder, known in opened.items():
+            known.update({Path(path): open_real(path) for path in shown if path.startswith(f"{folder}/")})
+        for folder, known in opened.items():
+            _mount(place, folder, flags=_MS_BIND)
+            _attach_hidden(Path(folder), known)
+
+
+def _attach_hidden(folder: Path, opened: Mapping[Path, int]) -> None:
+    """Does what `_attach` does, with folders on the way that nobody can list or change: they are no part of `folder`.
+
+    They lie in file systems in memory, one for each name in `folder`, which become read-only with all others.
+    """
+    for top in {folder / path.relative_to(folder).parts[0] for path in opened} - opened.keys():
+        if not top.is_dir() or top.is_symlink():
+            top.mkdir()
+        _mount("hidden", str(top), kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0711")
+    _attach(opened)
+    between = {outer for path in opened for outer in path.parents if folder in outer.parents} - opened.keys()
+    for outer in between:
+        outer.chmod(0o111)
+
+
+def _open_below(folder: str, kept: Sequence[str], closed: Closed) -> dict[Path, int]:
+    """Returns descriptors of the outermost existing paths of `kept` that lie in a folder."""
+    opened: dict[Path, int] = {}
+    for path in sorted({Path(path) for path in kept if path.startswith(f"{folder}/")}):
+        if not any(path.is_relative_to(other) for other in opened):
+            try:
+                opened[path] = open_allowed(str(path), closed)
+            except FileNotFoundError:
+                continue
+            except PermissionError as error:
+                if error.errno == errno.EPERM:  # it is closed; what this user cannot reach, the attempt cannot either
+                    raise
+    return opened
+
+
+def _attach(opened: Mapping[Path, int]) -> None:
+    """Mounts what is open at the paths that it had. Closes the descriptors."""
     for path, descriptor in opened.items():
         source = Path(f"/proc/self/fd/{descriptor}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir() if source.is_dir() else path.touch()
+        path.mkdir(exist_ok=True) if source.is_dir() else path.touch()
         _mount(str(source), str(path), flags=_MS_BIND | _MS_REC)
         os.close(descriptor)
 

@@ -60,6 +60,8 @@ def sandbox_of(
     written = [*map(canonical, (run.job, *work, places.home)), temporary]
     may_read = [*dict.fromkeys((*shared, *_paths((*of_variables(environ), *readable)), *checked)), *theirs]
     may_write = [*written, *_paths((_SHARED_MEMORY, *writable))]
+    named = (run.root, *readable, *writable, *of_variables(environ), *(path.parent for path in python))
+    may_replace = isolation.own_mounts and run.node is None  # ranks of several nodes look into ctl/ of each
     return Sandbox(
         landlock=isolation.level == "landlock",
         own_mounts=isolation.own_mounts,
@@ -74,7 +76,8 @@ def sandbox_of(
         writable=may_write,
         devices=_paths(_devices(gpus=gpus, terminals=isolation.own_mounts)),
         temporary=temporary,
-        temporary_at=_replaced(temporary, (*may_read, *may_write)) if isolation.own_mounts else [],
+        temporary_at=_replaced(temporary, (*may_read, *may_write), named) if may_replace else [],
+        shown=[canonical(run.shown)],
     )
 
 
@@ -134,14 +137,22 @@ def temporary_in(sandbox: Sandbox) -> str:
     return sandbox.temporary_at[0] if sandbox.temporary_at else sandbox.temporary
 
 
-def _replaced(temporary: str, opened: Iterable[str]) -> list[str]:
-    """Returns the system's temporary folders in which the attempt has nothing but its own one."""
-    others = [f"{path}/" for path in opened if path != temporary]
-    folders = (str(folder) for folder in _TEMPORARIES if folder.is_dir() and os.path.realpath(folder) == str(folder))
+def _replaced(temporary: str, opened: Iterable[str], named: Iterable[Path]) -> list[str]:
+    """Returns the system's temporary folders that the attempt does not see: it has its own one there.
+
+    What is `opened` below them is mounted inside, such as an installation or the data directory. One that is opened as
+    a whole stays as it is, and so does one with a link on the way to a path by which the attempt's programs are
+    `named`: it would not be there.
+    """
+    others = {f"{path}/" for path in opened if path != temporary}
+    folders = [str(folder) for folder in _TEMPORARIES if folder.is_dir() and os.path.realpath(folder) == str(folder)]
+    below = (str(path) for path in named if str(path).startswith(tuple(f"{folder}/" for folder in folders)))
+    linked = [path for path in below if os.path.realpath(path) != path]
     return [
         folder
         for folder in folders
-        if not any(path.startswith(f"{folder}/") or f"{folder}/".startswith(path) for path in others)
+        if not any(f"{folder}/".startswith(path) for path in others)
+        and not any(path.startswith(f"{folder}/") for path in linked)
     ]
 
 

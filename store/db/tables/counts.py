@@ -27,8 +27,8 @@ class StoredCount(Base):
     """A change of the bytes that an owner has stored. The sums over an owner's rows are those bytes.
 
     Triggers add a row for each change, as one row of an owner would be waited for by all who write for that owner:
-    those of `migrations/versions/0049_stored_counts.py` and `0050_counted_changes.py`, on the tables that they name. A
-    migration that makes one of them anew must make its triggers anew, too.
+    those of `migrations/versions/0060_baseline.py`, on the tables that it names. A migration that makes one of them
+    anew must make its triggers anew, too.
     """
 
     __tablename__ = "stored_counts"

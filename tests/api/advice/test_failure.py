@@ -313,6 +313,25 @@ def test_the_line_that_a_rank_of_torch_raised_is_the_decisive_one() -> None:
     assert shown(advice)[0] == ("log", "[rank0]: ValueError: x")
 
 
+def test_a_failed_installation_is_shown_by_the_line_that_says_why_and_not_by_a_hint() -> None:
+    why = "error in gym setup command: 'extras_require' must be a dictionary"
+    failure = failed(
+        "launch_failed", f"the packages cannot be installed: {why}\n  [stderr]\n  {why}\n  hint: x", rank=0
+    )
+    lines = log(
+        "  × Failed to build `gym==0.19.0`", f"      {why}", "      hint: Build failures usually indicate a problem"
+    )
+    assert shown(judge(facts("failed", trainer="script", failure=failure, lines=lines)))[0] == ("log", why)
+
+
+def test_the_folder_of_an_environment_does_not_fill_the_line() -> None:
+    folder = f"/data/environments/{'a' * 64}/lib/python3.11/site-packages"
+    failure = failed("user_error", "exited with code 1", rank=0, exit_code=1)
+    lines = log(f"{folder}/trl/x.py:9: UserWarning: no", rank=0)
+    advice = judge(facts("failed", trainer="script", failure=failure, lines=lines))
+    assert shown(advice)[0] == ("log", "…/site-packages/trl/x.py:9: UserWarning: no")
+
+
 def test_the_cause_of_a_quoted_traceback_is_its_last_line(approved: Approved) -> None:
     message = "KeyError: Caught it in worker 0.\nOriginal Traceback (most recent call last):\n  x\nKeyError: 'mask'"
     assert judge(facts("failed", failure=failed("user_error", message, rank=1))).headline == approved("headline")

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from api.advice.judgement import judge
+from store.facts.output import Batch
 from tests.api.advice.facts import facts, log
+from worker.attempts.output.logged import LoggedMetrics
 
 
 @pytest.mark.parametrize(
@@ -16,6 +18,9 @@ from tests.api.advice.facts import facts, log
         ([f"{n}%|██| {n}/9 [00:0{n}<00:01, 2.1it/s, loss=0.{n}]" for n in range(1, 5)], "loss"),
         (["loss=0.3 val_loss=9", "loss=0.2 val_loss=8", "loss=0.1 val_loss=7"], "loss"),
         (["train/loss=1", "train/loss=2", "train/loss=3"], "train/loss"),
+        ([f"[\x1b[32mINFO\x1b[0m] - \x1b[1mval/acc\x1b[0m: \x1b[36m0.{n}\x1b[0m" for n in range(1, 4)], "val/acc"),
+        ([f"iter_dt 26.{n}ms; iter {n}0: train loss 2.5{n}" for n in range(1, 4)], "loss"),
+        ([f"| epoch   1 | {n}0/39 batches | ms/batch 52.1 | loss  6.{n} | ppl   90.{n}" for n in range(1, 4)], "loss"),
     ],
 )
 @pytest.mark.parametrize("state", ["running", "succeeded"])
@@ -29,6 +34,20 @@ def test_numbers_that_are_printed_again_and_again_may_be_curves(lines: list[str]
     ) + (stored if state == "succeeded" else "")
 
 
+@pytest.mark.parametrize("value", ["-6.4{}", "'6.4{}'", '"6.4{}"'])
+def test_a_curve_is_made_of_numbers_in_a_printed_dictionary(value: str) -> None:
+    """The Trainer prints its numbers so."""
+    lines = [f"{{'loss': {value.format(n)}, 'epoch': '0.{n}'}}" for n in range(1, 4)]
+    pattern = judge(facts("succeeded", trainer="script", lines=log(*lines, stream="stdout"))).metric_pattern
+    assert pattern is not None
+    batch = Batch(offsets={})
+    LoggedMetrics([pattern]).read([line.encode() for line in lines], batch, {})
+    sign = -1 if value.startswith("-") else 1
+    assert [(point.key, point.value) for point in batch.logged] == [
+        ("loss", sign * float(f"6.4{n}")) for n in range(1, 4)
+    ]
+
+
 @pytest.mark.parametrize(
     "lines",
     [
@@ -38,6 +57,7 @@ def test_numbers_that_are_printed_again_and_again_may_be_curves(lines: list[str]
         [f"at 12:0{n}:00" for n in range(5)],
         [f"host:80{n}/x" for n in range(5)],
         ["nothing"],
+        [f"saved checkpoint {n}" for n in range(5)],
     ],
 )
 def test_other_lines_are_no_curves(lines: list[str]) -> None:

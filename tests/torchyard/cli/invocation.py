@@ -1,6 +1,6 @@
 """Runs the command line for a test: in this process, which takes milliseconds, or as a real process."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 from dataclasses import dataclass
 from functools import cache
@@ -20,17 +20,20 @@ from torchyard.cli import main
 
 forks.preload("torchyard.cli")
 
-COMMAND = (sys.executable, "-P", "-m", "torchyard.cli")
-
 _commands = cache(typer.main.get_command)
 """Makes the tree of commands once a process: it holds nothing of a call, and costs most of what a short one does."""
 
 
 def run_in_process(
-    arguments: Sequence[str], environment: Mapping[str, str], *, stdin: str = "", cwd: Path | None = None
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    stdin: str = "",
+    cwd: Path | None = None,
+    encoding: str = "utf-8",
 ) -> subprocess.CompletedProcess[str]:
-    """Calls `main` with an environment, a working directory and pipes of its own."""
-    stdout, stderr = _pipe(), _pipe()
+    """Calls `main` with an environment, a working directory and pipes of its own. `encoding`: that of the output."""
+    stdout, stderr = _pipe(encoding=encoding), _pipe(encoding=encoding)
     with contextlib.ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ, environment, clear=True))
         stack.enter_context(contextlib.chdir(cwd or Path.cwd()))
@@ -42,10 +45,14 @@ def run_in_process(
 
 
 def run_process(
-    arguments: Sequence[str], environment: Mapping[str, str], *, cwd: Path | None = None
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    cwd: Path | None = None,
+    prepare: Callable[[], None] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command as a process of its own, to its end."""
-    return forked.run("torchyard.cli", *arguments, env=environment, cwd=cwd or Path.cwd())
+    """Runs the command as a process of its own, to its end. `prepare` is called in it before."""
+    return forked.run("torchyard.cli", *arguments, env=environment, cwd=cwd or Path.cwd(), prepare=prepare)
 
 
 @dataclass(frozen=True)
@@ -88,8 +95,8 @@ def environment(url: str | None, token: str) -> dict[str, str]:
     return {**plain, "XDG_CONFIG_HOME": "/nonexistent", **server}
 
 
-def _pipe(text: str = "") -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
+def _pipe(text: str = "", *, encoding: str = "utf-8") -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(text.encode()), encoding=encoding)
 
 
 def _text(stream: io.TextIOWrapper) -> str:

@@ -4,9 +4,10 @@ import csv
 import hashlib
 import io
 import json
+import os
 from pathlib import Path
 import re
-import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from tests.approved import Approved
 from tests.rows import each_row
 from tests.torchyard.cli.answered import environment_of, is_clean_error, run
-from tests.torchyard.cli.invocation import COMMAND, run_process
+from tests.torchyard.cli.invocation import run_in_process, run_process
 from tests.torchyard.cli.terminal import in_terminal
 from tests.torchyard.client.answers import (
     DATA,
@@ -90,13 +91,20 @@ def test_download_verifies_the_file_and_prints_its_path(server: FakeServer, tmp_
     assert not (tmp_path / "other.pt").exists()
 
 
-def test_a_download_of_a_job_without_checkpoints_names_the_files_that_it_left(server: FakeServer) -> None:
+@pytest.mark.parametrize("left", ["kept", "artifacts", None])
+def test_a_download_of_a_job_without_checkpoints_names_the_files_that_it_left(
+    server: FakeServer, left: str | None
+) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/checkpoints", page([]))
+    file = {"id": "art_1", "path": "a.png", "size": 1, "sha256": "0" * 64, "attempt": 1, "created_at": NOW}
+    for each in ("kept", "artifacts"):
+        server.on(f"{JOB}/{each}", page([file] if each == left else []))
     done = run(server, "download", "job_1")
     assert done.returncode == 1
     assert is_clean_error(done)
-    assert "has saved no checkpoint" in done.stderr and "torchyard cp job_1:" in done.stderr
+    assert "has saved no checkpoint" in done.stderr
+    assert ("torchyard cp job_1:" in done.stderr) == (left is not None)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +119,7 @@ def test_download_requests_the_chosen_checkpoint(server: FakeServer, option: lis
 def test_characters_that_the_terminal_lacks_are_replaced(server: FakeServer) -> None:
     server.on(JOB, job())
     server.on(f"{JOB}/logs", log_page([{**line(1), "text": "1×8×8"}]))
-    env = {**environment_of(server), "PYTHONIOENCODING": "ascii"}  # Python reads it at its start
-    done = subprocess.run([*COMMAND, "logs", "job_1"], env=env, capture_output=True, text=True, check=False)
+    done = run_in_process(["logs", "job_1"], environment_of(server), encoding="ascii")
     assert (done.returncode, done.stderr) == (0, "")
     assert "1?8?8" in done.stdout
 
@@ -148,9 +155,14 @@ def test_a_spreadsheet_runs_no_name_of_a_metric(server: FakeServer) -> None:
 
 def test_a_closed_stdout_is_not_an_error(server: FakeServer) -> None:
     server.on("/v1/jobs", page([job()]))
-    command = f"exec {' '.join(COMMAND)} ps >&-"
-    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False, env=environment_of(server))
-    assert (done.returncode, done.stderr) == (0, b"")
+    done = run_process(["ps"], environment_of(server), prepare=_close_stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def _close_stdout() -> None:
+    """Does what `>&-` does in a shell: Python then has no stdout."""
+    os.close(1)
+    sys.stdout = sys.__stdout__ = None  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_pause_and_resume_print_the_jobs_state(server: FakeServer, approved: Approved) -> None:

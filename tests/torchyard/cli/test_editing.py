@@ -21,9 +21,8 @@ HOSTILE = "# seen\x9b2J"
 
 
 @pytest.fixture(scope="module")
-def shared_team(tmp_path_factory: pytest.TempPathFactory) -> Generator[Team]:
-    folder = tmp_path_factory.mktemp("team")
-    with serving_team(folder, SQLiteDatabases(folder)) as team:
+def shared_team(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases) -> Generator[Team]:
+    with serving_team(tmp_path_factory.mktemp("team"), sqlite) as team:
         yield team
 
 
@@ -84,16 +83,15 @@ def test_notes_come_from_a_file_or_stdin(team: Team, tmp_path: Path) -> None:
 def test_the_editor_writes_notes_and_overwrites_nobodys(team: Team, tmp_path: Path, approved: Approved) -> None:
     job_id = submit(team)
     editor = tmp_path / "editor.py"
-    editor.write_text(
-        "import pathlib, sys\nfile = pathlib.Path(sys.argv[1])\nfile.write_text(file.read_text() + 'and more')\n"
-    )
-    variables = environment(team.url, team.tokens["ada"]) | {"VISUAL": f"{sys.executable} {editor}"}
+    editor.write_text("import sys\nwith open(sys.argv[1], 'a') as file:\n    file.write('and more')\n")
+    variables = environment(team.url, team.tokens["ada"]) | {"VISUAL": f"{sys.executable} -I -S {editor}"}
     for written in ("and more", "and moreand more"):
         assert run_in_process(["edit", job_id, "--editor"], variables).returncode == 0
         assert job(team, job_id)["notes"] == written
+    sent = {"Authorization": f"Bearer {team.tokens['ada']}", "Content-Type": "application/json"}
     meanwhile = (
-        "from torchyard import Client\n"
-        f"Client({team.url!r}, {team.tokens['ada']!r}).update({job_id!r}, notes='theirs')\n"
+        "from urllib.request import Request, urlopen\n"
+        f"urlopen(Request('{team.url}/v1/jobs/{job_id}', b'{{\"notes\": \"theirs\"}}', {sent}, method='PATCH'))\n"
     )
     editor.write_text(editor.read_text() + meanwhile)
     done = run_in_process(["edit", job_id, "--editor"], variables)

@@ -2,14 +2,13 @@
 
 import json
 from pathlib import Path
-import subprocess
 from subprocess import CompletedProcess
 import sys
 
 import pytest
 
 from tests.approved import Approved
-from tests.torchyard.cli.invocation import environment, run_in_process
+from tests.torchyard.cli.invocation import environment, run_in_process, run_process
 from tests.torchyard.cli.test_predict import serve
 from tests.torchyard.client.fake_server import TOKEN, FakeServer
 from tests.trainer.test_evaluate import checkpoint, pictures
@@ -80,11 +79,18 @@ def test_what_is_wrong_is_said_in_a_line_and_nothing_is_left(
 
 
 def test_without_the_extra_it_names_it(tmp_path: Path, approved: Approved) -> None:
-    program = "import sys; sys.modules['torch'] = None; from torchyard.cli import main; main()"
-    command = [sys.executable, "-P", "-c", program, "export", "state.pt", "--to", "safetensors"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    command = ["export", "state.pt", "--to", "safetensors"]
+    done = run_process(command, environment(None, ""), cwd=tmp_path, prepare=_forget_torch)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == approved("stderr")
+
+
+def _forget_torch() -> None:
+    """Leaves this process as one that has imported nothing of the extra, and cannot."""
+    for name in [*sys.modules]:
+        if name.startswith("torchyard.models"):
+            del sys.modules[name]
+    sys.modules["torch"] = None  # pyright: ignore[reportArgumentType] whoever imports it gets ImportError
 
 
 def run(folder: Path, *arguments: str) -> CompletedProcess[str]:

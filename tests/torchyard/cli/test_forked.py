@@ -37,7 +37,7 @@ sys.exit(7)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("one", "two"):
+    for name in ("one", "two", "three"):
         (tmp_path / f"{name}.py").write_text(PROGRAM)
     return tmp_path
 
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def starting(folder: Path) -> Generator[Starter]:
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder)}
-    starter = Starter(("one", "two"), env=env, log=folder / "starter.log")
+    starter = Starter(("one", "two", "three"), env=env, log=folder / "starter.log")
     try:
         yield starter
     finally:
@@ -62,11 +62,18 @@ def told(folder: Path, name: str) -> dict[str, Any]:
     return json.loads(until(lambda: log.read_text() or None, what="it says what it found"))
 
 
-def test_each_finds_what_a_program_finds_that_was_started_and_nothing_of_the_other(folder: Path) -> None:
+def test_each_finds_what_a_program_finds_that_was_started_and_nothing_of_others(folder: Path) -> None:
+    children = Children("store.forks")
     with starting(folder) as starter:
+        forking = _suspended(children)
+        stopped = start(starter, folder, "three")
+        stopped.send_signal(signal.SIGTERM)  # before it was forked
+        forking.resume()
         secret = "s3cret" * 100_000  # more than a socket holds
         programs = [start(starter, folder, "one", TOKEN=secret), start(starter, folder, "two", OTHER="2")]
         assert [program.wait(120) for program in programs] == [7, 7]
+        assert stopped.wait(120) == -signal.SIGTERM
+    assert (folder / "three.log").read_text() == ""
     for name, variables in (("one", {"TOKEN": secret}), ("two", {"OTHER": "2"})):
         found = told(folder, name)
         assert found.pop("environment") == variables
@@ -105,18 +112,6 @@ def test_one_that_runs_is_stopped_by_a_signal(folder: Path) -> None:
         assert program.poll() is None
         program.send_signal(signal.SIGTERM)
         assert program.wait(120) == -signal.SIGTERM == program.returncode
-
-
-def test_one_that_is_stopped_before_it_was_forked_never_runs(folder: Path) -> None:
-    children = Children("store.forks")
-    with starting(folder) as starter:
-        forking = _suspended(children)
-        first, second = start(starter, folder, "one"), start(starter, folder, "two")
-        first.send_signal(signal.SIGTERM)
-        forking.resume()
-        assert first.wait(120) == -signal.SIGTERM
-        assert second.wait(120) == 7
-    assert (folder / "one.log").read_text() == ""
 
 
 def test_one_that_was_never_forked_has_ended(folder: Path) -> None:

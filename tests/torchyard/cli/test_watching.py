@@ -204,12 +204,29 @@ def test_logs_that_are_followed_have_the_messages_of_the_service_between_their_l
     whole = run(server, "logs", "job_1", "-f")
     assert whole.stdout == "rank 0 | text 1\nrank 0 | text 2\n"
     assert [text[10:] for text in whole.stderr.splitlines()] == texts
-    assert server.requests[-2].query == {"only": ["log", "message"]}
+    assert server.requests[-2].query == {"only": ["log", "message", "state"]}
     rest = run(server, "logs", "job_1", "-f", "--tail", "1")
     assert rest.stdout == "rank 0 | text 1\nrank 0 | text 2\n"
     assert [text[10:] for text in rest.stderr.splitlines()] == texts[1:], "what came before is not wanted"
     assert run(server, "logs", "job_1", "-f", "--json").returncode == 0
     assert "message" not in str(server.requests[-2].query)
+
+
+def test_logs_that_are_followed_say_why_an_attempt_ended(server: FakeServer) -> None:
+    killed = "attempt 1 ended: rank 0 was killed by SIGKILL"
+    moves = [(None, "queued", "waits"), ("queued", "starting", "starts"), ("running", "queued", killed)]
+    told = [
+        ("state", seq, {**event(seq, to), "data": {"from": before, "to": to, "reason": {"code": "x", "message": why}}})
+        for seq, (before, to, why) in enumerate([*moves, ("running", "paused", "paused by ada")], 2)
+    ]
+    server.on(JOB, job(state="running"), job(state="failed", started_at=NOW, finished_at=NOW, error=ERROR, attempt=2))
+    server.on(f"{JOB}/stream", sse(*told, ("log", 7, line(1)), ("end", 8, {"state": "failed"})))
+    done = run(server, "logs", "job_1", "-f")
+    assert (done.returncode, done.stdout) == (1, "rank 0 | text 1\n")
+    shown = [text[10:] for text in done.stderr.splitlines()[:2]]
+    assert shown == [f"queued     {killed}", "paused     paused by ada"]
+    assert done.stderr.splitlines()[2][10:].startswith("failed")
+    assert ERROR["message"] in done.stderr
 
 
 @pytest.mark.parametrize("logged", [True, pytest.param(False, marks=pytest.mark.thorough)])

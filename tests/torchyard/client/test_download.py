@@ -1,10 +1,10 @@
 """Downloads of checkpoints, by both clients."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 import fcntl
-import os
 from pathlib import Path
-import subprocess
-import sys
+import resource
 
 import pytest
 
@@ -91,22 +91,22 @@ def test_two_downloads_of_the_same_file_do_not_mix(server: FakeServer, client: C
 )
 def test_a_write_that_fails_reports_how_much_is_kept(server: FakeServer, driver: str) -> None:
     serve_checkpoint(server, DATA)
-    code = (
-        "import resource, signal, sys; from tests.torchyard.client.drivers import DRIVERS\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, resource.RLIM_INFINITY))\n"
-        "DRIVERS[sys.argv[1]](*sys.argv[2:]).download('job_1', to='mine.pt')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", code, driver, server.url, TOKEN],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert f"5000 of {len(DATA)} bytes are kept" in done.stderr.splitlines()[-1]
+    kept = pytest.raises(OSError, match=f"5000 of {len(DATA)} bytes are kept")
+    with DRIVERS[driver](server.url, TOKEN) as client, _files_end_at(5000), kept:
+        client.download("job_1", to="mine.pt")
     [part] = Path.cwd().iterdir()
     assert part.read_bytes() == DATA[:5000]
+
+
+@contextmanager
+def _files_end_at(size: int) -> Generator[None]:
+    """Has the writes of this process fail behind so many bytes of a file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_download_does_not_begin_if_the_disk_has_too_little_free_space(server: FakeServer, client: Client) -> None:

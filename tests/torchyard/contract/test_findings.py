@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-import copy
 import re
 from typing import Any
 
@@ -206,12 +205,8 @@ def paths(value: object, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 
 def replaced(value: dict[str, Any], path: tuple[str, ...], new: object) -> dict[str, Any]:
-    changed = copy.deepcopy(value)
-    inner = changed
-    for key in path[:-1]:
-        inner = inner[key]
-    inner[path[-1]] = new
-    return changed
+    key, *rest = path
+    return value | {key: replaced(value[key], tuple(rest), new) if rest else new}
 
 
 def patterns(schema: object) -> Iterator[str]:

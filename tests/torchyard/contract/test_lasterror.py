@@ -2,7 +2,8 @@
 
 import pytest
 
-from torchyard.contract.lasterror import Said, said
+from torchyard.contract.lasterror import Said, ended_by, said
+from torchyard.contract.text import headline
 
 FRAME = '  File "/code/train.py", line 3, in <module>\n    import einops'
 MISSING = "ModuleNotFoundError: No module named 'einops'"
@@ -48,3 +49,51 @@ def test_without_a_traceback_the_last_line_counts_if_it_is_an_error(last: str, l
 @pytest.mark.parametrize("text", ["Traceback (most recent call last):", "Traceback (most recent call last):\n  x\n"])
 def test_a_traceback_without_its_end_is_none(text: str) -> None:
     assert said(text, without="/ours/") is None
+
+
+ARGV = ", ".join(f"'--option_{number}'" for number in range(50))
+CALL = f"subprocess.CalledProcessError: Command '['/env/bin/python', {ARGV}]' returned non-zero exit status 2."
+CALLS = f'Traceback (most recent call last):\n  File "/env/launch.py", line 9, in main\n    run()\n{CALL}'
+SUBTYPE = """ValueError: Does not validate against any of the Union subtypes
+Subtypes: [<class 'Logger'>, <class 'bool'>, <class 'NoneType'>]
+Errors:
+  - Expected a <class 'bool'>
+  - Problem with given class_path 'MLFlowLogger':
+      The filesystem tracking backend is in maintenance mode.
+  - Expected a <class 'NoneType'>
+Given value type: <class 'str'>
+Given value: MLFlowLogger"""
+
+
+@pytest.mark.parametrize(
+    ("child", "found"),
+    [
+        (TRACE, Said(MISSING, TRACE)),
+        (
+            "/env/bin/python: can't open file '/code/wandb': [Errno 2] No such file or directory",
+            Said("python: can't open file '/code/wandb': [Errno 2] No such file or directory"),
+        ),
+    ],
+)
+def test_a_launcher_that_repeats_its_command_is_no_cause_but_its_childs_error(child: str, found: Said) -> None:
+    assert said(f"step 1\n{child}\n{CALLS}\n") == found
+    assert ended_by(f"step 1\n{child}\n{CALLS}\n") == (found if found.traceback else None)
+
+
+def test_a_command_that_failed_without_a_word_is_shown_without_most_of_its_arguments() -> None:
+    found = said(f"step 1\n{CALLS}\n")
+    assert found is not None
+    assert found.line.startswith("subprocess.CalledProcessError: Command '['/env/bin/python', '--option_0'")
+    assert found.line.endswith("… returned non-zero exit status 2.")
+    assert len(found.line) < 200
+
+
+def test_a_value_that_fits_no_type_has_the_reason_that_stands_below_it() -> None:
+    trace = 'Traceback (most recent call last):\n  File "main.py", line 1\n'
+    reason = "Problem with given class_path 'MLFlowLogger': The filesystem tracking backend is in maintenance mode."
+    found = said(f"{trace}{SUBTYPE}\n")
+    assert found is not None
+    assert found.line == reason
+    assert headline(SUBTYPE) == headline(f"rank 0: {SUBTYPE}") == reason
+    only_types = SUBTYPE.replace("Problem with given class_path", "Expected a <class")
+    assert headline(only_types) == SUBTYPE.splitlines()[0]

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import re2
 
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.logmetrics import key_of
@@ -35,6 +36,12 @@ def test_a_metric_is_named_by_the_word_that_its_expression_begins_with(pattern: 
         (r"(?P<value>[", "is no regular expression"),
         (r"loss (?=x)(?P<value>\S+)", "RE2 has neither"),
         (r"(a)\1(?P<value>\S+)", "RE2 has neither"),
+        (r"a++(?P<value>\S+)", "Write a+"),
+        (r"a*+(?P<value>\S+)", "Write a+"),
+        (r"a?+(?P<value>\S+)", "Write a+"),
+        (r"a{1,2}+(?P<value>\S+)", "Write a+"),
+        (r"[^]]++(?P<value>\S+)", "Write a+"),
+        (r"\\++(?P<value>\S+)", "Write a+"),
     ],
 )
 def test_what_cannot_find_a_number_is_refused(pattern: str, said: str) -> None:
@@ -42,6 +49,13 @@ def test_what_cannot_find_a_number_is_refused(pattern: str, said: str) -> None:
         parse_spec({**SCRIPT, "metrics": {"patterns": [pattern]}})
     assert raised.value.errors[0].field == "metrics.patterns.0"
     assert said in raised.value.errors[0].message
+
+
+@pytest.mark.parametrize("pattern", [r"[*+]+", r"[]*+]+", r"\++", r"a\*+", r"\\+", r"[\]?+]+", r"\}+", r"a{2}", r"a+?"])
+def test_what_only_looks_possessive_is_taken_by_re2_too(pattern: str) -> None:
+    whole = rf"{pattern}(?P<value>\S+)"
+    re2.compile(whole)
+    parse_spec({**SCRIPT, "metrics": {"patterns": [whole]}})
 
 
 def test_a_job_has_few_of_them_and_says_them_only_if_it_has_some() -> None:

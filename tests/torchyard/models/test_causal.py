@@ -17,7 +17,11 @@ from torchyard.models.causal import documents
 LENGTHS = (7, 9, 4)
 
 
-@pytest.fixture(params=HF_CAUSAL)
+QUICK = ("gemma3_text", "gpt2", "gpt_neox", "granite", "llama", "mistral")
+"""Types with layers, positions or windows of their own. The thorough run tries them all."""
+
+
+@pytest.fixture(params=[pytest.param(kind, marks=[] if kind in QUICK else pytest.mark.thorough) for kind in HF_CAUSAL])
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 

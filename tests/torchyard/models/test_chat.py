@@ -1,5 +1,6 @@
 """Conversations as texts: where the assistant's turns are, and what a hostile template cannot do."""
 
+import itertools
 from pathlib import Path
 import threading
 from typing import Any
@@ -59,15 +60,21 @@ def here(template: str, messages: list[Message] = TWO) -> Rendered:
     return Rendered(**found)
 
 
-def test_a_process_without_secrets_renders_all_conversations_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_secrets_renders_all_in_their_order_until_one_eats_memory(
+    monkeypatch: pytest.MonkeyPatch, approved: Approved
+) -> None:
     monkeypatch.setenv("DEPLOY_KEY", "secret")
     many = [conversation(f"Who {place}?", "A film.") for place in range(300)]
+    eats = "{% if messages[0].content == 'eat' %}{{ 'x' * 2**31 }}{% endif %}"
     before = _children()
-    found = render(TEMPLATE, iter(many), special_tokens=TOKENS)
+    found = render(eats + TEMPLATE, iter([*many, conversation("eat", "now")]), special_tokens=TOKENS)
     first = next(found)
     (own,) = _children() - before
     assert b"secret" not in Path(f"/proc/{own}/environ").read_bytes()
-    every = [first, *found]
+    every = [first, *itertools.islice(found, 299)]
+    with pytest.raises(DataError) as raised:
+        next(found)
+    assert str(raised.value) == approved("message")
     assert [item.text for item in every] == [
         f"<|user|>Who {place}?{END}<|assistant|>A film.{END}" for place in range(300)
     ]
@@ -140,16 +147,10 @@ def test_a_model_whose_template_does_not_end_says_so(tmp_path: Path) -> None:
 
 
 def test_a_template_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch, approved: Approved) -> None:
-    monkeypatch.setattr(chat, "LEAST_CPU_S", 1)
+    monkeypatch.setattr(chat, "LEAST_CPU_S", 0)
     endless = "{% for i in range(99999) %}{% for i in range(99999) %}{% endfor %}{% endfor %}"
     with pytest.raises(DataError) as raised:
         list(render(endless, [TWO], special_tokens=TOKENS))
-    assert str(raised.value) == approved("message")
-
-
-def test_a_template_that_eats_memory_is_refused(approved: Approved) -> None:
-    with pytest.raises(DataError) as raised:
-        list(render("{{ 'x' * 2**31 }}", [TWO], special_tokens=TOKENS))
     assert str(raised.value) == approved("message")
 
 

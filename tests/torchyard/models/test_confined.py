@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 import torch
 
 from tests.torchyard.models.test_loading import CLASSES, State, films
+from tests.trainer.bases import tiny_base
 import torchyard
 from torchyard.contract.errors import DataError
 from torchyard.models import confined
@@ -79,25 +80,17 @@ def test_a_tokenizer_takes_no_more_than_its_limits(content: str) -> None:
 
 
 @pytest.mark.usefixtures("nothing_left", "short")
-def test_a_tokenizer_that_doubles_a_letter_many_times_takes_no_memory_here(tmp_path: Path, content: str) -> None:
+def test_a_text_that_takes_too_long_is_ended_and_takes_no_memory_here(tmp_path: Path, content: str) -> None:
     path = saved(tmp_path, doubling(content, 40))
     model = torchyard.load(path, device="cpu")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(DataError, match=r"the tokenizer cannot read a text: the tokenizer takes (more than|too much)"):
+    with pytest.raises(
+        DataError, match="the tokenizer cannot read a text: the tokenizer takes too much processor time"
+    ):
         model.predict("a")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
     assert model.predict("fine film").label in CLASSES
     del model
-
-
-@pytest.mark.usefixtures("nothing_left", "short")
-def test_a_text_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch, content: str) -> None:
-    monkeypatch.setattr(confined, "CPU_S_CHARACTERS", 1 << 40)
-    tokenizer = Confined(doubling(content, 22))
-    with pytest.raises(DataError, match="the tokenizer takes too much processor time"):
-        tokenizer.encode("a")
-    assert tokenizer.encode("film")
-    del tokenizer
 
 
 @pytest.mark.usefixtures("nothing_left")
@@ -140,16 +133,17 @@ def test_a_model_with_such_a_tokenizer_predicts_what_one_without_does(tmp_path: 
     del plain, confined_one
 
 
-@pytest.mark.usefixtures("nothing_left", "short")
-def test_prompts_are_read_and_answers_written_within_the_limits(content: str) -> None:
+@pytest.mark.usefixtures("nothing_left")
+def test_prompts_are_read_and_answers_written_within_the_limits(monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    monkeypatch.setattr(confined, "LEAST_NUMBERS", 100)
     roles = {"eos_token": "</s>"}
 
     def prompts_of(changed: str) -> Prompts:
         found = tokenizer_from({"content": changed, "roles": roles, "chat_template": None})
         return Prompts(found, form="text", ends=[])
 
-    hostile, harmless, plain = (prompts_of(each) for each in (doubling(content, 40), lowercase(content), content))
-    with pytest.raises(DataError, match="the tokenizer cannot read a prompt: the tokenizer takes"):
+    hostile, harmless, plain = (prompts_of(each) for each in (doubling(content, 12), lowercase(content), content))
+    with pytest.raises(DataError, match="the tokenizer cannot read a prompt: the tokenizer makes too much"):
         hostile.read(["a"])
     assert harmless.read(["a fine film"]) == plain.read(["a fine film"])
     (tokens,) = plain.read(["a fine film"])
@@ -171,6 +165,14 @@ def test_what_a_training_makes_is_plain_and_no_other_is(content: str) -> None:
         assert not is_plain(json.dumps({**whole, part: value})), part
     for text in ("", "[]", "{}", "[" * 100_000):
         assert not is_plain(text)
+
+
+def test_a_template_is_plain_that_adds_nothing(tmp_path: Path, content: str) -> None:
+    base = json.loads((tiny_base(tmp_path) / "tokenizer.json").read_text())
+    assert base["post_processor"]["type"] == "TemplateProcessing"
+    assert is_plain(json.dumps(base))
+    template = {**base["post_processor"], "single": base["post_processor"]["single"] * 2}
+    assert not is_plain(json.dumps({**json.loads(content), "post_processor": template}))
 
 
 def test_what_is_no_tokenizer_is_refused() -> None:

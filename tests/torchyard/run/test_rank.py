@@ -40,18 +40,23 @@ class Rank:
     code: Path
 
     @contextmanager
-    def running(self, script: str) -> Generator[ForkedProgram]:
+    def running(self, script: str, *, prepare: Callable[[], None] | None = None) -> Generator[ForkedProgram]:
         """Runs a program as a fork of a process that has imported torch, and kills it at the end of the block."""
         started = ForkedProgram(
-            "torchyard.run.rank", self._write(script), env=self._environment, cwd=self.code, log=self.code / "said"
+            "torchyard.run.rank",
+            self._write(script),
+            env=self._environment,
+            cwd=self.code,
+            log=self.code / "said",
+            prepare=prepare,
         )
         try:
             yield started
         finally:
             started.kill()
 
-    def execute(self, script: str) -> int:
-        with self.running(script) as started:
+    def execute(self, script: str, *, prepare: Callable[[], None] | None = None) -> int:
+        with self.running(script, prepare=prepare) as started:
             return started.wait(240)
 
     def execute_anew(self, script: str, *arguments: str) -> int:
@@ -105,11 +110,20 @@ def _recorded(rank: Rank) -> RankError:
     return rank.error
 
 
+ABSENT = ("pydantic", "safetensors", "setproctitle", "psutil")
+
+
+def import_anew() -> None:
+    """Has the rank import all of ours anew, where some packages are not installed."""
+    for name in [*sys.modules]:
+        if name.partition(".")[0] in {"torchyard", *ABSENT}:
+            del sys.modules[name]
+    sys.modules.update(dict.fromkeys(ABSENT, None))  # pyright: ignore[reportArgumentType, reportCallIssue] whoever imports it gets ImportError
+
+
 def test_a_checkpoint_without_safetensors_has_its_state_and_the_job_is_told(rank: Rank, approved: Approved) -> None:
     script = """
-import os, sys
-for name in ("pydantic", "safetensors", "setproctitle", "psutil"):
-    sys.modules[name] = None  # whoever imports it gets ImportError
+import os
 os.environ["RANK"] = "0"
 import torch, torchyard
 
@@ -117,7 +131,7 @@ run = torchyard.init()
 for step in (1, 2):
     run.save_checkpoint({"step": step}, step=step, weights={"layer": torch.ones(2)})
 """
-    assert rank.execute_anew(script) == 0, rank.stderr
+    assert rank.execute(script, prepare=import_anew) == 0, rank.stderr
     manifest = read_record(rank.run.checkpoints / "step-00000002" / "manifest.json", Manifest)
     assert manifest is not None
     assert [file.path for file in manifest.files] == ["state.pt"]

@@ -1,16 +1,22 @@
 """The loader processes of a rank: how many there are, how long they live, and what ends them."""
 
+import atexit
 from collections.abc import Iterator
 import multiprocessing
 from multiprocessing.connection import Connection
+import multiprocessing.util
 import os
+from pathlib import Path
 import select
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import _utils
 
+from tests import forks
 from tests.trainer.ranks import DEADLINE_S
 from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import Env
@@ -49,14 +55,42 @@ def test_requests_that_nobody_waits_for_any_more_have_no_answer() -> None:
         next(left)
 
 
-@pytest.mark.parametrize(
-    "ending", [pytest.param("", marks=pytest.mark.thorough), "import sys; sys.exit(f'{next(asked)} left')"]
-)
+ASKS = "from trainer.data.loaders import answers; asked = answers(abs, [-1, 2, -3] * 9, workers=2, pinned=False)"
+LEAVES = "import sys; sys.exit(f'{next(asked)} left')"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("ending", ["", LEAVES])
 def test_a_program_that_ends_with_loader_processes_says_nothing_of_them(ending: str) -> None:
-    asks = "from trainer.data.loaders import answers; asked = answers(abs, [-1, 2, -3] * 9, workers=2, pinned=False)"
-    program = f"{asks}; print(next(asked), flush=True); {ending or 'list(asked)'}"
+    program = f"{ASKS}; print(next(asked), flush=True); {ending or 'list(asked)'}"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (ended.stdout, ended.stderr) == ("1\n", "2 left\n" if ending else "")
+
+
+def test_a_fork_that_ends_as_a_program_does_says_nothing_of_its_loader_processes(tmp_path: Path) -> None:
+    """It has imported torch: a program takes seconds of a processor for that."""
+    said = tmp_path / "said"
+    process = forks.context.Process(target=end_as_a_program, args=(f"{ASKS}; next(asked); {LEAVES}", said))
+    process.start()
+    process.join(DEADLINE_S)
+    assert (process.exitcode, said.read_text()) == (0, "2 left\n")
+
+
+def end_as_a_program(program: str, said: Path) -> None:
+    """Runs the program, and then what Python calls at an exit for torch and for our module."""
+    for descriptor in (1, 2):
+        os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), descriptor)
+    sys.stdout, sys.stderr = forks.open_output(1, "<stdout>"), forks.open_output(2, "<stderr>")
+    at_exit: Any = atexit
+    at_exit._clear()  # what the tests' own process does at its exit
+    for function in (multiprocessing.util._exit_function, _utils._set_python_exit_flag):  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        atexit.register(function)
+    sys.modules.pop("trainer.data.loaders", None)
+    try:
+        exec(program, {"__name__": "__main__"})
+    except SystemExit as end:
+        print(end.code, file=sys.stderr)  # noqa: T201 as Python does
+    at_exit._run_exitfuncs()
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -25,6 +25,7 @@ from torchyard.host import failpoints
 from torchyard.host.recordfiles import write_record
 from worker.engines.local import stop_requests
 from worker.engines.local.engine import LocalEngine
+from worker.engines.local.warm.manager import WarmProcess
 from worker.host import process
 from worker.sandbox import levels
 
@@ -65,15 +66,25 @@ DELETES_ALL = READY + "import shutil\nready()\ngate()\nshutil.rmtree(root.parent
 
 @dataclass
 class ProcessRunnerFixture(RunnerFixture[LocalEngine]):
-    """A runner on real processes. The attempt is started before it, with the stand-in for torchrun.
+    """A runner on real processes. The attempt is started before it, as forks of the warm process.
 
     It is not isolated, so that a job can do what the worker must bear where there is no Landlock.
     """
 
+    warm: WarmProcess | None = None
+
     @property
     def attempt(self) -> Attempt:
         claim = self.claim
-        return Attempt(self.run, claim.job_id, claim.number, claimed_at=self.row.started_at, isolation=levels.OFF)
+        return Attempt(
+            self.run,
+            claim.job_id,
+            claim.number,
+            warm=self.warm,
+            launcher="warm",
+            claimed_at=self.row.started_at,
+            isolation=levels.OFF,
+        )
 
     def start_script(self, script: str) -> None:
         self.attempt.start(script)
@@ -99,11 +110,13 @@ def spec() -> dict[str, Any]:
 
 
 @pytest.fixture
-def fixture(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Generator[ProcessRunnerFixture]:
+def fixture(
+    tmp_path: Path, database: Database, spec: dict[str, Any], warm_process: WarmProcess
+) -> Generator[ProcessRunnerFixture]:
     store = StoreFixture(database)
     claim = store.starting(store.submit(**spec), store.worker())
     engine = LocalEngine(tmp_path / "runs", INVENTORY)
-    fixture = ProcessRunnerFixture(store, worker_context(tmp_path, database, engine), engine, claim)
+    fixture = ProcessRunnerFixture(store, worker_context(tmp_path, database, engine), engine, claim, warm=warm_process)
     fixture.run.create()
     yield fixture
     assert kill_attempt(claim.job_id, claim.number) == []

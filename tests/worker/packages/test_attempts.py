@@ -24,7 +24,7 @@ START = "agent"
 """torchrun is a fork, which saves one import of torch: its ranks are programs of their own."""
 USES = """
 import os, pathlib, sys
-import alpha, torch, torchyard
+import alpha, torchyard
 print("alpha", alpha.version, sys.prefix, os.environ["VIRTUAL_ENV"], flush=True)
 own = pathlib.Path(alpha.__file__).parent
 for folder in (own, own.parents[3], own.parents[4], own.parents[5], pathlib.Path(sys.argv[1])):
@@ -44,6 +44,12 @@ try:
 except OSError:
     pass
 """
+IMPORTS_TORCH = "import torch\n"
+READS_TORCH = """
+import importlib.util, pathlib
+assert pathlib.Path(importlib.util.find_spec("torch").origin).read_bytes()
+"""
+"""What an import of torch needs, without the seconds that it takes."""
 FILLS = """
 import pathlib
 def build_wheel(folder, *_):
@@ -53,21 +59,23 @@ def build_wheel(folder, *_):
 
 
 @pytest.mark.parametrize(
-    "program",
+    ("program", "first"),
     [
-        {},
-        pytest.param({"module": "train"}, marks=pytest.mark.thorough),
-        pytest.param({"command": "python", "args": ["train.py"]}, marks=pytest.mark.thorough),
+        ({}, READS_TORCH),
+        pytest.param({}, IMPORTS_TORCH, marks=pytest.mark.thorough),
+        pytest.param({"module": "train"}, IMPORTS_TORCH, marks=pytest.mark.thorough),
+        pytest.param({"command": "python", "args": ["train.py"]}, IMPORTS_TORCH, marks=pytest.mark.thorough),
     ],
 )
 def test_a_job_runs_in_its_environment_and_cannot_write_it(
-    attempt: Attempt, packages: Packages, index: Index, program: dict[str, Any]
+    attempt: Attempt, packages: Packages, index: Index, program: dict[str, Any], first: str
 ) -> None:
     index.add("alpha")
-    own, others = packages.installed("alpha\n"), packages.installed("alpha\n", owner="usr_b")
+    own, others = packages.installed("alpha\n"), packages.cache.root / "of-another-owner" / "venv"
+    others.mkdir(parents=True)
     attempt.launcher = "torchrun"
-    code = attempt.add_bundle({"train.py": USES})
-    arguments = [*program.get("args", []), str(others.environment)]
+    code = attempt.add_bundle({"train.py": first + USES})
+    arguments = [*program.get("args", []), str(others)]
     spec = {"trainer": "script", "config": {"code": code, **program, "args": arguments}}
     attempt.start_spec(spec, world_size=1, environment=own.environment)
     assert attempt.report().reason is EndReason.COMPLETED, attempt.log("rank-0", "stderr")

@@ -92,8 +92,17 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     rows += [("left out", line) for line in left_out(bundle)]
     lines = [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
     if program.file is None and program.value not in SHELLS:
-        lines.append(f"{terminal.plain(program.value)} is that of the worker's environment.")
+        lines.append(f"{terminal.plain(program.value)} is that of {_environment(spec)}.")
     return lines
+
+
+def _environment(spec: ScriptSpec) -> str:
+    """Names the environment from which a program comes that is not in the folder."""
+    if spec.config.python is not None:
+        return f"the environment {terminal.plain(spec.config.python)}"
+    if spec.config.requirements is not None:
+        return f"{terminal.plain(spec.config.requirements)}, or of the worker's environment"
+    return "the worker's environment"
 
 
 def _after(text: str) -> dict[str, str]:

@@ -146,7 +146,7 @@ def best(
 
 @sweep.command("pause")
 def pause(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
-    """Pause sweeps with their jobs. Jobs that run save a checkpoint before they release their devices."""
+    """Pause sweeps with their jobs. Jobs that run are asked to save before they release their devices."""
     _change(sweeps, lambda client, sweep_id: client.sweeps.pause(sweep_id), as_json=as_json)
 
 
@@ -158,7 +158,7 @@ def resume(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
 
 @sweep.command("cancel")
 def cancel(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
-    """Cancel sweeps with their jobs that have not ended. Jobs that run save a checkpoint before they stop."""
+    """Cancel sweeps with their jobs that have not ended. Jobs that run are asked to save before they stop."""
     _change(sweeps, lambda client, sweep_id: client.sweeps.cancel(sweep_id), as_json=as_json)
 
 

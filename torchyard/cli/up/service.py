@@ -84,7 +84,7 @@ class Service:
             try:
                 self._serve(keep, on_ready)
             except _StopRequested:
-                self._say("Stopping: running jobs save a checkpoint and go back to the queue. Ctrl-C again kills.")
+                self._say("Stopping: running jobs are asked to save, and go back to the queue. Ctrl-C again kills.")
             finally:
                 self._stop()
 

@@ -52,7 +52,7 @@ class ClusterCore(Core):
         return await self._connection.answer(usage_calls.disk_use(limit=limit))
 
     async def drain(self, worker_id: str) -> WorkerView:
-        """Stops the worker from taking jobs; its running jobs save a checkpoint and return to the queue.
+        """Stops the worker from taking jobs; its running jobs are asked to save, and return to the queue.
 
         Raises Forbidden.
         """

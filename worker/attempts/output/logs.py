@@ -1,13 +1,14 @@
 """Reads the logs of an attempt: of its set-up, of its ranks and of its launchers, one for each node."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 import os
 from pathlib import Path
 
 from store.facts.output import Batch, NewLines
 from torchyard.contract.rundir import RunDir
-from worker.attempts.output.lines import LineReader, as_text
+from worker.attempts.output.lines import Line, LineReader, as_text
 from worker.attempts.output.logged import LoggedMetrics
+from worker.attempts.output.order import Marks, merged
 from worker.attempts.output.warnings import warn
 from worker.packages.installation import LOG
 
@@ -27,6 +28,7 @@ class LogReader:
         self._reader = LineReader(job)
         self._metrics = LoggedMetrics(metrics)
         self._folder = str(job)
+        self._marks = {rank: Marks(job, f"rank-{rank}") for rank in range(world_size)}
         ranks = ((f"rank-{rank}", rank) for rank in range(world_size))
         launchers = ((RunDir.of_job(job).of_node(node).launcher, None) for node in range(nodes))
         self._sources: tuple[tuple[str, int | None], ...] = ((LOG, None), *ranks, *launchers)
@@ -34,30 +36,39 @@ class LogReader:
 
     def read(self, batch: Batch, offsets: dict[str, int], *, final: bool) -> None:
         """Adds the next lines of each log to the batch, and moves its offset behind them. Raises OSError."""
-        for source, rank, stream in self._in_order():
-            name = f"{source}.{stream}"
-            offset = offsets.get(name, 0)
-            found = self._reader.read("logs", name, offset=offset, keep=_MAX_LINE, final=final, overwrites=True)
-            for text in found.warnings:
-                warn(batch, text)
-            if found.offset != offset:
-                offsets[name] = found.offset
-            if found.unfinished is not None:
-                text, cut, _ = found.unfinished
-                left = max(0, len(text) - _MAX_UNFINISHED)
-                self.unfinished[rank, stream] = as_text(text[: len(text) - left], cut + left)
-            if rank == 0:
-                self._metrics.read([line for line, _, _ in found.lines], batch, offsets)
-            lines = [as_text(line, cut) for line, cut, _ in found.lines]
-            if lines:
-                batch.lines.append(NewLines(rank=rank, stream=stream, lines=lines))
-
-    def _in_order(self) -> Iterator[tuple[str, int | None, str]]:
-        """Yields each log: of one process, the stream that it has written last comes last, as far as a clock tells."""
         for source, rank in self._sources:
-            at = [self._written_at(f"{source}.{stream}") for stream in _STREAMS]
-            for stream in _STREAMS if at[0] <= at[1] else reversed(_STREAMS):
-                yield source, rank, stream
+            before = (offsets.get(f"{source}.stdout", 0), offsets.get(f"{source}.stderr", 0))
+            found = {
+                stream: self._read(f"{source}.{stream}", rank, stream, batch, offsets, final=final)
+                for stream in self._by_age(source)
+            }
+            marks = self._marks[rank].read(before) if rank is not None and all(found.values()) else []
+            streams = _STREAMS if marks else [*found]
+            for number, run in merged([found[stream] for stream in streams], marks):
+                lines = [as_text(line, cut) for line, cut, _ in run]
+                batch.lines.append(NewLines(rank=rank, stream=streams[number], lines=lines))
+
+    def _read(
+        self, name: str, rank: int | None, stream: str, batch: Batch, offsets: dict[str, int], *, final: bool
+    ) -> Sequence[Line]:
+        offset = offsets.get(name, 0)
+        found = self._reader.read("logs", name, offset=offset, keep=_MAX_LINE, final=final, overwrites=True)
+        for text in found.warnings:
+            warn(batch, text)
+        if found.offset != offset:
+            offsets[name] = found.offset
+        if found.unfinished is not None:
+            text, cut, _ = found.unfinished
+            left = max(0, len(text) - _MAX_UNFINISHED)
+            self.unfinished[rank, stream] = as_text(text[: len(text) - left], cut + left)
+        if rank == 0:
+            self._metrics.read([line for line, _, _ in found.lines], batch, offsets)
+        return found.lines
+
+    def _by_age(self, source: str) -> Sequence[str]:
+        """Returns the streams: the one that was written last comes last, as far as a clock tells."""
+        at = [self._written_at(f"{source}.{stream}") for stream in _STREAMS]
+        return _STREAMS if at[0] <= at[1] else [*reversed(_STREAMS)]
 
     def _written_at(self, name: str) -> int:
         try:

@@ -13,7 +13,7 @@ from torchyard.contract.errors import NotFound
 from torchyard.contract.rundir import INDEX_FILE, STATE_FILE, RunDir, is_in_parts
 from torchyard.contract.spec import CheckpointPolicy, RecipeSpec, Spec
 from torchyard.host import disk
-from worker.host.untrusted import remove_inside
+from worker.host.untrusted import remove_checked
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class BestBringer:
 
     def _copy(self, best: CheckpointFacts) -> bool:
         folder, best = self.run.best, self.with_files(best)
-        remove_inside(self.run.root, *folder.relative_to(self.run.root).parts)
+        remove_checked(self.run.root, *folder.relative_to(self.run.root).parts, check=self.check)
         try:
             in_parts = is_in_parts(file["path"] for file in best.files)
             files = [file for file in best.files if _is_part(file["path"])] if in_parts else [best.file(STATE_FILE)]

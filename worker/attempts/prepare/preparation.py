@@ -13,11 +13,10 @@ from store.facts.attempts import AttemptFacts, EarlierAttempt, Inherited
 from store.facts.checkpoints import CheckpointFacts
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.codec import Record, between
-from torchyard.contract.environment import PYTHONPATH
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.expansion import expanded
 from torchyard.contract.job import EndReason
-from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
+from torchyard.contract.rundir import PYTHONPATH, SHARD_ABOVE, Env, RunDir
 from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
 from torchyard.host.recordfiles import write_record
 from worker.attempts.context import AttemptContext
@@ -33,7 +32,7 @@ from worker.engines.base import AttemptPlan, ClusterRequest, Handle, NamedEnviro
 from worker.environments.environment import Environment
 from worker.host import rundirs, workfolders
 from worker.host.attempt_key import AttemptKey
-from worker.host.untrusted import remove_inside
+from worker.host.untrusted import remove_checked
 
 LEAST_TIME = timedelta(seconds=1)
 """What an attempt gets if nothing is left of the job's time limit."""
@@ -90,7 +89,7 @@ class Preparation:
         cluster = request_of(spec, owner=attempt.owner, pool=self.worker.pool)
         earlier = self.records.earlier()
         self._end_earlier(earlier)
-        remove_inside(self.run.root, self.run.input.name)  # an earlier try may have left files
+        remove_checked(self.run.root, self.run.input.name, check=self.check_wanted)  # of an earlier try
         self.run.create()
         checkpoint = self._saved.fetch_checkpoint()
         init_from = self._saved.fetch_initial() if checkpoint is None and spec.init_from is not None else None

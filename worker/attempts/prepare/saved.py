@@ -15,7 +15,7 @@ from torchyard.contract.text import printable
 from torchyard.host import disk
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords
-from worker.host.untrusted import remove_inside
+from worker.host.untrusted import remove_checked
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class SavedFiles:
         return self.run.initial
 
     def _copy(self, files: Sequence[Mapping[str, Any]], folder: Path) -> bool:
-        remove_inside(self.run.root, *folder.relative_to(self.run.root).parts)  # of a damaged checkpoint
+        damaged = folder.relative_to(self.run.root).parts
+        remove_checked(self.run.root, *damaged, check=self.check_wanted)
         disk.require_free_space(folder.parent, sum(file["size"] for file in files))
         for file in files:
             target = folder / file["path"]

@@ -26,7 +26,7 @@ from worker.attempts.prepare import restoring
 from worker.attempts.prepare.restoring import StoredFile
 from worker.host import rundirs
 from worker.host.looks import Parts
-from worker.host.untrusted import remove_inside
+from worker.host.untrusted import remove_checked
 
 _PREFIX = ".put."
 _MOST_NAMED = 5
@@ -65,9 +65,11 @@ class TornFiles:
     def mend(self, root: str) -> None:
         """Replaces what is torn in a folder that an attempt before has left: `work`, or `artifacts`."""
         for path, versions in self._versions(root).items():
+            self.check()
             if any(not each.damaged for each in versions):
                 self._mend_if_possible((*self._base(root), *path), versions)
         for path, versions in self._versions_of_folders(root).items():
+            self.check()
             if versions[0].damaged:
                 self._mend_folder((*self._base(root), *path), path, versions)
 
@@ -94,7 +96,7 @@ class TornFiles:
         with os.scandir(self._job) as entries:
             names = [entry.name for entry in entries if entry.name.startswith(_PREFIX)]
         for name in names:
-            remove_inside(self._job, name)
+            remove_checked(self._job, name, check=self.check)
 
     @property
     def _job(self) -> Path:
@@ -191,7 +193,7 @@ class TornFiles:
             if whole is not None and fetched is None:
                 return False
             torn = place[-1] + TORN
-            remove_inside(self._job, *place[:-1], torn)
+            remove_checked(self._job, *place[:-1], torn, check=self.check)
             with folder_inside(self._job, *place[:-1]) as around:
                 os.rename(place[-1], torn, src_dir_fd=around, dst_dir_fd=around)
                 if fetched is not None:

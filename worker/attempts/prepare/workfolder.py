@@ -26,7 +26,7 @@ from worker.bundles.copying import copy_missing, copy_tree
 from worker.bundles.foldercopy import TooLong, copy_folder
 from worker.curves.brought import Brought
 from worker.host import mountpoints, rundirs, workfolders
-from worker.host.untrusted import remove_inside
+from worker.host.untrusted import remove_briefly, remove_checked
 from worker.host.workfolders import WorkRecord
 
 logger = logging.getLogger(__name__)
@@ -90,10 +90,10 @@ class WorkFolder:
         artifacts = not self._bring_artifacts() and self._origin is not None and _is_empty(self.run.artifacts)
         if tree is None:
             return self._restore(None, artifacts=artifacts)
-        workfolders.remove_unfinished(self.run)
+        workfolders.remove_unfinished(self.run, check=self.check)
         record = workfolders.record_of(self.run)
         if record is None or not self._was_used_last(record):
-            workfolders.set_aside(self.run)
+            workfolders.set_aside(self.run, check=self.check)
             return self._make(tree, artifacts=artifacts)
         if self.in_pool and self._is_silent(record):
             return self._make(tree, artifacts=artifacts, silent=record)
@@ -136,7 +136,7 @@ class WorkFolder:
         try:
             came_ns, told = self._fill(folder / name, tree, silent)
             if came_ns is None:
-                remove_inside(folder, name)  # what was copied by then
+                remove_checked(folder, name, check=self.check)  # what was copied by then
                 self._require_room(tree)
                 copy_tree(tree, folder / name, check=self.check)
                 failpoint("folder.copy")
@@ -145,7 +145,7 @@ class WorkFolder:
                 told = _joined(told, mountpoints.make(folder / name, self.mounts))
                 came_ns = _touched_ns(folder / name)
             if silent is not None:
-                workfolders.set_aside(self.run)
+                workfolders.set_aside(self.run, check=self.check)
             own = WorkRecord(
                 attempt=self.number,
                 claimed_at=self.claimed_at,
@@ -155,7 +155,7 @@ class WorkFolder:
             )
             workfolders.publish(self.run, name, own)
         finally:
-            remove_inside(folder, name)
+            remove_briefly(folder, name)  # a cancel may wait; the sweep and the next attempt remove the rest
         return told
 
     def _fill(self, fresh: Path, tree: Path, silent: WorkRecord | None) -> tuple[int | None, str]:

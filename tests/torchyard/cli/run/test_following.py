@@ -66,6 +66,28 @@ def test_a_terminal_shows_once_what_a_recipe_writes_to_its_log_and_to_its_events
     assert piped.stdout.count("1528 training pictures") == piped.stderr.count("1528 training pictures") == 1
 
 
+def test_each_saved_file_of_the_programs_own_is_named(server: FakeServer, folder: Path) -> None:
+    _serve_bundle(server, folder)
+    server.on("/v1/jobs", page([]), Answer(job(), 201))
+    server.on(JOB, job(state="running"), job(state="running"), job(state="succeeded", started_at=NOW, finished_at=NOW))
+    told = [
+        {"epoch": None, "step": 0, "metrics": {}, "file": "out/best.pt"},
+        {"epoch": None, "step": 40, "metrics": {}, "file": "out/checkpoint-40/"},
+        {"epoch": None, "step": 50, "metrics": {}},
+    ]
+    saved = [{**event(1 + number, "running"), "type": "checkpoint", "data": each} for number, each in enumerate(told)]
+    items = [("checkpoint", 1 + number, item) for number, item in enumerate(saved)]
+    server.on(f"{JOB}/stream", sse(*items, ("end", 9, {"state": "succeeded"})))
+    said = [
+        line.split(maxsplit=1)[1] for line in _run(server, folder).stderr.splitlines() if "checkpoint saved" in line
+    ]
+    assert said == [
+        "checkpoint saved: out/best.pt",
+        "step 40    checkpoint saved: out/checkpoint-40/",
+        "step 50    checkpoint saved",
+    ]
+
+
 def test_no_job_is_submitted_if_the_upload_fails(server: FakeServer, folder: Path) -> None:
     path = _serve_bundle(server, folder)
     server.on(path, problem("not_found", 404), problem("quota_exceeded", 403, detail="12 MiB are left"))

@@ -4,6 +4,7 @@ from collections.abc import Generator
 import io
 import json
 from pathlib import Path
+import shutil
 import subprocess
 from subprocess import CompletedProcess
 import tarfile
@@ -28,20 +29,27 @@ def team(tmp_path_factory: pytest.TempPathFactory, sqlite: SQLiteDatabases) -> G
         yield team
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with a program, whose tree is not clean."""
-    folder = tmp_path / "my project"
+    folder = tmp_path_factory.mktemp("repository")
     (folder / "package").mkdir(parents=True)
     (folder / "train.py").write_text("print(1)\n")
     (folder / "package" / "train.py").write_text("print(2)\n")
     (folder / ".gitignore").write_text("*.log\n")
-    for arguments in (["init", "--quiet", "--initial-branch", "main"], ["add", "."], ["commit", "-qm", "first"]):
+    begun = ["init", "--quiet", "--initial-branch", "main", "--template", ""]
+    for arguments in (begun, ["add", "."], ["commit", "-qm", "first"]):
         identity = ["-c", "user.name=A", "-c", "user.email=a@example.com"]
         subprocess.run(["git", *identity, *arguments], cwd=folder, check=True)
     (folder / "train.py").write_text("print(3)\n")
     (folder / "run.log").touch()
     return folder
+
+
+@pytest.fixture
+def folder(repository: Path, tmp_path: Path) -> Path:
+    """A copy of the repository."""
+    return Path(shutil.copytree(repository, tmp_path / "my project"))
 
 
 def test_the_folder_is_uploaded_and_the_job_names_it(team: Team, folder: Path) -> None:

@@ -45,7 +45,8 @@ def test_a_file_of_onnx_has_a_version_that_older_runtimes_read() -> None:
     onnx.checker.check_model(written)
 
 
-@pytest.mark.parametrize("to", ["torch-export", pytest.param("onnx", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("to", WRITTEN)
 def test_what_is_read_again_computes_what_the_model_does(tmp_path: Path, to: str) -> None:
     torch.manual_seed(5)
     graph = grey_squeezenet()

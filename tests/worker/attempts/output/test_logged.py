@@ -33,6 +33,7 @@ def read(patterns: list[str], *lines: str, offsets: dict[str, int] | None = None
         (LOSS, ["loss=high", "loss="], []),
         (r"step (?P<step>\S+) x (?P<value>\S+)", ["step -1 x 2", "step 99999999999999999 x 2"], []),
         (LOSS, ["x" * 4096 + "loss=1"], []),
+        (LOSS, ["\x1b[32mINFO\x1b[0m \x1b[1mloss\x1b[0m=\x1b[36m0.5\x1b[0m"], [("loss", 1, 0.5)]),
     ],
 )
 def test_numbers_are_found_with_their_steps(pattern: str, lines: list[str], found: Found) -> None:

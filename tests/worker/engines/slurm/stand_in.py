@@ -1,7 +1,7 @@
 """Stands in for the commands of Slurm: jobs are real processes of this host, and a folder is what Slurm remembers.
 
 `install` makes the executables. A test says what Slurm does wrong by `Slurm.fault`. Most commands end at once, so that
-they import nothing of ours.
+they import nothing of ours, and nobody's packages.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -66,7 +66,7 @@ class Slurm:
         (folder / "bin").mkdir()
         for name in _COMMANDS:
             command = folder / "bin" / name
-            arguments = f"-P -m {_OWN_NAME} {folder} {name}"
+            arguments = f"-P -S -m {_OWN_NAME} {folder} {name}"
             command.write_text(f'#!/bin/sh\nPYTHONPATH={_ROOT} exec {sys.executable} {arguments} "$@"\n')
             command.chmod(0o755)
         squeue = folder / "bin" / "squeue"
@@ -204,7 +204,8 @@ def _launch(slurm: Slurm, job: Job) -> None:
             slurm.save(replace(job, reason="Dependency"))
             return
         slurm.save(replace(job, state="RUNNING", reason="None", nodes="n[1-2]"))
-    command = ["setsid", "--fork", sys.executable, "-P", "-m", _OWN_NAME, str(slurm.folder), "runner", str(job.id)]
+    python = [sys.executable, "-P", "-S", "-m", _OWN_NAME]
+    command = ["setsid", "--fork", *python, str(slurm.folder), "runner", str(job.id)]
     env = {**os.environ, "PYTHONPATH": str(_ROOT)}
     with (slurm.folder / "runner.log").open("a") as log:
         subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=True)

@@ -22,6 +22,7 @@ READY = "import os, pathlib, sys, time\nrank = int(os.environ['RANK'])\n"
 RUN = "run = pathlib.Path(os.environ['TORCHYARD_RUN_DIR'])\n(run / f'up-{rank}').touch()\n"
 ALL = "while not all((run / f'up-{other}').exists() for other in range(4)): time.sleep(0.02)\n"
 WAITS = READY + RUN + "while True: time.sleep(0.05)\n"
+SECRET = "a-secret-value"
 
 
 @pytest.fixture
@@ -37,7 +38,8 @@ def started(found: SlurmEngineFixture, script: str, **variables: str) -> Handle:
     plan = found.plan("waits")
     program = plan.cwd / "train.py"
     program.write_text(script)
-    handle = found.engine.start(replace(plan, program=(str(program),), env={**plan.env, **variables}))
+    secrets = {"TOKEN": SECRET}
+    handle = found.engine.start(replace(plan, program=(str(program),), env={**plan.env, **variables}, secrets=secrets))
     run = found.run(handle.key)
     wait_for(lambda: all((run.job / f"up-{rank}").exists() for rank in range(4)), "four ranks")
     return handle
@@ -68,6 +70,20 @@ def test_the_ranks_of_all_nodes_run_and_complete_and_the_nodes_tell_what_they_ha
     (found.run(handle.key).job / "done").touch()
     assert report_of(found, handle) == ExitReport(reason=EndReason.COMPLETED)
     assert found.has_ended(handle)
+    _assert_no_file_has_a_secret_or_the_key(found, handle)
+
+
+def _assert_no_file_has_a_secret_or_the_key(found: SlurmEngineFixture, handle: Handle) -> None:
+    """Of the run directory."""
+    key = next(
+        line.split("SLURM_TORCHYARD_KEY")[1] for line in (found.slurm.folder / "job-1").read_text().splitlines()
+    ).split('"')[2]
+    assert len(key) == 64
+    for file in found.run(handle.key).root.rglob("*"):
+        content = file.read_bytes() if file.is_file() else b""
+        assert SECRET.encode() not in content
+        assert key.encode() not in content
+        assert bytes.fromhex(key) not in content
 
 
 @pytest.mark.thorough

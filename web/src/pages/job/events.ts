@@ -46,7 +46,11 @@ export function sentenceOf({ type, data }: EventView): string {
   if (type === "state") return moved(data, by);
   if (type === "checkpoint") {
     const epoch = data["epoch"] ?? null;
-    return `checkpoint: ${epoch === null ? "" : `epoch ${text(epoch)}, `}step ${text(data["step"])}`;
+    const place = `${epoch === null ? "" : `epoch ${text(epoch)}, `}step ${text(data["step"])}`;
+    const file = text(data["file"]);
+    if (file === "") return `checkpoint: ${place}`;
+    // The step of a file that the program wrote by itself is often not known.
+    return `checkpoint: ${file}${epoch === null && data["step"] === 0 ? "" : `, ${place}`}`;
   }
   const said = text(data["text"] ?? data["message"] ?? JSON.stringify(data));
   if (by === "") return said;
@@ -64,11 +68,11 @@ function moved(data: EventView["data"], by: string): string {
 
 function sentenceOfRun(run: readonly EventView[], oldest: EventView, newest: EventView): string {
   const [first, last] = [oldest.data["epoch"] ?? null, newest.data["epoch"] ?? null];
-  const place =
-    first === null || last === null
-      ? `steps ${text(oldest.data["step"])} to ${text(newest.data["step"])}`
-      : `epochs ${text(first)} to ${text(last)}`;
-  return `${run.length} checkpoints, ${place}`;
+  if (first !== null && last !== null)
+    return `${run.length} checkpoints, epochs ${text(first)} to ${text(last)}`;
+  if (run.every((event) => text(event.data["file"]) !== "" && event.data["step"] === 0))
+    return `${run.length} checkpoints`;
+  return `${run.length} checkpoints, steps ${text(oldest.data["step"])} to ${text(newest.data["step"])}`;
 }
 
 function text(value: unknown): string {

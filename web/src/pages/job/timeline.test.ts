@@ -62,6 +62,19 @@ test("the timeline has a bar for each attempt and events, both newest first; liv
   ]);
 });
 
+test("a checkpoint that the program wrote by itself is named by its file, also in a row of them", async () => {
+  const written = (seq: number, file: string, step = 0): Event =>
+    event(seq, "checkpoint", { epoch: null, step, file });
+  const start = state(1, "starting", "running");
+  const two = await opened([start, written(2, "out/best.pt"), written(3, "out/checkpoint-5/", 5)]);
+  expect(sentences(two).slice(0, 2)).toEqual([
+    "checkpoint: out/checkpoint-5/, step 5",
+    "checkpoint: out/best.pt",
+  ]);
+  const many = await opened([start, ...[2, 3, 4].map((seq) => written(seq, `out/${seq}.pt`))]);
+  expect(sentences(many)[0]).toBe("3 checkpoints");
+});
+
 test("checkpoints in a row are one line, which one may unfold, and which grows", async () => {
   const host = await opened([
     ...[state(1, "starting", "running"), saved(2, 3), saved(3, 4), saved(4, 5)],

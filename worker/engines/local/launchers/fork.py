@@ -16,8 +16,6 @@ from typing import NoReturn
 
 from torchyard.contract.records import LaunchPlan
 from torchyard.contract.rundir import Env
-from torchyard.run import rank
-from torchyard.run.exiting import keep_torchs_operators, leave
 from worker.sandbox.opening import enter_real
 
 OURS = frozenset({"worker", "trainer"})
@@ -39,6 +37,8 @@ _ours_preloaded: tuple[str, ...] = ()
 def prepare() -> None:
     """Does once, after all imports of the warm process, what takes each rank long."""
     global _last_preloaded, _ours_preloaded  # noqa: PLW0603 each fork of this process inherits them
+    from torchyard.run.exiting import keep_torchs_operators  # a supervisor that is a program of its own needs none
+
     keep_torchs_operators()
     _last_preloaded = next(reversed(sys.modules))
     _ours_preloaded = tuple(filter(_is_ours, sys.modules))
@@ -77,18 +77,14 @@ def fork(run: Callable[[], NoReturn], *, keep: Collection[int] = (), make: Calla
 def run_rank(plan: LaunchPlan) -> NoReturn:
     """Runs the plan's program (`SCRIPT [ARGS…]` or `-m MODULE [ARGS…]`) as one rank, and exits."""
     set_environment(plan)
+    from torchyard.run import rank
+
     _reseed()
     importlib.import_module("torch").set_num_threads(int(plan.env["OMP_NUM_THREADS"]))
     _forget_modules(recipe=Env.DATA in plan.env)
     sys.argv = [rank.__file__, *plan.argv]
-    sys.orig_argv = [
-        sys.executable,
-        "-P",
-        "-u",
-        "-m",
-        rank.__name__,
-        *plan.argv,
-    ]  # for a program that starts itself again
+    # for a program that starts itself again
+    sys.orig_argv = [sys.executable, "-P", "-u", "-m", rank.__name__, *plan.argv]
     rank.main()
 
 
@@ -96,6 +92,8 @@ def run_module(argv: Sequence[str]) -> NoReturn:
     """Runs `MODULE [ARGS…]` of ours as `python -m` would, and exits."""
     sys.argv = list(argv)
     importlib.import_module(argv[0]).main()
+    from torchyard.run.exiting import leave
+
     leave(0)
 
 

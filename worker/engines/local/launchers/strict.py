@@ -34,7 +34,8 @@ class StrictLaunch:
         self.exit_code: int | None = None
         """As of the protocol. None while it runs."""
         self._plan, self._run, self._strict = plan, run, plan.sandbox.strict
-        run.ctl.chmod(_CONTROL_MODE)
+        for folder in (run.ctl, run.shown):
+            folder.chmod(_CONTROL_MODE)
         self._secrets = SecretServer(run.secrets, secrets, is_peer=self._is_peer) if secrets else None
         try:
             self._connection, self._started = self._start()

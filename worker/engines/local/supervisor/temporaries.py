@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 import re
 import stat
+import sys
+import uuid
 
 from torchyard.contract.records import LaunchPlan, Sandbox
 from torchyard.contract.rundir import FROM_TMP, RunDir
@@ -28,6 +30,7 @@ _SCRATCH = re.compile(
 _MOST_ENTRIES = 100_000
 """Files and folders that are counted."""
 _MOST_NAMED = 5
+_TMP = "/tmp"  # noqa: S108 its own
 _LONGEST = 100
 """Characters of a name that are shown."""
 _STORE = b"refcount"
@@ -57,6 +60,7 @@ def begin(run: RunDir, plan: LaunchPlan) -> None:
     with suppress(OSError), folder_inside(run.work) as work, folder_inside(folder.parent) as parent:
         make_accessible(run.work, FROM_TMP)
         os.rename(FROM_TMP, folder.name, src_dir_fd=work, dst_dir_fd=parent)  # over an empty folder
+        _clear_places(run, plan.sandbox, folder)
 
 
 def end(run: RunDir, plan: LaunchPlan) -> None:
@@ -67,6 +71,7 @@ def end(run: RunDir, plan: LaunchPlan) -> None:
     if plan.sandbox is None:
         return
     folder = Path(plan.sandbox.temporary)
+    _remove_places(run, plan.sandbox, folder)
     if left := _left_in(folder):
         shown = _shown_at(plan.sandbox)
         named = ", ".join(each.told(shown) for each in left[:_MOST_NAMED])
@@ -78,6 +83,29 @@ def end(run: RunDir, plan: LaunchPlan) -> None:
             return
         tell_owner(run, plan, f"not kept: {named}: write to the working folder, or to $TORCHYARD_RUN_DIR")
     remove_inside(folder.parent, folder.name)
+
+
+def _clear_places(run: RunDir, sandbox: Sandbox, folder: Path) -> None:
+    """Sets aside what a program has left where something will be mounted: a link would lead the mount elsewhere."""
+    with folder_inside(folder) as opened:
+        for name in _places_of_mounts(run, sandbox):
+            with suppress(FileNotFoundError):
+                if not stat.S_ISDIR(os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode):
+                    os.rename(name, f"{name}.{uuid.uuid4()}", src_dir_fd=opened, dst_dir_fd=opened)
+
+
+def _remove_places(run: RunDir, sandbox: Sandbox, folder: Path) -> None:
+    with suppress(OSError), folder_inside(folder) as opened:
+        for name in _places_of_mounts(run, sandbox):
+            with suppress(OSError):  # the program has left something there
+                os.rmdir(name, dir_fd=opened)
+
+
+def _places_of_mounts(run: RunDir, sandbox: Sandbox) -> set[str]:
+    """Returns the names in the temporary folder below which an attempt finds what else it may see."""
+    folders = sandbox.temporary_at or ([_TMP] if sandbox.strict is not None else [])
+    named = (*sandbox.readable, *sandbox.writable, *sandbox.shown, str(run.root), sys.prefix, sys.base_prefix)
+    return {path.removeprefix(f"{at}/").split("/")[0] for at in folders for path in named if path.startswith(f"{at}/")}
 
 
 def _left_in(folder: Path) -> list[_Left]:
@@ -150,5 +178,5 @@ def _is_of_first_node(plan: LaunchPlan) -> bool:
 def _shown_at(sandbox: Sandbox) -> str:
     """Returns the path by which the program knows the folder."""
     if sandbox.strict is not None:
-        return "/tmp"  # noqa: S108 its own
+        return _TMP
     return sandbox.temporary_at[0] if sandbox.temporary_at else "$TMPDIR"

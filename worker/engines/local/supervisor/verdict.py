@@ -109,10 +109,10 @@ def _from_launcher(run: RunDir, launcher_exit: int, stderr: str, ranks: range) -
 
 
 def _from_error(run: RunDir, error: RankError, codes: dict[int, int]) -> ExitReport:
-    prefix = f"rank {error.rank}" if error.type == "SystemExit" else error.type
     left = error.type == "SystemExit"
     said = _usage_error(run, error.rank, codes.get(error.rank)) if left else None
-    cause = _error_before_exit(run, error) if left and said is None else None
+    cause = _error_before_exit(run, error) if left and said is None else _error_of_child(run, error)
+    prefix = f"rank {error.rank}" if left or cause is not None else error.type
     complete = error.reason in (EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.WORKER_LOST)
     # torchrun ends the other ranks of a failed group by SIGTERM: it may hit a rank that is exiting with its own error.
     code = codes.get(error.rank, 1)
@@ -122,10 +122,10 @@ def _from_error(run: RunDir, error: RankError, codes: dict[int, int]) -> ExitRep
         reason=EndReason.USER_ERROR if unconfirmed else error.reason,
         message=error.message
         if complete
-        else f"{prefix}: {said or (cause and cause.line[:_QUOTE_LENGTH]) or error.message}",
+        else f"{prefix}: {said or (cause and cause.line[:_QUOTE_LENGTH]) or lasterror.short_call(error.message)}",
         rank=error.rank,
         exit_code=1 if code == -signal.SIGTERM else code,
-        traceback=None if said else error.traceback if cause is None else cause.traceback,
+        traceback=None if said else error.traceback if cause is None or cause.traceback is None else cause.traceback,
     )
 
 
@@ -156,6 +156,14 @@ def _error_before_exit(run: RunDir, error: RankError) -> lasterror.Said | None:
     if not error.message.startswith("exited with code"):
         return None
     return lasterror.ended_by(tail_of_stderr(run, f"rank-{error.rank}"), without=_OWN)
+
+
+def _error_of_child(run: RunDir, error: RankError) -> lasterror.Said | None:
+    """Returns the error of a program that the rank has run, if that is what failed."""
+    if error.type != "CalledProcessError":
+        return None
+    found = lasterror.said(tail_of_stderr(run, f"rank-{error.rank}"), without=_OWN)
+    return None if found is None or error.type in found.line else found
 
 
 def _usage_error(run: RunDir, rank: int, code: int | None) -> str | None:

@@ -13,6 +13,7 @@ from worker.engines.local.launchers.rehearsal import rehearse
 from worker.engines.local.warm.memory import release_file_pages
 
 MODULES = (
+    "torchyard.run.rank",
     "numpy",
     "numpy.ctypeslib",
     "torch",
