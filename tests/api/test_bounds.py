@@ -10,7 +10,7 @@ from tests.api.service import ApiFixture, usual_document
 
 IN_PARTS = {
     *("get_metrics", "get_curves", "list_logs", "search_logs", "list_jobs"),
-    *("submit_batch", "submit_sweep", "validate_sweep", "extend_sweep"),
+    *("submit_batch", "submit_sweep", "validate_sweep", "extend_sweep", "make_log_curves"),
 }
 """Done in parts between which users take turns."""
 

@@ -8,7 +8,7 @@ import pytest
 
 from store.facts.output import Batch
 from tests.approved import Approved
-from tests.worker import eventfiles
+from tests.worker import curvefiles, eventfiles
 from tests.worker.attempts.output.relays import drain, little_memory, next_curves, relay_of, store, texts
 from torchyard.contract.events import Remeasured
 from torchyard.contract.rundir import RunDir
@@ -28,6 +28,28 @@ def test_event_files_are_read_once_across_restarts_and_marked(run: RunDir) -> No
     assert [point.step for point in next_curves(relay).curves["tensorboard"]] == [2]
     assert drain(relay, final=True) == []
     relay.close()
+
+
+def test_files_of_wandb_and_mlflow_go_on_where_they_were_stored(run: RunDir) -> None:
+    written = [curvefiles.history(step, {"acc": step / 8}) for step in range(3)]
+    path = run.artifacts / "wandb" / "run-a" / "run-a.wandb"
+    eventfiles.write(path, curvefiles.wandb_log(*written[:2]))
+    database = curvefiles.Database(run.artifacts / "mlflow.db")
+    later = time.time_ns() // 1_000_000 + 60_000
+    database.log("f1", 0.5, step=1, time=later)
+    relay = relay_of(run)
+    found = drain(relay, final=True)
+    relay.close()
+    path.write_bytes(curvefiles.wandb_log(*written))
+    database.log("f1", 0.25, step=2, time=later)
+    relay = relay_of(run, offsets=found[-1].offsets)
+    more = drain(relay, final=True)
+    relay.close()
+    steps = {
+        source: [[point.step for batch in part for point in batch.curves.get(source, [])] for part in (found, more)]
+        for source in ("wandb", "mlflow")
+    }
+    assert steps == {"wandb": [[0, 1], [2]], "mlflow": [[1], [2]]}
 
 
 def test_points_are_not_older_than_their_attempt(run: RunDir) -> None:
