@@ -1,5 +1,6 @@
 """The daemon of a pool: what runs on its cluster outlives any of its daemons, and belongs to one of them at a time."""
 
+from collections.abc import Callable
 from pathlib import Path
 import threading
 
@@ -19,7 +20,7 @@ from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import ExitReport
 from worker.attempts import following
 from worker.daemon import Daemon
-from worker.engines.base import ClusterRequest, NotStartedYet, Waiting
+from worker.engines.base import ClusterRequest, Handle, NotStartedYet, Waiting
 
 
 @pytest.fixture
@@ -180,26 +181,29 @@ def take_over(pool: PoolFixture, daemon: Daemon) -> None:
 def test_an_attempt_whose_runner_failed_is_continued(pool: PoolFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = pool.daemon()
     claim = pool.claimed(daemon)
-    poll, kill, failed = pool.cluster.poll, pool.cluster.kill, threading.Event()
 
-    def fails(*_: object) -> None:
-        failed.set()
-        raise RuntimeError("a defect")
+    def is_continued() -> bool:
+        pool.ahead += 0.5  # the next sweep may come before a renewal: then one more is needed
+        return daemon_runs(claim)
 
-    monkeypatch.setattr(pool.cluster, "poll", fails)
-    monkeypatch.setattr(pool.cluster, "kill", fails)
     with serving(daemon):
-        wait_for(failed.is_set, "the failure")
-        wait_for(lambda: not daemon_runs(claim), "the loss of its runner")
-        monkeypatch.setattr(pool.cluster, "poll", poll)
-        monkeypatch.setattr(pool.cluster, "kill", kill)
-
-        def is_continued() -> bool:
-            pool.ahead += 0.5  # the next sweep may come before a renewal: then one more is needed
-            return daemon_runs(claim)
-
-        wait_for(is_continued, "a sweep that continues it")
         attempt = pool.running(claim)
+        (runner,) = (thread for thread in threading.enumerate() if thread.name == f"{claim.job_id}/{claim.number}")
+
+        def failing(method: Callable[[Handle], object]) -> Callable[[Handle], object]:
+            """Fails in the runner's thread."""
+
+            def call(handle: Handle) -> object:
+                if threading.current_thread() is runner:
+                    raise RuntimeError("a defect")
+                return method(handle)
+
+            return call
+
+        monkeypatch.setattr(pool.cluster, "poll", failing(pool.cluster.poll))
+        monkeypatch.setattr(pool.cluster, "kill", failing(pool.cluster.kill))
+        wait_for(lambda: not runner.is_alive(), "the loss of its runner")
+        wait_for(is_continued, "a sweep that continues it")
         attempt.end()
         wait_for(lambda: pool.store.job(claim.job_id).state == JobState.SUCCEEDED, "its end")
     assert pool.store.job(claim.job_id).attempt == 1
