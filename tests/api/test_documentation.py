@@ -5,10 +5,10 @@ import hashlib
 from pathlib import Path
 import re
 
-import pytest
 from starlette.testclient import TestClient
 
 from tests.api.service import ApiFixture
+from tests.rows import each_row
 
 ASSETS = {
     "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
@@ -37,7 +37,7 @@ def test_the_pages_policy_allows_only_its_own_script(service: ApiFixture) -> Non
     assert "unsafe" not in answer.headers["Content-Security-Policy"]
 
 
-@pytest.mark.parametrize("name", ASSETS)
+@each_row("name", ASSETS)
 def test_an_asset_has_its_media_type_and_may_be_cached(service: ApiFixture, name: str) -> None:
     answer = service.client.get(f"/docs/{name}")
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, ASSETS[name])
@@ -49,7 +49,7 @@ def test_an_asset_has_its_media_type_and_may_be_cached(service: ApiFixture, name
     assert (head.status_code, head.headers["Content-Length"], head.content) == (200, str(len(answer.content)), b"")
 
 
-@pytest.mark.parametrize("path", ["/docs/__init__.py", "/docs/..%2fmain.py", "/docs/x", "/redoc"])
+@each_row("path", ["/docs/__init__.py", "/docs/..%2fmain.py", "/docs/x", "/redoc"])
 def test_other_paths_of_the_docs_are_not_found(service: ApiFixture, path: str) -> None:
     assert service.client.get(path).status_code == 404
 
