@@ -27,7 +27,7 @@ from bench.table import Row
 from store.announcement import Announcement
 from store.db.database import Database
 from store.queue import Queue, server_info
-from store.rows import jobs
+from store.rows import job_events
 from store.service_identity import service_id
 from torchyard.cli.up import redis_server
 from torchyard.host.datadir import redis_url
@@ -101,7 +101,7 @@ def _watched(service: Service, job_id: str, *, watchers: int, first: int) -> Wat
 def _send(database: Database, queue: Queue, job_id: str, number: int) -> float:
     """Stores a message of the job, and returns the time of the commit on the monotonic clock."""
     with database.write() as session:
-        jobs.add_event(session, job_id, type="message", attempt=None, data={"level": "info", "text": str(number)})
+        job_events.append(session, job_id, type="message", attempt=None, data={"level": "info", "text": str(number)})
     committed = time.monotonic()
     queue.announce(Announcement(changed={job_id}))
     return committed

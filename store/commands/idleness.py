@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from store.db.tables import Job
 from store.facts.idleness import IdleFacts
-from store.rows import idleness, intents, jobs, signals
+from store.rows import idleness, intents, job_events, jobs, signals
 from store.store import Store
 from torchyard.contract.idleness import warning
 
@@ -31,6 +31,6 @@ def follow(store: Store, job_id: str, *, maximum: timedelta | None) -> None:
 def _warn(session: Session, job: Job, found: IdleFacts, timeout: timedelta) -> None:
     text = warning(devices=found.devices, lasted=found.lasted, left=found.left(timeout), timeout=timeout)
     data = {"level": "warning", "text": text, "cause": "idle"}
-    jobs.add_event(session, job.id, type="message", attempt=found.attempt, data=data)
+    job_events.append(session, job.id, type="message", attempt=found.attempt, data=data)
     signals.add_warnings(session, job, [text])
     idleness.note_warning(session, job.id)

@@ -13,7 +13,7 @@ from store.facts.callers import Caller
 from store.facts.output import DEFAULTS, LOG
 from store.facts.telemetry import LogFilter, MetricPoint
 from store.queries.log_metrics import LinePattern
-from store.rows import access, audit, jobs, logs, metrics, quotas
+from store.rows import access, audit, job_events, logs, metrics, quotas
 from store.store import Store
 from torchyard.contract.errors import Conflict, InvalidRequest
 from torchyard.contract.job import JobState
@@ -117,7 +117,7 @@ class LogCurves:
         stored = sum(self._add(session, number, points) for number, points in wanted.items() if points)
         if stored:
             text = f"curves were made of the stored lines: {', '.join(sorted(keys - known)[:5])}"
-            jobs.add_event(session, job.id, type="message", attempt=None, data={"level": "info", "text": text})
+            job_events.append(session, job.id, type="message", attempt=None, data={"level": "info", "text": text})
             audit.add(session, caller, "job.log_curves", job.id)
         return MadeCurves(sorted(keys - known), sorted(known), stored, self._has_all)
 

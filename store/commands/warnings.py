@@ -14,6 +14,6 @@ def warn(store: Store, job_id: str, *, attempt: int, cause: str, text: str) -> b
         if (job_id, cause) in job_events.causes_told(session, [job_id]):
             return False
         data = {"level": "warning", "text": text, "cause": cause}
-        jobs.add_event(session, job_id, type="message", attempt=attempt, data=data)
+        job_events.append(session, job_id, type="message", attempt=attempt, data=data)
         signals.add_warnings(session, job, [text])
         return True

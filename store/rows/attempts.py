@@ -21,6 +21,7 @@ from store.rows import (
     attempt_use,
     checkpoints,
     device_days,
+    job_events,
     jobs,
     leases,
     logs,
@@ -244,7 +245,7 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
     warnings: list[str] = []
     for event in batch.events:
         if not event.limited or meter.takes_message(event.data["text"]):
-            jobs.add_event(session, job_id, type=event.type, attempt=attempt, data=event.data, time=event.time)
+            job_events.append(session, job_id, type=event.type, attempt=attempt, data=event.data, time=event.time)
             warnings += [event.data["text"]] if event.type == "message" and event.data.get("level") in _ALARMING else []
     for checkpoint in batch.checkpoints:
         checkpoints.add(session, job_id, attempt=attempt, new=checkpoint)
@@ -257,7 +258,7 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
     if batch.media:
         _add_media(session, claim, batch, meter, limits)
     for text in meter.notices:
-        jobs.add_event(session, job_id, type="message", attempt=attempt, data={"level": "warning", "text": text})
+        job_events.append(session, job_id, type="message", attempt=attempt, data={"level": "warning", "text": text})
     if warnings or meter.notices:
         signals.add_warnings(session, jobs.get(session, job_id), [*warnings, *meter.notices])
 
@@ -267,7 +268,7 @@ def _add_media(session: Session, claim: Claim, batch: Batch, meter: OutputMeter,
     added = media.add(session, claim.job_id, attempt=claim.number, new=batch.media, limits=limits)
     for data in added.told:
         if meter.takes_message(json.dumps(data)):
-            jobs.add_event(session, claim.job_id, type="media", attempt=claim.number, data=data)
+            job_events.append(session, claim.job_id, type="media", attempt=claim.number, data=data)
     if added.why is not None:
         meter.mark_cut("media", f"no more of what this attempt shows is stored: {added.why}")
 

@@ -20,7 +20,7 @@ from store.facts.checkpoints import CAPTURED, CheckpointFacts, path_written, sen
 from store.facts.jobs import BestCheckpoint
 from store.facts.output import NewCheckpoint
 from store.ids import is_id, new_id
-from store.rows import checkpoint_order, columns, jobs, signals
+from store.rows import checkpoint_order, columns, job_events, signals
 from torchyard.contract.codec import json_number
 from torchyard.contract.errors import InvalidCursor, NotFound
 from torchyard.contract.events import Remeasured
@@ -94,7 +94,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
     )
     session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
     written = {"file": path_written(sent)} if new.source == CAPTURED and sent is not None else {}
-    jobs.add_event(session, job_id, type="checkpoint", attempt=attempt, data={**values, **written})
+    job_events.append(session, job_id, type="checkpoint", attempt=attempt, data={**values, **written})
     if signals.wanted(session, EventKind.JOB_BEST, job=job):
         _signal_best(session, job, str(values["id"]))
 

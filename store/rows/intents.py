@@ -14,7 +14,7 @@ from store.facts.attempts import Wanted
 from store.facts.callers import SERVICE, Caller
 from store.facts.jobs import AT_ONCE, WAITING
 from store.line.entries import is_in_line
-from store.rows import access, dependencies, jobs, prices, quotas, resizing
+from store.rows import access, dependencies, job_events, jobs, prices, quotas, resizing
 from torchyard.contract import idleness
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
@@ -259,7 +259,7 @@ def _move(session: Session, job_id: str, target: JobState, caller: Caller, *, re
 def _tell(session: Session, job: Job, text: str, caller: Caller, *, level: str = "info") -> None:
     """Adds to the events what was asked of the open attempt, which changes the job's state only later."""
     data = {"level": level, "text": text} | _by(caller)
-    jobs.add_event(session, job.id, type="message", attempt=job.attempt, data=data)
+    job_events.append(session, job.id, type="message", attempt=job.attempt, data=data)
 
 
 def _by(caller: Caller) -> dict[str, Any]:

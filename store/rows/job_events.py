@@ -1,16 +1,17 @@
-"""Events of jobs, each at a position of its job that the caller has reserved."""
+"""Events of jobs, and the positions of a job at which these, metric points and log lines are."""
 
 from collections.abc import Collection, Sequence
 from contextlib import closing
 import json
 from typing import Any
 
-from sqlalchemy import BigInteger, bindparam, case, func, insert, select
+from sqlalchemy import BigInteger, bindparam, case, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from store.announcement import announcement_of
 from store.db.database import document, now_us
 from store.db.prepared import Prepared
-from store.db.tables import Base, JobEvent
+from store.db.tables import Base, Job, JobEvent
 from store.facts.pages import FactPage
 from store.facts.telemetry import EventFacts
 from store.rows import columns, pages
@@ -53,6 +54,27 @@ def newest_messages(session: Session, job_id: str, *, attempt: int, limit: int) 
     return [str(data.get("text", "")) for data in found]
 
 
+def append(
+    session: Session, job_id: str, *, type: str, attempt: int | None, data: dict[str, Any], time: int | None = None
+) -> None:
+    """Appends an event to the job, in the caller's transaction.
+
+    `time` is when it happened by the clock of who tells it, in microseconds; None means now. It is stored as a time
+    between that of the event before it and now, by the database's clock.
+    """
+    seq = reserve_positions(session, job_id, 1)
+    announcement_of(session).mark_changed(job_id)
+    _add(session, job_id, seq=seq, type=type, attempt=attempt, data=data, time=time)
+
+
+def reserve_positions(session: Session, job_id: str, count: int, **values: Any) -> int:
+    """Reserves the next `count` positions of the job and returns the first. `values` are columns to set as well."""
+    position = session.execute(
+        update(Job).where(Job.id == job_id).values(position=Job.position + count, **values).returning(Job.position)
+    ).scalar_one()
+    return position - count + 1
+
+
 def add_first(session: Session, job_ids: Sequence[str], reason: Reason, *, time: int) -> None:
     """Inserts the first events of new jobs: that they are queued since that time."""
     data = document(_moved(None, JobState.QUEUED, reason))
@@ -73,10 +95,17 @@ def add_state(
 ) -> None:
     """Inserts the event of a state that the job has entered. `detail` goes into its data."""
     data = _moved(source, target, reason) | (detail or {})
-    add(session, job_id, seq=seq, type="state", attempt=attempt, data=data)
+    _add(session, job_id, seq=seq, type="state", attempt=attempt, data=data)
 
 
-def add(
+def causes_told(session: Session, job_ids: Collection[str]) -> set[tuple[str, str]]:
+    """Returns of which causes the jobs have warnings: ids and causes."""
+    cause = JobEvent.data["cause"].as_string()
+    told = select(JobEvent.job_id, cause).where(JobEvent.job_id.in_(job_ids), JobEvent.type == "message")
+    return {(row[0], row[1]) for row in session.execute(told.where(cause.is_not(None)))}
+
+
+def _add(
     session: Session,
     job_id: str,
     *,
@@ -86,16 +115,9 @@ def add(
     data: dict[str, Any],
     time: int | None = None,
 ) -> None:
-    """Inserts an event at the position `seq`. `jobs.add_event` says what `time` is."""
+    """Inserts an event at the position `seq`. `append` says what `time` is."""
     values = {"job_id": job_id, "seq": seq, "type": type, "attempt": attempt, "data": data}
     session.execute(_NEW_EVENT, {**values, "of_job": job_id, "told": time})
-
-
-def causes_told(session: Session, job_ids: Collection[str]) -> set[tuple[str, str]]:
-    """Returns of which causes the jobs have warnings: ids and causes."""
-    cause = JobEvent.data["cause"].as_string()
-    told = select(JobEvent.job_id, cause).where(JobEvent.job_id.in_(job_ids), JobEvent.type == "message")
-    return {(row[0], row[1]) for row in session.execute(told.where(cause.is_not(None)))}
 
 
 def _moved(source: JobState | None, target: JobState, reason: Reason) -> dict[str, Any]:

@@ -232,27 +232,6 @@ def set_card(session: Session, job_id: str, card: dict[str, Any]) -> None:
         session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1, card=card))
 
 
-def add_event(
-    session: Session, job_id: str, *, type: str, attempt: int | None, data: dict[str, Any], time: int | None = None
-) -> None:
-    """Appends an event to the job, in the caller's transaction.
-
-    `time` is when it happened by the clock of who tells it, in microseconds; None means now. It is stored as a time
-    between that of the event before it and now, by the database's clock.
-    """
-    seq = reserve_positions(session, job_id, 1)
-    announcement_of(session).mark_changed(job_id)
-    job_events.add(session, job_id, seq=seq, type=type, attempt=attempt, data=data, time=time)
-
-
-def reserve_positions(session: Session, job_id: str, count: int, **values: Any) -> int:
-    """Reserves the next `count` positions of the job and returns the first. `values` are columns to set as well."""
-    position = session.execute(
-        update(Job).where(Job.id == job_id).values(position=Job.position + count, **values).returning(Job.position)
-    ).scalar_one()
-    return position - count + 1
-
-
 def device_holders(session: Session) -> dict[tuple[str, str], str]:
     """Returns the job id that holds each device, by `(worker id, device uuid)`."""
     return {(row.worker_id, row.device): row.job_id for row in session.execute(_HOLDERS)}

@@ -13,7 +13,7 @@ from store.db.tables import Attempt, Base, PointChunk, Series
 from store.db.upsert import upsert
 from store.facts.output import MAX_SERIES
 from store.facts.telemetry import END, MetricPoint
-from store.rows import jobs
+from store.rows import job_events
 
 POINT = struct.Struct("<qdq")
 """A packed point: step, value, and time in microseconds since the epoch, by the rank's clock."""
@@ -156,7 +156,7 @@ def last_visible_steps(session: Session, job_id: str) -> dict[int, int]:
 
 def _add_chunks(session: Session, job_id: str, chunks: dict[int, list[MetricPoint]], *, attempt: int) -> None:
     """Stores a chunk of points for each series, given by its id."""
-    first = jobs.reserve_positions(session, job_id, sum(len(points) for points in chunks.values()))
+    first = job_events.reserve_positions(session, job_id, sum(len(points) for points in chunks.values()))
     rows: list[dict[str, object]] = []
     for series_id, points in chunks.items():
         packed = b"".join([POINT.pack(point.step, point.value, point.time) for point in points])

@@ -13,7 +13,7 @@ from store.facts.checkpoints import CAPTURED, CheckpointFacts
 from store.facts.jobs import BestCheckpoint
 from store.facts.submission import Retry, Submission
 from store.ids import new_id
-from store.rows import access, checkpoints, initial_weights, jobs, resizing
+from store.rows import access, checkpoints, initial_weights, job_events, resizing
 from torchyard.contract.errors import Conflict, TorchyardError
 from torchyard.contract.job import JobState
 from torchyard.contract.spec import parse_spec
@@ -108,7 +108,7 @@ def _go_on(session: Session, old_id: str, made: Submission, job_id: str) -> None
         text = f"starts job {old_id} from the beginning: it saved no checkpoint"
     if before is not None:
         text += resizing.said(before, made.spec.resources.devices_per_node)
-    jobs.add_event(session, job_id, type="message", attempt=None, data={"level": "info", "text": text})
+    job_events.append(session, job_id, type="message", attempt=None, data={"level": "info", "text": text})
 
 
 def _copy_checkpoint(session: Session, checkpoint: CheckpointFacts, job_id: str) -> None:

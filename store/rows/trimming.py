@@ -32,7 +32,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import in_us, now_us
 from store.db.tables import Base, Job
-from store.rows import jobs
+from store.rows import job_events, jobs
 
 _JOBS_PER_PASS = 500
 ROWS_PER_TRANSACTION = 200
@@ -131,7 +131,7 @@ def remove_oldest(session: Session, target: TrimTarget, job_id: str, *, first_ke
     # Earlier transactions have always left a row for the last one, which writes the event.
     if removed:
         data = {"level": "info", "text": f"{target.notice.format(removed[-1].last)}: {why}"}
-        jobs.add_event(session, job_id, type="message", attempt=None, data=data)
+        job_events.append(session, job_id, type="message", attempt=None, data=data)
     return False
 
 

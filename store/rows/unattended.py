@@ -9,7 +9,7 @@ from store.db.database import now_us
 from store.db.tables import Attempt, Worker
 from store.facts.attempts import Claim
 from store.facts.callers import Caller
-from store.rows import access, attempts, jobs
+from store.rows import access, attempts, job_events
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 
@@ -30,7 +30,7 @@ def cancel(session: Session, job_id: str, caller: Caller) -> None:
         return
     row = late.Attempt
     text = f"cancelled by force while no worker served pool {late.name}: {_left(row)}"
-    jobs.add_event(session, job_id, type="message", attempt=row.number, data={"level": "warning", "text": text})
+    job_events.append(session, job_id, type="message", attempt=row.number, data={"level": "warning", "text": text})
     report = ExitReport(reason=EndReason.CANCELLED, message=text)
     claim = Claim(row.id, job_id, row.number, row.holder)
     attempts.end(session, claim, report, requested_stops={EndReason.CANCELLED})

@@ -26,7 +26,7 @@ from store.facts.callers import SERVICE
 from store.facts.jobs import Head, VisibleJobs
 from store.facts.output import NewEvent, NewLines
 from store.facts.telemetry import MetricPoint
-from store.rows import edits, jobs, timeline, workers
+from store.rows import edits, job_events, timeline, workers
 from store.store import Store
 from tests.api.jobs_watcher import Heard, Items, JobsWatcher
 from tests.api.service import TOKEN, ApiFixture, both_databases
@@ -189,7 +189,7 @@ def test_kind_selects_items(service: ApiFixture, url: str) -> None:
     for kinds in (["metric"], ["log", "state"], ["checkpoint"]):
         with JobsWatcher(url, [first.job_id], after=after, kinds=[*kinds, "message"]) as watcher:
             with service.database.write() as session:
-                jobs.add_event(session, first.job_id, type="message", attempt=None, data={"text": "x"})
+                job_events.append(session, first.job_id, type="message", attempt=None, data={"text": "x"})
             announce(service, first.job_id)
             data = watcher.until("items").data
             assert set(data["metrics"]) == (set(KEYS) if "metric" in kinds else set())
@@ -504,7 +504,7 @@ def test_fifty_watchers_of_ten_jobs_share_each_read(
     def add_events(number: int) -> None:
         with service.database.write() as session:
             for job_id in job_ids:
-                jobs.add_event(session, job_id, type="message", attempt=None, data={"text": str(number)})
+                job_events.append(session, job_id, type="message", attempt=None, data={"text": str(number)})
         announce(service, *job_ids)
 
     async def watch() -> list[list[bytes]]:

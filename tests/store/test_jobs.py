@@ -179,7 +179,7 @@ def test_a_job_that_has_ended_cannot_be_cancelled(db: StoreFixture, reason: EndR
 def test_events_are_read_in_pages(db: StoreFixture) -> None:
     job_id = db.submit()
     for number in range(5):
-        db.write(lambda s, n=number: jobs.add_event(s, job_id, type="message", attempt=None, data={"text": f"{n}"}))
+        db.write(lambda s, n=number: job_events.append(s, job_id, type="message", attempt=None, data={"text": f"{n}"}))
     pages = [db.read(lambda s, a=after: job_events.page(s, job_id, after=a, limit=2).items) for after in (0, 2, 4, 6)]
     assert [[event.seq for event in page] for page in pages] == [[1, 2], [3, 4], [5, 6], []]
 
@@ -187,7 +187,7 @@ def test_events_are_read_in_pages(db: StoreFixture) -> None:
 @pytest.mark.parametrize("data", [{"text": "a\0b"}, {"a\0": ["\udc00"]}, {"text": "\\u0000 é 🎉"}])
 def test_any_text_is_stored(db: StoreFixture, data: dict[str, object]) -> None:
     job_id = db.submit()
-    db.write(lambda session: jobs.add_event(session, job_id, type="message", attempt=None, data=data))
+    db.write(lambda session: job_events.append(session, job_id, type="message", attempt=None, data=data))
     stored = str(db.events(job_id)[-1].data)
     assert stored == str(data).replace("\\x00", "\ufffd").replace("\\udc00", "\ufffd")
 

@@ -10,7 +10,7 @@ import pytest
 from store.db.tables import Job
 from store.facts.attempts import Claim
 from store.facts.output import Batch, NewEvent, NewLines
-from store.rows import attempts, jobs, leases
+from store.rows import attempts, job_events, leases
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason
@@ -202,7 +202,7 @@ def test_concurrent_events_are_numbered_without_gaps_in_commit_order(db: StoreFi
 
     def notes() -> None:
         for _ in range(PAIRS):
-            db.write(lambda session: jobs.add_event(session, job_id, type="message", attempt=None, data={}))
+            db.write(lambda session: job_events.append(session, job_id, type="message", attempt=None, data={}))
 
     def states() -> None:
         db.write(lambda session: attempts.mark_running(session, claim, reason=Reason("running", "runs")))
