@@ -4,7 +4,6 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 import hashlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 import threading
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 from tests.api.service import TOKEN
 from tests.api.serving import api_thread
-from tests.databases import Databases, SQLiteDatabases
+from tests.databases import SQLiteDatabases
 from tests.servers import redis_server
 
 JOB = "job_0197f3c2a9b47c1e8d20f6b1c4e5a703"
@@ -52,15 +51,12 @@ class JobServer:
 
 
 @pytest.fixture(scope="module")
-def databases(sqlite: SQLiteDatabases) -> Databases:
-    return sqlite
-
-
-@pytest.fixture
-def service(tmp_path: Path, database_url: str) -> Iterator[str]:
+def service(sqlite: SQLiteDatabases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("service")
     with (
-        redis_server(tmp_path) as redis_url,
-        api_thread(tmp_path, database_url, redis_url, max_wrong_tokens_per_minute=1_000_000) as url,
+        sqlite.migrated() as database_url,
+        redis_server(folder) as redis_url,
+        api_thread(folder, database_url, redis_url, max_wrong_tokens_per_minute=1_000_000) as url,
     ):
         yield url
 

@@ -229,8 +229,8 @@ def test_who_may_not_read_the_other_any_more_learns_nothing_of_its_end(db: Store
 def test_a_chain_fails_from_its_first_to_its_last_in_few_transactions(
     db: StoreFixture, store: Store, approved: Approved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dependencies, "AT_ONCE", 20)
-    ids = batch(store, {"name": "n0"}, *({"name": f"n{n}", "after": [{"job": f"n{n - 1}"}]} for n in range(1, 50)))
+    monkeypatch.setattr(dependencies, "AT_ONCE", 8)
+    ids = batch(store, {"name": "n0"}, *({"name": f"n{n}", "after": [{"job": f"n{n - 1}"}]} for n in range(1, 20)))
     end(db, ids[0], EndReason.DATA_ERROR)
     assert settle(store) <= 5
     assert {told(db, each)[:2] for each in ids[1:]} == {("failed", "dependency_failed")}

@@ -89,11 +89,11 @@ def two_attempts(db: StoreFixture) -> str:
     """A finished job of two attempts, the second of which resumed before the end of the first."""
     job_id, worker = db.submit(), db.worker()
     first = db.running(job_id, worker)
-    record_in_one_transaction(db, first, range(50))
+    record_in_one_transaction(db, first, range(30))
     db.end(first, EndReason.WORKER_LOST)
     second = db.running(job_id, worker)
-    db.write(lambda session: attempts.mark_prepared(session, second, start_step=40))
-    record_in_one_transaction(db, second, range(50), seed=1)
+    db.write(lambda session: attempts.mark_prepared(session, second, start_step=24))
+    record_in_one_transaction(db, second, range(30), seed=1)
     db.end(second, EndReason.COMPLETED)
     return job_id
 
@@ -122,14 +122,14 @@ def test_a_reader_continues_after_any_position(db: StoreFixture) -> None:
 @quick_on_sqlite
 def test_only_complete_blocks_of_a_running_job_are_joined(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
-    record_some(db, claim, range(40))
+    record_in_one_transaction(db, claim, range(40))
     whole = told(db, claim.job_id)
     join(db)
     end = (db.job(claim.job_id).position + 1) // SMALL * SMALL
     assert db.job(claim.job_id).points_joined_to == end
     assert all(not joined for first, _, joined in chunks(db, claim.job_id) if first >= end)
     assert any(joined for _, _, joined in chunks(db, claim.job_id))
-    record_some(db, claim, range(40, 80), seed=3)
+    record_in_one_transaction(db, claim, range(40, 80), seed=3)
     added = told(db, claim.job_id)
     assert added[: len(whole)] == whole
     join(db)
@@ -155,7 +155,7 @@ def test_a_pass_that_was_interrupted_anywhere_is_completed_by_the_next(db: Store
 def test_workers_may_join_at_the_same_time_while_the_job_writes(db: StoreFixture) -> None:
     job_id = two_attempts(db)
     claim = db.running(db.submit(), db.worker("box-b"), "slot-1")
-    record_some(db, claim, range(40))
+    record_in_one_transaction(db, claim, range(40))
     before, running = told(db, job_id), told(db, claim.job_id)
     done = run_together(
         lambda: join(db),

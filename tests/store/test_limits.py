@@ -196,9 +196,10 @@ def test_a_long_series_is_read_in_parts_without_a_transaction_between_them(
     db: StoreFixture, claim: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(point_chunks, "PART_POINTS", 5)
+    monkeypatch.setattr(point_chunks, "_ROWS", 10)  # a part reads at least so many
     monkeypatch.setattr(series, "GROUP_POINTS", 5)
     with db.database.write() as session:
-        for seq in range(210):  # a part reads at least 100 rows
+        for seq in range(31):
             two = [MetricPoint("a", 2 * seq + step, 0.5, 0) for step in range(2)]
             attempts.record(session, claim, Batch(offsets={}, points=two), seq=seq)
     parts = 0
@@ -208,7 +209,7 @@ def test_a_long_series_is_read_in_parts_without_a_transaction_between_them(
                 parts += 1
                 assert db.database.engine.pool.checkedout() == 0  # pyright: ignore[reportAttributeAccessIssue]
             else:
-                assert found[1].steps.tolist() == list(range(420))
+                assert found[1].steps.tolist() == list(range(62))
     assert parts == sum("point_chunks.data" in statement for statement in statements) == 4
 
 

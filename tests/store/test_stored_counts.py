@@ -167,7 +167,7 @@ def test_bytes_that_are_added_up_by_two_workers_while_jobs_come_stay_exact(db: S
 
 @quick_on_sqlite
 def test_what_jobs_that_end_at_once_have_written_counts(db: StoreFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    free = FREE_WRITTEN_BYTES // 8
+    free = FREE_WRITTEN_BYTES // 16
     monkeypatch.setattr(stored_counts, "FREE_WRITTEN_BYTES", free)
     limited(db, 1000)
     large = {"text": "x" * 199}
@@ -202,7 +202,7 @@ def test_who_pauses_and_resumes_a_job_without_end_is_told_of_the_quota(db: Store
     job_id = db.submit()
     if state == "running":
         db.running(job_id, db.worker())
-    _written_before(db, FREE_WRITTEN_BYTES - 20_000)
+    _written_before(db, FREE_WRITTEN_BYTES - 5_000)
     with pytest.raises(QuotaExceeded):
         for _ in range(200):
             requests.act(store_on(db.database), "pause", job_id, caller=ADA)
@@ -215,7 +215,7 @@ def test_who_pauses_and_resumes_a_job_without_end_is_told_of_the_quota(db: Store
 def test_changes_that_only_the_audit_keeps_are_counted_and_bounded(db: StoreFixture) -> None:
     limited(db, 0)
     job_id = db.submit()
-    _written_before(db, FREE_WRITTEN_BYTES - 20_000)
+    _written_before(db, FREE_WRITTEN_BYTES - 5_000)
     with pytest.raises(QuotaExceeded, match="of the audit nothing is removed"):
         for number in range(200):
             requests.edit(store_on(db.database), "label", job_id, caller=ADA, labels={"number": str(number)})
@@ -228,7 +228,7 @@ def test_a_request_that_changes_nothing_is_bounded_too(db: StoreFixture, action:
     limited(db, 0)
     job_id = db.submit()
     requests.act(store_on(db.database), action, job_id, caller=ADA)
-    _written_before(db, FREE_WRITTEN_BYTES - 20_000)
+    _written_before(db, FREE_WRITTEN_BYTES - 5_000)
     with pytest.raises(QuotaExceeded):
         for _ in range(200):
             requests.act(store_on(db.database), action, job_id, caller=ADA)
@@ -245,7 +245,7 @@ def test_a_request_about_other_things_that_changes_nothing_is_bounded_too(db: St
     job_id = db.submit(config={"code": f"bundle:sha256:{'a' * 64}"}, trainer="script") if what == "keep" else ""
     if what == "keep":
         db.running(job_id, db.worker())
-    _written_before(db, FREE_WRITTEN_BYTES - 20_000)
+    _written_before(db, FREE_WRITTEN_BYTES - 5_000)
     changes: dict[str, Callable[[], object]] = {
         "revoke": lambda: team.revoke_token(store, token, user="ada", caller=ADA),
         "keep": lambda: keeping.ask(store, job_id, ["results/"], caller=ADA),
