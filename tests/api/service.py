@@ -92,9 +92,9 @@ class ApiFixture:
 
     def begin(self) -> None:
         """Leaves what the first request of a new service leaves: its id in the database and in the folder of blobs."""
-        own = f"svc_{token_hex(8)}"
-        self.app.state.services.store.blobs.mark(own)
-        with self.database.write("identify") as session:
+        own, store = f"svc_{token_hex(8)}", self.app.state.services.store
+        store.blobs.mark(own)
+        with store.database.write("identify") as session:  # the app needs this connection later, too
             session.execute(insert(Service).values(id=own, blobs=str(self.settings.blobs)))
 
     def act_as(self, name: str, role: Role = Role.MEMBER) -> None:

@@ -68,18 +68,21 @@ def _outcome(parse: Callable[[], object]) -> object:
         return type(error), error.message, error.errors
 
 
-def test_a_large_sweep_is_what_it_is_when_it_is_parsed_here(parser: Parser, children: Children) -> None:
+def test_a_large_body_is_what_it_is_when_it_is_parsed_here(parser: Parser, children: Children) -> None:
     for sent in SWEEPS:
         here, there = parse_sweep(sent), parser.sweep(_bytes(sent))
         assert there == here
         assert there.model_dump_json() == here.model_dump_json()
         assert there.model_fields_set == here.model_fields_set
-    assert len(children.running()) == 1
-
-
-def test_what_a_large_body_adds_to_a_sweep_is_what_it_is_when_it_is_parsed_here(parser: Parser) -> None:
     here, there = parse_request(SweepExtension, MORE), parser.extension(_bytes(MORE))
     assert (there, there.model_fields_set) == (here, here.model_fields_set)
+    for of_parser, parse in ((parser.sweep, _sweep), (parser.extension, _extension)):
+        for sent in (*map(_bytes, WRONG), _bytes(WRONG[0])[:-1], b'{"name": NaN, "x": "' + PAD.encode() + b'"}'):
+            assert len(sent) >= LARGE_BYTES
+            found = _outcome(partial(of_parser, sent))
+            assert isinstance(found, tuple)
+            assert found == _outcome(partial(parse, sent))
+    assert len(children.running()) == 1
 
 
 def _sweep(body: bytes) -> object:
@@ -90,18 +93,9 @@ def _extension(body: bytes) -> object:
     return parse_request(SweepExtension, parsed_json(body))
 
 
-@pytest.mark.parametrize(("there", "here"), [(Parser.sweep, _sweep), (Parser.extension, _extension)])
-def test_a_wrong_large_body_has_the_errors_that_it_has_here(
-    parser: Parser, there: Callable[[Parser, bytes], object], here: Callable[[bytes], object]
+def test_the_jobs_of_a_large_batch_are_those_of_a_small_one_and_nothing_large_is_parsed_here(
+    parser: Parser, children: Children, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for sent in (*map(_bytes, WRONG), _bytes(WRONG[0])[:-1], b'{"name": NaN, "x": "' + PAD.encode() + b'"}'):
-        assert len(sent) >= LARGE_BYTES
-        found = _outcome(partial(there, parser, sent))
-        assert isinstance(found, tuple)
-        assert found == _outcome(partial(here, sent))
-
-
-def test_the_jobs_of_a_large_batch_are_those_of_a_small_one(parser: Parser, children: Children) -> None:
     jobs = [SPEC, 7, None, {"a": [1e22, -0.0, 10**30, "ä"]}]
     small = parser.batch(_bytes({"jobs": jobs, "atomic": True}))
     assert children.running() == []
@@ -110,8 +104,10 @@ def test_the_jobs_of_a_large_batch_are_those_of_a_small_one(parser: Parser, chil
     assert [*small.jobs, _bytes(PAD)] == large.jobs
     assert small.atomic is large.atomic is True
 
+    with pytest.raises(TorchyardError) as too_large:
+        parser.sweep(_bytes({"method": "array", "trials": 1, "job": {**SCRIPT, "notes": PAD * 5}}))
+    assert [error.field for error in too_large.value.errors] == ["job"]
 
-def test_no_large_body_is_parsed_in_this_process(parser: Parser, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_: object) -> None:
         raise AssertionError("it is parsed here")
 
@@ -120,12 +116,6 @@ def test_no_large_body_is_parsed_in_this_process(parser: Parser, monkeypatch: py
     assert len(parser.sweep(_bytes(SWEEPS[0])).points) == len(POINTS)
     assert parser.extension(_bytes(MORE)).size == len(MORE["points"])
     assert len(parser.batch(_bytes({"jobs": [SPEC, PAD]})).jobs) == 2
-
-
-def test_a_sweep_whose_job_spec_is_too_large_is_refused_before_it_is_read_here(parser: Parser) -> None:
-    with pytest.raises(TorchyardError) as refused:
-        parser.sweep(_bytes({"method": "array", "trials": 1, "job": {**SCRIPT, "notes": PAD * 5}}))
-    assert [error.field for error in refused.value.errors] == ["job"]
 
 
 def test_a_process_that_dies_is_an_error_once(

@@ -60,6 +60,7 @@ expected-statuses = [401, 404, 409, 413, 414, 422, 503]
 include-operation-id = [
   "submit_job", "validate_spec", "retry_job", "list_checkpoints", "upload_bundle", "set_secret", "search_logs",
   "submit_sweep", "validate_sweep", "extend_sweep", "add_schedule", "add_target", "list_jobs",
+  "make_log_curves",
 ]
 checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 413, 414, 422, 429, 503]
 """
