@@ -1,8 +1,6 @@
 """Serves the page that is built from `web/`: one HTML file for all its addresses, and its assets."""
 
 from dataclasses import dataclass
-import gzip
-import hashlib
 import mimetypes
 from pathlib import Path
 import re
@@ -11,7 +9,7 @@ from threading import Lock
 from fastapi import FastAPI, Request, Response
 
 from api.http import etags
-from api.http.compression import accepts_gzip
+from api.http.compression import accepts_gzip, compressed
 from torchyard.contract.errors import NotFound
 
 BUILT = Path(__file__).with_name("static")
@@ -119,7 +117,7 @@ class Website:
         # The page refers to its assets from the root of the service, which may be a folder of a proxy.
         up = b"../" * (request.scope["raw_path"].count(b"/") - 1)
         content = build.index.replace(b'="./', b'="' + up) if up else build.index
-        etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+        etag = etags.of(content)
         headers = {**_PAGE_HEADERS, "ETag": etag}
         if etags.is_current(request, etag):
             return Response(status_code=304, headers=headers)
@@ -175,9 +173,9 @@ def _read(path: Path) -> _Asset:
     is_large = len(content) >= _LEAST_BYTES and _COMPRESSED.fullmatch(media_type) is not None
     return _Asset(
         content,
-        gzip.compress(content, mtime=0) if is_large else b"",
+        compressed(content, level=9) if is_large else b"",
         media_type,
         # Weak: one for both encodings.
-        etag=f'W/"{hashlib.sha256(content).hexdigest()[:32]}"',
+        etag=f"W/{etags.of(content)}",
         lifetime=_FOR_EVER if _HASHED.search(path.name) else _REVALIDATED,
     )

@@ -2,20 +2,23 @@
 
 from collections.abc import Generator
 from contextlib import closing
+from functools import cache
 import gc
 import multiprocessing.util
 import os
 from pathlib import Path
-import shutil
+import sys
 import tempfile
+from typing import Any
 
+import httpx2
 from hypothesis import settings
 import pytest
 
 from store import redis_client
 from store.db.database import Database
 from tests import approved, forks, repeats, warm
-from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases
+from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases, in_memory
 from tests.e2e.shared import home, shared_service
 from tests.postgresql import postgresql_server
 from tests.running.quick import QUICK
@@ -31,7 +34,9 @@ settings.register_profile("quick", settings.get_profile("thorough"), max_example
 QUICK_S = redis_client.QUICK_S
 """How long requests wait for Redis outside of tests: on a busy machine it may answer later."""
 redis_client.QUICK_S = 2.0
-_MEMORY_BYTES = 1 << 30
+# It would read the certificates of the system for each client, which takes as long as ten requests.
+transports: Any = sys.modules[httpx2.HTTPTransport.__module__]
+transports.create_ssl_context = cache(transports.create_ssl_context)
 
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -98,10 +103,8 @@ def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]
 
 @pytest.fixture(scope="session")
 def sqlite() -> Generator[SQLiteDatabases]:
-    """Keeps the databases in memory where that is possible: each commit waits for a disk."""
-    memory = Path("/dev/shm")
-    spacious = memory.is_dir() and shutil.disk_usage(memory).free > _MEMORY_BYTES
-    with tempfile.TemporaryDirectory(prefix="torchyard-sqlite-", dir=memory if spacious else None) as folder:
+    """Keeps the databases in memory where that is possible."""
+    with tempfile.TemporaryDirectory(prefix="torchyard-sqlite-", dir=in_memory()) as folder:
         yield SQLiteDatabases(Path(folder))
 
 

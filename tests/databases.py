@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
 import shutil
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ import pytest
 from migrations.actions import configuration
 from store.db.database import Database
 from store.db.tables import Base
+from tests import forks
 from tests.postgresql import PostgreSQLServer
 
 on_both = pytest.mark.parametrize("databases", ["sqlite", "postgresql"], indirect=True)
@@ -33,6 +35,7 @@ quick_on_postgresql = pytest.mark.parametrize(
 )
 """Runs a slow test of writers at once on PostgreSQL, where they hold each other up least."""
 
+_MEMORY_BYTES = 1 << 30
 _HEADS = b"SELECT version_num FROM alembic_version"
 _FILLED = b" UNION ALL ".join(
     f"SELECT '{table}' WHERE EXISTS (SELECT FROM {table})".encode() for table in Base.metadata.tables
@@ -59,6 +62,24 @@ class Opened:
             database.close()
 
 
+@cache
+def migrated_sqlite() -> bytes:
+    """Returns the file of a migrated SQLite database. Workers have that of the process that they are forks of."""
+    with TemporaryDirectory(dir=in_memory()) as folder:
+        path = Path(folder) / "template"
+        command.upgrade(configuration(f"sqlite:///{path}"), "head")
+        return path.read_bytes()
+
+
+forks.make_first(migrated_sqlite)
+
+
+def in_memory() -> Path | None:
+    """Returns a folder that is in memory, if there is one with enough space: on a disk each commit waits."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > _MEMORY_BYTES else None
+
+
 class SQLiteDatabases:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -78,17 +99,12 @@ class SQLiteDatabases:
     def migrated(self) -> Generator[str]:
         """The URL of a database with the newest tables and no rows."""
         name = self._spare.pop() if self._spare else uuid4().hex
-        shutil.copy(self._folder / self._template, self._folder / name)
+        (self._folder / name).write_bytes(migrated_sqlite())
         try:
             yield self._url(name)
         finally:
             self._remove(name)
             self._spare.append(name)
-
-    @cached_property
-    def _template(self) -> str:
-        command.upgrade(configuration(self._url("template")), "head")
-        return "template"
 
     def _remove(self, name: str) -> None:
         for path in self._folder.glob(f"{name}*"):

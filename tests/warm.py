@@ -11,7 +11,7 @@ from worker.engines.local.warm.manager import WarmProcess
 from worker.engines.local.warm.process import TITLE
 from worker.host import process
 
-START_S = 120.0
+START_S = 240.0
 
 
 @contextmanager

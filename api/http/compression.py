@@ -92,9 +92,9 @@ async def _compressed(start: Message, message: Message) -> Message:
     return {**message, "body": small}
 
 
-def compressed(body: bytes) -> bytes:
-    """Returns the body in gzip."""
-    return gzip.compress(body, _LEVEL, mtime=0)
+def compressed(body: bytes, *, level: int = _LEVEL) -> bytes:
+    """Returns the body in gzip. `level`: up to 9, for what is compressed once and sent often."""
+    return gzip.compress(body, level, mtime=0)
 
 
 def _compressed_in_parts(body: memoryview) -> Generator[None, None, bytes]:

@@ -1,9 +1,11 @@
 """Finds the route of a request, and gives it its arguments, by what was looked up once at the route's first request."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 import inspect
+from operator import itemgetter
 from threading import RLock
 from typing import Any
 
@@ -229,15 +231,18 @@ def _answers_itself(route: APIRoute) -> bool:
 
 
 def _by_beginning(router: APIRouter) -> dict[str, Sequence[APIRoute]]:
-    fixed = [
-        (route, part := route.path_format.partition("{")[0], _beginning(part))
-        for route in router.routes
-        if isinstance(route, APIRoute)
-    ]
-    return {
-        wanted: [route for route, part, beginning in fixed if beginning == wanted or wanted.startswith(part)]
-        for wanted in {beginning for _, _, beginning in fixed}
-    }
+    found = defaultdict[str, list[tuple[int, APIRoute]]](list)
+    short: list[tuple[int, APIRoute, str]] = []
+    for place, route in enumerate(route for route in router.routes if isinstance(route, APIRoute)):
+        part = route.path_format.partition("{")[0]
+        found[_beginning(part)].append((place, route))
+        if part.count("/") <= _DEPTH:  # a longer one begins no other beginning
+            short.append((place, route, part))
+    for wanted, begun in found.items():
+        known = {place for place, _ in begun}
+        begun += [(place, route) for place, route, part in short if place not in known and wanted.startswith(part)]
+        begun.sort(key=itemgetter(0))
+    return {wanted: [route for _, route in begun] for wanted, begun in found.items()}
 
 
 def _beginning(path: str) -> str:

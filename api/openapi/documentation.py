@@ -8,6 +8,7 @@ import json
 from fastapi import FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
 
+from api.http import etags
 from api.http.compression import accepts_gzip, compressed
 from torchyard.contract.errors import NotFound
 
@@ -80,9 +81,9 @@ class _Document:
         if not self._content:
             self._content = json.dumps(self._app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
             self._small = compressed(self._content)
-            self._etag = f'"{hashlib.sha256(self._content).hexdigest()}"'
+            self._etag = etags.of(self._content)
         headers = {"ETag": self._etag, "Cache-Control": "no-cache"}
-        if self._etag in request.headers.get("if-none-match", ""):
+        if etags.is_current(request, self._etag):
             return Response(status_code=304, headers=headers)
         if accepts_gzip(request.headers):
             headers |= {"Content-Encoding": "gzip"}

@@ -20,9 +20,9 @@ from torchyard.contract.shards import Entry, Index, index_lines, parse_index
 from torchyard.contract.spec import MOST_SPEC_BYTES, parse_spec
 from torchyard.contract.tar import header, verify
 from torchyard.models import amounts
-from worker.host.mask import Mask
 from worker.curves import finding
 from worker.curves.brought import Brought
+from worker.host.mask import Mask
 
 Prepare = Callable[[], object]
 

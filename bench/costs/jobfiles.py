@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 from store.blobs import Blobs
 from store.facts.output import Batch
+from store.queries.log_metrics import LINE
 from torchyard.contract.artifacts import DEEPEST
 from torchyard.contract.keeping import MOST_KEEP
 from torchyard.contract.logmetrics import MOST_METRIC_PATTERNS
@@ -17,7 +18,7 @@ from worker.attempts.capture.capturing import Capturing
 from worker.attempts.capture.whole import is_whole
 from worker.attempts.files.walking import Patterns, TooMany, Walk
 from worker.attempts.output.lines import CHUNK
-from worker.attempts.output.logged import LINE, LoggedMetrics
+from worker.attempts.output.logged import LoggedMetrics
 
 Prepare = Callable[[], object]
 

@@ -23,6 +23,7 @@ from store.facts.output import Batch, NewCheckpoint
 from store.ids import new_id
 from store.queue import Queue
 from store.rows import attempts, claims, jobs, workers
+from tests import forks
 from tests.api.whole_answers import WholeAnswers
 from torchyard.contract.job import Reason
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
@@ -44,10 +45,6 @@ def _engine(address: str, *, program: str, pool: int, most: int) -> Engine:
     return made
 
 
-_document: dict[str, Any] = {}
-"""The OpenAPI document of the usual settings. The first app that is asked for it makes it, which takes a second."""
-
-
 @cache
 def _usual_settings() -> Settings:
     """The settings of each service here but for its addresses. Made once: reading the environment takes long."""
@@ -58,6 +55,15 @@ def _usual_settings() -> Settings:
         max_requests_per_second=1_000_000,
         max_streams=200,
     )
+
+
+@cache
+def usual_document() -> dict[str, Any]:
+    """Returns the OpenAPI document, which takes a second: it prepares all routes. No setting changes it."""
+    return create_app(_usual_settings()).openapi()
+
+
+forks.make_first(usual_document)
 
 
 class ApiFixture:
@@ -73,22 +79,12 @@ class ApiFixture:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(engine, "create", _engine)
             self.app: FastAPI = create_app(self.settings)
-        self._share_document()
+        vars(self.app)["openapi"] = usual_document
         self.database = database
         self.client = WholeAnswers(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
         self.worker_id = new_id("wrk")
         self._stored: dict[Claim, int] = {}
         self._tokens = {"admin": TOKEN}
-
-    def _share_document(self) -> None:
-        make = self.app.openapi
-
-        def openapi() -> dict[str, Any]:
-            if not _document:
-                _document.update(make())
-            return _document
-
-        vars(self.app)["openapi"] = openapi
 
     @cached_property
     def queue(self) -> Queue:

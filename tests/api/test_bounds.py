@@ -6,7 +6,7 @@ from bench.costs.cases import API, CASES, CONTROLLER, RELAY
 from bench.costs.largest import Document, Unbounded
 from bench.costs.operations import MOST_S
 from bench.costs.page import SHOWN_BY, limits, limits_on_the_page, measured, row, statuses
-from tests.api.service import ApiFixture
+from tests.api.service import ApiFixture, usual_document
 
 IN_PARTS = {
     *("get_metrics", "get_curves", "list_logs", "search_logs", "list_jobs"),
@@ -16,8 +16,8 @@ IN_PARTS = {
 
 
 @pytest.fixture
-def document(service: ApiFixture) -> Document:
-    return Document(service.client.get("/openapi.json").json())
+def document() -> Document:
+    return Document(usual_document())
 
 
 def test_every_text_list_and_object_of_a_body_has_a_maximum(document: Document) -> None:

@@ -3,7 +3,6 @@
 from typing import Any
 
 from httpx2 import Response
-import pytest
 
 from tests import line
 from tests.api.service import ApiFixture
@@ -40,7 +39,7 @@ def test_the_priority_moves_the_job_in_both_queues(service: ApiFixture) -> None:
     assert line.waiting(service.queue) == [first, second]
 
 
-@pytest.mark.parametrize("change", [{}, {"name": "digits"}, {"priority": 0}, {"labels": {}}])
+@each_row("change", [{}, {"name": "digits"}, {"priority": 0}, {"labels": {}}])
 def test_a_change_to_the_present_value_changes_nothing(service: ApiFixture, change: dict[str, Any]) -> None:
     before = service.submit()
     answer = patch(service, before["id"], **change)
@@ -92,7 +91,7 @@ def test_an_invalid_change_is_refused_with_the_name_of_its_field(
     assert service.get(f"/v1/jobs/{before['id']}") == before
 
 
-@pytest.mark.parametrize("body", ["", "[]", "null", "{", '"name"'])
+@each_row("body", ["", "[]", "null", "{", '"name"'])
 def test_a_body_that_is_not_an_object_is_refused(service: ApiFixture, body: str) -> None:
     job_id = service.submit()["id"]
     answer = service.client.patch(f"/v1/jobs/{job_id}", content=body)

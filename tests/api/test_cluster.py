@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import jsonschema_rs
-import pytest
 from sqlalchemy import update
 
 from store.commands import workers as worker_commands
@@ -13,6 +12,7 @@ from store.ids import new_id
 from store.rows import workers
 from tests.api.service import ApiFixture, both_databases
 from tests.approved import Approved
+from tests.rows import each_row
 from tests.servers import administered
 from torchyard.contract.devices import CachesReport, PoolNodes, PoolReport, PoolRules, StartsReport
 from torchyard.contract.job import EndReason
@@ -89,7 +89,7 @@ def check_defaults(node: Any, schema: dict[str, Any]) -> None:
         check_defaults(item, schema)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("trainer", "epochs", "needs_a_source", "own"),
     [
         ("image-classification", 3, False, "mixup"),

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import pytest
-
 from store.rows import workers
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
+from tests.rows import each_row
 
 A100 = {"index": 0, "uuid": "GPU-0", "name": "NVIDIA A100-SXM4-80GB", "kind": "cuda"}
 SLOT = {"index": 0, "uuid": "cpu-0", "name": "CPU slot", "kind": "cpu"}
@@ -44,7 +43,7 @@ def test_a_retry_names_gpus_that_are_gone(service: ApiFixture) -> None:
     assert service.client.post(f"/v1/jobs/{job_id}/retry").status_code == 422
 
 
-@pytest.mark.parametrize(
+@each_row(
     "resources",
     [
         {"gpu": []},

@@ -115,12 +115,12 @@ def test_concurrent_requests_with_one_key_make_one_job(service: ApiFixture) -> N
         return submit(service, key)
 
     with ThreadPoolExecutor(clients) as pool:
-        for turn in range(5):
+        for turn in range(2):
             answers = list(pool.map(send, [f"turn-{turn}"] * clients))
             assert {answer.status_code for answer in answers} == {201}
             assert len({json.dumps(answer.json(), sort_keys=True) for answer in answers}) == 1
             assert [answer.headers.get("Idempotent-Replayed") for answer in answers].count(None) == 1
-    assert len(service.get("/v1/jobs")["data"]) == 5
+    assert len(service.get("/v1/jobs")["data"]) == 2
 
 
 @both_databases

@@ -14,6 +14,7 @@ from tests import line
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.rows import each_row
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.views.jobs import JobView
 
@@ -190,7 +191,7 @@ def test_the_time_of_submission_filters_a_list(service: ApiFixture) -> None:
     assert len(ids(service.get("/v1/jobs", created_before="9999-12-31T23:59:59.999999-12:00"))) == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     "instant",
     [
         "",
@@ -202,7 +203,7 @@ def test_the_time_of_submission_filters_a_list(service: ApiFixture) -> None:
         "2026-01-31T12:00:00 01:00",
     ],
 )
-@pytest.mark.parametrize("parameter", ["created_after", "created_before"])
+@each_row("parameter", ["created_after", "created_before"])
 def test_a_malformed_time_or_one_without_a_zone_is_refused(service: ApiFixture, parameter: str, instant: str) -> None:
     answer = service.client.get("/v1/jobs", params={parameter: instant})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")

@@ -32,6 +32,7 @@ from tests.api.jobs_watcher import Heard, Items, JobsWatcher
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.api.serving import api_process, api_thread
 from tests.api.showing import shown
+from tests.rows import each_row
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
 from torchyard.contract.patches import JobPatch
@@ -344,7 +345,7 @@ def test_an_unknown_or_hidden_job_is_not_found(service: ApiFixture, known: int) 
         assert service.client.get("/v1/stream", params={"job": [*own, job_id]}).status_code == 404
 
 
-@pytest.mark.parametrize(
+@each_row(
     "params",
     [
         {"after": "x"},

@@ -7,6 +7,7 @@ import pytest
 from tests.api.service import ApiFixture, sha256
 from tests.api.test_problems import assert_problem
 from tests.databases import quick_on_sqlite
+from tests.rows import each_row
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role
 
@@ -33,6 +34,13 @@ def job(service: ApiFixture) -> str:
         service.record(claim, checkpoints=[new])
     service.end(claim, reason=EndReason.COMPLETED)
     return job_id
+
+
+@pytest.fixture
+def version(service: ApiFixture, job: str) -> str:
+    """The path of a version of the best checkpoint."""
+    made = added(service, job)
+    return f"/v1/models/{made['owner']}/{made['name']}/versions/{made['version']}"
 
 
 def added(service: ApiFixture, job: str, ref: str = "best", name: str = "digits", **more: Any) -> dict[str, Any]:
@@ -73,7 +81,7 @@ def test_the_same_checkpoint_again_answers_the_version_that_it_made(service: Api
     assert [item["version"] for item in service.get("/v1/models/bob/digits/versions")["data"]] == [1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "field"),
     [
         ({"name": "a"}, "from"),
@@ -111,23 +119,23 @@ def test_a_version_beyond_the_quota_is_refused(service: ApiFixture, job: str) ->
 
 
 @pytest.mark.parametrize("visibility", ["private", "team"])
-@pytest.mark.parametrize("role", list(Role))
-def test_whose_models_each_role_may_read_and_change(service: ApiFixture, job: str, role: Role, visibility: str) -> None:
+def test_whose_models_each_role_may_read_and_change(service: ApiFixture, job: str, visibility: str) -> None:
     added(service, job, visibility=visibility)
-    service.act_as("alice", role)
-    readable = visibility == "team" or role is Role.ADMIN
-    for path in READS:
-        answer = service.client.get(path)
-        assert answer.status_code == (200 if readable else 404), path
-    assert [item["name"] for item in service.get("/v1/models")["data"]] == (["digits"] if readable else [])
-    refused = 403 if readable or role is Role.VIEWER else 404
-    for method, path, body, status in (
-        ("PATCH", "/v1/models/bob/digits", {"visibility": visibility}, 200),
-        ("DELETE", "/v1/models/bob/digits/versions/1", None, 204),
-        ("DELETE", "/v1/models/bob/digits", None, 404),
-    ):
-        answer = service.client.request(method, path, json=body)
-        assert answer.status_code == (status if role is Role.ADMIN else refused), path
+    for role in Role:
+        service.act_as("alice" if role is Role.ADMIN else role, role)
+        readable = visibility == "team" or role is Role.ADMIN
+        for path in READS:
+            answer = service.client.get(path)
+            assert answer.status_code == (200 if readable else 404), (role, path)
+        assert [item["name"] for item in service.get("/v1/models")["data"]] == (["digits"] if readable else []), role
+        refused = 403 if readable or role is Role.VIEWER else 404
+        for method, path, body, status in (
+            ("PATCH", "/v1/models/bob/digits", {"visibility": visibility}, 200),
+            ("DELETE", "/v1/models/bob/digits/versions/1", None, 204),
+            ("DELETE", "/v1/models/bob/digits", None, 404),
+        ):
+            answer = service.client.request(method, path, json=body)
+            assert answer.status_code == (status if role is Role.ADMIN else refused), (role, path)
 
 
 def test_the_job_is_told_to_those_who_may_read_it(service: ApiFixture, job: str) -> None:
@@ -197,7 +205,7 @@ def test_a_file_is_sent_as_those_of_checkpoints_are(service: ApiFixture, job: st
     assert picture.headers["content-security-policy"] == "default-src 'none'; sandbox"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path",
     [
         "bob/digits/versions/2",
@@ -213,8 +221,8 @@ def test_a_file_is_sent_as_those_of_checkpoints_are(service: ApiFixture, job: st
         "alice/digits",
     ],
 )
-def test_what_is_not_there_is_not_found(service: ApiFixture, job: str, path: str) -> None:
-    added(service, job)
+def test_what_is_not_there_is_not_found(service: ApiFixture, version: str, path: str) -> None:
+    assert version == "/v1/models/bob/digits/versions/1"
     assert_problem(service.client.get(f"/v1/models/{path}"), 404, "not_found")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from store.queries import job_table
 from tests.api.service import ApiFixture, both_databases
+from tests.rows import each_row
 from torchyard.contract.job import EndReason
 from torchyard.contract.notes import MOST_SEARCHED
 from torchyard.contract.team import Role
@@ -170,7 +171,7 @@ def test_labels_are_changed_one_by_one_and_never_too_many(service: ApiFixture) -
     assert (labels["a"], labels["b"], "k0" in labels, len(labels)) == ("2", "1", False, 32)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         {"action": "label"},

@@ -3,12 +3,11 @@
 import base64
 from typing import Any
 
-import pytest
-
 from controller.notifications.fan_out import FanOut
 from store.commands import notifications as commands
 from tests.api.service import ApiFixture, both_databases
 from tests.approved import Approved
+from tests.rows import each_row
 from torchyard.contract.team import Role
 
 HOOK = {"name": "hook", "kind": "webhook", "address": "https://example.com/path?key=hidden"}
@@ -70,7 +69,7 @@ def test_a_narrow_token_of_an_administrator_enters_no_mail_address(service: ApiF
     assert service.client.post("/v1/notifications/targets", json=HOOK, headers=headers).status_code == 201
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "field"),
     [
         ({"address": "https://user:pass@example.com/"}, ""),

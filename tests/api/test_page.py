@@ -17,6 +17,7 @@ from api.http.browsers import SECURITY_HEADERS
 from tests.api.pages import ASSETS, INDEX, SCRIPT, build_page
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_thread
+from tests.api.whole_answers import WholeAnswers
 from tests.rows import each_row
 
 ADDRESSES = (
@@ -42,7 +43,7 @@ SCRIPT_PATH = "/assets/index-BxK3a9Zq.js"
 def browser(service: ApiFixture, tmp_path: Path) -> Iterator[TestClient]:
     """A client without a credential, of a service whose page is built."""
     app = create_app(service.settings, page_folder=build_page(tmp_path))
-    with TestClient(app, headers={"Accept-Encoding": "identity"}) as client:
+    with WholeAnswers(app, headers={"Accept-Encoding": "identity"}) as client:
         yield client
 
 
@@ -78,7 +79,7 @@ def test_the_page_may_only_load_from_its_service(browser: TestClient) -> None:
     assert headers["Cache-Control"] == "no-cache"
 
 
-@pytest.mark.parametrize("name", ASSETS)
+@each_row("name", ASSETS)
 def test_an_asset_has_its_type_and_never_changes(browser: TestClient, name: str) -> None:
     content, media_type = ASSETS[name]
     answer = browser.get(f"/assets/{name}")

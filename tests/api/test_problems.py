@@ -132,7 +132,7 @@ def test_a_body_that_is_not_json_is_refused(service: ApiFixture, body: bytes) ->
     assert_problem(service.client.post("/v1/jobs", content=body), 422, "invalid_request")
 
 
-@pytest.mark.parametrize("body", [b"[]", b"null", b'"text"', b"1e999", b'{"a":' * 100 + b"1" + b"}" * 100])
+@each_row("body", [b"[]", b"null", b'"text"', b"1e999", b'{"a":' * 100 + b"1" + b"}" * 100])
 def test_json_that_is_not_a_spec_is_refused(service: ApiFixture, body: bytes) -> None:
     assert_problem(service.client.post("/v1/jobs", content=body), 422, "invalid_spec")
 
@@ -241,7 +241,7 @@ def test_a_parameter_out_of_range_is_refused_by_name(
     assert fields(found) == [field]
 
 
-@pytest.mark.parametrize("path", ["/jobs.html", "/v1", "/v1/nothing", "/v1/jobs/", "/v2/jobs"])
+@each_row("path", ["/jobs.html", "/v1", "/v1/nothing", "/v1/jobs/", "/v2/jobs"])
 def test_an_unknown_path_is_not_found(service: ApiFixture, path: str) -> None:
     assert_problem(service.client.get(path), 404, "unknown_route")
 
@@ -326,7 +326,7 @@ def test_blobs_that_are_not_mounted_any_more_are_answered_503(service: ApiFixtur
 
 def test_no_wrong_parameter_is_answered_in_words_of_a_library(service: ApiFixture) -> None:
     job_id = service.submit()["id"]
-    seen = 0
+    seen, tried = 0, set[str]()
     whole = service.app.openapi()
     for path, methods in whole["paths"].items():
         for found in methods.get("get", {}).get("parameters", []):
@@ -334,7 +334,10 @@ def test_no_wrong_parameter_is_answered_in_words_of_a_library(service: ApiFixtur
             parameter = whole["components"]["parameters"][reference] if reference else found
             if parameter["in"] != "query" or "stream" in path:
                 continue
-            for value in ("", "-1", "no number", "x" * 5_000, "\x00"):
+            # The same parameter of another route gets one value: only what the route itself reads may differ.
+            is_new = (declared := json.dumps(parameter, sort_keys=True)) not in tried
+            tried.add(declared)
+            for value in ("", "-1", "no number", "x" * 5_000, "\x00") if is_new else ("no number",):
                 where = re.sub(r"\{\w+\}", "nobody", path.replace("{job_id}", job_id))
                 answer = service.client.get(where, params={parameter["name"]: value})
                 if answer.status_code == 422:

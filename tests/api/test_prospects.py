@@ -2,13 +2,12 @@
 
 from typing import Any
 
-import pytest
-
 from store.queries import placement
 from store.rows import jobs, workers
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.rows import each_row
 from torchyard.contract.devices import DeviceReport
 
 SLOTS = [{"index": index, "uuid": f"cpu-{index}", "name": "CPU slot", "kind": "cpu"} for index in range(2)]
@@ -103,7 +102,7 @@ def test_who_waits_for_other_jobs_is_told_which(service: ApiFixture) -> None:
     assert "first" in found["message"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "field"),
     [
         ({"env": {"HF_TOKEN": {"secret": "NOT_THERE"}}}, "env.HF_TOKEN"),

@@ -73,9 +73,10 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", 401, 404, 409, 413, 
         pytest.param(["--phases", "coverage", "--include-operation-id", "change_job"], marks=pytest.mark.thorough),
         pytest.param(["--phases", "coverage"], marks=pytest.mark.thorough),
         pytest.param(["--phases", "examples,stateful"], marks=pytest.mark.thorough),
-        ["--phases", "fuzzing", "--max-examples", "1"],
+        pytest.param(["--phases", "fuzzing", "--include-method", "GET"], marks=pytest.mark.thorough),
+        ["--phases", "fuzzing", "--max-examples", "1", "--exclude-method", "GET"],
     ],
-    ids=["coverage-of-a-change", "coverage", "stateful", "random"],
+    ids=["coverage-of-a-change", "coverage", "stateful", "random-reads", "random"],
 )
 def test_every_operation_matches_its_description(
     service: ApiFixture, tmp_path: Path, database_url: str, redis_url: str, options: list[str]
@@ -83,7 +84,7 @@ def test_every_operation_matches_its_description(
     (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.replace("TOKEN", TOKEN))
     unlimited = {"max_requests_per_second": 1_000_000, "max_wrong_tokens_per_minute": 1_000_000}
     with api_process(tmp_path, database_url, redis_url, **unlimited) as (_, url), every_job_succeeds(service):
-        httpx2.get(f"{url}/openapi.json", trust_env=False, timeout=60)  # schemathesis waits 10 s for it
+        httpx2.get(f"{url}/openapi.json", trust_env=False, timeout=_LONGEST_S)  # schemathesis waits 10 s for it
         argv = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", *ENDLESS, *options]
         done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=_LONGEST_S)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -106,7 +107,7 @@ def test_no_answer_shows_another_users_private_jobs(
     (tmp_path / "schemathesis.toml").write_text(CONFIGURATION.replace("TOKEN", token))
     unlimited = {"max_requests_per_second": 1_000_000, "max_wrong_tokens_per_minute": 1_000_000}
     with api_process(tmp_path, database_url, redis_url, **unlimited) as (_, url):
-        httpx2.get(f"{url}/openapi.json", trust_env=False, timeout=60)  # schemathesis waits 10 s for it
+        httpx2.get(f"{url}/openapi.json", trust_env=False, timeout=_LONGEST_S)  # schemathesis waits 10 s for it
         argv = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", *ENDLESS]
         argv += ["--phases", "examples,fuzzing,stateful", "--checks", "not_a_server_error"]
         argv += ["--report", "har", "--report-har-path", str(tmp_path / "answers.har")]

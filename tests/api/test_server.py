@@ -21,6 +21,7 @@ from tests.api.raw import Served, get, read_answer, wait_until
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process
 from tests.databases import SQLiteDatabases
+from tests.rows import each_row
 from torchyard.contract.records import Manifest, ManifestFile
 
 BIG = 256 << 20
@@ -78,7 +79,7 @@ def download_of(served: Served) -> str:
     return f"/v1/jobs/{job_of(served)['id']}/checkpoints/latest/download"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "raw",
     [
         b"NONSENSE\r\n\r\n",
@@ -101,7 +102,7 @@ def test_input_that_is_not_http_is_refused(served: Served, raw: bytes) -> None:
     assert "Traceback" not in served.log()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "status", "code"),
     [
         (get("/healthz?" + "x" * 8_200), 414, "url_too_long"),
@@ -128,7 +129,7 @@ def test_trailers_are_not_kept(served: Served) -> None:
     assert served.ask(chunked + b"X-Trailer: " + b"x" * 1_000_000).problem().code == "headers_too_large"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "status"),
     [
         (get("/healthz"), 200),

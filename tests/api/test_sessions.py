@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from io import BytesIO
 import re
 from typing import Any
@@ -16,6 +17,7 @@ from store.facts.output import NewArtifact
 from store.facts.team import digest_of
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.databases import quick_on_sqlite
+from tests.rows import each_row
 from torchyard.contract.job import EndReason
 
 SESSION = "5" * 64
@@ -26,17 +28,25 @@ class Browser:
 
     def __init__(self, service: ApiFixture) -> None:
         service.act_as("alice")
-        self.job = service.submit()["id"]
-        claim = service.start(self.job)
-        saved = service.new_checkpoint(step=1, files={"state.pt": b"state"}, val_loss=0.5)
-        left = service.app.state.services.store.blobs.add(BytesIO(b"left"))
-        service.record(claim, checkpoints=[saved], artifacts=[NewArtifact("a b/é&?.txt", left.size, left.sha256)])
-        service.end(claim, reason=EndReason.COMPLETED)
         self.service = service
         self.client = service.client
         self.token = str(self.client.headers.pop("Authorization")).removeprefix("Bearer ")
         self.csrf = self.log_in()
         self.own = {"Origin": "http://testserver", "X-CSRF-Token": self.csrf}
+
+    @cached_property
+    def job(self) -> str:
+        """A job of alice's that has ended, with files."""
+        service = self.service
+        service.act_as("alice")
+        job_id: str = service.submit()["id"]
+        del self.client.headers["Authorization"]
+        claim = service.start(job_id)
+        saved = service.new_checkpoint(step=1, files={"state.pt": b"state"}, val_loss=0.5)
+        left = service.app.state.services.store.blobs.add(BytesIO(b"left"))
+        service.record(claim, checkpoints=[saved], artifacts=[NewArtifact("a b/é&?.txt", left.size, left.sha256)])
+        service.end(claim, reason=EndReason.COMPLETED)
+        return job_id
 
     @property
     def cookie_name(self) -> str:
@@ -88,7 +98,7 @@ def test_only_digests_of_a_sessions_secrets_are_stored(browser: Browser) -> None
     assert (row.digest, row.csrf_digest) == (digest_of(cookie), digest_of(browser.csrf))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "secure"),
     [({}, False), ({"Origin": "https://testserver"}, True), ({"X-Forwarded-Proto": "https"}, False)],
 )

@@ -31,6 +31,7 @@ from store.rows import timeline
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process, api_thread
 from tests.api.showing import shown
+from tests.rows import each_row
 from tests.servers import administered, redis_server
 from tests.store.fixture import store_on
 from torchyard.contract.job import EndReason
@@ -216,7 +217,7 @@ def test_only_selects_kinds_of_events(service: ApiFixture, claim: Claim) -> None
         assert chosen == [item for item in whole if item.event in {*kinds, "end"}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "params"),
     [({"Last-Event-ID": "x"}, {}), ({"Last-Event-ID": "-1"}, {}), ({}, {"after": "1e3"}), ({}, {"only": "weather"})],
 )

@@ -14,6 +14,7 @@ from store.facts.output import NewArtifact
 from store.facts.usage import DAY_US
 from store.rows import folders
 from tests.api.service import ApiFixture, both_databases
+from tests.rows import each_row
 from tests.store.fixture import checkpoint
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role
@@ -110,7 +111,7 @@ def test_pages_follow_each_other_also_over_labels_of_any_text(service: ApiFixtur
     assert found == sorted(labels)
 
 
-@pytest.mark.parametrize("cursor", ["?", "AB", "user-1", "0" * 2401])
+@each_row("cursor", ["?", "AB", "user-1", "0" * 2401])
 def test_a_cursor_of_another_list_is_refused(service: ApiFixture, cursor: str) -> None:
     answer = service.client.get("/v1/usage", params={"after": cursor})
     assert answer.status_code == 422
@@ -151,7 +152,7 @@ def test_csv_has_a_line_for_each_day_of_all_pages_and_no_formula(service: ApiFix
     assert of_one.text.count("\n") == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "params", [{"days": 0}, {"days": 367}, {"by": "job"}, {"format": "xml"}, {"owner": "\0"}, {"owner": "x" * 301}]
 )
 def test_wrong_parameters_are_named(service: ApiFixture, params: dict[str, Any]) -> None:

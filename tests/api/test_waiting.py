@@ -9,11 +9,11 @@ import time
 from typing import Any
 
 from httpx2 import Response
-import pytest
 
 from store.announcement import Announcement
 from store.db.database import Database
 from tests.api.service import ApiFixture
+from tests.rows import each_row
 from torchyard.contract.job import EndReason
 
 DEADLINE_S = 30.0
@@ -136,7 +136,7 @@ def test_a_wait_sees_a_change_without_redis(tmp_path: Path, database: Database) 
     lonely.queue.close()
 
 
-@pytest.mark.parametrize("params", [{"wait": 61}, {"wait": -1}, {"wait": "nan"}, {"wait": 1, "after_version": -1}])
+@each_row("params", [{"wait": 61}, {"wait": -1}, {"wait": "nan"}, {"wait": 1, "after_version": -1}])
 def test_a_wait_out_of_range_is_refused(service: ApiFixture, params: dict[str, Any]) -> None:
     answer = look(service, service.submit()["id"], **params)
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")

@@ -15,6 +15,7 @@ import tomllib
 import zipfile
 
 import pytest
+import setuptools
 
 from tests.api.pages import ASSETS, build_page
 from tests.deploy.compose import ROOT
@@ -69,8 +70,10 @@ raise RuntimeError("as planned")
 """
 
 BUILD = """
-import os, sys, tarfile, tempfile, traceback
+import logging, os, sys, tarfile, tempfile, traceback
+sys.path.insert(0, sys.argv.pop(1))
 from setuptools import build_meta
+logging.disable(logging.INFO)
 
 def build(folder, hook):
     if not (child := os.fork()):
@@ -94,7 +97,10 @@ for project in projects:
             source.extractall(folder, filter="data")
         build(os.path.join(folder, made.removesuffix(".tar.gz")), "build_wheel")
 """
-"""What `uv build` does, with one import of setuptools: the wheel is built from the source distribution."""
+"""What `uv build` does, with one import of setuptools, which sees no other package: it looks through all of them often.
+
+The wheel is built from the source distribution.
+"""
 PHOTO = """
 from PIL import Image
 Image.frombytes("L", (8, 8), bytes(range(0, 256, 4))).save("photo.png")
@@ -142,8 +148,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
         shutil.copy(ROOT / name, tree)
     shutil.rmtree(tree / "api" / "static", ignore_errors=True)
     build_page(tree / "api")
-    (tree / "dist").mkdir()
-    _run([sys.executable, "-P", "-c", BUILD, "dist", ".", "deploy/server"], cwd=tree)
+    for name in ("dist", "site"):
+        (tree / name).mkdir()
+    packages = Path(setuptools.__file__).parents[1]
+    for path in (packages / "_distutils_hack", *packages.glob("setuptools*")):
+        (tree / "site" / path.name).symlink_to(path)
+    _run([sys.executable, "-I", "-S", "-c", BUILD, str(tree / "site"), "dist", ".", "deploy/server"], cwd=tree)
     return Distributions(tree / "dist")
 
 

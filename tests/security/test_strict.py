@@ -468,6 +468,7 @@ def _is_removed(group: Path) -> bool:
     return True
 
 
+@pytest.mark.thorough  # a helper of its own takes two seconds of a processor
 def test_a_job_whose_data_lie_below_tmp_has_its_own_tmp_and_reads_nothing_else_there() -> None:
     mine = Path("/tmp", f"torchyard-{uuid.uuid4()}")
     text = (

@@ -160,13 +160,12 @@ def test_the_history_of_a_worker_that_is_gone_ends(recorded: Recorded) -> None:
 
 
 def test_a_report_reads_who_holds_the_devices_of_its_own_worker(db: StoreFixture) -> None:
-    workers = [db.worker(), db.worker()]
-    held = [db.running(db.submit(), worker) for worker in workers]
-    uuids = dict(db.held())
-    found = db.read(lambda session: jobs.device_holders_on(session, workers[0]))
-    assert found == {uuids[workers[0]]: held[0].job_id}
+    own, other = db.worker("box-a"), db.worker("box-b")
+    job_id = db.running(db.submit(), own).job_id
+    db.running(db.submit(), other)
+    assert db.read(lambda session: jobs.device_holders_on(session, own)) == {"slot-0": job_id}
+    device = {"uuid": "slot-0", "utilization": 0.5, "memory_used_bytes": 1}
     with recorded_statements(db.database) as statements:
-        device = {"uuid": uuids[workers[0]], "utilization": 0.5, "memory_used_bytes": 1}
-        db.write(lambda session: device_history.add_samples(session, workers[0], [device]))
+        db.write(lambda session: device_history.add_samples(session, own, [device]))
     (holders,) = [statement for statement in statements if "FROM allocations" in statement]
     assert "allocations.worker_id = " in holders

@@ -238,7 +238,7 @@ def sources(db: StoreFixture, job_id: str) -> dict[str, str | None]:
 def test_what_a_script_reports_itself_comes_before_its_event_files(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     db.record(claim, seq=0, curves={"tensorboard": [point(1, 1.0), point(1, 1.0, key="lr")]})
-    assert sources(db, claim.job_id) == {"train/loss": metrics.TENSORBOARD, "lr": metrics.TENSORBOARD}
+    assert sources(db, claim.job_id) == {"train/loss": "tensorboard", "lr": "tensorboard"}
     db.record(claim, seq=1, points=[point(2, 2.0)], curves={"tensorboard": [point(2, 9.0), point(2, 2.0, key="lr")]})
-    assert sources(db, claim.job_id) == {"train/loss": None, "lr": metrics.TENSORBOARD}
+    assert sources(db, claim.job_id) == {"train/loss": None, "lr": "tensorboard"}
     assert values(db, claim.job_id) == {"train/loss": [(1, 1.0), (2, 2.0)], "lr": [(1, 1.0), (2, 2.0)]}

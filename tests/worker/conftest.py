@@ -5,6 +5,7 @@ import pytest
 
 from store.db.database import Database
 from store.queue import Queue
+from tests import servers
 from tests.databases import Databases
 from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture, a_service
@@ -17,6 +18,13 @@ from worker.host.untrusted import remove_inside
 def databases(request: pytest.FixtureRequest) -> Databases:
     """SQLite. The store's own tests run on both databases, and a test that depends on the SQL uses `on_both`."""
     return request.getfixturevalue(getattr(request, "param", "sqlite"))
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Redis for daemons. Each database is a service of its own, which has keys and channels of its own there."""
+    with servers.redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
 
 
 @pytest.fixture

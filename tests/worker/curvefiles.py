@@ -10,6 +10,7 @@ import zlib
 from store.facts.telemetry import MetricPoint
 from tests.worker.eventfiles import nested, varint
 from worker.curves import parsing
+from worker.curves.child import Parser
 from worker.curves.following import CurveFiles, Found
 
 _BLOCK = 1 << 15
@@ -33,7 +34,8 @@ class Direct:
 
 
 def files_of(root: Path, **named: Any) -> CurveFiles:
-    return CurveFiles(root, **{"parser": Direct(), **named})
+    parser: Parser = named.pop("parser", None) or Direct()
+    return CurveFiles(root, parser=parser, **named)
 
 
 def points_of(found: Found) -> list[MetricPoint]:

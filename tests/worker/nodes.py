@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 import signal
 import socket
-from typing import Any
+from typing import Any, NoReturn
 
 from tests import forked_warm, forks
 from tests.forked import ForkedProgram
@@ -36,9 +36,9 @@ _LISTENER = 100
 forks.preload(*forked_warm.MODULES, _PROGRAM)
 
 
-def no_names(*_: object) -> None:
+def no_names(ip_address: str, /) -> NoReturn:
     """Takes the place of what asks a name server: one without reverse names can take many seconds."""
-    raise AssertionError("a name server was asked")
+    raise AssertionError(f"a name server was asked for {ip_address}")
 
 
 @dataclass

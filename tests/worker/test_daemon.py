@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+import functools
 from io import BytesIO
 import os
 from pathlib import Path
@@ -20,7 +21,7 @@ from store.facts.attempts import LEASE, Claim
 from store.queue import Queue
 from store.rows import deletion, device_history, workers
 from store.rows.shapes import shape_of
-from tests import line, servers
+from tests import line
 from tests.approved import Approved
 from tests.databases import unavailable
 from tests.leftovers import leave_everything
@@ -61,7 +62,7 @@ class DaemonFixture:
     store: StoreFixture
     queue: Queue
     redis_url: str
-    warm: WarmProcess
+    warm: Callable[[], WarmProcess]
 
     def daemon(
         self, clock: Clock | None = None, *, inventory: Inventory | None = None, folder: str = "worker"
@@ -102,17 +103,19 @@ class DaemonFixture:
         run = RunDir(self.folder / "worker" / "runs" / claim.job_id / "1")
         run.create()
         started_at = self.store.attempt(claim).started_at
-        attempt = Attempt(run, claim.job_id, 1, warm=self.warm, launcher="warm", claimed_at=started_at)
+        attempt = Attempt(run, claim.job_id, 1, warm=self.warm(), launcher="warm", claimed_at=started_at)
         attempt.start(FOREVER)
         return claim, attempt
 
 
 @pytest.fixture
-def fixture(tmp_path: Path, database: Database, warm_process: WarmProcess) -> Generator[DaemonFixture]:
-    with servers.redis_server(tmp_path) as url:
-        queue = Queue(url, service=service_of(database))
-        yield DaemonFixture(tmp_path, StoreFixture(database), queue, url, warm_process)
-        queue.close()
+def fixture(
+    tmp_path: Path, database: Database, redis_url: str, request: pytest.FixtureRequest
+) -> Generator[DaemonFixture]:
+    queue = Queue(redis_url, service=service_of(database))
+    warm = functools.partial(request.getfixturevalue, "warm_process")  # many tests start no attempt
+    yield DaemonFixture(tmp_path, StoreFixture(database), queue, redis_url, warm)
+    queue.close()
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The housekeeper removes what the settings keep no longer, while jobs run."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 import errno
 from functools import partial
 import os
@@ -15,7 +15,6 @@ from store.db.database import Database
 from store.facts.output import NewLines
 from store.rows import logs
 from tests.databases import on_both, unavailable
-from tests.servers import redis_server
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
 from torchyard.contract.job import EndReason, JobState
@@ -51,12 +50,6 @@ def store(database: Database) -> StoreFixture:
 def settings(tmp_path: Path, store: StoreFixture) -> Callable[..., Settings]:
     url = store.database.engine.url.render_as_string(hide_password=False)
     return partial(Settings, data_dir=tmp_path, database_url=url)
-
-
-@pytest.fixture
-def redis_url(tmp_path: Path) -> Iterator[str]:
-    with redis_server(tmp_path) as url:
-        yield url
 
 
 def ended(store: StoreFixture, runs: Path) -> str:

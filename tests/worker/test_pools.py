@@ -1,6 +1,5 @@
 """The daemon of a pool: what runs on its cluster outlives any of its daemons, and belongs to one of them at a time."""
 
-from collections.abc import Generator
 from pathlib import Path
 import threading
 
@@ -12,7 +11,6 @@ from store.db.database import Database
 from store.db.tables import Worker
 from store.facts.attempts import Claim
 from store.rows import attempts, logs
-from tests import servers
 from tests.approved import Approved
 from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.worker.attempt import wait_for
@@ -25,9 +23,8 @@ from worker.engines.base import ClusterRequest, NotStartedYet, Waiting
 
 
 @pytest.fixture
-def pool(tmp_path: Path, database: Database) -> Generator[PoolFixture]:
-    with servers.redis_server(tmp_path) as url:
-        yield PoolFixture(tmp_path, StoreFixture(database), url)
+def pool(tmp_path: Path, database: Database, redis_url: str) -> PoolFixture:
+    return PoolFixture(tmp_path, StoreFixture(database), redis_url)
 
 
 def lost_from_sight(pool: PoolFixture, daemon: Daemon) -> None:
@@ -198,7 +195,7 @@ def test_an_attempt_whose_runner_failed_is_continued(pool: PoolFixture, monkeypa
         monkeypatch.setattr(pool.cluster, "kill", kill)
 
         def is_continued() -> bool:
-            pool.ahead += 2.5  # a sweep is due, again and again: the first one may come before a renewal
+            pool.ahead += 0.5  # the next sweep may come before a renewal: then one more is needed
             return daemon_runs(claim)
 
         wait_for(is_continued, "a sweep that continues it")

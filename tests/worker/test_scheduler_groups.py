@@ -166,7 +166,7 @@ def test_a_held_back_job_shows_its_own_reason_while_its_group_waits(schedulers: 
 def test_jobs_are_preempted_for_as_many_jobs_of_a_group_as_it_helps(schedulers: SchedulersFixture) -> None:
     scheduler = schedulers.scheduler("box", slot(0), slot(1))
     victims = [scheduler.start_job(f"cpu-{index}", preemptible=True) for index in (0, 1)]
-    preemptor = schedulers.store.submit_many(50, priority=5)
+    preemptor = schedulers.store.submit_many(10, priority=5)
     scheduler.run_pass()
     assert schedulers.preempted().keys() == {victim.job_id for victim in victims}
     assert sorted(schedulers.preempted().values()) == sorted(preemptor[:2]), "each stops one"

@@ -122,6 +122,7 @@ class Client(Driver[ClientCore]):
     events = iterating(ClientCore.events)
     metrics = blocking(ClientCore.metrics)
     curves = blocking(ClientCore.curves)
+    make_log_curves = blocking(ClientCore.make_log_curves)
     attempts = iterating(ClientCore.attempts)
     logs = iterating(ClientCore.logs)
     search_logs = iterating(ClientCore.search_logs)

@@ -4,8 +4,9 @@ import threading
 from typing import Protocol
 
 from torchyard.host.confined import Confined, Ended
-from worker.curves import parsing
 
+_MODULE = "worker.curves.parsing"
+"""Not imported here: what it needs, the daemon does not."""
 _LOAD_CPU_S = _CPU_S = 5
 _WALL_S = 60.0
 """A process that has not answered by then is ended: it was stopped, or has no processor."""
@@ -33,7 +34,7 @@ class Parser(Protocol):
 class Child:
     """Parses in a process of its own. A thread waits for it, as it may be stopped."""
 
-    def __init__(self, module: str = parsing.__name__) -> None:
+    def __init__(self, module: str = _MODULE) -> None:
         """`module`: what the process runs."""
         self._process = Confined(module, load_cpu_s=_LOAD_CPU_S)
         self._asked: _Asked | None = None

@@ -21,8 +21,7 @@ from worker.curves.budget import Budget
 from worker.curves.child import Child, Failed, Parser
 from worker.curves.kinds import DATABASE, EVENTS, LINES, kind_of, metric_of
 from worker.curves.looking import LOOK_S, Looking
-from worker.curves.parsed import Parsed, Part, Told
-from worker.curves.parsing import MOST_RECORD
+from worker.curves.parsed import MOST_RECORD, Parsed, Part, Told
 from worker.curves.snapshots import Snapshots
 from worker.host.looks import Parts
 from worker.host.mask import Mask

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from torchyard.contract.events import LAST_TIME_US
 
 LAST_STEP = 2**63 - 1
+MOST_RECORD = (1 << 18) - 64
+"""Bytes of the largest record of an event file or of wandb that is read."""
 
 
 class Point(NamedTuple):
@@ -62,10 +64,13 @@ def question_of(parts: Sequence[Part]) -> bytes:
 
 
 def parts_of(question: bytes) -> list[Part]:
-    heads, place, found = json.loads(question[: question.index(b"\n")]), question.index(b"\n") + 1, list[Part]()
+    place = question.index(b"\n") + 1
+    heads: list[dict[str, Any]] = json.loads(question[:place])
+    found: list[Part] = []
     for head in heads:
-        found.append(Part(**{**head, "data": question[place : place + head["data"]]}))
-        place += head["data"]
+        size: int = head.pop("data")
+        found.append(Part(data=question[place : place + size], **head))
+        place += size
     return found
 
 

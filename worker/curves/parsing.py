@@ -13,6 +13,7 @@ from worker.curves.parsed import (
     DAMAGED,
     LARGE,
     MALFORMED,
+    MOST_RECORD,
     STEP,
     Parsed,
     Part,
@@ -24,8 +25,6 @@ from worker.curves.parsed import (
 from worker.sandbox import landlock, privileges, seccomp
 
 MEMORY_BYTES = 1 << 29
-MOST_RECORD = (1 << 18) - 64
-"""Bytes of the largest record of an event file that is read."""
 _NICE = 5
 
 

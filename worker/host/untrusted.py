@@ -7,10 +7,12 @@ from itertools import islice
 import os
 from pathlib import Path
 import stat
+import time
 from uuid import uuid4
 
 from torchyard.host.untrusted import folder_inside
 
+_BRIEF_S = 1.0
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -60,6 +62,12 @@ def remove_checked(root: Path, *parts: str, check: Callable[[], object]) -> None
         return True
 
     remove_inside(root, *parts, may_continue=may_continue)
+
+
+def remove_briefly(root: Path, *parts: str) -> None:
+    """Removes what it can of `root/parts…` in a second, as `remove_inside` does. For what others remove, too."""
+    ends = time.monotonic() + _BRIEF_S
+    remove_inside(root, *parts, may_continue=lambda: time.monotonic() < ends)
 
 
 def make_accessible(root: Path, *parts: str) -> None:

@@ -5,9 +5,10 @@ write. Unlike Landlock, this covers modes, owners and times of files too.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 import ctypes
 from dataclasses import dataclass
+import errno
 import os
 from pathlib import Path
 import signal
@@ -234,7 +235,7 @@ def _attach_hidden(folder: Path, opened: Mapping[Path, int]) -> None:
     for top in {folder / path.relative_to(folder).parts[0] for path in opened} - opened.keys():
         if not top.is_dir() or top.is_symlink():
             top.mkdir()
-        _mount("hidden", str(top), kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0111")
+        _mount("hidden", str(top), kind="tmpfs", flags=_MS_NOSUID | _MS_NODEV, data="mode=0711")
     _attach(opened)
     between = {outer for path in opened for outer in path.parents if folder in outer.parents} - opened.keys()
     for outer in between:
@@ -246,8 +247,13 @@ def _open_below(folder: str, kept: Sequence[str], closed: Closed) -> dict[Path, 
     opened: dict[Path, int] = {}
     for path in sorted({Path(path) for path in kept if path.startswith(f"{folder}/")}):
         if not any(path.is_relative_to(other) for other in opened):
-            with suppress(FileNotFoundError):
+            try:
                 opened[path] = open_allowed(str(path), closed)
+            except FileNotFoundError:
+                continue
+            except PermissionError as error:
+                if error.errno == errno.EPERM:  # it is closed; what this user cannot reach, the attempt cannot either
+                    raise
     return opened
 
 

@@ -1,15 +1,13 @@
 """A rank that waits in C leaves an attempt that another rank has failed, and no other one."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 import os
 from pathlib import Path
 import signal
-import subprocess
-import sys
 
 import pytest
 
+from tests.forked import ForkedProgram
 from tests.worker.attempt import wait_for
 from tests.worker.programs import WAITS_IN_C
 from torchyard.contract.job import EndReason
@@ -57,48 +55,37 @@ def failed_peer(folder: RunDir) -> None:
     write_record(folder.ranks / "1.json", ProcessIdentity(pid=2**22 + 1, start_time=1, boot_id="an earlier one"))
 
 
-@pytest.fixture
-def started(folder: RunDir) -> Iterator[list[subprocess.Popen[bytes]]]:
-    programs: list[subprocess.Popen[bytes]] = []
-    yield programs
-    for program in programs:
-        program.kill()
-        program.wait()
-
-
-def start(folder: RunDir, started: list[subprocess.Popen[bytes]], text: str) -> subprocess.Popen[bytes]:
-    """Starts rank 0 of 2, waits until it is ready, and sends it SIGTERM. Then it finds the file `sent`."""
+def end(folder: RunDir, text: str) -> int:
+    """Runs rank 0 of 2, and sends it SIGTERM once it is ready. Then it finds the file `sent`. Returns its exit code."""
     env = {**os.environ, Env.RUN_DIR: str(folder.job), "RANK": "0", "WORLD_SIZE": "2"}
-    program = subprocess.Popen([sys.executable, "-P", "-c", BEGINS + text], env=env)
-    started.append(program)
-    wait_for((folder.job / "ready").exists, "the program")
-    program.send_signal(signal.SIGTERM)
-    (folder.job / "sent").touch()
-    return program
+    program = ForkedProgram("tests.given", BEGINS + text, env=env, cwd=folder.job, log=folder.job / "said")
+    try:
+        wait_for((folder.job / "ready").exists, "the program")
+        program.send_signal(signal.SIGTERM)
+        (folder.job / "sent").touch()
+        return program.wait(240)
+    finally:
+        program.kill()
 
 
 @pytest.mark.usefixtures("failed_peer")
-def test_a_rank_in_c_ends_as_by_sigterm(folder: RunDir, started: list[subprocess.Popen[bytes]]) -> None:
-    assert start(folder, started, "ready()\n" + WAITS_IN_C).wait() == -signal.SIGTERM
+def test_a_rank_in_c_ends_as_by_sigterm(folder: RunDir) -> None:
+    assert end(folder, "ready()\n" + WAITS_IN_C) == -signal.SIGTERM
 
 
 @pytest.mark.usefixtures("failed_peer")
-def test_a_checkpoint_that_is_being_written_is_whole_before(
-    folder: RunDir, started: list[subprocess.Popen[bytes]]
-) -> None:
-    assert start(folder, started, SAVES + WAITS_IN_C).wait() == -signal.SIGTERM
+def test_a_checkpoint_that_is_being_written_is_whole_before(folder: RunDir) -> None:
+    assert end(folder, SAVES + WAITS_IN_C) == -signal.SIGTERM
     assert (folder.job / "written").exists()
 
 
 @pytest.mark.usefixtures("failed_peer")
-def test_at_a_stop_the_program_decides_when_to_leave(folder: RunDir, started: list[subprocess.Popen[bytes]]) -> None:
+def test_at_a_stop_the_program_decides_when_to_leave(folder: RunDir) -> None:
     write_record(folder.stop, StopRequest(reason=EndReason.PAUSED, grace=timedelta(seconds=30)))
-    assert start(folder, started, STAYS).wait() == 0
+    assert end(folder, STAYS) == 0
 
 
-def test_a_program_that_was_told_to_stop_decides_though_a_rank_that_left_before_looks_failed(
-    folder: RunDir, started: list[subprocess.Popen[bytes]]
-) -> None:
+def test_a_program_that_was_told_to_stop_decides_though_a_rank_that_left_before_looks_failed(folder: RunDir) -> None:
     """Where other hosts see a stop request late, and a cluster and the supervisor both send SIGTERM."""
     text = """
 os.kill(os.getpid(), signal.SIGTERM)
@@ -110,17 +97,17 @@ ready()
 wait("sent")
 was_heard()
 """
-    assert start(folder, started, text).wait() == 0
+    assert end(folder, text) == 0
 
 
-def test_without_a_failed_rank_the_program_decides(folder: RunDir, started: list[subprocess.Popen[bytes]]) -> None:
-    assert start(folder, started, STAYS).wait() == 0
+def test_without_a_failed_rank_the_program_decides(folder: RunDir) -> None:
+    assert end(folder, STAYS) == 0
 
 
 @pytest.mark.usefixtures("failed_peer")
-def test_a_rank_that_had_done_its_work_has_not_failed(folder: RunDir, started: list[subprocess.Popen[bytes]]) -> None:
+def test_a_rank_that_had_done_its_work_has_not_failed(folder: RunDir) -> None:
     folder.finished(1).touch()
-    assert start(folder, started, STAYS).wait() == 0
+    assert end(folder, STAYS) == 0
 
 
 @pytest.mark.usefixtures("failed_peer")
@@ -133,14 +120,14 @@ def test_a_rank_that_had_done_its_work_has_not_failed(folder: RunDir, started: l
     ids=["handler", "wakeup"],
 )
 def test_a_program_with_a_handler_or_a_wakeup_descriptor_of_its_own_is_left_alone(
-    folder: RunDir, started: list[subprocess.Popen[bytes]], own: str, after: str
+    folder: RunDir, own: str, after: str
 ) -> None:
     text = f"{own}\nready()\nwait('sent')\n{after}"
-    assert start(folder, started, text).wait() == 0
+    assert end(folder, text) == 0
 
 
 @pytest.mark.usefixtures("failed_peer")
-def test_a_signal_of_a_forked_child_is_not_the_ranks(folder: RunDir, started: list[subprocess.Popen[bytes]]) -> None:
+def test_a_signal_of_a_forked_child_is_not_the_ranks(folder: RunDir) -> None:
     child = """
 child = os.fork()
 if child == 0:
@@ -150,4 +137,4 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 assert threading.active_count() == 2
 """
-    assert start(folder, started, child + "ready()\n" + WAITS_IN_C).wait() == -signal.SIGTERM
+    assert end(folder, child + "ready()\n" + WAITS_IN_C) == -signal.SIGTERM

@@ -2,7 +2,6 @@
 
 import atexit
 from collections.abc import Iterator
-import ctypes
 import multiprocessing
 from multiprocessing.connection import Connection
 import multiprocessing.util
@@ -78,7 +77,7 @@ def test_a_fork_that_ends_as_a_program_does_says_nothing_of_its_loader_processes
 
 
 def end_as_a_program(program: str, said: Path) -> None:
-    """Runs the program, and ends the interpreter with what torch and our module do at an exit."""
+    """Runs the program, and then what Python calls at an exit for torch and for our module."""
     for descriptor in (1, 2):
         os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), descriptor)
     sys.stdout, sys.stderr = forks.open_output(1, "<stdout>"), forks.open_output(2, "<stderr>")
@@ -91,7 +90,7 @@ def end_as_a_program(program: str, said: Path) -> None:
         exec(program, {"__name__": "__main__"})
     except SystemExit as end:
         print(end.code, file=sys.stderr)  # noqa: T201 as Python does
-    ctypes.pythonapi.Py_Exit(0)
+    at_exit._run_exitfuncs()
 
 
 @pytest.mark.parametrize("workers", [0, 2])

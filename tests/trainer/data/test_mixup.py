@@ -45,7 +45,7 @@ def test_each_batch_draws_from_the_global_generators() -> None:
 @pytest.mark.parametrize("alpha", [0.2, pytest.param(1.0, marks=pytest.mark.thorough)])
 def test_shares_have_the_mean_and_the_variance_of_a_beta_distribution(alpha: float) -> None:
     random.seed(0)
-    shares = torch.tensor(list(_shares(alpha, count=4000)))
+    shares = torch.tensor(list(_shares(alpha, count=2000)))
     assert shares.mean().item() == pytest.approx(0.5, abs=0.03)
     assert shares.var().item() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.05)
 

@@ -20,7 +20,7 @@ from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import printable
 from torchyard.host import disk, terminal
 from worker.host.looks import Parts
-from worker.host.untrusted import remove_checked
+from worker.host.untrusted import remove_briefly
 
 Place = Literal["work", "artifacts"]
 Placed = dict[tuple[int, int, int, str], tuple[Path, int]]
@@ -141,7 +141,7 @@ def fetched(
             os.utime(copy, ns=(file.modified_ns, file.modified_ns))
         yield place
     finally:
-        remove_checked(folder, place.name, check=check)
+        remove_briefly(folder, place.name)  # a cancel may wait; the next attempt removes the rest
 
 
 def needed_for(versions: Sequence[Sequence[Stored]]) -> int:

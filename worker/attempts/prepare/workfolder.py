@@ -26,7 +26,7 @@ from worker.bundles.copying import copy_missing, copy_tree
 from worker.bundles.foldercopy import TooLong, copy_folder
 from worker.curves.brought import Brought
 from worker.host import mountpoints, rundirs, workfolders
-from worker.host.untrusted import remove_checked
+from worker.host.untrusted import remove_briefly, remove_checked
 from worker.host.workfolders import WorkRecord
 
 logger = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class WorkFolder:
             )
             workfolders.publish(self.run, name, own)
         finally:
-            remove_checked(folder, name, check=self.check)
+            remove_briefly(folder, name)  # a cancel may wait; the sweep and the next attempt remove the rest
         return told
 
     def _fill(self, fresh: Path, tree: Path, silent: WorkRecord | None) -> tuple[int | None, str]:

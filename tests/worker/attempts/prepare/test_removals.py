@@ -10,7 +10,7 @@ from tests.worker.attempts.capture.test_capturing_folders import look_at_once, r
 from tests.worker.attempts.prepare.test_tornfolders import HALF, at_end, listed
 from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.prepare.torn import TornFiles
-from worker.host import rundirs, workfolders
+from worker.host import rundirs, untrusted, workfolders
 
 __all__ = ["look_at_once", "run"]  # fixtures
 
@@ -80,6 +80,17 @@ def test_the_copies_of_a_version_that_is_not_put_in_its_place(run: RunDir) -> No
     with pytest.raises(Wanted):
         torn.remove_unfinished()
     assert is_left_in_part(copy)
+
+
+def test_a_copy_of_a_cancelled_attempt_is_removed_as_far_as_a_second_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few, many = fill(tmp_path / "few"), fill(tmp_path / "many")
+    untrusted.remove_briefly(tmp_path, few.name)
+    assert not few.exists()
+    monkeypatch.setattr(untrusted, "_BRIEF_S", 0.0)
+    untrusted.remove_briefly(tmp_path, many.name)
+    assert len(list(many.iterdir())) == FILES
 
 
 def test_each_damaged_folder_is_asked_for_anew(run: RunDir) -> None:

@@ -14,17 +14,19 @@ PROGRAM = """
 import os, signal, sys, threading
 from worker.engines.local.warm import preload, process
 from worker.engines.local.launchers import fork
-preload.MODULES = ("torchyard.run.rank", "numpy")  # every rank needs them
+preload.MODULES = ("torchyard.run.rank",)  # every rank needs it
 {torch}
 {change}
 process.main()
 """
 _WITHOUT_TORCH = """
 from types import SimpleNamespace
-calls = {"set_num_threads": int, "default_generator": SimpleNamespace(seed=int)}
+generator = SimpleNamespace(seed=int)
+calls = {"set_num_threads": int, "default_generator": generator}
 sys.modules["torch"] = SimpleNamespace(**calls, cuda=SimpleNamespace(is_initialized=bool))
+sys.modules["numpy"] = SimpleNamespace(random=generator)
 """
-"""What a warm process and a rank call of torch, whose import takes two seconds."""
+"""What a warm process and a rank call of torch and numpy, whose import takes seconds."""
 _MODULE = "worker.engines.local.warm.process"
 _start: Callable[..., ProcessIdentity] = orphans.start
 

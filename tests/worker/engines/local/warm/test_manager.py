@@ -202,7 +202,7 @@ def test_a_warm_process_whose_code_changes_while_it_starts_is_replaced(
     try:
         wait_for(lambda: light.started, "the first one")
         monkeypatch.setattr("worker.engines.local.warm.manager.fingerprint", _other_fingerprint)
-        assert "numpy" in warm.loaded_modules(wait_s=START_S)
+        assert "runpy" in warm.loaded_modules(wait_s=START_S)
         assert [process.is_alive(item) for item in light.started] == [False, True]
     finally:
         warm.close()

@@ -1,0 +1,5 @@
+"""`python -m tests.given TEXT`: a program for tests that run it as a fork of the fork server."""
+
+import sys
+
+exec(compile(sys.argv[1], "given", "exec"), {"__name__": "__main__"})
