@@ -86,9 +86,9 @@ def test_the_cookie_of_a_visitor_opens_no_call(
 ) -> None:
     own = log_in(visitor, service)
     cookie = stolen_cookie(job, visitor)
-    calls = list(calls_of(service))
-    assert len(calls) > 50
-    for secret, some in ((None, calls[::7]), (cookie, calls)):
+    every = list(calls())
+    assert len(every) > 50
+    for secret, some in ((None, every[::7]), (cookie, every)):
         for method, path in some:
             refused = thief.request(method, service + path, headers=forged(service, job, secret), json={})
             assert refused.status_code == 401, (method, path, secret)
@@ -100,7 +100,7 @@ def test_the_cookie_of_a_visitor_opens_no_call(
 
 def test_no_answer_shows_the_second_secret_again(service: str, visitor: httpx2.Client) -> None:
     own = log_in(visitor, service)
-    for method, path in calls_of(service):
+    for method, path in calls():
         if method == "get" and "stream" not in path:
             assert own["X-CSRF-Token"] not in visitor.get(service + path, headers=own).text, path
 
@@ -162,11 +162,11 @@ def forged(service: str, job: JobServer, secret: str | None) -> dict[str, str]:
     return headers if secret is None else headers | {"X-CSRF-Token": secret}
 
 
-def calls_of(service: str) -> Generator[tuple[str, str]]:
+def calls() -> Generator[tuple[str, str]]:
     """Yields method and path of every call of the interface, from its own description."""
-    paths: Mapping[str, Mapping[str, Any]] = httpx2.get(
-        f"{service}/openapi.json", trust_env=False, timeout=TIMEOUT_S
-    ).json()["paths"]
+    from tests.torchyard.client.openapi import DOCUMENT  # it is made once, before the tests' processes are forked
+
+    paths: Mapping[str, Mapping[str, Any]] = DOCUMENT["paths"]
     for path, methods in paths.items():
         for method in methods:
             if path.startswith("/v1/") and (method, path) not in LOGINS:
