@@ -34,13 +34,22 @@ settings.register_profile("quick", settings.get_profile("thorough"), max_example
 QUICK_S = redis_client.QUICK_S
 """How long requests wait for Redis outside of tests: on a busy machine it may answer later."""
 redis_client.QUICK_S = 2.0
-# It would read the certificates of the system for each client, which takes as long as ten requests.
 transports: Any = sys.modules[httpx2.HTTPTransport.__module__]
-transports.create_ssl_context = cache(transports.create_ssl_context)
+_new_context = transports.create_ssl_context
+_context_of_transports = cache(_new_context)
 
 
 def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.register(approved)
+
+
+def _ssl_context(verify: object = True, **options: Any) -> object:
+    """Reads the certificates of the system once, not for each transport: that takes as long as ten requests."""
+    of_transport = verify is True and {"cert", "trust_env"} == options.keys() and options["cert"] is None
+    return (_context_of_transports if of_transport else _new_context)(verify, **options)
+
+
+transports.create_ssl_context = _ssl_context
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -94,8 +94,8 @@ def test_what_a_program_that_fails_wrote_is_kept_without_a_word(service: Service
     assert {item["attempt"] for item in found["kept"]} == {1}
 
 
-def test_what_a_pattern_names_is_kept_while_the_program_runs(service: Service, folder: Path, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
+def test_what_a_pattern_names_is_kept_while_the_program_runs(service: Service, folder: Path) -> None:
+    gate = service.code / "keeps-gate"  # a job has a /tmp of its own
     gate.touch()
     job = service.client.run(
         "train.py", args=[gate, 0], folder=folder, name="keeps", keep=["results", "none/*"], max_restarts=0

@@ -1,6 +1,7 @@
 """The lines of docs/scripts.md for who comes from torchrun and from sbatch, as one types them."""
 
 from pathlib import Path
+import re
 
 import pytest
 
@@ -42,7 +43,7 @@ def environment(tmp_path: Path, service: Service) -> dict[str, str]:
 
 
 def found(said: str) -> list[str]:
-    return sorted(line[line.index("found") :] for line in said.splitlines() if "found" in line)
+    return sorted(re.findall(r"found (?:__main__|job\.sh).*", said))
 
 
 def test_the_lines_from_torchrun_run_what_those_behind_them_do(folder: Path, environment: dict[str, str]) -> None:

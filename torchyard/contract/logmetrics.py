@@ -44,7 +44,7 @@ def _checked(pattern: str) -> str:
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is no regular expression: {error}") from None
     if VALUE not in groups:
-        raise ValueError(rf"has no group (?P<{VALUE}>…), which is the number: 'loss[ =:]+(?P<{VALUE}>\S+)'")
+        raise ValueError(f"has no group (?P<{VALUE}>…), which is the number: 'loss=(?P<{VALUE}>[0-9.e+-]+)'")
     return pattern
 
 

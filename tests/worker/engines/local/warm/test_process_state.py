@@ -93,7 +93,8 @@ def test_a_fork_has_all_modules_of_a_fresh_rank_and_of_ours_only_torchyard(state
 def test_a_rank_starts_with_its_logs_and_its_stacks_as_the_only_descriptors(states: States) -> None:
     for rank, warm in enumerate(states["warm"]):
         logs = {str(number): f"RUN/job/logs/rank-{rank}.{name}" for number, name in ((1, "stdout"), (2, "stderr"))}
-        assert warm["descriptors"] == {"0": "/dev/null", **logs, "3": f"RUN/job/stacks/{rank}.txt"}
+        kept = {"3": f"RUN/job/logs/rank-{rank}.order", "4": f"RUN/job/stacks/{rank}.txt"}
+        assert warm["descriptors"] == {"0": "/dev/null", **logs, **kept}
 
 
 @pytest.mark.parametrize("launcher", [pytest.param("cold", marks=pytest.mark.thorough), "agent", "warm"])
