@@ -45,7 +45,10 @@ class _Noted(io.TextIOWrapper):
         super().__init__(stream.buffer, stream.encoding, stream.errors, "\n", write_through=True)
         self._order, self._number = order, number
         self._before = stream  # its end would close the file
-        self.mode = "w"  # as open() has it
+
+    @property
+    def mode(self) -> str:
+        return "w"
 
     def write(self, text: str, /) -> int:
         self._order.note(self._number)
