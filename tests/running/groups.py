@@ -1,72 +1,69 @@
-"""Makes groups of tests: each is run by one worker, the longest first, so that none runs alone at the end."""
+"""Makes groups of tests: each is run by one worker, the longest first, so that none runs alone at the end.
+
+What a worker shares between tests is started by each worker that has one of them: a service costs fifteen seconds of a
+processor, and a warm process five. So the files that use one are few groups.
+"""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import pytest
 
-_SERVICE = (
-    "browser/test_page.py",
-    "e2e/test_after.py",
-    "e2e/test_artifacts.py",
-    "e2e/test_asha.py",
-    "e2e/test_cut_connections.py",
-    "e2e/test_documented_commands.py",
-    "e2e/test_forged_records.py",
-    "e2e/test_hostile_media.py",
-    "e2e/test_init_from.py",
-    "e2e/test_intents.py",
-    "e2e/test_jobs.py",
-    "e2e/test_memory.py",
-    "e2e/test_models.py",
-    "e2e/test_own_code.py",
-    "e2e/test_profile.py",
-    "e2e/test_retention.py",
-    "e2e/test_retry.py",
-    "e2e/test_secrets.py",
-    "e2e/test_stacks.py",
-    "security/test_attacks.py",
-    "torchyard/cli/test_service.py",
-)
-"""Their tests use the service of `tests/e2e/shared.py`."""
+_SERVICE = "shared_service"
+"""The fixture of the service of `tests/e2e/shared.py`."""
 _LAUNCHES = (
     "worker/test_supervisor.py",
     "worker/test_supervisor_stops.py",
     "worker/test_supervisor_leftovers.py",
     "worker/test_torchrun.py",
+    "worker/test_daemon.py",
+    "worker/test_hanging.py",
+    "worker/test_idle_daemon.py",
     "worker/test_examples.py",
     "worker/test_bundle_attempts.py",
     "security/test_inside.py",
     "security/test_levels.py",
     "security/test_places.py",
     "security/test_stores.py",
+    "worker/attempts/test_runner_processes.py",
     "worker/engines/test_conformance.py",
     "worker/packages/test_attempts.py",
     "worker/test_parallel_examples.py",
     "worker/test_supervisor_pauses.py",
 )
-_WARM = "worker/engines/local/"
-"""Theirs, and those of `_LAUNCHES`, use one warm process, whose start takes five seconds of a processor."""
+_WARM = "worker/engines/local/warm/"
+"""Theirs, and those of `_LAUNCHES`, use one warm process."""
+_PARTS = 2
+"""So many workers have a service, and so many a warm process: one alone would end last."""
 _GUESS_S = 0.05
 """How long a test is taken to last whose file has no record."""
 
 
 def make_groups(items: Sequence[pytest.Item], lengths: Mapping[str, float]) -> list[list[int]]:
     """Returns the indices of the items in groups. `lengths` are seconds by file; the order in a file stays."""
-    groups: defaultdict[str, list[int]] = defaultdict(list)
-    files: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    files: defaultdict[str, list[int]] = defaultdict(list)
     for index, item in enumerate(items):
-        file = item.nodeid.partition("::")[0]
-        name = _group(file)
-        groups[name].append(index)
-        files[name][file] = lengths.get(file, files[name].get(file, 0) + _GUESS_S)
-    for group in groups.values():
-        group.sort(key=lambda index: items[index].nodeid.partition("::")[0])
-    return [groups[name] for name in sorted(groups, key=lambda name: -sum(files[name].values()))]
+        files[item.nodeid.partition("::")[0]].append(index)
+    took = {file: lengths.get(file, len(tests) * _GUESS_S) for file, tests in files.items()}
+    shared = {file: _shares(file, [items[index] for index in tests]) for file, tests in files.items()}
+    groups = [[file] for file, what in shared.items() if what is None]
+    for what in ("service", "launches"):
+        groups += _parted([file for file, uses in shared.items() if uses == what], took)
+    groups.sort(key=lambda group: -sum(took[file] for file in group))
+    return [[index for file in sorted(group) for index in files[file]] for group in groups]
 
 
-def _group(file: str) -> str:
-    name = file.removeprefix("tests/")
-    if name in _SERVICE:
+def _shares(file: str, items: Sequence[pytest.Item]) -> str | None:
+    """Returns what the file's tests share with those of other files, and what is dear to start."""
+    if any(_SERVICE in getattr(item, "fixturenames", ()) for item in items):
         return "service"
-    return "launches" if name in _LAUNCHES or name.startswith(_WARM) else file
+    name = file.removeprefix("tests/")
+    return "launches" if name in _LAUNCHES or name.startswith(_WARM) else None
+
+
+def _parted(files: Sequence[str], took: Mapping[str, float]) -> list[list[str]]:
+    """Returns the files in at most `_PARTS` parts that last equally long."""
+    parts: list[list[str]] = [[] for _ in range(_PARTS)]
+    for file in sorted(files, key=lambda file: -took[file]):
+        min(parts, key=lambda part: sum(took[each] for each in part)).append(file)
+    return [part for part in parts if part]

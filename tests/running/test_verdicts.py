@@ -178,30 +178,29 @@ def test_a_shard_that_is_none_is_refused(text: str) -> None:
 
 
 class Item:
-    def __init__(self, nodeid: str) -> None:
-        self.nodeid = nodeid
+    def __init__(self, nodeid: str, *, served: bool = False) -> None:
+        self.nodeid, self.fixturenames = nodeid, ["shared_service"] if served else []
 
 
-def test_groups_are_files_the_dearest_first_and_those_that_share_a_server_are_one() -> None:
-    files = (
-        "tests/test_a.py",
-        "tests/e2e/test_jobs.py",
-        "tests/test_b.py",
-        "tests/e2e/test_after.py",
-        "tests/test_c.py",
-    )
-    items = [Item(f"{file}::test_{number}") for file in files for number in range(2)]
+def test_groups_are_files_the_longest_first_and_those_that_share_a_service_are_two() -> None:
+    served = ("tests/e2e/test_jobs.py", "tests/e2e/test_after.py", "tests/own_code/test_data.py")
+    files = ("tests/test_a.py", served[0], "tests/test_b.py", *served[1:], "tests/test_c.py")
+    items = [
+        Item(f"{file}::test_{number}", served=file in served and number > 0) for file in files for number in (0, 1)
+    ]
     spent = {
         "tests/test_a.py": 1.0,
         "tests/test_b.py": 9.0,
         "tests/e2e/test_jobs.py": 2.0,
         "tests/e2e/test_after.py": 3.0,
+        "tests/own_code/test_data.py": 4.0,
     }
     groups = make_groups(items, spent)  # pyright: ignore[reportArgumentType]
     named = [[items[index].nodeid.removeprefix("tests/") for index in group] for group in groups]
     assert named == [
         ["test_b.py::test_0", "test_b.py::test_1"],
         [f"e2e/test_{name}.py::test_{number}" for name in ("after", "jobs") for number in range(2)],
+        ["own_code/test_data.py::test_0", "own_code/test_data.py::test_1"],
         ["test_a.py::test_0", "test_a.py::test_1"],
         ["test_c.py::test_0", "test_c.py::test_1"],
     ]
