@@ -313,8 +313,7 @@ class Daemon:
         may_postpone = postponed.may_postpone(began)
         try:
             if not self._others_ended:
-                self._runners.end_others()
-                self._others_ended = True
+                self._others_ended = self._leases.end_others()
             if self._placer.anything_waits():
                 devices = self._seen.look_now()
                 if devices is None:

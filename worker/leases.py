@@ -62,13 +62,22 @@ class Leases:
         return attempt_ids <= ours | self._runners.done_ids()
 
     def continue_lost(self) -> None:
-        """In a pool, continues open attempts whose runner has failed: no other worker rescues them.
+        """In a pool, does what `end_others` does: no other worker rescues an attempt whose runner has failed."""
+        if self._holder is not None:
+            self.end_others()
 
-        Has the engine cancel what belongs to no open attempt.
+    def end_others(self) -> bool:
+        """Has the engine end what belongs to no open attempt.
+
+        In a pool, attempts whose runner has failed are continued first: they are open. Returns False where that waits
+        for the next renewal.
         """
-        if self._holder is not None and self.fresh:
+        if self._holder is not None:
+            if not self.fresh:
+                return False
             self._runners.adopt(self._owned())
-            self._runners.end_others()
+        self._runners.end_others()
+        return True
 
     def rescue_expired(self) -> int:
         """Ends the attempts whose lease has expired. Returns their number.

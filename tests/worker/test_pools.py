@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -10,7 +12,7 @@ from sqlalchemy import update
 from store.commands import workers
 from store.db.database import Database
 from store.db.tables import Worker
-from store.facts.attempts import Claim
+from store.facts.attempts import LEASE, Claim
 from store.rows import attempts, logs
 from tests.approved import Approved
 from tests.store.fixture import StoreFixture, run_together, store_on
@@ -21,6 +23,7 @@ from torchyard.contract.records import ExitReport
 from worker.attempts import following
 from worker.daemon import Daemon
 from worker.engines.base import ClusterRequest, Handle, NotStartedYet, Waiting
+from worker.leases import Leases
 
 
 @pytest.fixture
@@ -207,6 +210,24 @@ def test_an_attempt_whose_runner_failed_is_continued(pool: PoolFixture, monkeypa
         attempt.end()
         wait_for(lambda: pool.store.job(claim.job_id).state == JobState.SUCCEEDED, "its end")
     assert pool.store.job(claim.job_id).attempt == 1
+
+
+def test_an_attempt_whose_runner_has_failed_gets_one_before_others_are_ended(pool: PoolFixture) -> None:
+    daemon = pool.daemon()
+    claim = pool.claimed(daemon)
+    calls: list[tuple[str, list[Claim]]] = []
+
+    def adopt(claims: list[Claim]) -> None:
+        calls.append(("adopt", claims))
+
+    runners: Any = SimpleNamespace(adopt=adopt, end_others=lambda: calls.append(("end others", [])))
+    store = store_on(pool.store.database)
+    leases = Leases(store, runners, worker_id=daemon.id, holder=HERE, clock=lambda: pool.ahead)
+    assert leases.end_others()
+    assert calls == [("adopt", [claim]), ("end others", [])]
+    pool.ahead += LEASE.total_seconds()  # another daemon may have the pool: nothing is ended before a renewal
+    assert not leases.end_others()
+    assert len(calls) == 2
 
 
 def test_what_belongs_to_no_open_attempt_is_ended_in_the_cluster(pool: PoolFixture) -> None:
