@@ -12,7 +12,9 @@ from torchyard.contract.views.telemetry import SeriesView
 
 @dataclass(frozen=True)
 class Series:
-    """The points of one metric by rising step. `source` is `run`, or `tensorboard` for those of event files."""
+    """The points of one metric by rising step. `source`: `run`, whose files they are from (`tensorboard`, `wandb`,
+    `mlflow`), or `log` for those of lines.
+    """
 
     key: str
     steps: Sequence[int]
