@@ -1,4 +1,4 @@
-"""`python -m tests.given TEXT`: a program for tests that run it as a fork of the fork server."""
+"""`python -m tests.given TEXT` executes TEXT as a program. Tests run it as a fork of the fork server."""
 
 import sys
 

@@ -6,6 +6,7 @@ import re
 import shlex
 
 from api.advice.facts import Facts
+from torchyard.host import terminal
 
 _PAIR = re.compile(
     r"(?<![\w/.\-])(?P<key>[A-Za-z_][\w/\-]{0,39})(?P<between>['\"]? {0,3}[=:] {0,3}['\"]?| {1,3})"
@@ -13,7 +14,6 @@ _PAIR = re.compile(
     re.IGNORECASE,
 )
 """`loss=0.5`, `loss: 0.5`, as tqdm's postfix has it, too, `'loss': '0.5'` and `loss 0.5`; not a time or an address."""
-_COLOUR = re.compile(r"\x1b\[[0-9;:?]{0,20}[@-~]")
 _TELLS = re.compile(r"loss|acc|err|ppl|perplexity|iou|f1|auc|bleu|reward|score", re.IGNORECASE)
 _NO_METRIC = re.compile(
     r"epochs?|steps?|iter(?:ation)?s?|batch|rank|line|pid|port|seed|time|eta|version", re.IGNORECASE
@@ -39,7 +39,9 @@ def curves(facts: Facts) -> Offer | None:
     found: dict[str, list[str]] = defaultdict(list)
     quoted: set[str] = set()
     for line in facts.lines:
-        pairs = {match["key"]: match for match in _PAIR.finditer(_plain(line.text)) if _is_pair(match)}
+        pairs = {
+            match["key"]: match for match in _PAIR.finditer(terminal.plain(line.text[:_MOST_TEXT])) if _is_pair(match)
+        }
         for key, match in pairs.items():
             found[key].append(match["value"])
         quoted.update(key for key, match in pairs.items() if match["between"].strip("=: "))
@@ -63,7 +65,3 @@ def curves(facts: Facts) -> Offer | None:
 def _is_pair(match: re.Match[str]) -> bool:
     """Returns whether the number is the key's value: behind a space alone, it is that of a word that names one."""
     return not match["between"].isspace() or _TELLS.search(match["key"]) is not None
-
-
-def _plain(text: str) -> str:
-    return _COLOUR.sub("", text[:_MOST_TEXT])

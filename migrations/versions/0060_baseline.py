@@ -996,7 +996,7 @@ def _create_triggers() -> None:
 
 
 def _triggers() -> dict[str, tuple[str, str]]:
-    """Returns by the name of each trigger when it works, and its statement."""
+    """Returns when each trigger fires and what it executes, by the name of the trigger."""
     jobs, stored = (
         (_jobs_on_postgresql, _stored_on_postgresql) if _is_postgresql() else (_jobs_on_sqlite, _stored_on_sqlite)
     )

@@ -16,7 +16,7 @@ class NotMigrated(Unavailable):
 
 
 def too_old(what: str) -> str:
-    """Returns what to do with tables that are older than the first migration. `what`: at which revision they are."""
+    """Returns the error of tables that are older than the first migration. `what`: names them and their revision."""
     return (
         f"{what}, and this version of Torchyard reads {OLDEST} and later: bring them to {OLDEST} by the last version"
         " that has their migrations, or start with a new database"

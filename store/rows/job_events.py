@@ -99,7 +99,7 @@ def add_state(
 
 
 def causes_told(session: Session, job_ids: Collection[str]) -> set[tuple[str, str]]:
-    """Returns of which causes the jobs have warnings: ids and causes."""
+    """Returns the causes of the warnings that are stored of these jobs, as pairs of job id and cause."""
     cause = JobEvent.data["cause"].as_string()
     told = select(JobEvent.job_id, cause).where(JobEvent.job_id.in_(job_ids), JobEvent.type == "message")
     return {(row[0], row[1]) for row in session.execute(told.where(cause.is_not(None)))}

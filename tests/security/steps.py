@@ -46,7 +46,7 @@ class Matcher:
 
     @property
     def identity(self) -> str:
-        """All that is matched, in words."""
+        """Tells the parsed expression, its flags and where it is looked for: what decides how many steps it takes."""
         return f"{self._tree!r} {self._flags} {self._anywhere}"
 
     def steps(self, text: str, *, most: int) -> int:

@@ -14,7 +14,7 @@ MOST_SHOWN_TEXT = 1000
 """Characters of a message in a row of a list."""
 _TRACEBACK = "Traceback (most recent call last):"
 _NO_SUBTYPE = "Does not validate against any of the Union subtypes"
-"""How jsonargparse, as of Lightning's command line, begins a message that says why some lines below."""
+"""Begins an error of jsonargparse, which Lightning's command line uses. Its reason is some lines below."""
 _ONLY_A_TYPE = re.compile(r"- (?:Expected an? |Not of type |Value .{0,80} is not )")
 """Of the types that did not fit, what each says that was not meant."""
 _MOST_REASONS = 40

@@ -35,7 +35,7 @@ class Child:
     """Parses in a process of its own. A thread waits for it, as it may be stopped."""
 
     def __init__(self, module: str = _MODULE) -> None:
-        """`module`: what the process runs."""
+        """`module`: the module that the process runs."""
         self._process = Confined(module, load_cpu_s=_LOAD_CPU_S)
         self._asked: _Asked | None = None
 

@@ -158,7 +158,7 @@ class CurveFiles:
         return asked
 
     def _take(self, *, final: bool, found: Found) -> None:
-        """Adds what the parser has answered, once it has. Raises Failed."""
+        """Adds the answer of the parser to `found`, if it is there. Raises Failed."""
         if not self._is_asked:
             self._is_asked = True
             self._parser.ask(parsed.question_of([one.part for one in self._asked]))

@@ -21,7 +21,7 @@ _LOOK_SHARE = 50
 
 
 class Looking:
-    """The files with curves below `root`. `job`: as of `finding.find`. `brought`: what was there before the attempt."""
+    """Finds the files with curves below `root`. `job`: as in `finding.find`. `brought`: those before the attempt."""
 
     def __init__(self, root: Path, job: Parts, *, brought: Brought, look_s: float) -> None:
         self.files: dict[str, Parts] = {}

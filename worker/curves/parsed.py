@@ -28,8 +28,8 @@ class Told(NamedTuple):
     detail: str = ""
 
 
-LARGE, MALFORMED, STEP, TAG, SHORTER, DAMAGED = "large", "malformed", "step", "tag", "shorter", "damaged"
-_TOPICS = frozenset({LARGE, MALFORMED, STEP, TAG, SHORTER, DAMAGED})
+LARGE, MALFORMED, STEP, SHORTER, DAMAGED = "large", "malformed", "step", "shorter", "damaged"
+_TOPICS = frozenset({LARGE, MALFORMED, STEP, SHORTER, DAMAGED})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Part:
 
 @dataclass
 class Parsed:
-    """What a part has. `offset`: where to go on."""
+    """The result of parsing a part. `offset`: where the next part begins."""
 
     offset: int
     points: list[Point] = field(default_factory=list[Point])

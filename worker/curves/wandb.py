@@ -121,7 +121,7 @@ def _history(written: bytes, found: Parsed) -> list[Point]:
 
 
 def _item(written: bytes) -> tuple[str, float | None]:
-    """Returns a key and its number, or None if it is none: a picture, a text, a table, a truth value."""
+    """Returns the key and the number of an item. The number is None for a picture, a text, a table or a truth value."""
     key, nested, value = b"", list[bytes](), b""
     for item in fields(written):
         match item.number, item.kind:

@@ -37,7 +37,7 @@ CLASSES = {
     ],
 )
 def test_a_checkpoint_needs_its_file_and_nothing_of_the_server(tmp_path: Path, trainer: str) -> None:
-    """The data is gone, and so is the tree."""
+    """It is read where neither the training data nor the source tree exists."""
     packages, folder, data = (tmp_path / name for name in ("packages", "fresh", "data"))
     shutil.copytree(Path(torchyard.__file__).parent, packages / "torchyard")
     folder.mkdir()

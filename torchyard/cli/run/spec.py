@@ -97,7 +97,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
 
 
 def _environment(spec: ScriptSpec) -> str:
-    """Names the environment from which a program comes that is not in the folder."""
+    """Names where a program is installed that is not in the folder."""
     if spec.config.python is not None:
         return f"the environment {terminal.plain(spec.config.python)}"
     if spec.config.requirements is not None:

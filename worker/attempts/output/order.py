@@ -24,7 +24,7 @@ class Marks:
         self._kept: list[_Place] = []
 
     def read(self, offsets: _Place) -> list[_Place]:
-        """Returns the marks behind these offsets of stdout and stderr, and new ones. Without any, none.
+        """Returns the marks that lie behind these offsets of stdout and stderr. The list is empty if there are none.
 
         Raises OSError.
         """

@@ -26,7 +26,7 @@ calls = {"set_num_threads": int, "default_generator": generator}
 sys.modules["torch"] = SimpleNamespace(**calls, cuda=SimpleNamespace(is_initialized=bool))
 sys.modules["numpy"] = SimpleNamespace(random=generator)
 """
-"""What a warm process and a rank call of torch and numpy, whose import takes seconds."""
+"""Stands in for torch and numpy, whose import takes seconds: it has what a warm process and a rank call of them."""
 _MODULE = "worker.engines.local.warm.process"
 _start: Callable[..., ProcessIdentity] = orphans.start
 
