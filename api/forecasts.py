@@ -8,8 +8,8 @@ from scheduling.alternatives import Alternative, alternatives
 from scheduling.calibration import UNTAUGHT, Track, interval, too_few
 from scheduling.replay import replay
 from scheduling.snapshot import Waiting
-from store.facts.estimates import EstimateFacts
-from store.facts.foresight import Ahead, Forecast, Foresight, Waits
+from store.jobs.foresight_facts import Ahead, Forecast, Foresight, Waits
+from store.queue.estimates_facts import EstimateFacts
 
 PROCESSOR_S = 0.2
 """What a forecast may use in all, with what it reads."""

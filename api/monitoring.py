@@ -11,8 +11,8 @@ from starlette.types import Scope
 
 from api.processes import figures
 from api.services import Services
-from store.queries import stats
-from store.queries.stats import ServiceStats
+from store.cluster import stats_reads as stats
+from store.cluster.stats_reads import ServiceStats
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import JobState
 

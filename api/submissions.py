@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from starlette.concurrency import run_in_threadpool
 
-from store.commands import submission
-from store.facts.submission import Retry, Submission, Submitted
+from store.jobs import submission_writes as submission
+from store.jobs.submission_facts import Retry, Submission, Submitted
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 
@@ -39,7 +39,7 @@ class Submissions:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def submit(self, wanted: Submission | Retry) -> Submitted:
-        """Returns when the job is committed. Raises what `store.commands.submission.submit` does."""
+        """Returns when the job is committed. Raises what `store.jobs.submission_writes.submit` does."""
         committed = asyncio.get_running_loop().create_future()
         self._waiting.append((wanted, committed))
         self._begin()

@@ -21,10 +21,10 @@ from bench.submit import SPEC
 from bench.table import Row
 from store.announcement import Announcement
 from store.db.database import Database
-from store.facts.output import NewLines
-from store.facts.telemetry import MetricPoint
-from store.queue import Queue
-from store.rows import logs, metrics
+from store.output import logs, metrics
+from store.output.facts import NewLines
+from store.output.telemetry_facts import MetricPoint
+from store.queue.announcing import Queue
 from store.service_identity import service_id
 from torchyard.cli.up import redis_server
 from torchyard.host.datadir import redis_url

@@ -12,8 +12,8 @@ import time
 from bench import table
 from bench.service import scratch
 from bench.table import Row
-from store.blobs import Blobs
-from store.facts.output import OutputLimits, Room
+from store.blobs.files import Blobs
+from store.output.facts import OutputLimits, Room
 from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.capture.capturing import Capturing
 from worker.attempts.keep.kept import Keeping, KeptFiles

@@ -17,7 +17,7 @@ from bench import load, table
 from bench.rest import cpu_ns
 from bench.service import Service, databases, scratch, script, up, wait_for
 from bench.table import Row
-from store import redis_names
+from store.redis import names as redis_names
 from torchyard.cli.up.redis_server import socket_in
 from torchyard.client.client import Client
 from torchyard.host.datadir import redis_url

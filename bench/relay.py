@@ -20,7 +20,7 @@ from sqlalchemy import BigInteger, Column, Engine, Float, MetaData, Table, Text,
 from bench import table
 from bench.service import databases, new_database, scratch, script, up, wait_for
 from bench.table import Row
-from store.db.tables import Series
+from store.tables import Series
 from torchyard.run.eventlog import EventLog
 
 REPEATS = 3

@@ -18,7 +18,7 @@ import time
 from bench import table
 from bench.service import scratch
 from bench.table import Row
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from worker.attempts.prepare import restoring
 from worker.attempts.prepare.restoring import Stored, StoredFile
 

@@ -22,14 +22,14 @@ from bench.load import exchange, get
 from bench.service import Service, databases, scratch, up
 from bench.submit import SPEC
 from bench.table import Row
-from store.blobs import Blobs
-from store.commands import cleanup
+from store.blobs import cleanup_writes as cleanup
+from store.blobs.files import Blobs
 from store.db.database import Database, now_us
-from store.db.tables import Job, PointChunk, Series
-from store.queue import Queue
-from store.rows.metrics import POINT
+from store.output.metrics import POINT
+from store.queue.announcing import Queue
 from store.secret_keys import SecretKeys
 from store.store import Store
+from store.tables import Job, PointChunk, Series
 from torchyard.contract.job import JobState
 
 REPEATS = 15

@@ -26,8 +26,8 @@ from bench.submit import SPEC
 from bench.table import Row
 from store.announcement import Announcement
 from store.db.database import Database
-from store.queue import Queue, server_info
-from store.rows import job_events
+from store.jobs import events as job_events
+from store.queue.announcing import Queue, server_info
 from store.service_identity import service_id
 from torchyard.cli.up import redis_server
 from torchyard.host.datadir import redis_url

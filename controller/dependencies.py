@@ -1,6 +1,6 @@
 """Lets jobs go on for which others have ended, or fails them."""
 
-from store.commands import dependencies
+from store.jobs import dependencies_writes as dependencies
 from store.store import Store
 
 

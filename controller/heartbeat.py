@@ -1,6 +1,6 @@
 """Tells that a controller runs: `torchyard doctor` and `/metrics` say when none has for a while."""
 
-from store.commands import controllers
+from store.cluster import controllers_writes as controllers
 from store.store import Store
 
 

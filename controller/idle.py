@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from store.commands import idleness as commands
-from store.queries import idleness
+from store.attempts import idleness_reads as idleness
+from store.attempts import idleness_writes as commands
 from store.store import Store
 
 _MOST_AT_ONCE = 100

@@ -8,7 +8,7 @@ import math
 import time
 
 from controller.duty import Duty
-from store.queue import WakeupListener
+from store.queue.announcing import WakeupListener
 from store.store import NotMigrated, Store
 from torchyard.contract.errors import Unavailable
 

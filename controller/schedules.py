@@ -1,9 +1,9 @@
 """Submits the jobs of schedules when they are due."""
 
 from controller.duty import guarded
-from store.commands import schedules as commands
-from store.facts.schedules import Due
-from store.queries import schedules as queries
+from store.schedules import reads as queries
+from store.schedules import writes as commands
+from store.schedules.facts import Due
 from store.store import Store
 
 _AT_ONCE = 20

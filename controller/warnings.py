@@ -1,7 +1,7 @@
 """Warns of running jobs that are slow, once for each cause, so that nobody has to ask."""
 
-from store.commands import warnings as commands
-from store.queries import slowness
+from store.attempts import slowness_reads as slowness
+from store.attempts import warnings_writes as commands
 from store.store import Store
 from torchyard.contract.symptoms import symptoms
 

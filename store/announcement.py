@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from store.facts.line import Credits, Left, LineEntry, Standing
+from store.queue.line_facts import Credits, Left, LineEntry, Standing
 from torchyard.contract.views.telemetry import LiveLine
 
 QUEUE, WORKERS = "topic:queue", "topic:workers"

@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator
 from redis import RedisError
 from redis.asyncio import Redis
 
-from store.redis_client import DRIVER
+from store.redis.client import DRIVER
 from torchyard.contract.errors import Unavailable
 
 
 async def listen(url: str, *, channel: str) -> AsyncGenerator[str | None]:
-    """Yields None once it has subscribed, then the name of each change on this channel of `store.redis_names`.
+    """Yields None once it has subscribed, then the name of each change on this channel of `store.redis.names`.
 
     Raises Unavailable if Redis does not answer or disconnects.
     """

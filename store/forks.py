@@ -26,8 +26,8 @@ from torchyard.host.collector import paused
 from torchyard.host.parent import end_with_parent
 
 _SHARED = (
-    *("scheduling.cluster", "store.store", "store.uploads.folder", "torchyard.contract.spec"),
-    *("store.commands.bundles", "store.commands.cleanup", "store.queries.bundles", "store.queries.workers"),
+    *("scheduling.cluster", "store.store", "store.bundles.folder", "torchyard.contract.spec"),
+    *("store.bundles.writes", "store.blobs.cleanup_writes", "store.bundles.reads", "store.cluster.workers_reads"),
 )
 """The most of what the API and the worker both import."""
 _MOST = 65_536

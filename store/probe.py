@@ -10,13 +10,15 @@ from sqlalchemy import inspect, make_url, select
 from sqlalchemy.exc import ArgumentError
 
 from store import service_identity
-from store.blobs import Blobs
+from store.blobs.files import Blobs
+from store.cluster import controllers, workers
 from store.db.database import Database, now_us
 from store.db.revision import OLDEST, REVISION, revision_of
-from store.db.tables import Worker
-from store.queue import missing_permissions, server_info
-from store.rows import controllers, secrets, targets, workers
+from store.notifications import targets
+from store.queue.announcing import missing_permissions, server_info
 from store.service_identity import Known
+from store.tables import Worker
+from store.team import secrets
 from torchyard.contract.devices import StartsReport, TroubleReport
 
 _OLDEST = {"sqlite": (3, 40), "postgresql": (15,)}

@@ -13,11 +13,11 @@ import socket
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from store.db.database import Database
 from store.db.revision import require_migrated
-from store.db.tables import Service
 from store.db.upsert import upsert
+from store.tables import Service
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host.disk import PASSING
 

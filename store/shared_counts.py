@@ -14,9 +14,10 @@ import json
 import secrets
 from typing import Any
 
-from store import redis_client, redis_names
-from store.redis_client import Pause, QueueUnavailable, connect
-from store.redis_script import Script
+from store.redis import client as redis_client
+from store.redis import names as redis_names
+from store.redis.client import Pause, QueueUnavailable, connect
+from store.redis.script import Script
 
 HELD_FOR_S = 10.0
 """How long after the last renewal a process counts as dead."""

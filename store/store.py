@@ -9,16 +9,16 @@ from typing import Self
 from sqlalchemy.orm import Session
 
 from store.announcement import Announcement, announcement_of, is_channel
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from store.db.database import Database
 from store.db.engine import MOST_CONNECTIONS
 from store.db.revision import NotMigrated
-from store.facts.line import Bucket
-from store.line import line
-from store.line.sweep import Sweep
-from store.queue import Queue, QueueUnavailable
-from store.rows import credits
-from store.rows.credits import CreditCache
+from store.queue import credits
+from store.queue.announcing import Queue, QueueUnavailable
+from store.queue.credits import CreditCache
+from store.queue.line import line
+from store.queue.line.sweep import Sweep
+from store.queue.line_facts import Bucket
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from store.settings import Settings

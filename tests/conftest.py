@@ -15,8 +15,8 @@ import httpx2
 from hypothesis import settings
 import pytest
 
-from store import redis_client
 from store.db.database import Database
+from store.redis import client as redis_client
 from tests import approved, forks, repeats, warm
 from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases, in_memory
 from tests.e2e.shared import home, shared_service

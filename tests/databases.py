@@ -20,7 +20,7 @@ import pytest
 
 from migrations.actions import configuration
 from store.db.database import Database
-from store.db.tables import Base
+from store.tables import Base
 from tests import forks
 from tests.postgresql import PostgreSQLServer
 

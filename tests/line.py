@@ -2,11 +2,11 @@
 
 from store.announcement import Announcement
 from store.db.database import Database
-from store.db.tables import Job
-from store.facts.line import Bucket, Left, LineEntry
-from store.line.entries import entry_of
-from store.line.sweep import Sweep
-from store.queue import Queue
+from store.queue.announcing import Queue
+from store.queue.line.entries import entry_of
+from store.queue.line.sweep import Sweep
+from store.queue.line_facts import Bucket, Left, LineEntry
+from store.tables import Job
 
 
 def waiting(queue: Queue) -> list[str]:

@@ -6,9 +6,9 @@ import socket
 import threading
 import time
 
-from store.commands import placement
-from store.queries import workers
-from store.queue import WakeupListener
+from store.cluster import workers_reads as workers
+from store.queue import placement_writes as placement
+from store.queue.announcing import WakeupListener
 from store.store import NotMigrated, Store
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
 from worker.aside import Aside

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 import logging
 
-from store.commands import workers
-from store.facts.attempts import LEASE, Claim
-from store.queries import attempts
+from store.attempts import reads as attempts
+from store.attempts.facts import LEASE, Claim
+from store.cluster import workers_writes as workers
 from store.store import Store
 from worker.attempts.runners import AttemptRunners
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import threading
 from typing import Protocol
 
-from store.commands import workers
-from store.facts.attempts import Claim
+from store.attempts.facts import Claim
+from store.cluster import workers_writes as workers
 from store.store import Store
 from torchyard.contract.devices import PoolReport
 from torchyard.contract.errors import Unavailable

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from store import settings
-from store.facts.output import DEFAULTS, OutputLimits, TrimLimits
+from store.output.facts import DEFAULTS, OutputLimits, TrimLimits
 from store.settings import AbsolutePath
 from torchyard.contract.devices import IsolationReport
 from torchyard.contract.durations import parse_duration

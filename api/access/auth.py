@@ -14,13 +14,13 @@ from starlette.concurrency import run_in_threadpool
 
 from api.access.access import Access, AccessDep
 from api.http.address import client_address, host_of, is_local
-from store.commands import team
-from store.facts.callers import BOOTSTRAP, Caller
-from store.facts.jobs import VisibleJobs
-from store.facts.team import BrowserSessionFacts, Identity, digest_of
 from store.ids import is_id
-from store.queries import jobs
-from store.queries import team as queries
+from store.jobs import reads as jobs
+from store.jobs.facts import VisibleJobs
+from store.team import reads as queries
+from store.team import writes as team
+from store.team.callers_facts import BOOTSTRAP, Caller
+from store.team.facts import BrowserSessionFacts, Identity, digest_of
 from torchyard.contract.errors import Forbidden, NotAuthorized, NotFound, SessionEnded, Unavailable
 from torchyard.contract.team import Role, Scope
 

@@ -8,8 +8,9 @@ import logging
 import threading
 import time
 
-from store import changes, redis_names
-from store.facts.team import Identity, digest_of
+from store import changes
+from store.redis import names as redis_names
+from store.team.facts import Identity, digest_of
 from torchyard.contract.errors import Unavailable
 
 _LASTING_S = 5.0

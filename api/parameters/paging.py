@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from fastapi import Query
 
-from store.facts.columns import Order, TableCursor
-from store.facts.jobs import ListCursor, ListedJob, QueueCursor, has_number, sort_key
-from store.facts.media import MediaPlace
-from store.facts.pages import FactPage
 from store.ids import Prefix, is_id
+from store.jobs.columns_facts import Order, TableCursor
+from store.jobs.facts import ListCursor, ListedJob, QueueCursor, has_number, sort_key
+from store.output.media_facts import MediaPlace
+from store.output.pages_facts import FactPage
 from torchyard.contract.columns import parse_column
 from torchyard.contract.errors import InvalidCursor
 from torchyard.contract.filters import JobSort

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.present.times import time, time_or_none
-from store.facts.checkpoints import ArtifactFacts, BundleFacts, CheckpointFacts
-from store.facts.keeping import KeepFacts
-from store.uploads.folder import Partial
+from store.attempts.keeping_facts import KeepFacts
+from store.bundles.folder import Partial
+from store.output.checkpoints_facts import ArtifactFacts, BundleFacts, CheckpointFacts
 from torchyard.contract.parts import SharedParts
 from torchyard.contract.views.checkpoints import (
     ArtifactView,

@@ -1,8 +1,8 @@
 """The views of workers and their devices."""
 
 from api.present.times import time
-from store.facts.callers import Caller, may_list
-from store.facts.workers import HolderFacts, PoolFacts, WorkerFacts, WorkerHistory
+from store.cluster.workers_facts import HolderFacts, PoolFacts, WorkerFacts, WorkerHistory
+from store.team.callers_facts import Caller, may_list
 from torchyard.contract.views.cluster import (
     DeviceColumns,
     DeviceHistory,

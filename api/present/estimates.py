@@ -1,7 +1,7 @@
 """The views of estimates of when waiting jobs start."""
 
 from api.present.times import time, time_or_none
-from store.facts.estimates import EstimateFacts
+from store.queue.estimates_facts import EstimateFacts
 from torchyard.contract.views.estimates import EstimateView
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from api.present.estimates import estimate_or_none
 from api.present.times import time_or_none
 from scheduling.alternatives import Alternative
-from store.facts.foresight import Forecast
-from store.facts.submission import Prospect
+from store.jobs.foresight_facts import Forecast
+from store.jobs.submission_facts import Prospect
 from torchyard.contract.views.estimates import StartsIfView
 from torchyard.contract.views.submission import ProspectView
 

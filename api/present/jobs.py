@@ -10,10 +10,8 @@ from pydantic_core import to_json
 
 from api.present.estimates import estimate_or_none
 from api.present.times import time, time_or_none
-from store.facts.callers import Caller, may_list, may_read
-from store.facts.columns import Cells, JobGroupFacts, JobGroups, KnownColumns
-from store.facts.initial_weights import InitialFacts
-from store.facts.jobs import (
+from store.jobs.columns_facts import Cells, JobGroupFacts, JobGroups, KnownColumns
+from store.jobs.facts import (
     BestCheckpoint,
     DependencyFacts,
     JobCounts,
@@ -24,6 +22,8 @@ from store.facts.jobs import (
     ListedJob,
     QueuedJob,
 )
+from store.jobs.initial_weights_facts import InitialFacts
+from store.team.callers_facts import Caller, may_list, may_read
 from torchyard.contract.codec import json_number
 from torchyard.contract.columns import Column, Scalar
 from torchyard.contract.job import EndReason

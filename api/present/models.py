@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from api.present.checkpoints import folder
 from api.present.times import time
-from store.facts.models import ModelFacts, ModelVersionFacts
+from store.models.facts import ModelFacts, ModelVersionFacts
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.models import ModelVersionSummary, ModelVersionView, ModelView
 

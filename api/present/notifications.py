@@ -1,7 +1,7 @@
 """The views of targets and messages."""
 
 from api.present.times import time, time_or_none
-from store.facts.notifications import ListedMessage, TargetFacts
+from store.notifications.facts import ListedMessage, TargetFacts
 from torchyard.contract.notifications import EventKind
 from torchyard.contract.views.notifications import MessageView, NewTargetView, TargetView
 

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from api.present.times import time, time_or_none
-from store.facts.schedules import ScheduleFacts
+from store.schedules.facts import ScheduleFacts
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.team import Visibility
 from torchyard.contract.views.schedules import (

@@ -3,7 +3,7 @@
 from typing import Any, Literal, cast
 
 from api.present.times import time, time_or_none
-from store.facts.sweeps import BestFacts, SweepFacts, TrialFacts, WholeSweep
+from store.sweeps.facts import BestFacts, SweepFacts, TrialFacts, WholeSweep
 from torchyard.contract.job import JobState
 from torchyard.contract.views.sweeps import (
     BestTrial,

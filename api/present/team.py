@@ -4,15 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from api.present.times import time, time_or_none
-from store.facts.team import (
-    AuditFacts,
-    ListedSession,
-    QuotaFacts,
-    QuotaUsage,
-    SecretFacts,
-    TokenFacts,
-    UserFacts,
-)
+from store.team.facts import AuditFacts, ListedSession, QuotaFacts, QuotaUsage, SecretFacts, TokenFacts, UserFacts
 from torchyard.contract.team import DEFAULT_SHARE, Resource, Role, Scope
 from torchyard.contract.views.team import (
     AuditView,

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 
 from api.present.times import time
-from store.facts.folders import DiskUse
-from store.facts.usage import Figures, UsageFacts
+from store.attempts.folders_facts import DiskUse
+from store.cluster.usage_facts import Figures, UsageFacts
 from torchyard.contract.job import JobState
 from torchyard.contract.views.usage import DiskUseView, FolderView, JobUseView, UsageDay, UsageFigures, UsageRow
 

@@ -19,10 +19,11 @@ from api.present.cluster import worker
 from api.present.forecasts import starts_if
 from api.present.telemetry import log_line
 from api.services import Services, ServicesDep
-from store.blobs import Blobs
-from store.facts.callers import Caller
-from store.queries import advice, foresight
-from store.queries.advice import AdviceFacts
+from store.attempts import advice_reads as advice
+from store.attempts.advice_reads import AdviceFacts
+from store.blobs.files import Blobs
+from store.jobs import foresight_reads as foresight
+from store.team.callers_facts import Caller
 from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import JobState

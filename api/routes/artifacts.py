@@ -13,7 +13,7 @@ from api.parameters.reads import in_turns
 from api.present import checkpoints as present
 from api.services import Services, ServicesDep
 from api.transfers.blobs import Blob, send_blob
-from store.queries import checkpoints
+from store.output import checkpoints_reads as checkpoints
 from torchyard.contract.artifacts import MOST_PATH_BYTES
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.text import storable

@@ -12,9 +12,9 @@ from api.parameters.batches import Batch
 from api.parameters.idempotency import KeyedBatch
 from api.parameters.reads import Parts, writes_in_turns
 from api.services import Services, ServicesDep
-from store.commands import batches
-from store.commands.batches import Refused
-from store.facts.submission import Submission
+from store.jobs import batches_writes as batches
+from store.jobs.batches_writes import Refused
+from store.jobs.submission_facts import Submission
 from torchyard.contract.errors import FieldError, TooLarge, TorchyardError, Unavailable, kept
 from torchyard.contract.maximums import within
 from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec

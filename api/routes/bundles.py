@@ -20,13 +20,13 @@ from api.transfers.blobs import Blob, send_blob
 from api.transfers.decoding import Decoder
 from api.transfers.permits import permit
 from api.transfers.uploads import TarBody
-from store.commands import bundles as commands
-from store.commands.bundles import Piece, Upload
-from store.facts.checkpoints import BundleFacts
-from store.queries import bundles
-from store.queries.bundles import BundleCursor
+from store.bundles import reads as bundles
+from store.bundles import writes as commands
+from store.bundles.partial import PartialFile
+from store.bundles.reads import BundleCursor
+from store.bundles.writes import Piece, Upload
+from store.output.checkpoints_facts import BundleFacts
 from store.store import Store
-from store.uploads.partial import PartialFile
 from torchyard.contract.bundles import is_digest
 from torchyard.contract.errors import (
     Conflict,

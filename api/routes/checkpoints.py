@@ -11,8 +11,8 @@ from api.parameters.reads import in_turns
 from api.present import checkpoints as present
 from api.services import Services, ServicesDep
 from api.transfers.blobs import Blob, send_blob
-from store.facts.checkpoints import CheckpointFacts
-from store.queries import checkpoints
+from store.output import checkpoints_reads as checkpoints
+from store.output.checkpoints_facts import CheckpointFacts
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.checkpoints import CheckpointView

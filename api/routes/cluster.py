@@ -19,12 +19,12 @@ from api.parameters.reads import in_turns
 from api.present import cluster as present
 from api.present import jobs, prices
 from api.services import Services, ServicesDep
-from store.commands import requests
-from store.facts.callers import Caller
+from store.attempts import prices_reads as price_queries
+from store.cluster import workers_reads as workers
 from store.ids import is_id
-from store.queries import jobs as queries
-from store.queries import prices as price_queries
-from store.queries import workers
+from store.jobs import reads as queries
+from store.jobs import requests_writes as requests
+from store.team.callers_facts import Caller
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.filters import Instant
 from torchyard.contract.spec import CONFIGS, SPEC

@@ -11,7 +11,7 @@ from api.openapi.routers import guarded
 from api.parameters.reads import Parts, in_turns
 from api.services import ServicesDep
 from api.transfers import code as bundle_files
-from store.queries import code
+from store.attempts import code_reads as code
 from torchyard.contract.errors import NotFound, Unavailable
 from torchyard.contract.views.code import CodeView, PackagesView
 

@@ -14,8 +14,8 @@ from api.openapi.completion import headers, problems
 from api.openapi.routers import unguarded
 from api.parameters.reads import in_turns
 from api.services import ServicesDep
-from store.queries import jobs
-from store.queue import RedisForbids
+from store.jobs import reads as jobs
+from store.queue.announcing import RedisForbids
 from store.store import Store
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
 from torchyard.contract.views.cluster import HealthView, ReadyView

@@ -32,13 +32,15 @@ from api.present import jobs as present
 from api.present import prices, telemetry
 from api.services import Services, ServicesDep
 from api.streams import waiting
-from store.commands import actions, cleanup, requests
-from store.facts.columns import Order
-from store.facts.jobs import AT_ONCE, JobFacts
-from store.facts.prices import StopPrice
-from store.queries import job_table
-from store.queries import jobs as queries
-from store.queries import prices as price_queries
+from store.attempts import prices_reads as price_queries
+from store.attempts.prices_facts import StopPrice
+from store.blobs import cleanup_writes as cleanup
+from store.jobs import actions_writes as actions
+from store.jobs import reads as queries
+from store.jobs import requests_writes as requests
+from store.jobs import table_reads as job_table
+from store.jobs.columns_facts import Order
+from store.jobs.facts import AT_ONCE, JobFacts
 from torchyard.contract.columns import MOST_COLUMNS, ColumnName, GroupBy, GroupKey, Sort, parse_column
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from torchyard.contract.filters import JobQuery

@@ -8,8 +8,8 @@ from api.parameters.bodies import json_body
 from api.parameters.reads import in_turns
 from api.present import checkpoints as present
 from api.services import ServicesDep
-from store.commands import keeping as commands
-from store.queries import keeping as queries
+from store.attempts import keeping_reads as queries
+from store.attempts import keeping_writes as commands
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.requests import NewKeep
 from torchyard.contract.views.checkpoints import KeepView

@@ -16,10 +16,11 @@ from api.services import Services, ServicesDep
 from api.transfers import logfile
 from api.transfers.files import disposition
 from api.transfers.permits import while_permitted
-from store.facts.callers import Caller
-from store.facts.telemetry import END, LogFilter
-from store.queries import log_patterns, logs
-from store.queries.log_search import LogSearch
+from store.output import log_patterns_reads as log_patterns
+from store.output import logs_reads as logs
+from store.output.log_search_reads import LogSearch
+from store.output.telemetry_facts import END, LogFilter
+from store.team.callers_facts import Caller
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LogMatch, LogPage, LogSearchView
 

@@ -16,9 +16,9 @@ from api.parameters.reads import in_turns
 from api.present import models as present
 from api.services import ServicesDep
 from api.transfers.blobs import Blob, send_blob
-from store.commands import models as commands
-from store.facts.models import ModelFilter, NewVersion
-from store.queries import models as queries
+from store.models import reads as queries
+from store.models import writes as commands
+from store.models.facts import ModelFilter, NewVersion
 from torchyard.contract.artifacts import MOST_PATH_BYTES
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, Unavailable
 from torchyard.contract.filters import NO_NUL

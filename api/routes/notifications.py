@@ -12,9 +12,9 @@ from api.parameters.paging import AfterMessage, Limit, id_after, page
 from api.parameters.reads import in_turns
 from api.present import notifications as present
 from api.services import ServicesDep
-from store.commands import notifications as commands
-from store.facts import notifications as facts
-from store.queries import notifications as queries
+from store.notifications import facts
+from store.notifications import reads as queries
+from store.notifications import writes as commands
 from torchyard.contract.errors import Conflict, Forbidden, Unavailable
 from torchyard.contract.filters import NO_NUL
 from torchyard.contract.targets import NewTarget, TargetPatch

@@ -10,8 +10,8 @@ from api.parameters.bodies import json_body
 from api.parameters.reads import in_turns
 from api.present import team as present
 from api.services import ServicesDep
-from store.commands import quotas as commands
-from store.queries import team as queries
+from store.team import quotas_writes as commands
+from store.team import reads as queries
 from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.requests import QuotaPatch
 from torchyard.contract.team import Resource, Role, Scope

@@ -14,9 +14,9 @@ from api.parameters.paging import AfterSchedule, Limit, id_after, page
 from api.parameters.reads import in_turns
 from api.present import schedules as present
 from api.services import ServicesDep
-from store.commands import schedules as commands
-from store.facts.schedules import NewSchedule
-from store.queries import schedules as queries
+from store.schedules import reads as queries
+from store.schedules import writes as commands
+from store.schedules.facts import NewSchedule
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound, Unavailable
 from torchyard.contract.filters import Text
 from torchyard.contract.maximums import within

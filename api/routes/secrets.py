@@ -9,8 +9,8 @@ from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.present import team as present
 from api.services import ServicesDep
-from store.commands import secrets as commands
-from store.queries import team as queries
+from store.team import reads as queries
+from store.team import secrets_writes as commands
 from torchyard.contract.environment import VARIABLE_NAME
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from torchyard.contract.requests import SecretValue

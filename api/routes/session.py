@@ -14,8 +14,8 @@ from api.openapi.routers import unguarded
 from api.parameters.bodies import CodeBody, LoginBody, json_body
 from api.present.times import time
 from api.services import Services, ServicesDep
-from store.commands import team
-from store.queries import team as queries
+from store.team import reads as queries
+from store.team import writes as team
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
 from torchyard.contract.requests import CodeLogin, FileLink, Login, Preferences
 from torchyard.contract.views.team import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView

@@ -5,8 +5,8 @@ from api.openapi.routers import guarded
 from api.parameters.reads import in_turns
 from api.present import telemetry as present
 from api.services import ServicesDep
-from store.commands import requests
-from store.queries import jobs as queries
+from store.jobs import reads as queries
+from store.jobs import requests_writes as requests
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.views.telemetry import StacksView
 

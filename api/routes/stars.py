@@ -5,7 +5,7 @@ from starlette.responses import Response
 from api.access.auth import JobId, JobWriter
 from api.openapi.routers import guarded
 from api.services import ServicesDep
-from store.commands import requests
+from store.jobs import requests_writes as requests
 from torchyard.contract.errors import Unavailable
 
 router = guarded("jobs", Unavailable)

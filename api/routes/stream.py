@@ -12,7 +12,7 @@ from api.openapi.routers import guarded
 from api.parameters.paging import NUMBER, POSITIONS, number_after, positions_after
 from api.services import ServicesDep
 from api.streams.multiplexed import WatchRequest
-from store.queries import jobs
+from store.jobs import reads as jobs
 from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.team import Scope
 from torchyard.contract.views.telemetry import StoredKind, StreamTopic

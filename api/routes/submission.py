@@ -21,12 +21,12 @@ from api.present.forecasts import prospect as prospect_view
 from api.present.times import time
 from api.services import Services, ServicesDep
 from scheduling.snapshot import Waiting
-from store.facts.callers import Caller
-from store.facts.foresight import Ahead, Forecast
-from store.facts.jobs import JobFacts
-from store.facts.submission import Prospect, Retry, Submission, Submitted
-from store.queries import foresight
-from store.queries import submission as queries
+from store.jobs import foresight_reads as foresight
+from store.jobs import submission_reads as queries
+from store.jobs.facts import JobFacts
+from store.jobs.foresight_facts import Ahead, Forecast
+from store.jobs.submission_facts import Prospect, Retry, Submission, Submitted
+from store.team.callers_facts import Caller
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
 from torchyard.contract.job import WAITS_FOR_JOBS, Reason
 from torchyard.contract.maximums import within

@@ -19,10 +19,10 @@ from api.parameters.sweeps import ExtensionBody, SweepBody
 from api.present import sweeps as present
 from api.routes.jobs import collect_garbage
 from api.services import Services, ServicesDep
-from store.commands import sweeps as commands
-from store.facts.sweeps import NewSweep, SweepFilter
-from store.queries import sweeps as queries
-from store.queries.sweeps import TrialSort
+from store.sweeps import reads as queries
+from store.sweeps import writes as commands
+from store.sweeps.facts import NewSweep, SweepFilter
+from store.sweeps.reads import TrialSort
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, Unavailable
 from torchyard.contract.filters import Text
 from torchyard.contract.maximums import within

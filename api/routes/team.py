@@ -15,12 +15,12 @@ from api.parameters.reads import Parts, WriterDep, in_turns
 from api.present import team as present
 from api.present.times import microseconds
 from api.services import Services, ServicesDep
-from store.commands import team
-from store.commands.team import UserChange
-from store.facts.callers import BOOTSTRAP, Caller
-from store.facts.team import AuditFilter, digest_of
 from store.ids import is_id
-from store.queries import team as queries
+from store.team import reads as queries
+from store.team import writes as team
+from store.team.callers_facts import BOOTSTRAP, Caller
+from store.team.facts import AuditFilter, digest_of
+from store.team.writes import UserChange
 from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable
 from torchyard.contract.filters import NO_NUL, Instant
 from torchyard.contract.requests import USER_NAME, NewToken, NewUser, UserPatch

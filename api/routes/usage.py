@@ -16,9 +16,9 @@ from api.services import Services, ServicesDep
 from api.transfers import usagefile
 from api.transfers.files import disposition
 from api.transfers.permits import while_permitted
-from store.queries import folders
-from store.queries import usage as queries
-from store.queries.usage import Asked, Key
+from store.attempts import folders_reads as folders
+from store.cluster import usage_reads as queries
+from store.cluster.usage_reads import Asked, Key
 from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.filters import NO_NUL
 from torchyard.contract.team import Role, Scope

@@ -14,11 +14,11 @@ from api.streams.rows import ChangedRows
 from api.streams.subscription import ListedRow, Subscription
 from api.streams.watched import WatchedJobs
 from store.announcement import QUEUE, WORKERS, job_of_row
-from store.facts.callers import Caller
-from store.facts.jobs import Head, ListedJob
 from store.ids import is_id
-from store.queries import jobs
+from store.jobs import reads as jobs
+from store.jobs.facts import Head, ListedJob
 from store.store import Store
+from store.team.callers_facts import Caller
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import StreamTopic
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager
 import logging
 
-from store import changes, redis_names
+from store import changes
 from store.announcement import channel, is_channel, live_line
+from store.redis import names as redis_names
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LiveLine
 

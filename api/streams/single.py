@@ -7,7 +7,7 @@ from api.present import telemetry as present
 from api.streams.events import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
 from api.streams.live import Live
 from api.streams.stored import MOST_BYTES, MOST_ITEMS, ItemsKey, SharedItems, StoredItems
-from store.queries import streams
+from store.jobs import streams_reads as streams
 from store.store import Store
 from torchyard.contract.errors import NotAuthorized, NotFound, Unavailable
 from torchyard.contract.views.telemetry import EndView, StoredKind

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from api.streams.live import Watch
-from store.facts.callers import Caller, may_list, may_read
-from store.facts.jobs import ListedJob
+from store.jobs.facts import ListedJob
+from store.team.callers_facts import Caller, may_list, may_read
 from torchyard.contract.views.telemetry import StreamTopic
 
 MOST_PENDING = 1000

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from api.access.access import Access
 from api.access.auth import Principal, check_watcher
 from api.streams.live import Live
-from store.queries import jobs
+from store.jobs import reads as jobs
 
 
 async def for_version(

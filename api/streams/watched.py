@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from api.streams.throttle import Throttle
-from store.facts.jobs import Head
+from store.jobs.facts import Head
 
 READ_S = 0.25
 """Least seconds between two reads of a job's position."""

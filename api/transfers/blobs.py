@@ -16,8 +16,8 @@ from api.http import etags
 from api.services import Services
 from api.transfers.files import FileResponse, Layout, Made, Span, Stored, disposition, spans_of
 from api.transfers.permits import permit
-from store.blobs import Blobs
-from store.facts.checkpoints import ARCHIVE, Files
+from store.blobs.files import Blobs
+from store.output.checkpoints_facts import ARCHIVE, Files
 from torchyard.contract import archives
 from torchyard.contract.media import MEDIA_TYPES
 from torchyard.contract.rundir import STATE_FILE

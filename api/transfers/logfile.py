@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from api.present.times import time
-from store.facts.telemetry import Lines, LogFilter
-from store.queries import logs
+from store.output import logs_reads as logs
+from store.output.telemetry_facts import Lines, LogFilter
 from store.store import Store
 
 PART_CHARACTERS = 1 << 20

@@ -3,8 +3,8 @@
 from collections.abc import Generator, Sequence
 
 from api.present import usage as present
-from store.queries import usage
-from store.queries.usage import Asked, Key
+from store.cluster import usage_reads as usage
+from store.cluster.usage_reads import Asked, Key
 from store.store import Store
 from torchyard.contract.csvtext import csv_of
 from torchyard.contract.views.usage import CSV_COLUMNS

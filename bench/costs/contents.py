@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 import torch
 
-from store.uploads.checking import APART_BYTES
+from store.bundles.checking import APART_BYTES
 from torchyard.contract.bundles import MAX_BUNDLE_FILES
 from torchyard.contract.environment import MOST_SECRETS_BYTES
 from torchyard.contract.events import Metric

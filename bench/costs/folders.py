@@ -9,9 +9,9 @@ from typing import Any
 from api.present.checkpoints import checkpoint
 from api.transfers.blobs import tar_of
 from api.transfers.files import Span
-from store.blobs import Blobs
-from store.facts.checkpoints import CAPTURED, CheckpointFacts, sent_of
-from store.facts.output import NewCheckpoint
+from store.blobs.files import Blobs
+from store.output.checkpoints_facts import CAPTURED, CheckpointFacts, sent_of
+from store.output.facts import NewCheckpoint
 from torchyard.contract.checkpointfiles import MOST_FILES, MOST_PATHS_BYTES, check_paths
 from torchyard.contract.records import Manifest, ManifestFile
 from worker.attempts.capture import folders as found

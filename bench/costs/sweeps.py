@@ -12,18 +12,18 @@ from pydantic_core import from_json, to_json
 from sqlalchemy import insert
 
 from controller.sweeps.sampling import sample
-from store.commands import sweeps as commands
 from store.db.database import Database
-from store.db.tables import SweepTrial
-from store.facts.callers import SERVICE
-from store.facts.line import Member
-from store.facts.submission import Submission
-from store.facts.sweeps import NewSweep, TrialFacts
-from store.queries import sweeps as queries
-from store.rows import cycles
-from store.rows.head_turns import in_turn
-from store.rows.shapes import shape
+from store.jobs import cycles
+from store.jobs.shapes import shape
+from store.jobs.submission_facts import Submission
+from store.queue.head_turns import in_turn
+from store.queue.line_facts import Member
 from store.store import Store
+from store.sweeps import reads as queries
+from store.sweeps import writes as commands
+from store.sweeps.facts import NewSweep, TrialFacts
+from store.tables import SweepTrial
+from store.team.callers_facts import SERVICE
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import store_on
 from torchyard.contract.job import JobState

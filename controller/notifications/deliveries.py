@@ -12,9 +12,9 @@ from controller.notifications.http import Http
 from controller.notifications.mail import Mail
 from controller.notifications.settings import NotificationSettings
 from controller.notifications.words import words
-from store.commands import notifications as commands
-from store.facts.notifications import MessageFacts
-from store.queries import notifications as queries
+from store.notifications import reads as queries
+from store.notifications import writes as commands
+from store.notifications.facts import MessageFacts
 from store.store import Store
 from torchyard.contract.errors import TorchyardError
 from torchyard.contract.notifications import TEST

@@ -1,7 +1,7 @@
 """Makes messages of what happened, a batch of one user after one of another, so that no flood delays others."""
 
-from store.commands import notifications as commands
-from store.queries import notifications as queries
+from store.notifications import reads as queries
+from store.notifications import writes as commands
 from store.store import Store
 
 _AT_ONCE = 100

@@ -8,10 +8,10 @@ from controller.sweeps import proposing
 from controller.sweeps.halving import promotions
 from controller.sweeps.proposals import Proposals
 from controller.sweeps.turns import Turns
-from store.commands import trials
-from store.facts.sweeps import DueSweep, SweepTerms
-from store.queries import sweeps
 from store.store import Store
+from store.sweeps import reads as sweeps
+from store.sweeps import trials_writes as trials
+from store.sweeps.facts import DueSweep, SweepTerms
 from torchyard.contract.sweeps import ADAPTIVE, Halving, Point, SweepState
 
 _MOST_SAMPLED = 4

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
 import math
 
-from store.facts.sweeps import TrialFacts
+from store.sweeps.facts import TrialFacts
 from torchyard.contract.job import JobState
 from torchyard.contract.sweeps import Halving
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from store.facts.sweeps import KnownTrials
+from store.sweeps.facts import KnownTrials
 from torchyard.contract.chosen import drawn_point, known_point
 from torchyard.contract.sweeps import Point, SweepSpec
 

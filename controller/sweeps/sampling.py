@@ -13,7 +13,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState
 from pydantic import JsonValue
 
-from store.facts.sweeps import TrialFacts
+from store.sweeps.facts import TrialFacts
 from torchyard.contract.job import JobState
 from torchyard.contract.sweeps import MOST_POINTS, Point, Range, SweepSpec, Values, grid_point
 

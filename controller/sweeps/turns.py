@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import count
 
-from store.facts.sweeps import DueSweep
+from store.sweeps.facts import DueSweep
 
 
 class Turns:

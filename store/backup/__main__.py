@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from store.backup.contents import BackupManifest
 from store.backup.make import make
 from store.backup.restore import check, restore
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from store.settings import Settings
 from torchyard.contract.errors import TorchyardError
 from torchyard.host import terminal

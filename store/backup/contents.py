@@ -16,7 +16,7 @@ from pathlib import Path
 import re
 from typing import Literal
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from torchyard.contract.codec import Record
 from torchyard.contract.errors import ConfigError, NotFound
 from torchyard.contract.records import ManifestFile

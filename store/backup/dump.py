@@ -18,8 +18,8 @@ from store import service_identity
 from store.backup.contents import create_private
 from store.db.database import Database
 from store.db.revision import OLDEST, revision_of, too_old
-from store.db.tables import Artifact, Bundle, Checkpoint, InitialWeights, MediaPicture, ModelVersion
 from store.service_identity import Known
+from store.tables import Artifact, Bundle, Checkpoint, InitialWeights, MediaPicture, ModelVersion
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, Unavailable
 from torchyard.host.recordfiles import sync_folder
 

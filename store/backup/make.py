@@ -11,7 +11,7 @@ import shutil
 from store import service_identity
 from store.backup import dump
 from store.backup.contents import BackupManifest, Folder, file_entry, write_list
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.host.recordfiles import sync_folder, write_record
 

@@ -9,10 +9,10 @@ import shutil
 from store import service_identity
 from store.backup import dump
 from store.backup.contents import BackupManifest, Folder, check_files, file_entry, read_list, read_manifest
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from store.db.database import Database
 from store.db.revision import OLDEST, too_old
-from store.rows import messages, signals
+from store.notifications import messages, signals
 from torchyard.contract.errors import ConfigError, Conflict
 from torchyard.host.recordfiles import sync_folder
 

@@ -15,14 +15,17 @@ from sqlalchemy import Engine, insert
 from api.app import create_app
 from api.settings import Settings
 from scheduling.snapshot import Device, Placement
+from store.attempts import claims
+from store.attempts import rows as attempts
+from store.attempts.facts import Claim
+from store.cluster import workers
 from store.db import engine
 from store.db.database import Database
-from store.db.tables import Service
-from store.facts.attempts import Claim
-from store.facts.output import Batch, NewCheckpoint
 from store.ids import new_id
-from store.queue import Queue
-from store.rows import attempts, claims, jobs, workers
+from store.jobs import rows as jobs
+from store.output.facts import Batch, NewCheckpoint
+from store.queue.announcing import Queue
+from store.tables import Service
 from tests import forks
 from tests.api.whole_answers import WholeAnswers
 from torchyard.contract.job import Reason

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from store.commands import actions, team
-from store.facts.callers import SERVICE
-from store.rows import listing
+from store.jobs import actions_writes as actions
+from store.jobs import listing
+from store.team import writes as team
+from store.team.callers_facts import SERVICE
 from tests.api.service import ApiFixture, both_databases
 from tests.rows import each_row
 from tests.store.fixture import recorded_statements

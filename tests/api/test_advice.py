@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from store.db.tables import Attempt
-from store.facts.attempts import Claim
-from store.facts.output import NewEvent, NewLines
-from store.facts.telemetry import MetricPoint
-from store.rows import jobs, logs, workers
+from store.attempts.facts import Claim
+from store.cluster import workers
+from store.jobs import rows as jobs
+from store.output import logs
+from store.output.facts import NewEvent, NewLines
+from store.output.telemetry_facts import MetricPoint
+from store.tables import Attempt
 from tests.api.bundles import packed_files, upload_whole
 from tests.api.service import ApiFixture, both_databases
 from tests.approved import Approved

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from store.commands import dependencies
+from store.jobs import dependencies_writes as dependencies
 from tests.api.service import SPEC, ApiFixture
 from tests.approved import Approved
 from torchyard.contract.job import EndReason

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from store.facts.output import NewArtifact
+from store.output.facts import NewArtifact
 from tests.api.service import ApiFixture, both_databases, sha256
 from tests.api.test_problems import assert_problem
 from tests.rows import each_row

@@ -12,7 +12,7 @@ from backports import zstd
 import pytest
 
 from api.transfers.decoding import Decoder
-from store.db.tables import Bundle
+from store.tables import Bundle
 from tests.api.bundles import Packed, packed, packed_files, upload, upload_whole
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.approved import Approved
@@ -398,9 +398,9 @@ def test_a_full_disk_keeps_what_has_arrived(
 
     with monkeypatch.context() as patch:
         if call == "write":
-            patch.setattr("store.uploads.partial.os.write", short_write)
+            patch.setattr("store.bundles.partial.os.write", short_write)
         else:
-            patch.setattr("store.uploads.partial.os.fdatasync", failing_sync)
+            patch.setattr("store.bundles.partial.os.fdatasync", failing_sync)
         answer = upload(service.client, bundle)
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert answer.headers["Retry-After"]

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import update
 
-from store.db.tables import Checkpoint
+from store.tables import Checkpoint
 from tests.api.service import ApiFixture, both_databases, sha256
 from tests.api.test_problems import assert_problem
 from tests.archives import archive_of, digest_of

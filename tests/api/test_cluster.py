@@ -6,10 +6,10 @@ from typing import Any, cast
 import jsonschema_rs
 from sqlalchemy import update
 
-from store.commands import workers as worker_commands
-from store.db.tables import Attempt
+from store.cluster import workers
+from store.cluster import workers_writes as worker_commands
 from store.ids import new_id
-from store.rows import workers
+from store.tables import Attempt
 from tests.api.service import ApiFixture, both_databases
 from tests.approved import Approved
 from tests.rows import each_row

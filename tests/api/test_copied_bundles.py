@@ -8,7 +8,7 @@ from typing import Any
 from httpx2 import Response
 import pytest
 
-from store.uploads import checking
+from store.bundles import checking
 from tests.api.bundles import Packed, packed, packed_files, upload, upload_whole
 from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.parts import MOST_PART_BYTES, MOST_PARTS_ASKED, PartsReader, parts_in

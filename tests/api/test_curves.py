@@ -10,10 +10,10 @@ import pytest
 
 from api.curves import shares
 from api.curves.encoding import encoded
-from store.commands import cleanup
-from store.facts.attempts import Claim
-from store.facts.telemetry import MetricPoint
-from store.rows import joining
+from store.attempts.facts import Claim
+from store.blobs import cleanup_writes as cleanup
+from store.output import joining
+from store.output.telemetry_facts import MetricPoint
 from tests.api.service import ApiFixture, both_databases
 from tests.databases import quick_on_sqlite
 from tests.rows import each_row

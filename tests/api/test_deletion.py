@@ -1,7 +1,7 @@
 """`DELETE /v1/jobs/{id}`: deletes an ended job and everything that it stored."""
 
-from store.facts.output import NewLines
-from store.facts.telemetry import MetricPoint
+from store.output.facts import NewLines
+from store.output.telemetry_facts import MetricPoint
 from tests.api.service import ApiFixture, sha256
 from torchyard.contract.job import EndReason
 

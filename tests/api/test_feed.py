@@ -8,8 +8,8 @@ from api.streams.rows import ChangedRows
 from api.streams.subscription import MOST_PENDING, ListedRow, Subscription
 from api.streams.throttle import Throttle
 from api.streams.watched import READ_S, WatchedJobs
-from store.facts.callers import Caller
-from store.facts.jobs import DisplayedReason, Head, ListedJob
+from store.jobs.facts import DisplayedReason, Head, ListedJob
+from store.team.callers_facts import Caller
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role
 from torchyard.contract.views.telemetry import StreamTopic

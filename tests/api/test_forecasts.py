@@ -15,11 +15,12 @@ from api import forecasts
 from api.limits.budget import Budget
 from api.limits.forecasts import ForecastLimits
 from api.limits.rates import Rates
-from store.facts.estimates import Seen
-from store.facts.foresight import Ahead, Forecast, Foresight, Waits
-from store.facts.submission import NewJob, Prospect
-from store.queries import foresight
-from store.rows import new_jobs, workers
+from store.cluster import workers
+from store.jobs import foresight_reads as foresight
+from store.jobs import new_jobs
+from store.jobs.foresight_facts import Ahead, Forecast, Foresight, Waits
+from store.jobs.submission_facts import NewJob, Prospect
+from store.queue.estimates_facts import Seen
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.api.writes import Writes, writes
 from tests.scheduling.clusters import HOUR, NOW, host, runs, seen, slots, waits

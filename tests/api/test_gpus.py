@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from store.rows import workers
+from store.cluster import workers
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
 from tests.rows import each_row

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import delete, update
 
 from store.db.database import now_us
-from store.db.tables import IdempotencyKey
+from store.tables import IdempotencyKey
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
 from torchyard.contract.job import EndReason

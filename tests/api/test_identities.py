@@ -10,11 +10,11 @@ from redis import Redis
 
 from api.access import identities as module
 from api.access.identities import Identities
-from store.commands import team
 from store.db.database import Database
-from store.facts.callers import SERVICE
-from store.facts.team import Identity
-from store.queue import Queue
+from store.queue.announcing import Queue
+from store.team import writes as team
+from store.team.callers_facts import SERVICE
+from store.team.facts import Identity
 from tests.api.raw import wait_until
 from tests.api.service import TOKEN, ApiFixture
 from tests.servers import administered, redis_server

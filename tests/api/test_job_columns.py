@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from store.facts.callers import SERVICE
-from store.facts.columns import Order
-from store.facts.telemetry import MetricPoint
-from store.queries import job_table
-from store.rows import known_columns
+from store.jobs import known_columns
+from store.jobs import table_reads as job_table
+from store.jobs.columns_facts import Order
+from store.output.telemetry_facts import MetricPoint
+from store.team.callers_facts import SERVICE
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_sweeps import control
 from tests.rows import each_row

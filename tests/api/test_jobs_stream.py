@@ -19,15 +19,17 @@ from api.streams.live import Live
 from api.streams.multiplexed import MultiplexedStream, WatchRequest
 from api.streams.stored import SharedItems
 from store.announcement import Announcement, row
-from store.commands import workers as worker_commands
+from store.attempts.facts import Claim
+from store.cluster import workers
+from store.cluster import workers_writes as worker_commands
 from store.db.database import Database
-from store.facts.attempts import Claim
-from store.facts.callers import SERVICE
-from store.facts.jobs import Head, VisibleJobs
-from store.facts.output import NewEvent, NewLines
-from store.facts.telemetry import MetricPoint
-from store.rows import edits, job_events, timeline, workers
+from store.jobs import edits, timeline
+from store.jobs import events as job_events
+from store.jobs.facts import Head, VisibleJobs
+from store.output.facts import NewEvent, NewLines
+from store.output.telemetry_facts import MetricPoint
 from store.store import Store
+from store.team.callers_facts import SERVICE
 from tests.api.jobs_watcher import Heard, Items, JobsWatcher
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.api.serving import api_process, api_thread

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import select, update
 from starlette.testclient import TestClient
 
-from store.commands import team
-from store.db.tables import LoginCode
-from store.facts.team import digest_of
-from store.rows import stored_counts
+from store.tables import LoginCode
+from store.team import stored_counts
+from store.team import writes as team
+from store.team.facts import digest_of
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.api.test_team import audited, bearer, make_token
 from tests.rows import each_row

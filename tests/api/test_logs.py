@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from api.transfers import logfile
-from store.facts.output import NewLines
-from store.queries import log_search
+from store.output import log_search_reads as log_search
+from store.output.facts import NewLines
 from tests.api.service import ApiFixture
 from tests.rows import each_row
 from torchyard.contract.job import EndReason

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 import pytest
 from sqlalchemy import insert, update
 
-from store.db.tables import PointChunk, Series
-from store.facts.attempts import Claim
-from store.facts.telemetry import MetricPoint
-from store.queries import series
-from store.rows import point_chunks
+from store.attempts.facts import Claim
+from store.output import point_chunks
+from store.output import series_reads as series
+from store.output.telemetry_facts import MetricPoint
+from store.tables import PointChunk, Series
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 

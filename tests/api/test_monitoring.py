@@ -8,12 +8,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import insert
 from starlette.testclient import TestClient
 
+from store.cluster import stats_reads as stats
+from store.cluster import workers
 from store.db.database import Database, now_us
-from store.db.tables import Calibration, ForecastLease
-from store.facts.telemetry import MetricPoint
 from store.ids import new_id
-from store.queries import stats
-from store.rows import workers
+from store.output.telemetry_facts import MetricPoint
+from store.tables import Calibration, ForecastLease
 from tests.api.service import ApiFixture, both_databases
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import recorded_statements

@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 from controller.notifications.fan_out import FanOut
-from store.commands import notifications as commands
+from store.notifications import writes as commands
 from tests.api.service import ApiFixture, both_databases
 from tests.approved import Approved
 from tests.rows import each_row

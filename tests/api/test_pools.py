@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from store.db.tables import Worker
-from store.rows import workers
+from store.cluster import workers
+from store.tables import Worker
 from tests.api.service import SPEC, ApiFixture
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite

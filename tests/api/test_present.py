@@ -9,14 +9,14 @@ import pytest
 
 from api.present import checkpoints, cluster, jobs, team, telemetry
 from api.present.times import microseconds, time
-from store.facts.callers import Caller
-from store.facts.checkpoints import CAPTURED, CheckpointFacts
-from store.facts.estimates import EstimateFacts
-from store.facts.jobs import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
-from store.facts.team import QuotaFacts, TokenFacts
-from store.facts.telemetry import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
-from store.facts.workers import History, HolderFacts, NamedJob, Use, WorkerFacts, WorkerHistory
+from store.cluster.workers_facts import History, HolderFacts, NamedJob, Use, WorkerFacts, WorkerHistory
 from store.ids import new_id
+from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
+from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
+from store.output.telemetry_facts import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
+from store.queue.estimates_facts import EstimateFacts
+from store.team.callers_facts import Caller
+from store.team.facts import QuotaFacts, TokenFacts
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.spec import parse_spec

@@ -7,11 +7,13 @@ from sqlalchemy import update
 
 from api.present import prices
 from scheduling.snapshot import Placement
-from store.db.tables import Attempt, Base, Checkpoint, Job
-from store.facts.attempts import Claim
-from store.facts.callers import Caller
-from store.facts.prices import StopPrice
-from store.rows import attempts, claims, intents
+from store.attempts import claims
+from store.attempts import rows as attempts
+from store.attempts.facts import Claim
+from store.attempts.prices_facts import StopPrice
+from store.jobs import intents
+from store.tables import Attempt, Base, Checkpoint, Job
+from store.team.callers_facts import Caller
 from tests.api.bundles import packed_files, upload_whole
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_pools import GPU, serve

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from store.queries import placement
-from store.rows import jobs, workers
+from store.cluster import workers
+from store.jobs import rows as jobs
+from store.queue import placement_reads as placement
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite

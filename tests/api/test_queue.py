@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from store.rows import jobs, reasons
+from store.jobs import reasons
+from store.jobs import rows as jobs
 from tests import line
 from tests.api.service import ApiFixture, both_databases
 from tests.databases import quick_on_sqlite

@@ -15,11 +15,11 @@ import pytest
 
 from api.limits import turns
 from api.streams import live
+from store.attempts.facts import Claim
 from store.db.database import Database
-from store.facts.attempts import Claim
-from store.facts.output import NewLines
-from store.queries import log_search
-from store.rows import logs
+from store.output import log_search_reads as log_search
+from store.output import logs
+from store.output.facts import NewLines
 from tests.api.raw import read_answer, wait_until
 from tests.api.service import ApiFixture
 from tests.api.serving import api_thread

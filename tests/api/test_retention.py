@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from store.commands import cleanup
-from store.facts.output import NewEvent, NewLines, TrimLimits
+from store.blobs import cleanup_writes as cleanup
+from store.output.facts import NewEvent, NewLines, TrimLimits
 from tests.api.service import ApiFixture
 from tests.api.test_stream import parsed
 from tests.approved import Approved

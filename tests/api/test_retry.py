@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import select
 
-from store.db.tables import Checkpoint, Job
-from store.facts.checkpoints import CAPTURED
+from store.output.checkpoints_facts import CAPTURED
+from store.tables import Checkpoint, Job
 from tests import line
 from tests.api.service import SPEC, ApiFixture
 from tests.approved import Approved

@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from controller.schedules import Schedules
 from store.db.database import now_us
-from store.db.tables import Schedule
+from store.tables import Schedule
 from tests.api.service import SPEC, ApiFixture
 from tests.api.test_problems import assert_problem
 from tests.approved import Approved

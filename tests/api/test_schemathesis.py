@@ -13,9 +13,9 @@ from threading import Event, Thread
 import httpx2
 import pytest
 
-from store.facts.output import NewLines
-from store.facts.telemetry import MetricPoint
-from store.rows import workers
+from store.cluster import workers
+from store.output.facts import NewLines
+from store.output.telemetry_facts import MetricPoint
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process
 from torchyard.contract.errors import NotFound, StaleClaim

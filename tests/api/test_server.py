@@ -16,7 +16,7 @@ import pytest
 
 from api.http.browsers import SECURITY_HEADERS
 from store.db.database import Database
-from store.facts.output import NewCheckpoint
+from store.output.facts import NewCheckpoint
 from tests.api.raw import Served, get, read_answer, wait_until
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process

@@ -12,9 +12,9 @@ from sqlalchemy import select, update
 from starlette.testclient import TestClient
 
 from api.access.links import LIFETIME_S, FileLinks
-from store.db.tables import BrowserSession
-from store.facts.output import NewArtifact
-from store.facts.team import digest_of
+from store.output.facts import NewArtifact
+from store.tables import BrowserSession
+from store.team.facts import digest_of
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.databases import quick_on_sqlite
 from tests.rows import each_row

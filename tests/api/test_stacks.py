@@ -2,8 +2,8 @@
 
 import pytest
 
-from store.facts.telemetry import Answer
-from store.rows import attempts
+from store.attempts import rows as attempts
+from store.output.telemetry_facts import Answer
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 

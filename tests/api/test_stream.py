@@ -23,11 +23,11 @@ from api.streams.live import Live
 from api.streams.single import SingleStream
 from api.streams.stored import SharedItems
 from store.announcement import Announcement
+from store.attempts.facts import Claim
 from store.db.database import Database
-from store.facts.attempts import Claim
-from store.facts.output import NewEvent, NewLines
-from store.facts.telemetry import MetricPoint
-from store.rows import timeline
+from store.jobs import timeline
+from store.output.facts import NewEvent, NewLines
+from store.output.telemetry_facts import MetricPoint
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process, api_thread
 from tests.api.showing import shown

@@ -11,7 +11,7 @@ from sqlalchemy import update
 from bench.load import post
 from controller.sweeps.duty import Sweeps
 from store.db.database import now_us
-from store.db.tables import Sweep
+from store.tables import Sweep
 from tests.api import test_problems
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.api.serving import api_thread

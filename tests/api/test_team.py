@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import insert, select, update
 
 from store.db.database import in_us, now_us
-from store.db.tables import AuditEntry, BrowserSession, Token
-from store.facts.callers import SERVICE
-from store.facts.team import digest_of
-from store.rows import audit, tokens
+from store.tables import AuditEntry, BrowserSession, Token
+from store.team import audit, tokens
+from store.team.callers_facts import SERVICE
+from store.team.facts import digest_of
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.approved import Approved
 from tests.rows import each_row

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from api.curves import shares
-from store.commands import log_curves
-from store.facts.output import NewLines
-from store.facts.telemetry import MetricPoint
+from store.output import log_curves_writes as log_curves
+from store.output.facts import NewLines
+from store.output.telemetry_facts import MetricPoint
 from tests.api.service import ApiFixture
 from tests.api.test_problems import assert_problem
 from torchyard.contract.job import EndReason

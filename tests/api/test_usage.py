@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from store.attempts import folders
+from store.cluster.usage_facts import DAY_US
 from store.db.database import now_us
-from store.db.tables import DeviceDay, Usage
-from store.facts.output import NewArtifact
-from store.facts.usage import DAY_US
-from store.rows import folders
+from store.output.facts import NewArtifact
+from store.tables import DeviceDay, Usage
 from tests.api.service import ApiFixture, both_databases
 from tests.rows import each_row
 from tests.store.fixture import checkpoint

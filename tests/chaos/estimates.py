@@ -5,7 +5,7 @@ from contextlib import closing
 from sqlalchemy import func, select
 
 from store.db.database import Database, now_us
-from store.db.tables import Attempt, Calibration, Estimate, Forecast, ForecastLease, Job
+from store.tables import Attempt, Calibration, Estimate, Forecast, ForecastLease, Job
 from tests.chaos.deployment import WORKERS, Deployment
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import JobState

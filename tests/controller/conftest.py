@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.db.database import Database
-from store.queue import Queue
+from store.queue.announcing import Queue
 from store.store import Store
 from tests.servers import redis_server
 from tests.store.fixture import StoreFixture, a_service, store_on

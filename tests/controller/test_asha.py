@@ -3,10 +3,10 @@
 import pytest
 
 from controller.sweeps.duty import Sweeps
-from store.commands import sweeps as commands
-from store.facts.sweeps import TrialFacts
-from store.rows import quotas, users
 from store.store import Store
+from store.sweeps import writes as commands
+from store.sweeps.facts import TrialFacts
+from store.team import quotas, users
 from tests.approved import Approved
 from tests.controller.test_sweeps import ADA, Yard
 from tests.databases import quick_on_sqlite

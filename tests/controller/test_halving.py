@@ -10,7 +10,7 @@ from optuna.trial import TrialState
 import pytest
 
 from controller.sweeps.halving import promotions
-from store.facts.sweeps import RungFacts, TrialFacts
+from store.sweeps.facts import RungFacts, TrialFacts
 from torchyard.contract.job import JobState
 from torchyard.contract.sweeps import Halving
 

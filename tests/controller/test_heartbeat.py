@@ -6,10 +6,10 @@ from pathlib import Path
 from sqlalchemy import insert, update
 
 from controller.heartbeat import Heartbeat
+from store.cluster import stats_reads as stats
 from store.db.database import Database, now_us
-from store.db.tables import Service
-from store.queries import stats
 from store.store import Store
+from store.tables import Service
 from tests import forks
 from tests.approved import Approved
 from tests.forked import run

@@ -9,13 +9,13 @@ from sqlalchemy import func, select, update
 
 from controller import idle
 from controller.idle import Idle
-from store.commands import workers
-from store.commands.idleness import follow
+from store.attempts.idleness_writes import follow
+from store.cluster import workers_writes as workers
 from store.db.database import in_us, now_us
-from store.db.tables import Allocation, Attempt, AttemptUse, Job, NotificationTarget, Signal
-from store.rows import intents
-from store.rows.intents import requested_stop
+from store.jobs import intents
+from store.jobs.intents import requested_stop
 from store.store import Store
+from store.tables import Allocation, Attempt, AttemptUse, Job, NotificationTarget, Signal
 from tests.approved import Approved
 from tests.databases import on_both, quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on

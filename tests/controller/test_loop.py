@@ -11,7 +11,7 @@ import pytest
 from controller.loop import Controller
 from store.announcement import Announcement
 from store.db.database import Database
-from store.queue import Queue
+from store.queue.announcing import Queue
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import store_on
 from torchyard.contract.errors import Unavailable

@@ -10,8 +10,8 @@ import pytest
 
 from controller.sweeps import proposals, sampling
 from controller.sweeps.proposals import Proposals
-from store.commands import sweeps as commands
 from store.store import Store
+from store.sweeps import writes as commands
 from tests.controller.test_sweeps import ADA, BOB, Yard
 from tests.store.fixture import StoreFixture
 from torchyard.contract.sweeps import Point, SweepSpec

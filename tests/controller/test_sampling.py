@@ -8,7 +8,7 @@ import optuna
 import pytest
 
 from controller.sweeps import sampling
-from store.facts.sweeps import RungFacts, TrialFacts
+from store.sweeps.facts import RungFacts, TrialFacts
 from torchyard.contract.job import JobState
 from torchyard.contract.sweeps import Point, SweepSpec, parse_sweep
 

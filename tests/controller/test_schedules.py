@@ -10,17 +10,18 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from controller.schedules import Schedules
-from store.commands import requests
-from store.commands import schedules as commands
+from store.bundles import rows as bundles
 from store.db.database import Database, now_us
-from store.db.tables import Job, Schedule
-from store.facts.callers import SERVICE, Caller
-from store.facts.schedules import NewSchedule, ScheduleFacts
-from store.facts.submission import KeyedRequest
-from store.queries import schedules as queries
-from store.rows import bundles, quotas, users
-from store.rows.due_schedules import MOST_REFUSED
+from store.jobs import requests_writes as requests
+from store.jobs.submission_facts import KeyedRequest
+from store.schedules import reads as queries
+from store.schedules import writes as commands
+from store.schedules.due_schedules import MOST_REFUSED
+from store.schedules.facts import NewSchedule, ScheduleFacts
 from store.store import Store
+from store.tables import Job, Schedule
+from store.team import quotas, users
+from store.team.callers_facts import SERVICE, Caller
 from tests import forks
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
@@ -370,7 +371,7 @@ def _remove_unused(session: Session) -> list[str]:
 
 
 def test_an_owner_has_few_schedules(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.rows.schedules.MOST", 2)
+    monkeypatch.setattr("store.schedules.rows.MOST", 2)
     yard.add()
     yard.add()
     with pytest.raises(Conflict, match="ada has 2 schedules"):
@@ -381,7 +382,7 @@ def test_an_owner_has_few_schedules(yard: Yard, monkeypatch: pytest.MonkeyPatch)
 def test_requests_at_the_same_moment_add_no_more_schedules_than_an_owner_may_have(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.rows.schedules.MOST", 2)
+    monkeypatch.setattr("store.schedules.rows.MOST", 2)
     yard.add()
     results = run_together(*[yard.add] * 4)
     assert sum(isinstance(result, Conflict) for result in results) == 3

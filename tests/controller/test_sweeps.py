@@ -11,19 +11,21 @@ from sqlalchemy import func, select
 
 from controller.notifications.fan_out import FanOut
 from controller.sweeps.duty import Sweeps
-from store.commands import notifications, requests, trials
-from store.commands import sweeps as commands
-from store.db.tables import Job, Message, SweepTrial
-from store.facts.callers import SERVICE, Caller
-from store.facts.notifications import NewTarget
-from store.facts.sweeps import NewSweep, TrialFacts, WholeSweep
-from store.facts.telemetry import MetricPoint
-from store.queries import attempts
-from store.queries import notifications as notification_queries
-from store.queries import sweeps as queries
-from store.rows import quotas, users
+from store.attempts import reads as attempts
+from store.jobs import requests_writes as requests
+from store.notifications import reads as notification_queries
+from store.notifications import writes as notifications
+from store.notifications.facts import NewTarget
+from store.output.telemetry_facts import MetricPoint
 from store.secret_keys import SecretKeys
 from store.store import Store
+from store.sweeps import reads as queries
+from store.sweeps import trials_writes as trials
+from store.sweeps import writes as commands
+from store.sweeps.facts import NewSweep, TrialFacts, WholeSweep
+from store.tables import Job, Message, SweepTrial
+from store.team import quotas, users
+from store.team.callers_facts import SERVICE, Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together
@@ -198,7 +200,7 @@ def test_a_pause_reaches_the_jobs_and_a_resume_takes_it_back(yard: Yard) -> None
 def test_an_owner_has_few_sweeps_that_have_not_ended(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, approved: Approved
 ) -> None:
-    monkeypatch.setattr("store.rows.sweeps.MOST_OPEN", 2)
+    monkeypatch.setattr("store.sweeps.rows.MOST_OPEN", 2)
     finished = yard.sweep(method="list", points=[{"args.x": 1}])
     yard.run()
     yard.end(yard.ids(finished)[0])

@@ -1,7 +1,7 @@
 """Owners take turns at the controller, whatever number of sweeps each has."""
 
 from controller.sweeps.turns import Turns
-from store.facts.sweeps import DueSweep
+from store.sweeps.facts import DueSweep
 from torchyard.contract.sweeps import SweepState
 
 

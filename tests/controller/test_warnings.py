@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import func, select, update
 
 from controller.warnings import Warnings
-from store.commands.warnings import warn
-from store.db.tables import Allocation, Attempt, Job, NotificationTarget, Signal
-from store.facts.attempts import Claim
-from store.facts.telemetry import MetricPoint
-from store.rows import device_history
+from store.attempts.facts import Claim
+from store.attempts.warnings_writes import warn
+from store.cluster import device_history
+from store.output.telemetry_facts import MetricPoint
 from store.store import Store
+from store.tables import Allocation, Attempt, Job, NotificationTarget, Signal
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from store.db.database import Database, now_us
-from store.db.tables import Attempt, AttemptUse
+from store.tables import Attempt, AttemptUse
 from tests.e2e.service import Service, until
 from tests.e2e.test_recovery import GATED
 from torchyard.client import Client

@@ -15,29 +15,27 @@ from api.submissions import Submissions
 from controller.idle import Idle
 from controller.notifications.fan_out import FanOut, Upkeep
 from controller.sweeps.duty import Sweeps
-from store.commands import (
-    batches,
-    bundles,
-    cleanup,
-    dependencies,
-    models,
-    notifications,
-    requests,
-    submission,
-    sweeps,
-    team,
-)
-from store.commands.bundles import Upload
-from store.commands.team import UserChange
-from store.facts.attempts import Claim
-from store.facts.callers import SERVICE
-from store.facts.models import NewVersion
-from store.facts.output import Batch, NewLines
-from store.facts.submission import KeyedRequest, Submission
-from store.facts.telemetry import MetricPoint
+from store.attempts.facts import Claim
+from store.blobs import cleanup_writes as cleanup
+from store.bundles import writes as bundles
+from store.bundles.folder import Uploads
+from store.bundles.partial import PartialFile
+from store.bundles.writes import Upload
+from store.jobs import batches_writes as batches
+from store.jobs import dependencies_writes as dependencies
+from store.jobs import requests_writes as requests
+from store.jobs import submission_writes as submission
+from store.jobs.submission_facts import KeyedRequest, Submission
+from store.models import writes as models
+from store.models.facts import NewVersion
+from store.notifications import writes as notifications
+from store.output.facts import Batch, NewLines
+from store.output.telemetry_facts import MetricPoint
 from store.store import Store
-from store.uploads.folder import Uploads
-from store.uploads.partial import PartialFile
+from store.sweeps import writes as sweeps
+from store.team import writes as team
+from store.team.callers_facts import SERVICE
+from store.team.writes import UserChange
 from tests.api.bundles import packed
 from tests.store.fixture import checkpoint
 from tests.worker.stand_in import TorchrunStandIn

@@ -7,13 +7,14 @@ from typing import Any
 
 from sqlalchemy import select
 
+from store.attempts.facts import Claim
 from store.db.database import Database
-from store.db.tables import Attempt, Checkpoint, Job, PointChunk
-from store.facts.attempts import Claim
-from store.queue import Queue
-from store.rows import jobs, logs
-from store.rows.metrics import POINT
+from store.jobs import rows as jobs
+from store.output import logs
+from store.output.metrics import POINT
+from store.queue.announcing import Queue
 from store.service_identity import service_id
+from store.tables import Attempt, Checkpoint, Job, PointChunk
 from tests import line
 from tests.failpoints import actions
 from tests.failpoints.armed import until

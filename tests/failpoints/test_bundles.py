@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from tests.failpoints.armed import started
 from tests.worker.bundles.tars import Tree, read_tree, store, tar_of
 from torchyard.host import failpoints

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from store.blobs import Blobs
-from store.commands import batches
-from store.facts.callers import SERVICE
-from store.facts.output import NewCheckpoint
-from store.facts.submission import Submission
+from store.blobs.files import Blobs
+from store.jobs import batches_writes as batches
+from store.jobs.submission_facts import Submission
+from store.output.facts import NewCheckpoint
+from store.team.callers_facts import SERVICE
 from tests import line
 from tests.failpoints import actions
 from tests.failpoints.armed import started

@@ -3,9 +3,9 @@
 import pytest
 from sqlalchemy import select
 
-from store.commands import estimates
-from store.db.tables import Calibration, Estimate, Forecast
-from store.facts.estimates import Estimated, Lease
+from store.queue import estimates_writes as estimates
+from store.queue.estimates_facts import Estimated, Lease
+from store.tables import Calibration, Estimate, Forecast
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from store.db.database import now_us
-from store.db.tables import Attempt, AttemptUse
+from store.tables import Attempt, AttemptUse
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.beside import beside

@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager
 import pytest
 from sqlalchemy import select, update
 
-from store.commands import notifications
-from store.db.tables import Message
-from store.facts.callers import SERVICE
-from store.facts.notifications import NewTarget
+from store.notifications import writes as notifications
+from store.notifications.facts import NewTarget
+from store.tables import Message
+from store.team.callers_facts import SERVICE
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started
 from tests.failpoints.beside import beside, on_sqlite

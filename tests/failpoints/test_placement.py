@@ -2,8 +2,8 @@
 
 import pytest
 
-from store.facts.attempts import Claim
-from store.rows import workers
+from store.attempts.facts import Claim
+from store.cluster import workers
 from store.store import Store
 from tests.failpoints import actions
 from tests.failpoints.armed import started

@@ -14,7 +14,7 @@ from sqlalchemy import update
 
 from store.announcement import Announcement
 from store.db.database import Database
-from store.db.tables import Job
+from store.tables import Job
 from tests.databases import Databases
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until

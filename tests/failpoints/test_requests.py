@@ -6,10 +6,11 @@ from io import BytesIO
 import pytest
 from sqlalchemy import select
 
-from store.blobs import Blobs
-from store.db.tables import Bundle, Garbage, ModelVersion, Worker
-from store.facts.output import NewCheckpoint
-from store.rows import stacks, users
+from store.attempts import stacks
+from store.blobs.files import Blobs
+from store.output.facts import NewCheckpoint
+from store.tables import Bundle, Garbage, ModelVersion, Worker
+from store.team import users
 from tests import line
 from tests.api.bundles import packed
 from tests.failpoints import actions

@@ -11,11 +11,12 @@ import pytest
 from sqlalchemy import insert, select
 
 from store.announcement import Announcement
-from store.blobs import Blobs
-from store.db.tables import Garbage, PointChunk
-from store.facts.output import NewEvent, NewLines
-from store.facts.telemetry import MetricPoint
-from store.rows import attempts, jobs
+from store.attempts import rows as attempts
+from store.blobs.files import Blobs
+from store.jobs import rows as jobs
+from store.output.facts import NewEvent, NewLines
+from store.output.telemetry_facts import MetricPoint
+from store.tables import Garbage, PointChunk
 from tests import line
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until

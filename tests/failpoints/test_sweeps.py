@@ -3,12 +3,12 @@
 import pytest
 from sqlalchemy import select
 
-from store.commands import sweeps as commands
-from store.commands import trials
-from store.db.tables import Job, SweepTrial
-from store.facts.callers import SERVICE
-from store.facts.sweeps import NewSweep
-from store.queries import sweeps as queries
+from store.sweeps import reads as queries
+from store.sweeps import trials_writes as trials
+from store.sweeps import writes as commands
+from store.sweeps.facts import NewSweep
+from store.tables import Job, SweepTrial
+from store.team.callers_facts import SERVICE
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture

@@ -11,7 +11,7 @@ from tests.mutants.mutations import Function, Mutation, apply, functions
 
 ROOT = Path(__file__).parents[2]
 AREAS = {
-    "store": ("store/rows", "store/commands"),
+    "store": ("store",),
     "scheduling": ("scheduling",),
     "api/access": ("api/access",),
     "worker/attempts": ("worker/attempts",),

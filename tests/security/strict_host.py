@@ -17,7 +17,7 @@ import tempfile
 from types import MappingProxyType
 import uuid
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from tests.worker.attempt import wait_for
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest, Strict

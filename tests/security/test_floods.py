@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from store.blobs import Blobs
-from store.db.tables import PointChunk
-from store.facts.attempts import Claim
-from store.facts.output import MAX_SERIES, Batch, OutputLimits
-from store.facts.telemetry import MetricPoint
-from store.rows import attempts, metrics, quotas
+from store.attempts import rows as attempts
+from store.attempts.facts import Claim
+from store.blobs.files import Blobs
+from store.output import metrics
+from store.output.facts import MAX_SERIES, Batch, OutputLimits
+from store.output.telemetry_facts import MetricPoint
+from store.tables import PointChunk
+from store.team import quotas
 from tests.api.service import ApiFixture
 from tests.worker import eventfiles
 from tests.worker.attempt import wait_for

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from store.blobs import Blobs
-from store.facts.attempts import AttemptSecrets
-from store.facts.output import Batch, Room
-from store.rows import secrets
+from store.attempts.facts import AttemptSecrets
+from store.blobs.files import Blobs
+from store.output.facts import Batch, Room
+from store.team import secrets
 from tests.worker import eventfiles
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Packages, Progress, Remeasured, Shown

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from store.db.database import Database
-from store.queue import Queue
+from store.queue.announcing import Queue
 from tests.servers import redis_server
 from tests.store.fixture import StoreFixture, a_service
 

@@ -14,38 +14,33 @@ from sqlalchemy import Connection, event, insert, inspect, select, update
 from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Device, Placement
-from store.blobs import Blobs
+from store.attempts import claims
+from store.attempts import rows as attempts
+from store.attempts.facts import Claim
+from store.blobs.files import Blobs
+from store.cluster import workers
 from store.db import prepared
 from store.db.database import Database, now_us
-from store.db.tables import Allocation, Attempt, Base, Job
-from store.facts.attempts import Claim
-from store.facts.callers import Caller
-from store.facts.jobs import DisplayedReason
-from store.facts.output import Batch, NewCheckpoint
-from store.facts.submission import Retry
-from store.facts.telemetry import EventFacts
 from store.ids import new_id
-from store.queries import series
-from store.queries.series import PointFilter, SeriesColumns
-from store.queue import Queue
-from store.rows import (
-    attempts,
-    claims,
-    intents,
-    job_events,
-    jobs,
-    new_jobs,
-    queue_positions,
-    reasons,
-    reservations,
-    submissions,
-    workers,
-)
-from store.rows.groups import Groups
-from store.rows.reservations import Change, Runs
+from store.jobs import events as job_events
+from store.jobs import intents, new_jobs, reasons, submissions
+from store.jobs import rows as jobs
+from store.jobs.facts import DisplayedReason
+from store.jobs.submission_facts import Retry
+from store.output import series_reads as series
+from store.output.facts import Batch, NewCheckpoint
+from store.output.series_reads import PointFilter, SeriesColumns
+from store.output.telemetry_facts import EventFacts
+from store.queue import positions as queue_positions
+from store.queue import reservations
+from store.queue.announcing import Queue
+from store.queue.groups import Groups
+from store.queue.reservations import Change, Runs
 from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
+from store.tables import Allocation, Attempt, Base, Job
+from store.team.callers_facts import Caller
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile

@@ -3,9 +3,10 @@
 from typing import Any
 
 from scheduling.snapshot import Placement
-from store.facts.attempts import Claim, NodeHeld
+from store.attempts import claims
+from store.attempts.facts import Claim, NodeHeld
+from store.cluster import pools, workers
 from store.ids import new_id
-from store.rows import claims, pools, workers
 from tests.store.fixture import StoreFixture
 from torchyard.contract.devices import DeviceReport, PoolNodes, PoolReport
 

@@ -3,10 +3,12 @@
 from io import BytesIO
 from pathlib import Path
 
-from store.blobs import Blobs
-from store.commands import cleanup
-from store.facts.output import NewArtifact
-from store.rows import artifacts, deletion, quotas
+from store.blobs import cleanup_writes as cleanup
+from store.blobs.files import Blobs
+from store.jobs import deletion
+from store.output import artifacts
+from store.output.facts import NewArtifact
+from store.team import quotas
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.job import EndReason

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 import pytest
 from sqlalchemy import select, update
 
-from store.db.tables import Attempt, AttemptUse
-from store.facts.attempts import Claim
-from store.rows import attempt_use, claims, deletion
-from store.rows.attempt_use import Use, counted
+from store.attempts import claims
+from store.attempts import use as attempt_use
+from store.attempts.facts import Claim
+from store.attempts.use import Use, counted
+from store.jobs import deletion
+from store.tables import Attempt, AttemptUse
 from tests.store.fixture import StoreFixture, placement_on, recorded_statements
 from torchyard.contract.job import EndReason
 

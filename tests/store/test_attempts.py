@@ -9,12 +9,14 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
+from store.attempts import claims, leases
+from store.attempts import rows as attempts
+from store.attempts.facts import LEASE, Claim
 from store.db.database import now_us
-from store.db.tables import Attempt, Job
-from store.facts.attempts import LEASE, Claim
-from store.facts.output import NewEvent, NewLines
-from store.facts.telemetry import MetricPoint
-from store.rows import attempts, claims, leases, waiting
+from store.output.facts import NewEvent, NewLines
+from store.output.telemetry_facts import MetricPoint
+from store.queue import waiting
+from store.tables import Attempt, Job
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.rows import each_row

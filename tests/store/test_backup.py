@@ -17,22 +17,27 @@ import threading
 
 import pytest
 
+from store.attempts import leases
 from store.backup import dump
 from store.backup.contents import Folder, read_manifest
 from store.backup.make import make
 from store.backup.restore import check, restore
-from store.blobs import Blobs
-from store.commands import cleanup, models, notifications
+from store.blobs import cleanup_writes as cleanup
+from store.blobs.files import Blobs
+from store.bundles import rows as bundles
 from store.db.database import Database
-from store.facts.callers import SERVICE, Caller
-from store.facts.media import NewMedia, PictureFacts
-from store.facts.models import ModelVersionFacts, NewVersion
-from store.facts.notifications import NewTarget
-from store.facts.output import DEFAULTS, NewArtifact, NewCheckpoint, NewLines
-from store.facts.telemetry import MetricPoint
-from store.rows import artifacts, bundles, deletion, leases, media
+from store.jobs import deletion
+from store.models import writes as models
+from store.models.facts import ModelVersionFacts, NewVersion
+from store.notifications import writes as notifications
+from store.notifications.facts import NewTarget
+from store.output import artifacts, media
+from store.output.facts import DEFAULTS, NewArtifact, NewCheckpoint, NewLines
+from store.output.media_facts import NewMedia, PictureFacts
+from store.output.telemetry_facts import MetricPoint
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
+from store.team.callers_facts import SERVICE, Caller
 from tests import forked, forks
 from tests.api.service import ApiFixture
 from tests.approved import Approved

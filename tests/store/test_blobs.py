@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from store.blobs import Blob, Blobs
+from store.blobs.files import Blob, Blobs
 from tests.approved import Approved
 from tests.store.fixture import run_together
 from torchyard.contract.errors import NotFound

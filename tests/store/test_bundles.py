@@ -8,19 +8,20 @@ import time
 import pytest
 from sqlalchemy import select, update
 
-from store.blobs import Blobs
-from store.commands import bundles as commands
-from store.commands import cleanup, submission
-from store.commands.bundles import Upload
+from store.blobs import cleanup_writes as cleanup
+from store.blobs.files import Blobs
+from store.bundles import reads as queries
+from store.bundles import writes as commands
+from store.bundles.folder import Uploads
+from store.bundles.partial import PartialFile
+from store.bundles.writes import Upload
 from store.db.database import now_us
-from store.db.tables import Bundle, BundleUse, Garbage
-from store.facts.callers import Caller
-from store.facts.submission import Submission
-from store.queries import bundles as queries
-from store.rows import deletion
+from store.jobs import deletion
+from store.jobs import submission_writes as submission
+from store.jobs.submission_facts import Submission
 from store.store import Store
-from store.uploads.folder import Uploads
-from store.uploads.partial import PartialFile
+from store.tables import Bundle, BundleUse, Garbage
+from store.team.callers_facts import Caller
 from tests.api.bundles import Packed, packed
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.bundles import bundle_url

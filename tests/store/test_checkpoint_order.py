@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from store.facts.attempts import Claim
-from store.facts.callers import Caller
-from store.facts.checkpoints import CAPTURED
-from store.facts.output import CapturedFile, NewCheckpoint
-from store.facts.submission import Retry
-from store.rows import checkpoints, prices, submissions
+from store.attempts import prices
+from store.attempts.facts import Claim
+from store.jobs import submissions
+from store.jobs.submission_facts import Retry
+from store.output import checkpoints
+from store.output.checkpoints_facts import CAPTURED
+from store.output.facts import CapturedFile, NewCheckpoint
+from store.team.callers_facts import Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, NotFound

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from store.facts.attempts import Claim
-from store.facts.output import NewCheckpoint
+from store.attempts.facts import Claim
 from store.ids import new_id
-from store.rows import checkpoints
+from store.output import checkpoints
+from store.output.facts import NewCheckpoint
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
 from torchyard.contract.errors import NotFound

@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from store.queries.cluster_mark import ClusterMark, cluster_mark
-from store.rows.reservations import Change
+from store.cluster.cluster_mark_reads import ClusterMark, cluster_mark
+from store.queue.reservations import Change
 from tests.store.fixture import StoreFixture
 
 

@@ -11,11 +11,14 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from store.db.database import Database, now_us
-from store.db.tables import Job, Worker
-from store.facts.callers import SERVICE
-from store.facts.output import NewLines
-from store.facts.telemetry import MetricPoint
-from store.rows import job_events, jobs, listing, logs
+from store.jobs import events as job_events
+from store.jobs import listing
+from store.jobs import rows as jobs
+from store.output import logs
+from store.output.facts import NewLines
+from store.output.telemetry_facts import MetricPoint
+from store.tables import Job, Worker
+from store.team.callers_facts import SERVICE
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Unavailable

@@ -10,19 +10,21 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from store.blobs import Blobs
-from store.commands import cleanup
-from store.db.tables import AttemptUse, Estimate, Forecast, Garbage, KeepRequest, WorkFolder
-from store.facts.callers import SERVICE, Caller
-from store.facts.initial_weights import InitialFacts
-from store.facts.jobs import DependencyFacts
-from store.facts.media import NewMedia, PictureFacts
-from store.facts.output import NewArtifact, NewCheckpoint, NewEvent, NewLines
-from store.facts.submission import KeyedRequest
-from store.facts.telemetry import MetricPoint
-from store.queries import run_dirs
-from store.rows import bundles, deletion, dependencies, idempotency, initial_files, jobs, stars
-from store.rows.idempotency import Answer
+from store.attempts import run_dirs_reads as run_dirs
+from store.blobs import cleanup_writes as cleanup
+from store.blobs.files import Blobs
+from store.bundles import rows as bundles
+from store.jobs import deletion, dependencies, idempotency, initial_files, stars
+from store.jobs import rows as jobs
+from store.jobs.facts import DependencyFacts
+from store.jobs.idempotency import Answer
+from store.jobs.initial_weights_facts import InitialFacts
+from store.jobs.submission_facts import KeyedRequest
+from store.output.facts import NewArtifact, NewCheckpoint, NewEvent, NewLines
+from store.output.media_facts import NewMedia, PictureFacts
+from store.output.telemetry_facts import MetricPoint
+from store.tables import AttemptUse, Estimate, Forecast, Garbage, KeepRequest, WorkFolder
+from store.team.callers_facts import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim

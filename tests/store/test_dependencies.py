@@ -7,20 +7,23 @@ import pytest
 from sqlalchemy import insert, update
 
 from controller.dependencies import Dependencies
-from store.blobs import Blobs
-from store.commands import batches, dependencies, requests, submission
-from store.commands.batches import Refused
+from store.blobs.files import Blobs
 from store.db.database import now_us
-from store.db.tables import HELD, Job, User
-from store.facts.callers import Caller
-from store.facts.jobs import JobFacts
-from store.facts.output import NewCheckpoint
-from store.facts.submission import Retry, Submission
-from store.line import sweep
-from store.queries import jobs as queries
-from store.queries import submission as validation
-from store.rows import quotas
+from store.jobs import batches_writes as batches
+from store.jobs import dependencies_writes as dependencies
+from store.jobs import reads as queries
+from store.jobs import requests_writes as requests
+from store.jobs import submission_reads as validation
+from store.jobs import submission_writes as submission
+from store.jobs.batches_writes import Refused
+from store.jobs.facts import JobFacts
+from store.jobs.submission_facts import Retry, Submission
+from store.output.facts import NewCheckpoint
+from store.queue.line import sweep
 from store.store import Store
+from store.tables import HELD, Job, User
+from store.team import quotas
+from store.team.callers_facts import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on

@@ -11,13 +11,14 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Kind
-from store.commands import team
-from store.commands.team import UserChange
-from store.db.tables import Allocation, Attempt, AttemptUse, DeviceDay, Job
-from store.facts.attempts import Claim
-from store.facts.callers import SERVICE
-from store.facts.usage import DAY_US, MOST_DAYS, Figures, Held
-from store.rows import claims, deletion
+from store.attempts import claims
+from store.attempts.facts import Claim
+from store.cluster.usage_facts import DAY_US, MOST_DAYS, Figures, Held
+from store.jobs import deletion
+from store.tables import Allocation, Attempt, AttemptUse, DeviceDay, Job
+from store.team import writes as team
+from store.team.callers_facts import SERVICE
+from store.team.writes import UserChange
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, placement_on, recorded_statements, run_together, store_on
 from tests.store.test_races import PAIRS

@@ -8,9 +8,10 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from store.db.tables import DeviceSample
-from store.facts.workers import History, Use
-from store.rows import device_history, jobs
+from store.cluster import device_history
+from store.cluster.workers_facts import History, Use
+from store.jobs import rows as jobs
+from store.tables import DeviceSample
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements
 

@@ -8,13 +8,15 @@ from sqlalchemy import delete, select, update
 
 from scheduling.calibration import ENOUGH
 from scheduling.snapshot import Waiting
-from store.commands import estimates
 from store.db.database import now_us
-from store.db.tables import Base, Calibration, Estimate, Forecast, ForecastLease
-from store.facts.callers import SERVICE
-from store.facts.estimates import Estimated, EstimateFacts, Lease, Seen
-from store.rows import estimates as rows_of_estimates
-from store.rows import forecasting, job_facts, listing
+from store.jobs import facts_rows as job_facts
+from store.jobs import listing
+from store.queue import estimates as rows_of_estimates
+from store.queue import estimates_writes as estimates
+from store.queue import forecasting
+from store.queue.estimates_facts import Estimated, EstimateFacts, Lease, Seen
+from store.tables import Base, Calibration, Estimate, Forecast, ForecastLease
+from store.team.callers_facts import SERVICE
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.resources import Resources
 

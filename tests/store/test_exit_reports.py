@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
+from store.attempts.facts import Claim
 from store.db.database import now_us
-from store.db.tables import Attempt
-from store.facts.attempts import Claim
+from store.tables import Attempt
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from store.facts.attempts import Claim
-from store.rows import workers
+from store.attempts.facts import Claim
+from store.cluster import workers
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together
 from tests.store.test_races import PAIRS

@@ -6,13 +6,15 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection, event, insert, select, update
 
-from store.commands import cleanup
+from store.attempts import rows as attempts
+from store.attempts import run_dirs_reads as run_dirs
+from store.blobs import cleanup_writes as cleanup
 from store.db.database import Database, in_us, now_us
-from store.db.tables import NEVER_TRIMMED, DeletedJob, Job
-from store.facts.output import Batch, NewEvent, NewLines, TrimLimits
-from store.facts.telemetry import MetricPoint
-from store.queries import run_dirs
-from store.rows import attempts, deletion, logs, timeline, trimming
+from store.jobs import deletion, timeline
+from store.output import logs, trimming
+from store.output.facts import Batch, NewEvent, NewLines, TrimLimits
+from store.output.telemetry_facts import MetricPoint
+from store.tables import NEVER_TRIMMED, DeletedJob, Job
 from tests.approved import Approved
 from tests.databases import SQLiteDatabases, quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on

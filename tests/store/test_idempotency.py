@@ -4,10 +4,11 @@ import pytest
 from sqlalchemy import select, update
 
 from store.db.database import Session, now_us
-from store.db.tables import IdempotencyKey
-from store.facts.submission import KeyedRequest
-from store.rows import idempotency, jobs, new_jobs
-from store.rows.idempotency import Answer, KeyTaken
+from store.jobs import idempotency, new_jobs
+from store.jobs import rows as jobs
+from store.jobs.idempotency import Answer, KeyTaken
+from store.jobs.submission_facts import KeyedRequest
+from store.tables import IdempotencyKey
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import IdempotencyMismatch

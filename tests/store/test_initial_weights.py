@@ -5,15 +5,19 @@ from typing import Any
 
 import pytest
 
-from store.blobs import Blobs
-from store.commands import batches, cleanup, submission
-from store.facts.callers import Caller
-from store.facts.jobs import JobFacts
-from store.facts.output import NewCheckpoint
-from store.facts.submission import KeyedRequest, Retry, Submission, Submitted
-from store.queries import jobs as queries
-from store.rows import access, checkpoints, deletion, initial_files, quotas
+from store.blobs import cleanup_writes as cleanup
+from store.blobs.files import Blobs
+from store.jobs import batches_writes as batches
+from store.jobs import deletion, initial_files
+from store.jobs import reads as queries
+from store.jobs import submission_writes as submission
+from store.jobs.facts import JobFacts
+from store.jobs.submission_facts import KeyedRequest, Retry, Submission, Submitted
+from store.output import checkpoints
+from store.output.facts import NewCheckpoint
 from store.store import Store
+from store.team import access, quotas
+from store.team.callers_facts import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on

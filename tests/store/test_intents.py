@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from store.facts.callers import Caller
-from store.facts.jobs import AT_ONCE, StoppedFor
-from store.rows import attempt_facts, deletion, edits, intents
-from store.rows.intents import requested_stop
+from store.attempts import facts_rows as attempt_facts
+from store.jobs import deletion, edits, intents
+from store.jobs.facts import AT_ONCE, StoppedFor
+from store.jobs.intents import requested_stop
+from store.team.callers_facts import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint

@@ -7,10 +7,13 @@ import random
 import pytest
 from sqlalchemy import func, select
 
-from store.db.tables import Job, JobCount
-from store.facts.callers import SERVICE, Caller
-from store.facts.jobs import JobCounts
-from store.rows import access, deletion, edits, job_counts, leases, listing, new_jobs
+from store.attempts import leases
+from store.jobs import counts as job_counts
+from store.jobs import deletion, edits, listing, new_jobs
+from store.jobs.facts import JobCounts
+from store.tables import Job, JobCount
+from store.team import access
+from store.team.callers_facts import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements, run_together
 from torchyard.contract.filters import JobQuery

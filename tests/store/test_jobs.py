@@ -7,11 +7,16 @@ import json
 import pytest
 from sqlalchemy import update
 
-from store.db.tables import Job
-from store.facts.callers import SERVICE, Caller
-from store.facts.jobs import ListCursor
 from store.ids import is_id, new_id
-from store.rows import access, intents, job_events, job_facts, jobs, listing, reasons, waiting
+from store.jobs import events as job_events
+from store.jobs import facts_rows as job_facts
+from store.jobs import intents, listing, reasons
+from store.jobs import rows as jobs
+from store.jobs.facts import ListCursor
+from store.queue import waiting
+from store.tables import Job
+from store.team import access
+from store.team.callers_facts import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements
 from torchyard.contract.errors import Conflict, Forbidden, NotFound

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from store.commands import cleanup
-from store.db.tables import PointChunk
-from store.facts.attempts import Claim
-from store.facts.output import Batch, NewLines
-from store.facts.telemetry import MetricPoint
-from store.rows import attempts, deletion, joining, timeline
+from store.attempts import rows as attempts
+from store.attempts.facts import Claim
+from store.blobs import cleanup_writes as cleanup
+from store.jobs import deletion, timeline
+from store.output import joining
+from store.output.facts import Batch, NewLines
+from store.output.telemetry_facts import MetricPoint
+from store.tables import PointChunk
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.job import EndReason

@@ -6,15 +6,19 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
-from store.db.tables import PointChunk, Quota, Series, User
-from store.facts.attempts import Claim
-from store.facts.output import MAX_SERIES, Batch, NewCheckpoint, NewEvent, NewLines, OutputLimits
-from store.facts.telemetry import MetricPoint
-from store.queries import series
-from store.queries.series import PointFilter
-from store.rows import attempts, checkpoints, deletion, job_events, logs, metrics, point_chunks, quotas
-from store.rows.metrics import POINT
-from store.rows.pages import PAGE_BYTES
+from store.attempts import rows as attempts
+from store.attempts.facts import Claim
+from store.jobs import deletion
+from store.jobs import events as job_events
+from store.output import checkpoints, logs, metrics, point_chunks
+from store.output import series_reads as series
+from store.output.facts import MAX_SERIES, Batch, NewCheckpoint, NewEvent, NewLines, OutputLimits
+from store.output.metrics import POINT
+from store.output.pages import PAGE_BYTES
+from store.output.series_reads import PointFilter
+from store.output.telemetry_facts import MetricPoint
+from store.tables import PointChunk, Quota, Series, User
+from store.team import quotas
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements

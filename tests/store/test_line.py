@@ -12,19 +12,22 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 import pytest
 from sqlalchemy import Update, select, update
 
-from store.commands import attempts, placement, requests, submission
+from store.attempts import writes as attempts
+from store.attempts.facts import Claim
 from store.db.database import Database
-from store.db.tables import Job
-from store.facts.attempts import Claim
-from store.facts.callers import SERVICE, Caller
-from store.facts.jobs import QueueCursor
-from store.facts.line import Credits, OwnerKind, Standing
-from store.facts.submission import Submission
-from store.line import order
-from store.line.entries import standing_of
-from store.line.line import Line, line_of
-from store.queue import Queue
-from store.rows.credits import CreditCache
+from store.jobs import requests_writes as requests
+from store.jobs import submission_writes as submission
+from store.jobs.facts import QueueCursor
+from store.jobs.submission_facts import Submission
+from store.queue import placement_writes as placement
+from store.queue.announcing import Queue
+from store.queue.credits import CreditCache
+from store.queue.line import order
+from store.queue.line.entries import standing_of
+from store.queue.line.line import Line, line_of
+from store.queue.line_facts import Credits, OwnerKind, Standing
+from store.tables import Job
+from store.team.callers_facts import SERVICE, Caller
 from tests import servers
 from tests.databases import Databases, SQLiteDatabases
 from tests.store.fixture import StoreFixture, placement_on, service_of, store_on

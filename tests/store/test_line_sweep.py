@@ -13,20 +13,22 @@ import pytest
 from redis import Redis
 from sqlalchemy import update
 
-from store import redis_client, redis_names
-from store.commands import submission
 from store.db.database import Database
-from store.db.tables import Job, Service
-from store.facts.callers import SERVICE
-from store.facts.line import Bucket, LineEntry
-from store.facts.submission import Submission
-from store.line.from_redis import written
-from store.line.line import line_of
-from store.queries import jobs as queries
-from store.queue import Queue
-from store.rows import deletion, edits, jobs
-from store.rows.groups import Groups
+from store.jobs import deletion, edits
+from store.jobs import reads as queries
+from store.jobs import rows as jobs
+from store.jobs import submission_writes as submission
+from store.jobs.submission_facts import Submission
+from store.queue.announcing import Queue
+from store.queue.groups import Groups
+from store.queue.line.from_redis import written
+from store.queue.line.line import line_of
+from store.queue.line_facts import Bucket, LineEntry
+from store.redis import client as redis_client
+from store.redis import names as redis_names
 from store.store import Store
+from store.tables import Job, Service
+from store.team.callers_facts import SERVICE
 from tests import line, servers
 from tests.conftest import QUICK_S
 from tests.databases import quick_on_postgresql, quick_on_sqlite

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
-from store.facts.callers import SERVICE
-from store.facts.jobs import ListCursor, sort_key
-from store.rows import listing
+from store.jobs import listing
+from store.jobs.facts import ListCursor, sort_key
+from store.team.callers_facts import SERVICE
 from tests.store.fixture import StoreFixture
 from torchyard.contract.filters import JobQuery, JobSort
 

@@ -9,16 +9,22 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from store.commands import attempts as commands
-from store.commands import models, requests
+from store.attempts import rows as attempts
+from store.attempts import stacks
+from store.attempts import writes as commands
+from store.attempts.facts import Begun
 from store.db.database import Database
-from store.facts.attempts import Begun
-from store.facts.callers import SERVICE, Caller
-from store.facts.jobs import AT_ONCE
-from store.facts.models import NewVersion
-from store.facts.submission import Retry, Submission, Submitted
-from store.rows import attempts, batches, deletion, edits, jobs, new_jobs, quotas, stacks, submissions, users, waiting
-from store.rows.reservations import Change
+from store.jobs import batches, deletion, edits, new_jobs, submissions
+from store.jobs import requests_writes as requests
+from store.jobs import rows as jobs
+from store.jobs.facts import AT_ONCE
+from store.jobs.submission_facts import Retry, Submission, Submitted
+from store.models import writes as models
+from store.models.facts import NewVersion
+from store.queue import waiting
+from store.queue.reservations import Change
+from store.team import quotas, users
+from store.team.callers_facts import SERVICE, Caller
 from tests.store import pools
 from tests.store.fixture import StoreFixture, checkpoint, store_on
 from torchyard.contract.job import EndReason, Reason

@@ -4,12 +4,13 @@ from itertools import product
 
 import pytest
 
-from store.facts.attempts import Claim
-from store.facts.output import NewLines
-from store.facts.telemetry import EVERY_LINE, LogFilter
-from store.queries import log_patterns, log_search
-from store.queries.log_patterns import Pattern
-from store.queries.log_search import FoundLines, LogSearch
+from store.attempts.facts import Claim
+from store.output import log_patterns_reads as log_patterns
+from store.output import log_search_reads as log_search
+from store.output.facts import NewLines
+from store.output.log_patterns_reads import Pattern
+from store.output.log_search_reads import FoundLines, LogSearch
+from store.output.telemetry_facts import EVERY_LINE, LogFilter
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import InvalidRequest
 

@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import select, update
 
-from store.commands import team
 from store.db.database import Database
-from store.db.tables import AuditEntry, FailedLogins
-from store.facts.callers import SERVICE
-from store.rows import logins
+from store.tables import AuditEntry, FailedLogins
+from store.team import logins
+from store.team import writes as team
+from store.team.callers_facts import SERVICE
 from tests.store.fixture import store_on
 from torchyard.contract.errors import TooManyRequests
 

@@ -4,10 +4,10 @@ from itertools import product
 
 import pytest
 
-from store.facts.attempts import Claim
-from store.facts.output import NewLines
-from store.facts.telemetry import LogFilter
-from store.rows import logs
+from store.attempts.facts import Claim
+from store.output import logs
+from store.output.facts import NewLines
+from store.output.telemetry_facts import LogFilter
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason

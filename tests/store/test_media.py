@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from store.blobs import Blobs
-from store.commands import cleanup
-from store.db.tables import Garbage, Job, Media
-from store.facts.attempts import Claim
-from store.facts.media import MediaFilter, MediaPlace, NewMedia, PictureFacts
-from store.facts.output import Batch, NewArtifact, OutputLimits
-from store.rows import artifacts, attempts, media, quotas, users
+from store.attempts import rows as attempts
+from store.attempts.facts import Claim
+from store.blobs import cleanup_writes as cleanup
+from store.blobs.files import Blobs
+from store.output import artifacts, media
+from store.output.facts import Batch, NewArtifact, OutputLimits
+from store.output.media_facts import MediaFilter, MediaPlace, NewMedia, PictureFacts
+from store.tables import Garbage, Job, Media
+from store.team import quotas, users
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, store_on

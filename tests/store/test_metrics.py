@@ -6,13 +6,14 @@ import math
 import pytest
 from sqlalchemy import insert, select
 
-from store.db.tables import Attempt, PointChunk, Series
-from store.facts.attempts import Claim
-from store.facts.checkpoints import CAPTURED
-from store.facts.telemetry import MetricPoint
-from store.queries.series import PointFilter
-from store.rows import attempts, metrics
-from store.rows.metrics import POINT
+from store.attempts import rows as attempts
+from store.attempts.facts import Claim
+from store.output import metrics
+from store.output.checkpoints_facts import CAPTURED
+from store.output.metrics import POINT
+from store.output.series_reads import PointFilter
+from store.output.telemetry_facts import MetricPoint
+from store.tables import Attempt, PointChunk, Series
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason

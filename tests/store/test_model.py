@@ -22,11 +22,12 @@ from hypothesis.stateful import (
 import pytest
 from sqlalchemy import select
 
+from store.attempts import leases
+from store.attempts import rows as attempts
+from store.attempts.facts import Claim
 from store.db.database import Database
-from store.db.tables import Allocation, Attempt, Job, JobEvent
-from store.facts.attempts import Claim
-from store.queue import Queue
-from store.rows import attempts, leases
+from store.queue.announcing import Queue
+from store.tables import Allocation, Attempt, Job, JobEvent
 from tests import line, servers
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, a_service, checkpoint

@@ -7,20 +7,23 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from store.blobs import Blobs
-from store.commands import cleanup, requests, submission
-from store.commands import models as commands
-from store.db.tables import AuditEntry, Garbage, Job
-from store.facts.attempts import Claim
-from store.facts.callers import SERVICE, Caller
-from store.facts.jobs import JobFacts
-from store.facts.models import ModelFilter, ModelVersionFacts, NewVersion
-from store.facts.output import NewCheckpoint
-from store.facts.submission import Submission
-from store.queries import models as queries
-from store.rows import checkpoints, quotas, users
-from store.rows import models as rows
+from store.attempts.facts import Claim
+from store.blobs import cleanup_writes as cleanup
+from store.blobs.files import Blobs
+from store.jobs import requests_writes as requests
+from store.jobs import submission_writes as submission
+from store.jobs.facts import JobFacts
+from store.jobs.submission_facts import Submission
+from store.models import reads as queries
+from store.models import rows
+from store.models import writes as commands
+from store.models.facts import ModelFilter, ModelVersionFacts, NewVersion
+from store.output import checkpoints
+from store.output.facts import NewCheckpoint
 from store.store import Store
+from store.tables import AuditEntry, Garbage, Job
+from store.team import quotas, users
+from store.team.callers_facts import SERVICE, Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on

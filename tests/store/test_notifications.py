@@ -12,16 +12,18 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
 from controller.notifications.fan_out import FanOut
-from store.commands import notifications as commands
-from store.commands import secrets
 from store.db.database import in_us
-from store.db.tables import Base, Message, Signal
-from store.facts.callers import SERVICE
-from store.facts.notifications import MessageFacts, NewTarget, TargetChange, TargetFacts
-from store.facts.output import NewEvent
-from store.queries import notifications as queries
-from store.rows import edits, fan_out, messages, signals, targets, users
+from store.jobs import edits
+from store.notifications import fan_out, messages, signals, targets
+from store.notifications import reads as queries
+from store.notifications import writes as commands
+from store.notifications.facts import MessageFacts, NewTarget, TargetChange, TargetFacts
+from store.output.facts import NewEvent
 from store.secret_keys import SecretKeys
+from store.tables import Base, Message, Signal
+from store.team import secrets_writes as secrets
+from store.team import users
+from store.team.callers_facts import SERVICE
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on

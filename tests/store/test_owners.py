@@ -2,8 +2,9 @@
 
 import pytest
 
-from store.facts.callers import SERVICE, Caller
-from store.rows import owners, users
+from store.jobs import owners
+from store.team import users
+from store.team.callers_facts import SERVICE, Caller
 from tests.approved import Approved
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import OwnerDisabled

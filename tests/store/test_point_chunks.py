@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import insert
 
-from store.db.tables import PointChunk, Series
-from store.rows import point_chunks
-from store.rows.metrics import POINT
-from store.rows.point_chunks import StoredPoints
+from store.output import point_chunks
+from store.output.metrics import POINT
+from store.output.point_chunks import StoredPoints
+from store.tables import PointChunk, Series
 from tests.store.fixture import StoreFixture
 
 CHUNKS = [1] * 250 + [7, 1, 1, 90, 1]

@@ -8,18 +8,22 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Snapshot
-from store.commands import attempts as commands
-from store.commands import requests
+from store.attempts import claims, leases
+from store.attempts import reads as queries
+from store.attempts import writes as commands
+from store.attempts.facts import LEASE, Begun, Claim, NodeHeld
+from store.cluster import facts_rows as worker_facts
+from store.cluster import workers
 from store.db.database import now_us
-from store.db.tables import Attempt, Worker
-from store.facts.attempts import LEASE, Begun, Claim, NodeHeld
-from store.facts.callers import SERVICE
-from store.facts.jobs import AT_ONCE
-from store.facts.line import Bucket
-from store.facts.output import Batch
-from store.queries import attempts as queries
-from store.queries import placement
-from store.rows import claims, credits, leases, quotas, usage, users, worker_facts, workers
+from store.jobs import requests_writes as requests
+from store.jobs.facts import AT_ONCE
+from store.output.facts import Batch
+from store.queue import credits, usage
+from store.queue import placement_reads as placement
+from store.queue.line_facts import Bucket
+from store.tables import Attempt, Worker
+from store.team import quotas, users
+from store.team.callers_facts import SERVICE
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store import pools

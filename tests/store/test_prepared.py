@@ -7,9 +7,9 @@ from sqlalchemy.orm import Session
 
 from store.db.documents import Parsed
 from store.db.prepared import Prepared, among, texts
-from store.db.tables import Base
-from store.facts.submission import NewJob
-from store.rows import new_jobs
+from store.jobs import new_jobs
+from store.jobs.submission_facts import NewJob
+from store.tables import Base
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Unavailable
 

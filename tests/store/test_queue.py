@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from store import redis_names
 from store.announcement import Announcement
-from store.queue import Queue, QueueUnavailable, WakeupListener
-from store.redis_client import WrongKeys
+from store.queue.announcing import Queue, QueueUnavailable, WakeupListener
+from store.redis import names as redis_names
+from store.redis.client import WrongKeys
 from tests import line
 from tests.approved import Approved
 from tests.servers import administered, redis_server

@@ -7,13 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 import pytest
 
-from store.commands import cleanup
-from store.db.tables import User
-from store.facts.attempts import Claim
-from store.facts.callers import Caller
-from store.facts.output import NewEvent, NewLines, TrimLimits
-from store.facts.telemetry import MetricPoint
-from store.rows import deletion, edits, new_jobs, quotas, users
+from store.attempts.facts import Claim
+from store.blobs import cleanup_writes as cleanup
+from store.jobs import deletion, edits, new_jobs
+from store.output.facts import NewEvent, NewLines, TrimLimits
+from store.output.telemetry_facts import MetricPoint
+from store.tables import User
+from store.team import quotas, users
+from store.team.callers_facts import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_postgresql, quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from store.db.tables import Job
-from store.facts.attempts import Claim
-from store.facts.output import Batch, NewEvent, NewLines
-from store.rows import attempts, job_events, leases
+from store.attempts import leases
+from store.attempts import rows as attempts
+from store.attempts.facts import Claim
+from store.jobs import events as job_events
+from store.output.facts import Batch, NewEvent, NewLines
+from store.tables import Job
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason

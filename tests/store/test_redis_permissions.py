@@ -8,10 +8,11 @@ import pytest
 
 from store.announcement import Announcement
 from store.db.database import Database
-from store.facts.line import Credits
-from store.line.line import line_of
-from store.queue import Queue, RedisForbids
-from store.rows import jobs, new_jobs
+from store.jobs import new_jobs
+from store.jobs import rows as jobs
+from store.queue.announcing import Queue, RedisForbids
+from store.queue.line.line import line_of
+from store.queue.line_facts import Credits
 from tests import line
 from tests.servers import administered, redis_server
 from tests.store.fixture import StoreFixture, a_service, service_of, store_on

@@ -6,11 +6,12 @@ import pytest
 
 from scheduling.snapshot import Reservation
 from store.announcement import announcement_of
-from store.commands import placement
-from store.db.tables import Worker
-from store.facts.attempts import Claim
-from store.rows import claims, reservations
-from store.rows.reservations import Change, changes
+from store.attempts import claims
+from store.attempts.facts import Claim
+from store.queue import placement_writes as placement
+from store.queue import reservations
+from store.queue.reservations import Change, changes
+from store.tables import Worker
 from tests.store.fixture import StoreFixture, placement_on, run_together, store_on
 from tests.store.test_races import PAIRS
 from torchyard.contract.job import EndReason

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 import pytest
 from sqlalchemy import select
 
-from store.blobs import Blobs
-from store.commands import cleanup
-from store.db.tables import Garbage
-from store.facts.attempts import Claim
-from store.facts.checkpoints import CAPTURED
-from store.facts.output import DEFAULTS, Batch, NewCheckpoint
-from store.rows import attempts, checkpoints, deletion
+from store.attempts import rows as attempts
+from store.attempts.facts import Claim
+from store.blobs import cleanup_writes as cleanup
+from store.blobs.files import Blobs
+from store.jobs import deletion
+from store.output import checkpoints
+from store.output.checkpoints_facts import CAPTURED
+from store.output.facts import DEFAULTS, Batch, NewCheckpoint
+from store.tables import Garbage
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import InvalidCursor, NotFound

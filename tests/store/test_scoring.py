@@ -10,13 +10,13 @@ import pytest
 from sqlalchemy import event, insert, select, update
 
 from scheduling.calibration import MOST_SCORES, UNTAUGHT, Track, bucket_of, interval, scored
-from store.commands import estimates
-from store.db.tables import Attempt, Base, Calibration, Estimate, Forecast, ForecastLease
-from store.facts.attempts import Claim
-from store.facts.estimates import Estimated, Lease
-from store.queries import estimates as queries
-from store.rows import deletion, edits
+from store.attempts.facts import Claim
+from store.jobs import deletion, edits
+from store.queue import estimates_reads as queries
+from store.queue import estimates_writes as estimates
+from store.queue.estimates_facts import Estimated, Lease
 from store.store import Store
+from store.tables import Attempt, Base, Calibration, Estimate, Forecast, ForecastLease
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from tests.store.test_estimates import HOUR, MINUTE, estimated, kept, lease_on, now, on_sqlite, put, shown
 from torchyard.contract.job import EndReason, JobState

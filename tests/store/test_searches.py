@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event, text
 
-from store.facts.callers import SERVICE
-from store.rows import listing
+from store.jobs import listing
+from store.team.callers_facts import SERVICE
 from tests.store.fixture import StoreFixture
 from torchyard.contract.filters import JobQuery
 

@@ -10,12 +10,13 @@ import shutil
 import pytest
 from sqlalchemy import text
 
-from store.blobs import Blobs, FolderAway
-from store.commands import cleanup
+from store.blobs import cleanup_writes as cleanup
+from store.blobs import garbage
+from store.blobs.files import Blobs, FolderAway
+from store.bundles import rows as bundles
 from store.db.database import Database
 from store.db.revision import NotMigrated
-from store.queue import Queue
-from store.rows import bundles, garbage
+from store.queue.announcing import Queue
 from store.service_identity import ServiceIdentity, service_id
 from store.settings import Settings
 from store.store import Store

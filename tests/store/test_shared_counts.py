@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from store import redis_names, shared_counts
-from store.redis_client import QueueUnavailable
+from store import shared_counts
+from store.redis import names as redis_names
+from store.redis.client import QueueUnavailable
 from store.shared_counts import Bucket, Drawn, SharedCounts
 from tests.api.raw import wait_until
 from tests.servers import administered, redis_server

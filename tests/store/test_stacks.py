@@ -2,9 +2,10 @@
 
 import pytest
 
+from store.attempts import rows as attempts
+from store.attempts import stacks
 from store.db.database import Database
-from store.facts.telemetry import Answer
-from store.rows import attempts, stacks
+from store.output.telemetry_facts import Answer
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import EndReason

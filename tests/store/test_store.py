@@ -7,16 +7,20 @@ from pathlib import Path
 import pytest
 
 from store.announcement import Announcement, announcement_of
-from store.commands import attempts, placement, requests, submission, workers
+from store.attempts import rows
+from store.attempts import writes as attempts
+from store.attempts.facts import Begun, Claim
+from store.cluster import workers_writes as workers
 from store.db.database import Database
-from store.facts.attempts import Begun, Claim
-from store.facts.callers import SERVICE
-from store.facts.output import Batch
-from store.facts.submission import Submission
-from store.queue import Queue, WakeupListener
-from store.rows import attempts as rows
-from store.rows import intents
+from store.jobs import intents
+from store.jobs import requests_writes as requests
+from store.jobs import submission_writes as submission
+from store.jobs.submission_facts import Submission
+from store.output.facts import Batch
+from store.queue import placement_writes as placement
+from store.queue.announcing import Queue, WakeupListener
 from store.store import Store
+from store.team.callers_facts import SERVICE
 from tests import line
 from tests.store.fixture import StoreFixture, a_service, placement_on, store_on
 from torchyard.contract.errors import Conflict

@@ -9,11 +9,20 @@ from typing import Any
 import pytest
 from sqlalchemy import ColumnElement, func, select
 
-from store.commands import cleanup, keeping, requests, team
-from store.commands import sweeps as sweep_commands
+from store.attempts import keeping_writes as keeping
+from store.attempts import leases
+from store.blobs import cleanup_writes as cleanup
 from store.db.database import Database
 from store.db.documents import bytes_of
-from store.db.tables import (
+from store.jobs import deletion, edits
+from store.jobs import requests_writes as requests
+from store.output.facts import NewEvent, NewLines, TrimLimits
+from store.output.telemetry_facts import MetricPoint
+from store.sweeps import rows as sweeps
+from store.sweeps import trials
+from store.sweeps import writes as sweep_commands
+from store.sweeps.facts import NewSweep
+from store.tables import (
     Artifact,
     Attempt,
     AuditEntry,
@@ -25,12 +34,10 @@ from store.db.tables import (
     Sweep,
     SweepTrial,
 )
-from store.facts.callers import SERVICE, Caller
-from store.facts.output import NewEvent, NewLines, TrimLimits
-from store.facts.sweeps import NewSweep
-from store.facts.telemetry import MetricPoint
-from store.rows import deletion, edits, leases, preferences, quotas, stored_counts, sweeps, tokens, trials, users
-from store.rows.stored_counts import FREE_WRITTEN_BYTES, Stored
+from store.team import preferences, quotas, stored_counts, tokens, users
+from store.team import writes as team
+from store.team.callers_facts import SERVICE, Caller
+from store.team.stored_counts import FREE_WRITTEN_BYTES, Stored
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, QuotaExceeded

@@ -10,14 +10,16 @@ from sqlalchemy import event, select, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from store.commands import submission
-from store.db.tables import AuditEntry, Job
-from store.facts.callers import Caller
-from store.facts.line import Bucket, Credits
-from store.facts.submission import KeyedRequest, Submission, Submitted
-from store.line.line import line_of
-from store.queue import Queue
-from store.rows import bundles, credits, quotas, users
+from store.bundles import rows as bundles
+from store.jobs import submission_writes as submission
+from store.jobs.submission_facts import KeyedRequest, Submission, Submitted
+from store.queue import credits
+from store.queue.announcing import Queue
+from store.queue.line.line import line_of
+from store.queue.line_facts import Bucket, Credits
+from store.tables import AuditEntry, Job
+from store.team import quotas, users
+from store.team.callers_facts import Caller
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import IdempotencyMismatch, InvalidSpec, QuotaExceeded, Unavailable
 from torchyard.contract.spec import parse_spec

@@ -7,9 +7,9 @@ from itertools import islice
 import pytest
 
 from store.db.database import Database
-from store.facts.output import NewEvent, NewLines
-from store.facts.telemetry import EventFacts, Line, MetricPoint, TimelineItem
-from store.rows import timeline
+from store.jobs import timeline
+from store.output.facts import NewEvent, NewLines
+from store.output.telemetry_facts import EventFacts, Line, MetricPoint, TimelineItem
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason

@@ -6,8 +6,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.db.tables import Job
-from store.rows import jobs
+from store.jobs import rows as jobs
+from store.tables import Job
 from tests.rows import each_row
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import TRANSITIONS, JobState, Reason

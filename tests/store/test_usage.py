@@ -7,10 +7,13 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from scheduling.usage import used_at
+from store.attempts import claims
+from store.attempts.facts import Claim
+from store.cluster import rows as cluster
 from store.db.database import now_us
-from store.db.tables import Attempt, Job, Usage
-from store.facts.attempts import Claim
-from store.rows import claims, cluster, deletion, usage, waiting
+from store.jobs import deletion
+from store.queue import usage, waiting
+from store.tables import Attempt, Job, Usage
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, placement_on, run_together
 from tests.store.test_races import PAIRS

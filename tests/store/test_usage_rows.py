@@ -6,12 +6,13 @@ from dataclasses import replace
 from sqlalchemy import func, select, update
 
 from scheduling.snapshot import Kind
-from store.db.tables import Attempt, AttemptUse, DeviceDay, Job, Usage
-from store.facts.attempts import Claim
-from store.facts.pages import FactPage
-from store.facts.usage import Figures, UsageFacts
-from store.rows import claims, usage_rows
-from store.rows.usage_rows import Asked, Key
+from store.attempts import claims
+from store.attempts.facts import Claim
+from store.cluster import usage_rows
+from store.cluster.usage_facts import Figures, UsageFacts
+from store.cluster.usage_rows import Asked, Key
+from store.output.pages_facts import FactPage
+from store.tables import Attempt, AttemptUse, DeviceDay, Job, Usage
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, placement_on, recorded_statements
 from torchyard.contract.job import EndReason

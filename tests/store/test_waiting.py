@@ -5,12 +5,17 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from store.commands import placement
-from store.db.tables import Attempt, Job, WaitingReason
-from store.facts.jobs import QueueCursor
-from store.rows import attempts, cluster, jobs, listing, queue_positions, reasons, waiting
-from store.rows.groups import Groups
-from store.rows.shapes import shape_of
+from store.attempts import rows as attempts
+from store.cluster import rows as cluster
+from store.jobs import listing, reasons
+from store.jobs import rows as jobs
+from store.jobs.facts import QueueCursor
+from store.jobs.shapes import shape_of
+from store.queue import placement_writes as placement
+from store.queue import positions as queue_positions
+from store.queue import waiting
+from store.queue.groups import Groups
+from store.tables import Attempt, Job, WaitingReason
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.job import EndReason, Reason
 

@@ -4,11 +4,11 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
+from store.attempts.facts import LEASE
+from store.cluster import workers
 from store.db.database import now_us
-from store.db.tables import Worker
-from store.facts.attempts import LEASE
 from store.ids import new_id
-from store.rows import workers
+from store.tables import Worker
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import NotFound
 

@@ -15,7 +15,7 @@ import uuid
 
 import pytest
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.bundles import bundle_url
 from torchyard.contract.devices import IsolationReport

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from store.db.database import Database
-from store.queue import Queue
+from store.queue.announcing import Queue
 from tests import servers
 from tests.databases import Databases
 from tests.processes import kill_attempt

@@ -9,8 +9,9 @@ import time
 from typing import Any
 
 from scheduling.snapshot import Placement
-from store.commands import placement, workers
-from store.facts.attempts import Claim
+from store.attempts.facts import Claim
+from store.cluster import workers_writes as workers
+from store.queue import placement_writes as placement
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine, Simulated

@@ -7,12 +7,13 @@ from typing import Any
 
 from sqlalchemy import update
 
+from store.attempts.facts import Claim
+from store.cluster import workers
 from store.db.database import now_us
-from store.db.tables import Job
-from store.facts.attempts import Claim
-from store.queries import placement
-from store.queue import Queue
-from store.rows import reservations, workers
+from store.queue import placement_reads as placement
+from store.queue import reservations
+from store.queue.announcing import Queue
+from store.tables import Job
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.devices import DeviceReport
 from worker.placement.apply import Placer

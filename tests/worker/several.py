@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from sqlalchemy import select, update
 
 from scheduling.snapshot import Reservation, Running
-from store.commands import placement
+from store.attempts.facts import Claim
+from store.cluster import rows as cluster
 from store.db.stored_spec import parse_resources
-from store.db.tables import Attempt, Job, Worker
-from store.facts.attempts import Claim
-from store.queries.placement import read_snapshot
-from store.rows import cluster, reservations
+from store.queue import placement_writes as placement
+from store.queue import reservations
+from store.queue.placement_reads import read_snapshot
+from store.tables import Attempt, Job, Worker
 from tests.store.fixture import StoreFixture, store_on
 from tests.store.test_usage import now
 from torchyard.contract.job import JobState

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from store.db.database import Database
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.bundles.tars import read_tree, tar_of

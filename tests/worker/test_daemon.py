@@ -14,13 +14,14 @@ import pytest
 from sqlalchemy import insert, select
 
 from store.announcement import Announcement
-from store.blobs import Blobs
+from store.attempts.facts import LEASE, Claim
+from store.blobs.files import Blobs
+from store.cluster import device_history, workers
 from store.db.database import Database
-from store.db.tables import Garbage, Job, Worker
-from store.facts.attempts import LEASE, Claim
-from store.queue import Queue
-from store.rows import deletion, device_history, workers
-from store.rows.shapes import shape_of
+from store.jobs import deletion
+from store.jobs.shapes import shape_of
+from store.queue.announcing import Queue
+from store.tables import Garbage, Job, Worker
 from tests import line
 from tests.approved import Approved
 from tests.databases import unavailable

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from store.attempts import folders
 from store.db.database import Database
 from store.ids import new_id
-from store.rows import folders
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.rundir import WORK
 from worker.cleanup.folders import FolderSizes

@@ -11,10 +11,10 @@ from sqlalchemy import delete, func, select, update
 
 from scheduling.replay import Reached
 from scheduling.snapshot import Snapshot
+from store.attempts.facts import Claim
 from store.db.database import Database
-from store.db.tables import Calibration, Estimate, Forecast, ForecastLease
-from store.facts.attempts import Claim
-from store.queue import Queue
+from store.queue.announcing import Queue
+from store.tables import Calibration, Estimate, Forecast, ForecastLease
 from tests import forks
 from tests.databases import on_both, unavailable
 from tests.store.fixture import StoreFixture, a_service, store_on

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from store.db.database import Database
-from store.queue import Queue
-from store.rows import edits
+from store.jobs import edits
+from store.queue.announcing import Queue
 from tests.databases import Databases, on_both
 from tests.store.fixture import StoreFixture, a_service, run_together
 from tests.worker.schedulers import SchedulerFixture, SchedulersFixture, slot

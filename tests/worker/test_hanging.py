@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from store.facts.attempts import Claim
+from store.attempts.facts import Claim
 from tests.worker.attempt import wait_for
 from tests.worker.test_daemon import Clock, DaemonFixture, fixture, serving
 from tests.worker.test_troubles import advance_until, told

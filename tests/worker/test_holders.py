@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 import pytest
 from sqlalchemy import inspect, update
 
-from store.db.tables import Attempt, Job, Reservation, Usage, Worker
-from store.facts.attempts import Claim
+from store.attempts.facts import Claim
 from store.ids import new_id
-from store.rows import deletion, edits, quotas, users
-from store.rows.shapes import shape_of
+from store.jobs import deletion, edits
+from store.jobs.shapes import shape_of
+from store.tables import Attempt, Job, Reservation, Usage, Worker
+from store.team import quotas, users
 from tests.databases import on_both, quick_on_sqlite
 from tests.worker.schedulers import SchedulerFixture, SchedulersFixture, slot
 from torchyard.contract.job import EndReason

@@ -10,10 +10,10 @@ import time
 
 import pytest
 
-from store.commands import cleanup
+from store.blobs import cleanup_writes as cleanup
 from store.db.database import Database
-from store.facts.output import NewLines
-from store.rows import logs
+from store.output import logs
+from store.output.facts import NewLines
 from tests.databases import on_both, unavailable
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for

@@ -10,10 +10,10 @@ from sqlalchemy import select
 from scheduling.replay import Reached
 from scheduling.snapshot import Snapshot
 from store.announcement import Announcement
-from store.db.tables import Estimate, ForecastLease
-from store.facts.attempts import Claim
-from store.queue import WakeupListener
-from store.rows import workers
+from store.attempts.facts import Claim
+from store.cluster import workers
+from store.queue.announcing import WakeupListener
+from store.tables import Estimate, ForecastLease
 from tests.worker.attempt import wait_for
 from tests.worker.test_daemon import DaemonFixture, fixture, serving
 from torchyard.contract.job import JobState

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from store.db.database import Database
-from store.db.tables import Attempt
+from store.tables import Attempt
 from tests import forks, servers
 from tests.databases import SQLiteDatabases
 from tests.forked import ForkedProgram

@@ -12,10 +12,10 @@ import time
 import pytest
 from sqlalchemy import select
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from store.db.database import Database
-from store.db.tables import PointChunk, Series
-from store.rows.metrics import POINT
+from store.output.metrics import POINT
+from store.tables import PointChunk, Series
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for

@@ -8,8 +8,9 @@ import signal
 
 import pytest
 
+from store.cluster import workers
 from store.db.database import Database
-from store.rows import logs, workers
+from store.output import logs
 from tests import forked
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import LAUNCHER, wait_for

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from store.commands import workers
+from store.attempts import rows as attempts
+from store.attempts.facts import LEASE, Claim
+from store.cluster import workers_writes as workers
 from store.db.database import Database
-from store.db.tables import Worker
-from store.facts.attempts import LEASE, Claim
-from store.rows import attempts, logs
+from store.output import logs
+from store.tables import Worker
 from tests.approved import Approved
 from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.worker.attempt import wait_for

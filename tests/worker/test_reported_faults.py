@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.rows import workers
+from store.cluster import workers
 from tests.approved import Approved
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_daemon import DaemonFixture, fixture, serving

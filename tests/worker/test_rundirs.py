@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, update
 
+from store.attempts.facts import Claim
 from store.db.database import Database, in_us, now_us
-from store.db.tables import Attempt, DeletedJob, Job, KeepRequest
-from store.facts.attempts import Claim
 from store.ids import new_id
-from store.rows import deletion
+from store.jobs import deletion
+from store.tables import Attempt, DeletedJob, Job, KeepRequest
 from tests.databases import on_both
 from tests.leftovers import LEVELS, leave_depth, leave_everything
 from tests.store.fixture import StoreFixture, run_together, store_on

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from scheduling.snapshot import OVERDUE_AFTER
-from store.queue import Queue
-from store.rows import jobs, quotas, users
+from store.jobs import rows as jobs
+from store.queue.announcing import Queue
+from store.team import quotas, users
 from tests import line, servers
 from tests.approved import Approved
 from tests.databases import on_both, quick_on_sqlite

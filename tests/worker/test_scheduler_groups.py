@@ -4,14 +4,14 @@ from datetime import timedelta
 
 from sqlalchemy import Update, select, update
 
-from store.db.tables import Job
-from store.facts.jobs import DisplayedReason
-from store.facts.line import Member
-from store.queries.placement import read_snapshot
-from store.rows import reasons
-from store.rows.groups import Groups
-from store.rows.head_turns import MOST_OF_OWNER, in_turn
-from store.rows.shapes import shape
+from store.jobs import reasons
+from store.jobs.facts import DisplayedReason
+from store.jobs.shapes import shape
+from store.queue.groups import Groups
+from store.queue.head_turns import MOST_OF_OWNER, in_turn
+from store.queue.line_facts import Member
+from store.queue.placement_reads import read_snapshot
+from store.tables import Job
 from tests.approved import Approved
 from tests.databases import on_both
 from tests.store.fixture import recorded_statements

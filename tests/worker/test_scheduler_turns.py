@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.db.database import Database
-from store.queue import Queue
+from store.queue.announcing import Queue
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, a_service
 from tests.worker.schedulers import SchedulersFixture, slot

@@ -11,11 +11,12 @@ from pydantic import SecretStr
 import pytest
 
 from migrations.actions import configuration
-from store.blobs import Blobs
+from store.blobs.files import Blobs
+from store.cluster import workers
 from store.db.database import Database
-from store.rows import secrets, workers
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
+from store.team import secrets
 from tests import forked
 from tests.api.service import TOKEN
 from tests.databases import quick_on_sqlite

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from store.facts.output import OutputLimits
+from store.output.facts import OutputLimits
 from tests import forked
 from tests.approved import Approved
 from torchyard.contract.devices import PoolRules

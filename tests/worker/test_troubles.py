@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from store.db.tables import Worker
-from store.queries import workers as queries
+from store.cluster import workers_reads as queries
+from store.tables import Worker
 from tests.worker.attempt import wait_for
 from tests.worker.test_daemon import Clock, DaemonFixture, fixture, serving
 from tests.worker.test_devices import FakeNvml

@@ -35,7 +35,7 @@ COMMITS = (
 )
 """What a transaction is for, by `store.db.database.Database.write`."""
 PUSHES = ("announce", "rebuild")
-"""What is said to Redis, by `store.queue.Queue` and `store.line.upkeep.Upkeep`."""
+"""What is said to Redis, by `store.queue.Queue` and `store.queue.line.upkeep.Upkeep`."""
 RECORDS = ("worker", "config", "plan", "supervisor", "stop", "exit", "ranks", "errors", "manifest", "work")
 """Records by their files, or by the folder of those that are numbered, by `torchyard.contract.rundir.write_record`."""
 

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 import threading
 
-from store.facts.attempts import Claim
-from store.facts.output import DEFAULTS, OutputLimits
+from store.attempts.facts import Claim
+from store.output.facts import DEFAULTS, OutputLimits
 from store.store import Store
 from torchyard.contract.devices import PoolReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE

@@ -5,8 +5,8 @@ from datetime import timedelta
 import logging
 import time
 
-from store.facts.attempts import AttemptFacts, Wanted
-from store.facts.jobs import AT_ONCE
+from store.attempts.facts import AttemptFacts, Wanted
+from store.jobs.facts import AT_ONCE
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from store.facts.media import NewMedia
-from store.facts.output import Batch, NewCheckpoint
-from store.facts.telemetry import MetricPoint
+from store.output.facts import Batch, NewCheckpoint
+from store.output.media_facts import NewMedia
+from store.output.telemetry_facts import MetricPoint
 from torchyard.contract.events import Remeasured
 from torchyard.contract.media import CUT
 from worker.host.mask import Mask

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from store.facts.output import NewEvent
+from store.output.facts import NewEvent
 from worker.attempts.records import AttemptRecords
 
 NOTICE_INTERVAL_S = 60.0

@@ -8,13 +8,13 @@ from dataclasses import replace
 import threading
 from typing import Any
 
-from store.commands import attempts as commands
-from store.facts.attempts import AttemptFacts, AttemptSecrets, Begun, Claim, EarlierAttempt, NodeHeld, Wanted
-from store.facts.checkpoints import ArtifactFacts, CheckpointFacts
-from store.facts.initial_weights import InitialFacts
-from store.facts.output import DEFAULTS, Batch, NewEvent, OutputLimits, Room
-from store.facts.telemetry import Answer
-from store.queries import attempts as queries
+from store.attempts import reads as queries
+from store.attempts import writes as commands
+from store.attempts.facts import AttemptFacts, AttemptSecrets, Begun, Claim, EarlierAttempt, NodeHeld, Wanted
+from store.jobs.initial_weights_facts import InitialFacts
+from store.output.checkpoints_facts import ArtifactFacts, CheckpointFacts
+from store.output.facts import DEFAULTS, Batch, NewEvent, OutputLimits, Room
+from store.output.telemetry_facts import Answer
 from store.store import Store
 from torchyard.contract.devices import EnvironmentReport
 from torchyard.contract.errors import Unavailable

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import logging
 import threading
 
-from store.facts.attempts import Claim
+from store.attempts.facts import Claim
 from torchyard.contract.errors import StaleClaim, Unavailable
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport

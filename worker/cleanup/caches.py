@@ -7,7 +7,7 @@ from pathlib import Path
 import stat
 from uuid import uuid4
 
-from store.queries import run_dirs
+from store.attempts import run_dirs_reads as run_dirs
 from store.store import Store
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.devices import CachesReport

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 import time
 
-from store.commands import run_dirs
+from store.attempts import run_dirs_writes as run_dirs
 from store.store import Store
 from torchyard.contract.rundir import WORK
 from worker.host import rundirs, workfolders

@@ -6,7 +6,7 @@ from pathlib import Path
 import threading
 import time
 
-from store.commands import cleanup
+from store.blobs import cleanup_writes as cleanup
 from store.store import Store
 from torchyard.contract.devices import CachesReport
 from torchyard.contract.errors import Unavailable

@@ -5,9 +5,10 @@ from datetime import timedelta
 import logging
 from pathlib import Path
 
-from store.commands import bundles, cleanup
+from store.attempts import run_dirs_reads as run_dirs
+from store.blobs import cleanup_writes as cleanup
+from store.bundles import writes as bundles
 from store.ids import is_id
-from store.queries import run_dirs
 from store.store import Store
 from torchyard.host.failpoints import failpoint
 from worker.host.untrusted import remove_inside

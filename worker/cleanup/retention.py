@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from store.facts.output import TrimLimits
+from store.output.facts import TrimLimits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,9 @@ from pathlib import Path
 import shutil
 import time
 
-from store.commands import run_dirs as commands
-from store.facts.attempts import KnownJob
-from store.queries import run_dirs as queries
+from store.attempts import run_dirs_reads as queries
+from store.attempts import run_dirs_writes as commands
+from store.attempts.facts import KnownJob
 from store.store import Store
 from torchyard.contract.rundir import WORK, RunDir
 from worker.host import rundirs, workfolders

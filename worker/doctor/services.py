@@ -5,9 +5,9 @@ import contextlib
 from pathlib import Path
 
 from store import probe
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from store.probe import DatabaseInfo, RedisInfo
-from store.queue import RedisForbids
+from store.queue.announcing import RedisForbids
 from store.secret_keys import SecretKeys
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host.datadir import redis_url

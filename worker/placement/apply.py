@@ -12,11 +12,11 @@ import logging
 from scheduling.plan import plan
 from scheduling.snapshot import Snapshot
 from scheduling.steps import Plan, Start, Stop
-from store.commands import placement as commands
-from store.facts.attempts import Claim
-from store.facts.jobs import WAITING
-from store.queries import placement as queries
-from store.queries import workers
+from store.attempts.facts import Claim
+from store.cluster import workers_reads as workers
+from store.jobs.facts import WAITING
+from store.queue import placement_reads as queries
+from store.queue import placement_writes as commands
 from store.store import Store
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
@@ -41,7 +41,7 @@ class Placer:
         holder: str | None = None,
         turn: int = 0,
     ) -> None:
-        """`holder`: the daemon of a pool, as `store.commands.placement.claim` has it. `turn`: the passes so far."""
+        """`holder`: the daemon of a pool, as `store.queue.placement_writes.claim` has it. `turn`: the passes so far."""
         self._holder = holder
         self._store = store
         self._id = worker_id

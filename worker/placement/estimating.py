@@ -4,7 +4,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
 from scheduling.calibration import Track, interval
-from store.facts.estimates import Estimated, Seen
+from store.queue.estimates_facts import Estimated, Seen
 
 _OF_TEN = 9
 

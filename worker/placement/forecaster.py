@@ -10,10 +10,10 @@ import logging
 import time
 
 from scheduling.replay import replay
-from store.commands import estimates as commands
-from store.facts.estimates import LEASE, Lease, Seen
-from store.queries import estimates as queries
-from store.queries.cluster_mark import ClusterMark, cluster_mark
+from store.cluster.cluster_mark_reads import ClusterMark, cluster_mark
+from store.queue import estimates_reads as queries
+from store.queue import estimates_writes as commands
+from store.queue.estimates_facts import LEASE, Lease, Seen
 from store.store import Store
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from api.advice.judgement import judge
-from store.facts.output import Batch
+from store.output.facts import Batch
 from tests.api.advice.facts import facts, log
 from worker.attempts.output.logged import LoggedMetrics
 

@@ -18,15 +18,15 @@ from standardwebhooks import Webhook
 from controller.notifications.deliveries import GIVEN_UP_AFTER_S, MOST_AT_ONCE, THREAD, Deliveries, again_in_s
 from controller.notifications.http import Http
 from controller.notifications.settings import NotificationSettings
-from store.commands import notifications as commands
 from store.db.database import in_us
-from store.db.tables import Message
-from store.facts.callers import SERVICE
-from store.facts.notifications import Destination, MessageFacts, NewTarget, TargetFacts
-from store.queries import notifications as queries
-from store.rows import users
+from store.notifications import reads as queries
+from store.notifications import writes as commands
+from store.notifications.facts import Destination, MessageFacts, NewTarget, TargetFacts
 from store.secret_keys import SecretKeys
 from store.store import Store
+from store.tables import Message
+from store.team import users
+from store.team.callers_facts import SERVICE
 from tests.controller.notifications.mailboxes import mailbox
 from tests.controller.notifications.receivers import Receiver, answering, join_senders, receiver
 from tests.databases import quick_on_sqlite

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.db.database import Database
-from store.db.tables import DeviceDay, Usage
+from store.tables import DeviceDay, Usage
 from tests.approved import Approved
 from tests.torchyard.cli.service import Team
 

@@ -3,8 +3,8 @@
 from contextlib import closing
 import json
 
+from store.attempts import folders
 from store.db.database import Database
-from store.rows import folders
 from tests.approved import Approved
 from tests.store.fixture import StoreFixture, checkpoint
 from tests.torchyard.cli.service import Team

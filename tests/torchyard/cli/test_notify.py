@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from store.commands import notifications as commands
 from store.db.database import Database
+from store.notifications import writes as commands
 from tests.approved import Approved
 from tests.store.fixture import store_on
 from tests.torchyard.cli.invocation import environment, run_in_process

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from scheduling.snapshot import Placement
+from store.attempts import claims
+from store.attempts import rows as attempts
+from store.attempts.facts import Claim, NodeHeld
+from store.cluster import workers
 from store.db.database import Database
-from store.facts.attempts import Claim, NodeHeld
 from store.ids import new_id
-from store.rows import attempts, claims, workers
 from tests.approved import Approved
 from tests.databases import SQLiteDatabases
 from tests.torchyard.cli.service import Team, serving_team

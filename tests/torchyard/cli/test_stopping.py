@@ -7,10 +7,12 @@ import pytest
 from sqlalchemy import update
 
 from scheduling.snapshot import Device, Placement
+from store.attempts import claims
+from store.attempts import rows as attempts
+from store.cluster import workers
 from store.db.database import Database
-from store.db.tables import Attempt
 from store.ids import new_id
-from store.rows import attempts, claims, workers
+from store.tables import Attempt
 from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment
 from tests.torchyard.cli.service import Team

@@ -5,12 +5,12 @@ from pathlib import Path
 import threading
 from typing import Generic, TypeVar
 
-from store.blobs import Blobs
+from store.attempts.facts import Claim
+from store.blobs.files import Blobs
 from store.db.database import Database
-from store.db.tables import Attempt as AttemptRow
-from store.db.tables import Job
-from store.facts.attempts import Claim
-from store.rows import logs
+from store.output import logs
+from store.tables import Attempt as AttemptRow
+from store.tables import Job
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine, Simulated

@@ -6,10 +6,10 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from store.blobs import Blobs
+from store.attempts.facts import Claim
+from store.blobs.files import Blobs
+from store.bundles import rows as bundles
 from store.db.database import Database
-from store.facts.attempts import Claim
-from store.rows import bundles
 from tests.store.fixture import StoreFixture
 from tests.worker.attempts.fixture import INVENTORY, SimulatedRunnerFixture, worker_context
 from tests.worker.bundles.tars import Tree, store, tar_of

@@ -9,10 +9,11 @@ import pytest
 from sqlalchemy import update
 
 from scheduling.snapshot import Placement
-from store.commands import placement, workers
+from store.attempts.facts import Claim
+from store.cluster import workers_writes as workers
 from store.db.database import Database
-from store.db.tables import Attempt, Job
-from store.facts.attempts import Claim
+from store.queue import placement_writes as placement
+from store.tables import Attempt, Job
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.devices import PoolNodes, PoolReport
 from torchyard.contract.job import EndReason

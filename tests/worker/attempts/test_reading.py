@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from store.facts.jobs import AT_ONCE
+from store.jobs.facts import AT_ONCE
 from tests.approved import Approved
 from tests.worker import eventfiles
 from tests.worker.attempt import wait_for

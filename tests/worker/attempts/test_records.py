@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from store.attempts.facts import Claim
 from store.db.database import Database
-from store.facts.attempts import Claim
-from store.facts.output import Batch
-from store.rows import deletion
+from store.jobs import deletion
+from store.output.facts import Batch
 from tests.databases import quick_on_postgresql
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for

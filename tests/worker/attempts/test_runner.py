@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import event, update
 
-from store.blobs import Blobs
-from store.db.tables import Attempt as AttemptRow
-from store.facts.output import NewCheckpoint
+from store.blobs.files import Blobs
+from store.output.facts import NewCheckpoint
+from store.tables import Attempt as AttemptRow
 from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture

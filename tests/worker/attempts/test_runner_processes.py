@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from store.attempts import rows as attempts
 from store.db.database import Database
-from store.rows import attempts
 from tests.approved import Approved
 from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture

@@ -10,8 +10,8 @@ import socket
 import pytest
 
 from store.db.database import Database
-from store.facts.output import NewCheckpoint
-from store.rows import checkpoints
+from store.output import checkpoints
+from store.output.facts import NewCheckpoint
 from store.service_identity import ServiceIdentity
 from tests.approved import Approved
 from tests.databases import unavailable

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from store.facts.attempts import AttemptSecrets
-from store.facts.telemetry import Answer, Stacks
-from store.rows import secrets, stacks
+from store.attempts import stacks
+from store.attempts.facts import AttemptSecrets
+from store.output.telemetry_facts import Answer, Stacks
+from store.team import secrets
 from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture

@@ -6,9 +6,9 @@ import signal
 
 import pytest
 
+from store.attempts.facts import Claim
+from store.bundles import rows as bundles
 from store.db.database import Database
-from store.facts.attempts import Claim
-from store.rows import bundles
 from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import wait_for

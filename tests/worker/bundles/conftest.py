@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from worker.bundles.cache import BundleCache
 from worker.host.untrusted import remove_inside
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 import stat
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from torchyard.contract.tar import END, header, padding
 
 Tree = Mapping[str, tuple[bytes, bool]]

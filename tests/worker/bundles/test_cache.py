@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 import pytest
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from tests.approved import Approved
 from tests.disks import mounted
 from tests.worker.attempt import wait_for

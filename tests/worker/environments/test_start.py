@@ -84,7 +84,7 @@ def test_a_link_that_takes_the_place_of_an_environment_opens_nothing(
 
 
 def test_a_change_between_two_attempts_is_said(attempt: Attempt, venv: Path) -> None:
-    from store.facts.attempts import EarlierAttempt
+    from store.attempts.facts import EarlierAttempt
 
     now = read(venv)
     before = EnvironmentReport.from_dict({**now.report().to_dict(), "torch": "2.1.2"})

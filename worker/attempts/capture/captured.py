@@ -6,9 +6,9 @@ import hashlib
 import os
 import re
 
-from store.blobs import Blobs
-from store.facts.checkpoints import CAPTURED, captured_name
-from store.facts.output import CapturedFile, NewCheckpoint
+from store.blobs.files import Blobs
+from store.output.checkpoints_facts import CAPTURED, captured_name
+from store.output.facts import CapturedFile, NewCheckpoint
 from torchyard.contract.checkpointfiles import is_file_path
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import WORK, RunDir

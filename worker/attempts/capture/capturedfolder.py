@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from store.blobs import Blobs
-from store.facts.checkpoints import CAPTURED
-from store.facts.output import CapturedFile, NewCheckpoint
+from store.blobs.files import Blobs
+from store.output.checkpoints_facts import CAPTURED
+from store.output.facts import CapturedFile, NewCheckpoint
 from torchyard.contract.checkpointfiles import check_paths, is_file_path
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest

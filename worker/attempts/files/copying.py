@@ -7,8 +7,8 @@ from pathlib import Path
 import time
 from typing import BinaryIO, Protocol
 
-from store.blobs import Blob, Blobs, BlobWriter
-from store.facts.output import NewCheckpoint
+from store.blobs.files import Blob, Blobs, BlobWriter
+from store.output.facts import NewCheckpoint
 from torchyard.contract.checkpointfiles import check_paths
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from store.blobs import Blobs
-from store.facts.output import DEFAULTS, OutputLimits, Room
+from store.blobs.files import Blobs
+from store.output.facts import DEFAULTS, OutputLimits, Room
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import printable
 from worker.attempts.files.walking import TooMany, Walk

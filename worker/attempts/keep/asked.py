@@ -8,10 +8,10 @@ import logging
 from pathlib import Path
 import time
 
-from store.commands import keeping as commands
-from store.facts.keeping import Kept
-from store.facts.output import DEFAULTS, OutputLimits
-from store.queries import keeping as queries
+from store.attempts import keeping_reads as queries
+from store.attempts import keeping_writes as commands
+from store.attempts.keeping_facts import Kept
+from store.output.facts import DEFAULTS, OutputLimits
 from store.store import Store
 from torchyard.contract.errors import NotFound, StaleClaim, Unavailable
 from torchyard.contract.rundir import WORK

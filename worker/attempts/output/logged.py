@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 import time
 
-from store.facts.output import Batch
-from store.queries.log_metrics import LinePattern
+from store.output.facts import Batch
+from store.output.log_metrics_reads import LinePattern
 from worker.attempts.output.warnings import warn
 
 CPU_S = 0.05

@@ -5,8 +5,8 @@ Those of one that publishes very many are spaced: each is copied and leaves a ro
 
 import time
 
-from store.blobs import Blobs
-from store.facts.output import Batch
+from store.blobs.files import Blobs
+from store.output.facts import Batch
 from torchyard.contract.errors import DataError
 from torchyard.contract.events import CheckpointSaved
 from torchyard.contract.rundir import RunDir

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from store.blobs import Blobs
-from store.facts.output import Batch
-from store.facts.telemetry import MetricPoint
+from store.blobs.files import Blobs
+from store.output.facts import Batch
+from store.output.telemetry_facts import MetricPoint
 from torchyard.contract.events import Shown
 from torchyard.contract.rundir import RunDir
 from torchyard.host.failpoints import failpoint

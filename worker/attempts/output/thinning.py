@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 import time
 
-from store.facts.output import LOG, MAX_SERIES, Batch
-from store.facts.telemetry import MetricPoint
+from store.output.facts import LOG, MAX_SERIES, Batch
+from store.output.telemetry_facts import MetricPoint
 
 _LEAST_S = 60.0
 """The shortest time between two batches with points."""

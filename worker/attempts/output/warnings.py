@@ -3,7 +3,7 @@
 from datetime import datetime
 import time
 
-from store.facts.output import Batch, NewEvent
+from store.output.facts import Batch, NewEvent
 
 _MOST = 100
 """Warnings in one batch."""

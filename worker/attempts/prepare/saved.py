@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from store.blobs import Blobs
-from store.facts.checkpoint_order import resumable
-from store.facts.checkpoints import CAPTURED, CheckpointFacts
+from store.blobs.files import Blobs
+from store.output.checkpoint_order_facts import resumable
+from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import printable

@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TypeVar
 
-from store.facts.attempts import AttemptFacts
+from store.attempts.facts import AttemptFacts
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
 from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport

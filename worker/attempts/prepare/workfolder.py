@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 import shutil
 
-from store.blobs import Blobs
-from store.facts.attempts import AttemptFacts, EarlierAttempt, Inherited
+from store.attempts.facts import AttemptFacts, EarlierAttempt, Inherited
+from store.blobs.files import Blobs
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.spec import parse_spec

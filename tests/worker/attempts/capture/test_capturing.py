@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from store.blobs import Blobs, DiskSpace
-from store.facts.checkpoints import CAPTURED
-from store.facts.output import Batch
+from store.blobs.files import Blobs, DiskSpace
+from store.output.checkpoints_facts import CAPTURED
+from store.output.facts import Batch
 from tests.approved import Approved
 from tests.worker import eventfiles
 from torchyard.contract.rundir import RunDir

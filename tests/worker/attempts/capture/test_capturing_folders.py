@@ -7,9 +7,9 @@ import zipfile
 
 import pytest
 
-from store.blobs import Blobs
-from store.facts.checkpoints import CAPTURED
-from store.facts.output import Batch, NewCheckpoint
+from store.blobs.files import Blobs
+from store.output.checkpoints_facts import CAPTURED
+from store.output.facts import Batch, NewCheckpoint
 from torchyard.contract import checkpointfiles
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from store.blobs import Blobs
-from store.facts.output import Batch, CapturedFile, NewCheckpoint
+from store.blobs.files import Blobs
+from store.output.facts import Batch, CapturedFile, NewCheckpoint
 from tests.approved import Approved
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record

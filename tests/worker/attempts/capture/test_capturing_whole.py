@@ -8,8 +8,8 @@ import zipfile
 
 import pytest
 
-from store.blobs import Blobs
-from store.facts.output import Batch, NewCheckpoint
+from store.blobs.files import Blobs
+from store.output.facts import Batch, NewCheckpoint
 from tests.approved import Approved
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record

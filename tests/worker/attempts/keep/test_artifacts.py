@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from store.blobs import Blobs
-from store.facts.output import Batch, NewArtifact, OutputLimits, Room, StoredArtifact
+from store.blobs.files import Blobs
+from store.output.facts import Batch, NewArtifact, OutputLimits, Room, StoredArtifact
 from tests.approved import Approved
 from tests.disks import mounted
 from tests.worker.attempts.output.relays import drain, store, texts

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from store.blobs import Blobs
-from store.commands import keeping as commands
+from store.attempts import keeping_reads as queries
+from store.attempts import keeping_writes as commands
+from store.attempts.keeping_facts import KeepFacts, Kept
+from store.blobs.files import Blobs
 from store.db.database import Database
-from store.db.tables import Worker
-from store.facts.callers import SERVICE
-from store.facts.keeping import KeepFacts, Kept
-from store.queries import keeping as queries
-from store.rows import artifacts, deletion, quotas
+from store.jobs import deletion
+from store.output import artifacts
 from store.store import Store
+from store.tables import Worker
+from store.team import quotas
+from store.team.callers_facts import SERVICE
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.bundles import bundle_url
 from torchyard.contract.errors import Conflict, NotFound

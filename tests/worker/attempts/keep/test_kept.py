@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs import Blobs, BlobWriter
-from store.facts.output import NewArtifact, OutputLimits, Room, StoredArtifact
+from store.blobs.files import Blobs, BlobWriter
+from store.output.facts import NewArtifact, OutputLimits, Room, StoredArtifact
 from tests.worker.attempts.output.relays import drain, texts
 from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.files import walking

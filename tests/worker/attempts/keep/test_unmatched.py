@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from tests.worker.attempts.output.relays import drain, texts
 from torchyard.contract.rundir import RunDir
 from worker.attempts.capture.capturing import roots

@@ -6,8 +6,8 @@ import hashlib
 from pathlib import Path
 import time
 
-from store.blobs import Blobs
-from store.facts.output import Batch
+from store.blobs.files import Blobs
+from store.output.facts import Batch
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record

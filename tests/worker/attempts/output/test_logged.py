@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from store.facts.output import Batch
+from store.output.facts import Batch
 from worker.attempts.output import logged
 from worker.attempts.output.logged import LoggedMetrics
 

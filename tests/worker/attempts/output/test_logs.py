@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from store.facts.output import Batch
+from store.output.facts import Batch
 from torchyard.contract.rundir import ORDER_MARK, RunDir
 from worker.attempts.output.logs import LogReader
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from store.blobs import Blobs
-from store.facts.media import NewMedia
-from store.facts.output import Batch
+from store.blobs.files import Blobs
+from store.output.facts import Batch
+from store.output.media_facts import NewMedia
 from tests.approved import Approved
 from tests.worker.attempts.output.relays import announce, drain, relay_of, store, texts, write_checkpoint
 from torchyard.contract.rundir import RunDir

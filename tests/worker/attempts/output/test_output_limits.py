@@ -4,8 +4,8 @@ from dataclasses import replace
 import json
 from pathlib import Path
 
-from store.blobs import Blobs
-from store.facts.output import Batch, OutputLimits
+from store.blobs.files import Blobs
+from store.output.facts import Batch, OutputLimits
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import JobState

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from tests.approved import Approved
 from tests.worker.attempts.output.relays import (
     announce,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from tests.approved import Approved
 from tests.worker.attempts.output.relays import announce, drain, little_read, relay_of, rows, texts, write_checkpoint
 from torchyard.contract.records import Manifest, ManifestFile

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from store.facts.output import Batch
+from store.output.facts import Batch
 from tests.approved import Approved
 from tests.worker import curvefiles, eventfiles
 from tests.worker.attempts.output.relays import drain, little_memory, next_curves, relay_of, store, texts

@@ -10,10 +10,10 @@ import pytest
 from redis import Redis
 from redis.client import PubSub
 
-from store import redis_names
 from store.announcement import live_line
 from store.db.database import Database
-from store.queue import Queue
+from store.queue.announcing import Queue
+from store.redis import names as redis_names
 from tests.approved import Approved
 from tests.servers import redis_server
 from tests.store.fixture import a_service, store_on

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from store.blobs import Blobs
-from store.facts.checkpoints import CheckpointFacts
+from store.blobs.files import Blobs
+from store.output.checkpoints_facts import CheckpointFacts
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.spec import parse_spec
 from torchyard.host import disk

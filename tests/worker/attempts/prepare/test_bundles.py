@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from store.db.database import Database
-from store.rows import artifacts, checkpoints
+from store.output import artifacts, checkpoints
 from tests.approved import Approved
 from tests.disks import mounted
 from tests.store.fixture import StoreFixture

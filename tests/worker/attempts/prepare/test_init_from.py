@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from store.commands import submission
-from store.facts.callers import Caller
-from store.facts.submission import Submission
-from store.rows import deletion
+from store.jobs import deletion
+from store.jobs import submission_writes as submission
+from store.jobs.submission_facts import Submission
+from store.team.callers_facts import Caller
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.spec import parse_spec

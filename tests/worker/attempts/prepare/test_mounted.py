@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from store.db.database import Database
-from store.rows import artifacts
+from store.output import artifacts
 from tests.worker.attempts.hosts import CODE, Hosts
 from tests.worker.bundles.tars import Tree, read_tree
 from torchyard.contract.job import EndReason, JobState

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from tests.worker.attempts.capture.test_capturing_folders import DCP, look_at_once, run, write
 from tests.worker.attempts.prepare.test_tornfolders import at_end, listed
 from torchyard.contract.rundir import RunDir

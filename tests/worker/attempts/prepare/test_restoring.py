@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from store.db.database import Database
-from store.db.tables import Checkpoint
+from store.tables import Checkpoint
 from tests.disks import mounted
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.hosts import CODE, Hosts

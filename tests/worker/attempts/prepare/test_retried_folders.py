@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from store.attempts.facts import EarlierAttempt
 from store.db.database import Database
-from store.facts.attempts import EarlierAttempt
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.hosts import CODE, Hosts
 from tests.worker.bundles.tars import Tree, read_tree

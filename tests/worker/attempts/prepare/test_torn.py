@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from store.blobs import Blobs
-from store.facts.checkpoints import CAPTURED, CheckpointFacts
+from store.blobs.files import Blobs
+from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
 from tests.approved import Approved
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.host import disk

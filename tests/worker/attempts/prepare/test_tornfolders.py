@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs import Blobs
-from store.facts.checkpoints import CheckpointFacts
-from store.facts.output import NewCheckpoint
+from store.blobs.files import Blobs
+from store.output.checkpoints_facts import CheckpointFacts
+from store.output.facts import NewCheckpoint
 from tests.worker.attempts.capture import test_capturing_folders as capturing
 from tests.worker.attempts.capture.test_capturing_folders import DCP, look, look_at_once, relay_of, run, write, zipped
 from torchyard.contract.rundir import WORK, RunDir

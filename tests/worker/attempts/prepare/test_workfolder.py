@@ -10,7 +10,7 @@ import zipfile
 import pytest
 
 from store.db.database import Database
-from store.rows import checkpoints
+from store.output import checkpoints
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.hosts import CODE, Hosts
 from tests.worker.bundles.tars import read_tree

@@ -1,0 +1,43 @@
+"""The code and packages of jobs. Raises Unavailable, OSError, and NotFound as `store.jobs.reads` does."""
+
+from typing import Any
+
+from store.attempts import packages
+from store.bundles import rows as bundles
+from store.output.checkpoints_facts import BundleFacts
+from store.output.facts import JobPackagesFacts
+from store.store import Store
+from store.tables import Job
+from store.team import access
+from store.team.callers_facts import Caller
+from torchyard.contract.bundles import digest_in
+
+
+def bundle_of(store: Store, job_id: str, *, caller: Caller) -> BundleFacts | str:
+    """Returns the bundle of the job's code, or why there is none that can be read."""
+    with store.read() as session:
+        owner, spec = access.readable_job(session, job_id, caller, Job.owner, Job.spec)
+        url = _code(spec)
+        if url is None:
+            return "The job runs a recipe, which is part of the service: it has no code of its own."
+        sha256 = digest_in(url)
+        if sha256 is None:
+            return f"The code lies on the workers, in {url}. It is not stored, and cannot be shown."
+        # The owner's own row, as every bundle is read: what a job names without having it stays hidden.
+        found = bundles.find(session, owner, sha256)
+    if found is None or not store.blobs.has(sha256, size=found.size):
+        return f"The bundle {sha256} of the code was deleted."
+    return found
+
+
+def packages_of(store: Store, job_id: str, *, caller: Caller) -> JobPackagesFacts | None:
+    """Returns the packages that the job had, or None before its first step."""
+    with store.read() as session:
+        access.readable_job(session, job_id, caller)
+        return packages.of(session, job_id)
+
+
+def _code(spec: Any) -> str | None:
+    config = spec.get("config")
+    code = config.get("code") if isinstance(config, dict) else None
+    return code if isinstance(code, str) else None

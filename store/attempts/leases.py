@@ -1,0 +1,51 @@
+"""Leases of attempts: who may write for which, and for how long nobody takes them for lost."""
+
+from collections.abc import Iterable
+
+from sqlalchemy import ColumnElement, and_, select, update
+from sqlalchemy.orm import Session
+
+from store.attempts.facts import LEASE, Claim
+from store.db.database import in_us, now_us
+from store.tables import Attempt
+
+
+def renew(session: Session, worker_id: str, attempt_ids: Iterable[int], *, holder: str | None = None) -> set[int]:
+    """Extends the leases to 30 s from now. Returns the ids of the attempts that the worker still owns.
+
+    `holder`: the daemon of a pool, which owns none once another one serves the pool.
+    """
+    rows = session.execute(
+        update(Attempt)
+        .where(Attempt.id.in_(list(attempt_ids)), _owned_by(worker_id, holder))
+        .values(lease_until=now_us() + in_us(LEASE))
+        .returning(Attempt.id)
+    )
+    return set(rows.scalars())
+
+
+def open_claims(session: Session, worker_id: str, *, holder: str | None = None) -> list[Claim]:
+    """Returns the worker's open attempts, which a restarted daemon adopts. `holder`: as in `renew`."""
+    query = select(Attempt).where(_owned_by(worker_id, holder)).order_by(Attempt.id)
+    return [Claim(row.id, row.job_id, row.number, row.holder) for row in session.scalars(query)]
+
+
+def take_over(session: Session, worker_id: str, holder: str) -> None:
+    """Has the daemon alone write for the open attempts of its pool from now on."""
+    session.execute(update(Attempt).where(_owned_by(worker_id, None)).values(holder=holder))
+
+
+def expired_claims(session: Session) -> list[Claim]:
+    """Returns the open attempts that are lost."""
+    query = select(Attempt).where(Attempt.ended_at.is_(None), is_lost())
+    return [Claim(row.id, row.job_id, row.number) for row in session.scalars(query)]
+
+
+def is_lost() -> ColumnElement[bool]:
+    """Returns the condition that the attempt's lease has expired on a host: in a pool it goes on without its daemon."""
+    return and_(Attempt.lease_until < now_us(), Attempt.pool_devices == 0)
+
+
+def _owned_by(worker_id: str, holder: str | None) -> ColumnElement[bool]:
+    own = and_(Attempt.worker_id == worker_id, Attempt.ended_at.is_(None))
+    return own if holder is None else and_(own, Attempt.holder == holder)

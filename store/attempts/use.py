@@ -1,0 +1,90 @@
+"""How well open attempts use their GPUs, as the heartbeats of their workers tell it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+import math
+from typing import Any, NamedTuple
+
+from sqlalchemy import bindparam, delete, select
+from sqlalchemy.orm import Session
+
+from store.db.database import now_us
+from store.db.prepared import Prepared
+from store.db.upsert import upsert
+from store.tables import Allocation, Attempt, AttemptUse, Base
+from torchyard.contract.idleness import IDLE_BELOW
+
+_MOST_COUNTED_US = 15_000_000
+"""A report tells of the time before it, but of no more than this: nothing is known of a gap."""
+_GAP_US = 60_000_000
+"""After a longer time without a report, nobody knows whether the GPUs were idle all the time."""
+
+
+class Use(NamedTuple):
+    """The columns of `store.tables.AttemptUse`."""
+
+    seen_at: int
+    measured_us: int = 0
+    busy_us: int = 0
+    idle_us: int = 0
+    idle_since: int | None = None
+
+
+_USES = Base.metadata.tables[AttemptUse.__tablename__].c
+_COLUMNS = tuple(_USES[name] for name in Use._fields)
+_HELD = Prepared(
+    select(Attempt.id, Allocation.device, now_us().label("now"), Attempt.started_at, *_COLUMNS)
+    .join(Allocation, Allocation.attempt_id == Attempt.id)
+    .outerjoin(AttemptUse, AttemptUse.attempt_id == Attempt.id)
+    .where(
+        Allocation.worker_id == bindparam("worker"),
+        Allocation.kind == "cuda",
+        Allocation.released_at.is_(None),
+        Attempt.ended_at.is_(None),
+    )
+    # An attempt that is written at this moment counts at the next report: a heartbeat waits for none.
+    .with_for_update(of=Attempt, key_share=True, skip_locked=True)
+)
+
+
+def add(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]]) -> None:
+    """Adds what the worker reports of its devices now, each a `torchyard.contract.devices.DeviceReport` as JSON."""
+    shares = {device["uuid"]: device["utilization"] for device in devices if device["kind"] == "cuda"}
+    if not shares:
+        return
+    reported: dict[int, list[float | None]] = {}
+    before: dict[int, Use] = {}
+    now = 0
+    for attempt_id, device, read_at, started_at, *stored in _HELD.read(session, {"worker": worker_id}):
+        reported.setdefault(attempt_id, []).append(shares.get(device))
+        before[attempt_id] = Use(started_at) if stored[0] is None else Use(*stored)
+        now = max(now, read_at)  # PostgreSQL reads its clock for each row
+    rows = [
+        {"attempt_id": attempt_id, **counted(use, reported[attempt_id], now=now)._asdict()}
+        for attempt_id, use in sorted(before.items())
+    ]
+    if rows:
+        new = upsert(session, AttemptUse)
+        changed = {name: new.excluded[name] for name in Use._fields}
+        session.execute(new.on_conflict_do_update(index_elements=["attempt_id"], set_=changed), rows)
+
+
+def counted(use: Use, shares: Sequence[float | None], *, now: int) -> Use:
+    """Returns the use with a report at `now`: the utilization of each device, None where it is not known."""
+    known = [min(max(share, 0.0), 1.0) for share in shares if share is not None and not math.isnan(share)]
+    idle = sum(share < IDLE_BELOW for share in known)
+    since = now - use.seen_at
+    us = min(max(since, 0), _MOST_COUNTED_US)
+    goes_on = use.idle_since is not None and 0 <= since <= _GAP_US and use.idle_since <= now
+    return Use(
+        seen_at=now,
+        measured_us=use.measured_us + us * len(known),
+        busy_us=use.busy_us + round(us * sum(known)),
+        idle_us=use.idle_us + us * idle,
+        idle_since=None if idle < len(shares) else use.idle_since if goes_on else now,
+    )
+
+
+def take(session: Session, attempt_id: int) -> Use | None:
+    """Removes what is known of an attempt, whose row is locked, and returns it."""
+    row = session.execute(delete(AttemptUse).where(AttemptUse.attempt_id == attempt_id).returning(*_COLUMNS)).first()
+    return None if row is None else Use(*row)  # pyrefly: ignore[bad-argument-count] it counts ten columns at least

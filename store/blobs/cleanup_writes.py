@@ -1,0 +1,132 @@
+"""Removes unreferenced blobs, old tombstones, and old logs and events of finished jobs. Joins short point chunks.
+
+It also adds up counts of jobs.
+"""
+
+from collections.abc import Generator
+from datetime import timedelta
+
+from store.blobs import garbage
+from store.cluster import device_history
+from store.jobs import counts as job_counts
+from store.jobs import deletion
+from store.output import joining, trimming
+from store.output.facts import TrimLimits
+from store.output.joining import Due, Stretch
+from store.output.trimming import EVENTS_OF_ATTEMPTS, LOG_OF_JOB, TrimTarget
+from store.store import Store
+from store.team import stored_counts
+from torchyard.contract.durations import format_duration
+
+
+def collect_garbage(store: Store, *, limit: int = 1000) -> int:
+    """Removes garbage blobs that no checkpoint refers to, and returns their number. Raises Unavailable and OSError.
+
+    Removes nothing while a relay stores blobs; a later call does.
+    """
+    with store.read() as session:
+        if not garbage.exists(session):
+            return 0
+    with store.blobs.exclusive_lock() as locked:
+        if not locked:
+            return 0
+        with store.write("collect") as session:
+            unused = garbage.take_unreferenced(session, limit=limit)
+        # Only a relay adds references, and it waits for the lock: these blobs stay unreferenced.
+        for sha256 in unused:
+            store.blobs.remove(sha256)
+        if unused:
+            with store.write("forget_garbage") as session:
+                garbage.remove(session, unused)
+    return len(unused)
+
+
+def delete_old_tombstones(store: Store) -> None:
+    """Removes some of the tombstones that no worker needs any more. Raises Unavailable."""
+    with store.write("delete_tombstones") as session:
+        deletion.delete_old_tombstones(session)
+
+
+def add_up_counts(store: Store) -> Generator[None]:
+    """Adds up how many jobs there are and what is stored, where many rows say it. Raises Unavailable.
+
+    Yields after each transaction.
+    """
+    with store.write("add_up_counts") as session:
+        job_counts.add_up(session)
+    yield
+    more = True
+    while more:
+        with store.write("add_up_counts") as session:
+            more = stored_counts.add_up(session)
+        yield
+
+
+def delete_old_samples(store: Store) -> None:
+    """Removes the history of devices that is kept no longer. Raises Unavailable."""
+    with store.write("trim_samples") as session:
+        device_history.delete_old(session)
+
+
+def trim_finished_jobs(store: Store, keep: TrimLimits) -> Generator[None]:
+    """Trims the logs and events of finished jobs to `keep`, some hundreds of jobs per pass. Raises Unavailable.
+
+    Yields after each short transaction; a caller that stops there leaves the rest to a later pass. Any number of
+    workers may run it at the same time.
+    """
+    for kind, age, size in (
+        (LOG_OF_JOB, keep.logs, keep.log_bytes),
+        (EVENTS_OF_ATTEMPTS, keep.events, keep.event_bytes),
+    ):
+        if age is None and size is None:
+            continue
+        with store.read() as session:
+            due = trimming.jobs_to_trim(session, kind, age=age, size=size)
+        yield
+        for job_id, old in due:
+            if old or size is None:
+                why = f"it is kept for {format_duration(age or timedelta())} after the end of a job"
+                yield from _trim_job(store, kind, job_id, to=0, why=why)
+            else:
+                yield from _trim_job(store, kind, job_id, to=size, why=f"the last {size} bytes of it are kept")
+
+
+def join_points(store: Store) -> Generator[None]:
+    """Joins points that were stored in short chunks, of some hundreds of jobs per pass. Raises Unavailable.
+
+    Yields after each short transaction, and may be stopped and run by any number of workers as `trim_finished_jobs`.
+    """
+    with store.read() as session:
+        job_ids = joining.jobs_to_join(session)
+    yield
+    for job_id in job_ids:
+        yield from _join_job(store, job_id)
+
+
+def _join_job(store: Store, job_id: str) -> Generator[None]:
+    while (due := _read_due(store, job_id)) is not None:
+        yield
+        for stretch in due.stretches:
+            left: Stretch | None = stretch
+            while left is not None:
+                with store.write("join_points") as session:
+                    left = joining.join(session, job_id, left)
+                yield
+        with store.write("join_points") as session:
+            joining.mark_joined(session, job_id, end=due.end)
+        yield
+
+
+def _read_due(store: Store, job_id: str) -> Due | None:
+    with store.read() as session:
+        return joining.due(session, job_id)
+
+
+def _trim_job(store: Store, kind: TrimTarget, job_id: str, *, to: int, why: str) -> Generator[None]:
+    with store.read() as session:
+        first = trimming.first_kept(session, kind, job_id, to) if to else trimming.PAST_END
+    more = True
+    while more:
+        with store.write(kind.purpose) as session:
+            more = trimming.remove_oldest(session, kind, job_id, first_kept=first, to=to, why=why)
+        yield

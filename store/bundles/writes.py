@@ -1,0 +1,219 @@
+"""Uploads and removals of bundles. All of them raise Unavailable, also if the disk is full or does not answer."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from store.blobs import garbage
+from store.bundles import rows as bundles
+from store.bundles.checking import check
+from store.bundles.folder import Uploads
+from store.bundles.partial import PartialFile
+from store.bundles.reads import find_complete
+from store.output.checkpoints_facts import BundleFacts
+from store.store import Store
+from store.team import audit, quotas, users
+from store.team.callers_facts import Caller
+from torchyard.contract.errors import Conflict, InvalidBundle, InvalidRequest, NotFound, TooLarge, Unavailable
+from torchyard.contract.tar import BundleContents
+from torchyard.host.disk import FULL, PASSING, require_free_space
+from torchyard.host.failpoints import failpoint
+
+_CHUNK = 1 << 20
+_FULL_DISK_PAUSE_S = 10
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A request to upload the tar of a bundle of `size` bytes, from byte `offset`."""
+
+    sha256: str
+    size: int
+    offset: int
+    max_bytes: int
+    max_files: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes of a complete bundle: `size` of them from `start`."""
+
+    source: str
+    start: int
+    size: int
+
+
+def begin(store: Store, upload: Upload, *, caller: Caller, copies: Piece | None = None) -> BundleFacts | PartialFile:
+    """Returns the caller's bundle if it is complete, else the file to append to, which the caller closes.
+
+    `copies`: what is to be appended of another bundle. Raises what `copy` raises for that, TooLarge, QuotaExceeded,
+    Conflict if other bytes have arrived than `offset`, and TooManyRequests.
+    """
+
+    def admit(unfinished: int) -> None:
+        with store.read() as session:
+            quotas.check_upload(session, caller.name, upload.size, unfinished=unfinished)
+        require_free_space(store.blobs.uploads, upload.size - upload.offset)
+
+    if upload.size > upload.max_bytes:
+        raise TooLarge(f"the bundle has {upload.size} bytes: this service takes at most {upload.max_bytes} of one")
+    uploads = Uploads(store.blobs.uploads)
+    with _disk_errors(), uploads.locked(caller.name):
+        if (row := find_complete(store, caller.name, upload.sha256)) is not None:
+            return row
+        if copies is not None:
+            _require_source(store, copies, caller=caller)
+        return uploads.open(caller.name, upload.sha256, size=upload.size, offset=upload.offset, admit=admit)
+
+
+def append(partial: PartialFile, upload: Upload, data: bytes) -> None:
+    """Appends bytes of the tar. Raises InvalidBundle, and removes the file, if they are more than the upload's size.
+
+    Raises Conflict and TooManyRequests if another request appends to the file.
+    """
+    with _disk_errors():
+        if partial.at + len(data) > upload.size:
+            with partial.locked():
+                partial.path.unlink()
+            raise InvalidBundle(f"there are more bytes than `size`, which is {upload.size}: what arrived is removed")
+        partial.append(data)
+
+
+def copy(store: Store, partial: PartialFile, upload: Upload, piece: Piece, *, caller: Caller) -> None:
+    """Appends bytes of another bundle of the caller.
+
+    Raises NotFound if that is not a complete bundle of theirs, InvalidRequest if it has not so many bytes, and what
+    `append` raises.
+    """
+    _require_source(store, piece, caller=caller)
+    with _disk_errors(), store.blobs.open(piece.source) as file:
+        file.seek(piece.start)
+        left = piece.size
+        while left:
+            data = file.read(min(left, _CHUNK))
+            if not data:
+                raise InvalidBundle(f"the stored bundle {piece.source} is damaged: delete it, and upload it again")
+            append(partial, upload, data)
+            left -= len(data)
+
+
+def withdraw(partial: PartialFile, upload: Upload) -> None:
+    """Removes what this request has appended. Raises Conflict and TooManyRequests if another one changed the file."""
+    with _disk_errors(), partial.locked():
+        partial.cut(upload.offset)
+
+
+def finish(store: Store, partial: PartialFile, upload: Upload, *, caller: Caller) -> BundleFacts | None:
+    """Makes what has arrived durable. If that is all, checks it and returns the new bundle of the caller, else None.
+
+    Raises InvalidBundle, and removes the file, if its digest or its contents are wrong; QuotaExceeded; and Conflict and
+    TooManyRequests if another request has changed the file.
+    """
+    with _disk_errors():
+        try:
+            with partial.locked():
+                if partial.at < upload.size:
+                    partial.sync()
+                    return None
+                contents = _checked(partial, upload)
+                failpoint("blob.fsync")
+                partial.sync()
+                return _publish(store, partial, upload, contents, caller=caller)
+        except Conflict:
+            row = find_complete(store, caller.name, upload.sha256)  # by a request for the same bytes
+            if row is None:
+                raise
+            return row
+
+
+def give_name(store: Store, sha256: str, name: str, *, caller: Caller) -> BundleFacts:
+    """Gives the caller's complete bundle a name, which another one of theirs may have had. Raises NotFound."""
+    if find_complete(store, caller.name, sha256) is None:
+        raise NotFound(f"there is no complete bundle {sha256}")
+    with store.write("bundle") as session:
+        row = bundles.give_name(session, caller.name, sha256, name)
+        if row is None:
+            raise NotFound(f"there is no complete bundle {sha256}")
+        audit.add(session, caller, "bundle.name", sha256)
+    return row
+
+
+def remove(store: Store, sha256: str, *, caller: Caller) -> None:
+    """Removes the caller's bundle, or what has arrived of it.
+
+    Raises NotFound, Conflict while a job that has not ended uses it, and TooManyRequests while it is being checked.
+    """
+    with _disk_errors():
+        with store.write("bundle") as session:
+            removed = bundles.remove(session, caller.name, sha256)
+            if removed:
+                audit.add(session, caller, "bundle.delete", sha256)
+        if not Uploads(store.blobs.uploads).remove(caller.name, sha256) and not removed:
+            raise NotFound(f"there is no bundle {sha256}")
+
+
+def remove_unused(store: Store, *, age: timedelta | None, limit: int = 100) -> int:
+    """Removes bundles that were not used for `age` (None: none) and that no stored job names; returns their number.
+
+    Removes abandoned uploads as well. Raises OSError, too.
+    """
+    Uploads(store.blobs.uploads).remove_abandoned()
+    if age is None:
+        return 0
+    with store.write("collect") as session:
+        return len(bundles.remove_unused(session, age=age, limit=limit))
+
+
+def _require_source(store: Store, piece: Piece, *, caller: Caller) -> None:
+    source = find_complete(store, caller.name, piece.source)
+    if source is None:
+        raise NotFound(f"there is no complete bundle {piece.source}")
+    if piece.start + piece.size > source.size:
+        wrong = f"bundle {piece.source} has {source.size} bytes: there are not {piece.size} from byte {piece.start}"
+        raise InvalidRequest(wrong)
+
+
+def _checked(partial: PartialFile, upload: Upload) -> BundleContents:
+    """Reads the whole file. Raises InvalidBundle and removes it if it is not the bundle of that digest."""
+    try:
+        return check(
+            partial.path,
+            sha256=upload.sha256,
+            size=upload.size,
+            max_files=upload.max_files,
+            max_bytes=upload.max_bytes,
+        )
+    except InvalidBundle:
+        partial.path.unlink()
+        raise
+
+
+def _publish(
+    store: Store, partial: PartialFile, upload: Upload, contents: BundleContents, *, caller: Caller
+) -> BundleFacts:
+    sha256, owner = upload.sha256, caller.name
+    with Uploads(store.blobs.uploads).locked(owner), store.blobs.shared_lock():
+        # The blob is garbage until its row is there: if this ends in between, the collector removes it.
+        with store.write("upload") as session:
+            garbage.add_blobs(session, [sha256])
+        store.blobs.publish(partial.path, sha256)
+        with store.write("bundle") as session:
+            users.lock(session, owner)
+            quotas.check_upload(session, owner, upload.size)
+            row = bundles.add(session, owner, sha256, size=upload.size, files=contents.files, parts=contents.parts)
+            audit.add(session, caller, "bundle.upload", sha256)
+    return row
+
+
+@contextmanager
+def _disk_errors() -> Generator[None]:
+    """Raises Unavailable for an OSError that may pass. What has arrived is kept."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in PASSING:
+            raise
+        pause = _FULL_DISK_PAUSE_S if error.errno in FULL else None
+        what = "is full" if error.errno in FULL else f"does not answer ({error.strerror})"
+        raise Unavailable(f"the disk of the service {what}: what has arrived is kept", retry_after=pause) from error

@@ -1,0 +1,96 @@
+"""What is told of workers: their rows, and the jobs that hold their devices."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from store.cluster import workers
+from store.cluster.workers_facts import HolderFacts, KeptFacts, PoolFacts, WorkerFacts
+from store.tables import Allocation, Attempt, Job, Reservation, Worker
+from torchyard.contract.job import JobState
+
+# Built once, because every answer with workers executes it.
+_HOLDERS = (
+    select(Allocation.worker_id, Allocation.device)
+    .add_columns(Job.id, Job.name, Job.owner, Job.visibility, Job.state, func.coalesce(Job.started_at, Job.created_at))
+    .add_columns(Attempt.guest)
+    .join(Attempt, Attempt.id == Allocation.attempt_id)
+    .join(Job, Job.id == Attempt.job_id)
+    .where(Allocation.released_at.is_(None))
+)
+_KEPT = (
+    select(Reservation.worker_id, Reservation.kind, Job.id, Job.owner, Job.visibility)
+    .join(Job, Job.id == Reservation.job_id)
+    .order_by(Reservation.worker_id, Reservation.kind)
+)
+
+_IN_POOLS = (
+    select(Attempt.worker_id, func.count().label("jobs"), func.count(Attempt.running_at).label("running"))
+    .where(Attempt.ended_at.is_(None), Attempt.pool_devices > 0)
+    .group_by(Attempt.worker_id)
+)
+
+
+def get(session: Session, worker_id: str) -> WorkerFacts:
+    """Returns a worker. Raises NotFound."""
+    worker, alive = workers.get(session, worker_id)
+    counts = _counts(session, [worker])
+    return _facts(worker, alive, _holders(session).get(worker_id, {}), _kept(session).get(worker_id, []), counts)
+
+
+def listed(session: Session, *, limit: int, after: str | None = None) -> Sequence[WorkerFacts]:
+    """Returns workers, as `store.cluster.workers.list_all` does."""
+    found = workers.list_all(session, limit=limit, after=after)
+    holders, kept = (_holders(session), _kept(session)) if found else ({}, {})
+    counts = _counts(session, [worker for worker, _ in found])
+    return [
+        _facts(worker, alive, holders.get(worker.id, {}), kept.get(worker.id, []), counts) for worker, alive in found
+    ]
+
+
+def _facts(
+    worker: Worker,
+    alive: bool,
+    holders: Mapping[str, HolderFacts],
+    kept: Sequence[KeptFacts],
+    counts: Mapping[str, tuple[int, int]],
+) -> WorkerFacts:
+    waiting, running = counts.get(worker.id, (0, 0))
+    return WorkerFacts(
+        id=worker.id,
+        name=worker.name,
+        alive=alive,
+        draining=worker.drain_requested_at is not None,
+        started_at=worker.started_at,
+        seen_at=worker.seen_at,
+        devices=worker.devices,
+        starts=worker.starts,
+        holders=holders,
+        kept=kept,
+        pool=None if worker.pool is None else PoolFacts(worker.pool, waiting, running),
+    )
+
+
+def _counts(session: Session, listed: Sequence[Worker]) -> dict[str, tuple[int, int]]:
+    """Returns how many jobs wait and how many run in those of the workers that are pools, by their ids."""
+    if all(worker.pool is None for worker in listed):
+        return {}
+    return {row.worker_id: (row.jobs - row.running, row.running) for row in session.execute(_IN_POOLS)}
+
+
+def _kept(session: Session) -> dict[str, list[KeptFacts]]:
+    """Returns the places that are kept for jobs, by the ids of workers."""
+    found: dict[str, list[KeptFacts]] = {}
+    for worker_id, kind, job_id, owner, visibility in session.execute(_KEPT):
+        found.setdefault(worker_id, []).append(KeptFacts(kind, job_id, owner, visibility))
+    return found
+
+
+def _holders(session: Session) -> dict[str, dict[str, HolderFacts]]:
+    """Returns the jobs that hold devices, by the ids of workers and the uuids of devices."""
+    found: dict[str, dict[str, HolderFacts]] = {}
+    for worker_id, device, job_id, name, owner, visibility, state, since, guest in session.execute(_HOLDERS):
+        holder = HolderFacts(job_id, name, owner, visibility, JobState(state), since, guest)
+        found.setdefault(worker_id, {})[device] = holder
+    return found

@@ -1,0 +1,28 @@
+"""The GPUs that there are, by name."""
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from store.cluster.workers import is_alive
+from store.tables import Worker
+from torchyard.contract.devices import DeviceReport
+from torchyard.contract.errors import FieldError, InvalidSpec
+from torchyard.contract.fitting import is_named
+from torchyard.contract.resources import Resources
+
+
+def check(session: Session, resources: Resources) -> None:
+    """Raises InvalidSpec if the job names GPUs, and no worker that is alive has such a one. Its pool has its own check.
+
+    Without a live worker nothing is known of the GPUs that there will be, so any name is accepted.
+    """
+    if resources.gpu is None or resources.pool is not None:
+        return
+    offered = session.scalars(select(Worker.devices).where(is_alive(), Worker.pool.is_(None))).all()
+    reports = (DeviceReport.from_dict(device) for devices in offered for device in devices)
+    names = sorted({report.name for report in reports if report.kind == "cuda"})
+    if not offered or any(is_named(name, wanted) for name in names for wanted in resources.gpu):
+        return
+    there = f"the workers have {', '.join(names)}" if names else "the workers have no GPU"
+    message = f"no worker has {' or '.join(resources.gpu)}: {there}"
+    raise InvalidSpec("the job spec is not valid", errors=(FieldError("resources.gpu", message),))

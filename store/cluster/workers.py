@@ -1,0 +1,152 @@
+"""Workers: their registration, heartbeats and drains."""
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from sqlalchemy import ColumnElement, or_, select, text, true, update
+from sqlalchemy.orm import Session
+
+from store.announcement import WORKERS, announcement_of
+from store.attempts import leases
+from store.attempts.facts import LEASE
+from store.db.database import now_us
+from store.queue import reservations
+from store.tables import Reservation, Worker
+from torchyard.contract.errors import Conflict, NotFound
+
+_LEASE_US = int(LEASE.total_seconds() * 1_000_000)
+
+
+def is_alive() -> ColumnElement[bool]:
+    """Returns the condition that the worker was seen within one lease."""
+    return Worker.seen_at > now_us() - _LEASE_US
+
+
+_ALL = select(Worker, is_alive().label("alive")).order_by(Worker.id)
+
+
+def register(
+    session: Session, worker_id: str, *, name: str, devices: list[Any], shares_cpus_of: str | None = None
+) -> str:
+    """Registers a daemon that has just started, and returns its name: `name`, or `name-2`, … if others have it.
+
+    The id belongs to its data directory and survives restarts. `shares_cpus_of`: the boot of its host, if it offers the
+    host's CPUs to as many jobs as there are.
+    """
+    announcement_of(session).mark_changed(WORKERS)
+    _lock_all(session)
+    worker = session.get(Worker, worker_id)
+    if worker is None:
+        worker = Worker(id=worker_id, started_at=now_us(), seen_at=now_us())
+    worker.name = _free_name(session, name, worker_id=worker_id)
+    worker.devices, worker.shares_cpus_of = devices, shares_cpus_of
+    session.add(worker)
+    session.flush()
+    session.execute(update(Worker).where(Worker.id == worker_id).values(started_at=now_us(), seen_at=now_us()))
+    return worker.name
+
+
+def register_pool(session: Session, worker_id: str, *, name: str, holder: str, pool: dict[str, Any]) -> None:
+    """Registers a daemon that serves a pool from now on: it alone may write for the pool's attempts.
+
+    `holder` tells daemons of the pool apart. `pool`: a `torchyard.contract.devices.PoolReport`. Raises Conflict while
+    another daemon that was seen within one lease serves it, or a pool of another folder has its name.
+    """
+    _lock_all(session)
+    row = session.execute(_ALL.where(Worker.id == worker_id)).first()
+    if row is not None and row.alive and row.Worker.holder not in {None, holder}:
+        raise Conflict(f"pool {name} is served by {row.Worker.holder}")
+    named = select(Worker.id).where(Worker.name == name, Worker.pool.is_not(None), is_alive())
+    if (other := session.scalar(named.where(Worker.id != worker_id).limit(1))) is not None:
+        raise Conflict(f"worker {other} serves a pool of the name {name} from another data directory")
+    worker = row.Worker if row is not None else Worker(id=worker_id, devices=[], started_at=now_us(), seen_at=now_us())
+    worker.name, worker.holder, worker.pool = name, holder, pool
+    session.add(worker)
+    session.flush()
+    session.execute(update(Worker).where(Worker.id == worker_id).values(started_at=now_us(), seen_at=now_us()))
+    leases.take_over(session, worker_id, holder)
+    announcement_of(session).mark_changed(WORKERS)
+
+
+def release_pool(session: Session, worker_id: str, *, holder: str) -> None:
+    """Lets another daemon serve the pool at once."""
+    session.execute(update(Worker).where(Worker.id == worker_id, Worker.holder == holder).values(holder=None))
+
+
+def pool_heartbeat(
+    session: Session, worker_id: str, *, holder: str, pool: dict[str, Any], starts: dict[str, Any]
+) -> bool:
+    """Does what `heartbeat` does for a pool. Returns False, without a write, if the daemon does not serve it now."""
+    values = {"seen_at": now_us(), "pool": pool, "starts": starts}
+    own = update(Worker).where(Worker.id == worker_id, Worker.holder == holder).values(**values)
+    if session.execute(own.returning(Worker.id)).first() is None:
+        return False
+    announcement_of(session).mark_changed(WORKERS)
+    return True
+
+
+def cpu_sharers(session: Session, worker_id: str) -> list[str]:
+    """Returns the ids of the live workers that share the CPUs of this worker's host, with its own, in their order."""
+    host = select(Worker.shares_cpus_of).where(Worker.id == worker_id).scalar_subquery()
+    return [*session.scalars(select(Worker.id).where(Worker.shares_cpus_of == host, is_alive()).order_by(Worker.id))]
+
+
+def heartbeat(session: Session, worker_id: str, *, devices: list[Any], starts: dict[str, Any] | None = None) -> None:
+    """Stores that the daemon is alive, the state of its devices, and how it starts jobs."""
+    announcement_of(session).mark_changed(WORKERS)
+    values = {"seen_at": now_us(), "devices": devices, "starts": starts}
+    session.execute(update(Worker).where(Worker.id == worker_id).values(**values))
+
+
+def is_draining(session: Session, worker_id: str) -> bool:
+    """Returns whether the worker is requested to claim no jobs and to return those that it runs to the queue."""
+    return session.scalar(select(Worker.drain_requested_at).where(Worker.id == worker_id)) is not None
+
+
+def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker, bool]:
+    """Requests the worker to claim no jobs and return those that it runs, or to work again. Returns what `get` does."""
+    session.execute(
+        update(Worker)
+        .where(Worker.id == worker_id, Worker.drain_requested_at.is_(None) if drain else true())
+        .values(drain_requested_at=now_us() if drain else None)
+    )
+    if drain:
+        reservations.free_places_on(session, [worker_id])
+    announcement_of(session).mark_changed(WORKERS)
+    announcement_of(session).wake_workers()
+    return get(session, worker_id)
+
+
+def idle_keepers(session: Session) -> list[str]:
+    """Returns the workers with kept places that take no jobs: they are lost, or drain."""
+    kept = select(Reservation.worker_id).where(Reservation.job_id.is_not(None))
+    away = or_(~is_alive(), Worker.drain_requested_at.is_not(None))
+    return [*session.scalars(select(Worker.id).where(Worker.id.in_(kept), away).order_by(Worker.id))]
+
+
+def list_all(session: Session, *, limit: int = 1000, after: str | None = None) -> Sequence[tuple[Worker, bool]]:
+    """Returns all workers, each with whether it was seen within one lease, ordered by id."""
+    query = _ALL.limit(limit)
+    if after is not None:
+        query = query.where(Worker.id > after)
+    return [(row.Worker, bool(row.alive)) for row in session.execute(query)]
+
+
+def get(session: Session, worker_id: str) -> tuple[Worker, bool]:
+    """Returns one worker, as `list_all` does. Raises NotFound."""
+    row = session.execute(_ALL.where(Worker.id == worker_id)).first()
+    if row is None:
+        raise NotFound(f"there is no worker {worker_id}")
+    return row.Worker, bool(row.alive)
+
+
+def _lock_all(session: Session) -> None:
+    if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer at a time
+        session.execute(text("LOCK TABLE workers IN SHARE ROW EXCLUSIVE MODE"))
+
+
+def _free_name(session: Session, name: str, *, worker_id: str) -> str:
+    taken = {*session.scalars(select(Worker.name).where(Worker.id != worker_id, is_alive()))}
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(candidate for candidate in names if candidate not in taken)

@@ -1,0 +1,136 @@
+"""Finds what the `init_from` of a job spec names, for who submits the job, and keeps it from being removed meanwhile.
+
+Who submits must be allowed to read it. Afterwards the job has it, whatever becomes of its source.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from store.ids import is_id
+from store.jobs import initial_files
+from store.jobs.initial_weights_facts import InitialFacts
+from store.jobs.submission_facts import Submission
+from store.models import rows as models
+from store.output import checkpoints
+from store.sweeps import rows as sweeps
+from store.tables import InitialWeights, Job
+from store.team import access
+from store.team.callers_facts import Caller
+from torchyard.contract.errors import FieldError, InvalidSpec, NotFound
+from torchyard.contract.initial import AfterRef, CheckpointRef, parse_initial
+from torchyard.contract.models import ModelRef
+from torchyard.contract.spec import Spec
+
+_FIELD = "init_from"
+_PER_STATEMENT = 1000
+"""Jobs that one statement names: a database limits its values."""
+
+
+def resolve(session: Session, caller: Caller, ref: str) -> InitialFacts:
+    """Returns what an `init_from` names now. Raises InvalidSpec for what the caller may not read, or is not there.
+
+    `lock_sources` must have locked the job that it names. A model that it names is not removed meanwhile.
+    """
+    wanted = parse_initial(ref)
+    assert not isinstance(wanted, AfterRef), "it names a checkpoint that is not there yet"
+    try:
+        if isinstance(wanted, CheckpointRef):
+            return _of_checkpoint(session, caller, wanted)
+        return _of_model(session, caller, wanted)
+    except NotFound as error:
+        raise _wrong(error.message) from None
+
+
+def pinned(session: Session, wanted: Submission) -> Submission:
+    """Returns the submission with what its spec names in `init_from`, and with a spec that names exactly that.
+
+    Raises as `resolve` does, and InvalidSpec for a recipe that differs from the one that has saved it.
+    """
+    spec = wanted.spec
+    if spec.init_from is None or spec.later_weights is not None:
+        return wanted
+    try:
+        found = resolve(session, wanted.caller, spec.init_from)
+    except InvalidSpec:
+        before = None if wanted.retry_of is None else initial_files.of_job(session, wanted.retry_of)
+        if before is None or wanted.goes_on_from is None:
+            raise
+        found = replace(before, files=(), size=0)  # it goes on from a checkpoint of its own, and needs them no more
+    if spec.trainer not in ("script", found.trainer):
+        raise _wrong(f"{spec.init_from} was saved by a job of {found.trainer}, and this one is of {spec.trainer}")
+    return replace(wanted, spec=spec.model_copy(update={"init_from": found.ref}), initial=found)
+
+
+def sources_of(specs: Iterable[Spec]) -> set[str]:
+    """Returns the ids of the jobs that specs name in `init_from`."""
+    named = (parse_initial(spec.init_from) for spec in specs if spec.init_from is not None)
+    return {ref.job_id for ref in named if isinstance(ref, CheckpointRef) and is_id(ref.job_id, "job")}
+
+
+def lock_sources(session: Session, job_ids: Collection[str]) -> None:
+    """Keeps the jobs, and what they have saved, until the transaction ends. Others may do so, too.
+
+    Call it before other rows of jobs are locked: a job is older than those that start from it.
+    """
+    ids = sorted(job_ids)
+    for first in range(0, len(ids), _PER_STATEMENT):
+        query = select(Job.id).where(Job.id.in_(ids[first : first + _PER_STATEMENT])).order_by(Job.id)
+        session.execute(query.with_for_update(read=True))
+
+
+def lock_free_sources(session: Session, job_ids: Collection[str]) -> set[str]:
+    """Does what `lock_sources` does for those that no other transaction has locked. Returns those that one has."""
+    if not job_ids:
+        return set()
+    query = select(Job.id).where(Job.id.in_(job_ids)).order_by(Job.id)
+    there = set(session.scalars(query))
+    return there - set(session.scalars(query.with_for_update(read=True, skip_locked=True)))
+
+
+def lock_source_of(session: Session, job_id: str) -> None:
+    """Does what `lock_sources` does for the job from which a stored one has started."""
+    source = session.scalar(select(InitialWeights.source_job).where(InitialWeights.job_id == job_id))
+    lock_sources(session, () if source is None else (source,))
+
+
+def _of_checkpoint(session: Session, caller: Caller, wanted: CheckpointRef) -> InitialFacts:
+    job_id = sweeps.job_named(session, caller, wanted.job_id, wanted.ref)
+    if job_id != wanted.job_id:
+        lock_sources(session, [job_id])
+    job = access.get(session, job_id, caller)
+    saved = checkpoints.resolve(session, job, wanted.ref)
+    return InitialFacts(
+        source_job=job.id,
+        source_checkpoint=saved.id,
+        model_owner=None,
+        model_name=None,
+        model_version=None,
+        trainer=job.trainer,
+        step=saved.step,
+        epoch=saved.epoch,
+        files=saved.files,
+        size=sum(file["size"] for file in saved.files),
+    )
+
+
+def _of_model(session: Session, caller: Caller, wanted: ModelRef) -> InitialFacts:
+    found = models.find_version(session, caller, wanted.owner, wanted.name, wanted.version, locked=True)
+    return InitialFacts(
+        source_job=found.job_id if found.shows_job else None,
+        source_checkpoint=found.checkpoint_id if found.shows_job else None,
+        model_owner=found.owner,
+        model_name=found.name,
+        model_version=found.version,
+        trainer=found.trainer,
+        step=found.step,
+        epoch=found.epoch,
+        files=found.files,
+        size=found.size,
+    )
+
+
+def _wrong(message: str) -> InvalidSpec:
+    return InvalidSpec("the job spec is not valid", errors=(FieldError(_FIELD, message),))

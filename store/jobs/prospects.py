@@ -1,0 +1,66 @@
+"""What would become of a job: whether it may join the line, where it would stand there, and what it would wait for."""
+
+from datetime import timedelta
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from scheduling.reasons import over_quota
+from scheduling.snapshot import Waiting
+from store.db.database import in_us, now_us
+from store.ids import new_id
+from store.jobs.foresight_facts import Foresight, Waits
+from store.jobs.shapes import shape
+from store.jobs.submission_facts import Prospect, Submission
+from store.queue import planning, usage, waiting
+from store.queue.credits import credits
+from store.queue.line.line import line_of
+from store.queue.line_facts import Bucket, Member, Standing
+from store.team import quotas
+from torchyard.contract.errors import QuotaExceeded
+from torchyard.contract.spec import Spec
+
+
+def of_newcomer(session: Session, wanted: Submission, *, max_stop_grace: timedelta) -> Foresight:
+    """Returns what would become of the job if it were submitted now.
+
+    `wanted`: with its pool, and with the jobs that it comes after.
+    """
+    spec, owner = wanted.spec, wanted.caller.name
+    room = quotas.Room(session, quotas.limits_of_some(session, [owner]), locks=False)
+    try:
+        room.check(owner, devices=spec.resources.total_devices, priority=spec.priority)
+    except QuotaExceeded as error:
+        return Foresight(Prospect(over_quota(error.message)))
+    if wanted.waits_for is not None:
+        return Foresight(Prospect(wanted.waits_for))
+    return _in_line(session, _as_waiting(session, spec, owner), max_stop_grace)
+
+
+def of_job(session: Session, job_id: str, *, max_stop_grace: timedelta) -> Foresight | None:
+    """Returns what becomes of a stored job; None if it does not wait for devices."""
+    found = waiting.waiting_among(session, [job_id])
+    return _in_line(session, found[0], max_stop_grace) if found else None
+
+
+def _in_line(session: Session, job: Waiting, max_stop_grace: timedelta) -> Foresight:
+    standing = Standing(Bucket(job.owner, job.resources.device, job.priority), Member(job.id, job.submitted))
+    position = line_of(session).positions(credits(session, {standing.bucket}), [standing])[job.id]
+    outlook = planning.outlook_of(session, job, max_stop_grace=max_stop_grace)
+    return Foresight(Prospect(outlook.reason, position), None if outlook.reason is None else Waits(job, outlook.around))
+
+
+def _as_waiting(session: Session, spec: Spec, owner: str) -> Waiting:
+    """Returns a job with this spec that was submitted just now."""
+    resources = spec.resources.model_dump(mode="json")
+    return Waiting(
+        id=new_id("job"),
+        owner=owner,
+        priority=spec.priority,
+        shape=shape(owner, resources, preemptible=spec.preemptible, limit=spec.time_limit),
+        resources=spec.resources,
+        submitted=session.execute(select(now_us())).scalar_one(),
+        limit_us=in_us(spec.time_limit),
+        preemptible=spec.preemptible,
+        usual_us=usage.usual_lengths(session, {owner}).get((owner, spec.trainer)),
+    )

@@ -1,0 +1,90 @@
+"""Artifacts: rows over blobs. A row means that every byte is in the blob store."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select
+from sqlalchemy.orm import Session
+
+from store.blobs import garbage
+from store.db import columns
+from store.ids import new_id
+from store.output import media_limits
+from store.output.checkpoints_facts import ArtifactFacts
+from store.output.facts import NewArtifact, Room, StoredArtifact
+from store.tables import Artifact, Job
+from store.team import quotas
+from torchyard.contract.artifacts import KEPT
+from torchyard.contract.errors import NotFound
+
+
+def add(session: Session, job_id: str, *, attempt: int, new: Sequence[NewArtifact]) -> None:
+    """Inserts files of the attempt. They replace those of the same paths, of which the blobs become garbage."""
+    same = (Artifact.job_id == job_id, Artifact.path.in_([item.path for item in new]))
+    garbage.add_blobs(session, session.scalars(select(Artifact.sha256).where(*same)))
+    session.execute(delete(Artifact).where(*same), execution_options={"synchronize_session": False})
+    rows = [
+        {"id": new_id("art"), "job_id": job_id, "attempt": attempt, "path": item.path, "size": item.size}
+        | {"sha256": item.sha256, "modified_ns": item.modified_ns, "asked": item.asked}
+        for item in new
+    ]
+    session.execute(insert(Artifact), rows)
+
+
+def after(
+    session: Session,
+    job_id: str,
+    *,
+    limit: int,
+    behind: str | None = None,
+    path: str | None = None,
+    kept: bool | None = False,
+) -> Sequence[ArtifactFacts]:
+    """Returns files of the job, oldest first: behind the one with the id `behind`, and at or below `path`.
+
+    `kept`: those of its working folder in place of its artifacts; None: both.
+    """
+    query = columns.select(ArtifactFacts, Artifact).where(Artifact.job_id == job_id).order_by(Artifact.id).limit(limit)
+    if kept is not None:
+        query = query.where((func.substr(Artifact.path, 1, len(KEPT)) == KEPT) == kept)
+    if behind is not None:
+        query = query.where(Artifact.id > behind)
+    if path is not None:
+        query = query.where(_at_or_below(stored_path(path, kept=bool(kept))))
+    return [_facts(row) for row in session.execute(query)]
+
+
+def get(session: Session, job_id: str, path: str, *, kept: bool = False) -> ArtifactFacts:
+    """Returns the file of this path, among those of the working folder if `kept`. Raises NotFound."""
+    stored = stored_path(path, kept=kept)
+    query = columns.select(ArtifactFacts, Artifact).where(Artifact.job_id == job_id, Artifact.path == stored)
+    found = session.execute(query).first()
+    # The path of an artifact never looks like a stored path of the other files.
+    if found is None or path.startswith(KEPT):
+        raise NotFound(f"job {job_id} has no {'kept file' if kept else 'artifact'} {path[:200]!r}")
+    return _facts(found)
+
+
+def room(session: Session, job_id: str) -> Room:
+    """Returns what is stored of the job, and how much more may be."""
+    columns_of = (Artifact.path, Artifact.attempt, Artifact.size, Artifact.modified_ns, Artifact.asked)
+    stored = [StoredArtifact(*row) for row in session.execute(select(*columns_of).where(Artifact.job_id == job_id))]
+    left = quotas.bytes_left(session, session.get_one(Job, job_id).owner)
+    return Room(stored, left, media_bytes=media_limits.media_bytes(session, job_id))
+
+
+def stored_path(path: str, *, kept: bool) -> str:
+    """Returns the path that the row of a file has."""
+    return f"{KEPT}{path}" if kept else path
+
+
+def _facts(row: Sequence[Any]) -> ArtifactFacts:
+    facts = ArtifactFacts(*row)
+    return replace(facts, path=facts.path.removeprefix(KEPT), kept=facts.path.startswith(KEPT))
+
+
+def _at_or_below(path: str) -> ColumnElement[bool]:
+    folder = f"{path}/"
+    # LIKE ignores case in SQLite.
+    return or_(Artifact.path == path, func.substr(Artifact.path, 1, len(folder)) == folder)

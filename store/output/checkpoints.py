@@ -1,0 +1,323 @@
+"""Checkpoints: rows over blobs. A row means that every byte is in the blob store."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+import json
+import math
+import re
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, and_, bindparam, cast, func, insert, or_, select, update
+from sqlalchemy.orm import Session
+
+from store.db import columns
+from store.db.documents import Parsed
+from store.db.prepared import Prepared, among, texts
+from store.ids import is_id, new_id
+from store.jobs import events as job_events
+from store.jobs.facts import BestCheckpoint
+from store.notifications import signals
+from store.output import checkpoint_order
+from store.output.checkpoint_order_facts import Place, resumable
+from store.output.checkpoint_order_facts import place as place_of
+from store.output.checkpoints_facts import CAPTURED, CheckpointFacts, path_written, sent_of
+from store.output.facts import NewCheckpoint
+from store.tables import Base, Checkpoint, Job
+from torchyard.contract.codec import json_number
+from torchyard.contract.errors import InvalidCursor, NotFound
+from torchyard.contract.events import Remeasured
+from torchyard.contract.notifications import EventKind
+
+_CHECKPOINTS = Base.metadata.tables["checkpoints"].c
+MOST_FILES_BYTES = 64 << 20
+"""The most bytes of JSON that are read at once of the file lists of a job's checkpoints."""
+_NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
+
+
+def _best(value: ColumnElement[float | None]) -> Select[*tuple[Any, ...]]:
+    order = (value, *checkpoint_order.COLUMNS)
+    place = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("place")
+    ranked = select(Checkpoint.id, place).where(
+        Checkpoint.job_id.in_(bindparam("jobs", expanding=True)),
+        Checkpoint.removed_at.is_(None),
+        Checkpoint.monitored.is_not(None),
+        ~Checkpoint.damaged,
+    )
+    first = ranked.subquery()
+    told = (Checkpoint.id, Checkpoint.monitored, Checkpoint.epoch, Checkpoint.step, Checkpoint.remeasured)
+    best = select(Checkpoint.job_id, *told)
+    return best.join(first, first.c.id == Checkpoint.id).where(first.c.place == 1)
+
+
+# Built once: building a statement costs more than executing it, and every answer with jobs executes these.
+_BEST = {"min": _best(Checkpoint.monitored.asc()), "max": _best(Checkpoint.monitored.desc())}
+
+
+_TOLD = columns.of(CheckpointFacts, Checkpoint)
+_FILES = columns.short_files(Checkpoint)
+_LISTED: list[Any] = [_FILES if column is Checkpoint.files else column for column in _TOLD]
+"""The same without many files."""
+
+
+def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> None:
+    """Inserts a checkpoint and its event. Does nothing if the attempt has listed the name before, even if removed."""
+    known = select(Checkpoint.id).where(
+        Checkpoint.job_id == job_id, Checkpoint.attempt == attempt, Checkpoint.name == new.name
+    )
+    if session.execute(known).first() is not None:
+        return
+    job = session.get_one(Job, job_id)
+    policy = job.stored_spec.checkpoint
+    files = new.entries
+    monitored = new.manifest.metrics.get(policy.monitor)
+    values = {
+        "id": new_id("ckpt"),
+        "epoch": new.manifest.epoch,
+        "step": new.manifest.step,
+        "metrics": {key: json_number(value) for key, value in new.manifest.metrics.items()},
+    }
+    sent = sent_of(files, of=f"checkpoint {new.name}") if files else None
+    session.execute(
+        insert(Checkpoint).values(
+            job_id=job_id,
+            attempt=attempt,
+            name=new.name,
+            end_of_epoch=new.manifest.end_of_epoch,
+            monitored=monitored if monitored is not None and math.isfinite(monitored) else None,
+            files=files,
+            files_bytes=len(json.dumps(files)),
+            sent=sent,
+            size=sum(file.size for file in new.files),
+            source=new.source,
+            saved_at=new.saved_at,
+            damaged=new.damaged,
+            **values,
+        )
+    )
+    session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
+    written = {"file": path_written(sent)} if new.source == CAPTURED and sent is not None else {}
+    job_events.append(session, job_id, type="checkpoint", attempt=attempt, data={**values, **written})
+    if signals.wanted(session, EventKind.JOB_BEST, job=job):
+        _signal_best(session, job, str(values["id"]))
+
+
+def note_remeasured(session: Session, job_id: str, *, attempt: int, event: Remeasured) -> None:
+    """Stores what a checkpoint of the job has measured again. Does nothing if it is not listed."""
+    saved_by = attempt if event.attempt is None else event.attempt
+    values = {key: json_number(value) for key, value in event.metrics.items()}
+    found = session.execute(
+        update(Checkpoint)
+        .where(_of_attempt(job_id, saved_by), Checkpoint.name == event.name, Checkpoint.removed_at.is_(None))
+        .values(remeasured=values)
+        .returning(Checkpoint.id)
+    ).first()
+    if found is not None:
+        session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
+
+
+def newest_first(session: Session, job_id: str, *, most_bytes: int = MOST_FILES_BYTES) -> list[CheckpointFacts]:
+    """Returns the job's checkpoints without aliases, newest first.
+
+    Long lists of files are read for the newest alone, up to `most_bytes` of JSON: `with_files` reads one of the others.
+    """
+    query = select(*_LISTED).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
+    found = [CheckpointFacts(*row) for row in session.execute(checkpoint_order.newest_first(query))]
+    sizes = accumulate((each.files_bytes or 0) if each.files_omitted else 0 for each in found)
+    near = [each.id for each, size in zip(found, sizes, strict=True) if each.files_omitted and size <= most_bytes]
+    whole = {each.id: each for each in _whole(session, near, {}, _TOLD)}
+    return [whole.get(each.id, each) for each in found]
+
+
+def with_files(session: Session, checkpoint_id: str) -> CheckpointFacts | None:
+    """Returns a checkpoint with all of its files, without aliases; None if it is no longer there."""
+    row = session.execute(select(*_TOLD).where(Checkpoint.id == checkpoint_id)).first()
+    return None if row is None else CheckpointFacts(*row)
+
+
+def resumed(session: Session, job_id: str) -> CheckpointFacts | None:
+    """Returns the checkpoint that the job goes on from, without aliases; None without a whole one."""
+    query = select(*_TOLD).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
+    row = session.execute(checkpoint_order.resumed_first(query).limit(1)).first()
+    return None if row is None else CheckpointFacts(*row)
+
+
+def is_progress(session: Session, job_id: str, *, attempt: int, start_step: int) -> bool:
+    """Returns whether the attempt has saved something new: a whole file, or a later step than it started from.
+
+    Counts those that were removed since.
+    """
+    new = or_(Checkpoint.source.is_not(None), Checkpoint.step > start_step)
+    query = select(Checkpoint.id).where(_of_attempt(job_id, attempt), ~Checkpoint.damaged, new)
+    return session.execute(query.limit(1)).first() is not None
+
+
+def listed(session: Session, job: Job, *, limit: int | None = None, behind: str | None = None) -> list[CheckpointFacts]:
+    """Returns the job's checkpoints, newest first, with their aliases; with `behind` (an id), only older ones, that one
+    may be removed. Raises InvalidCursor if the job has no such checkpoint.
+    """
+    places = _places(session, job.id)
+    aliases = _aliases(places, best_of(session, job))
+    if behind is not None:
+        given = _given(session, job, behind)
+        places = [place for place in places if place_of(place) < given]
+    return _whole(session, [place.id for place in places[:limit]], aliases, _LISTED)
+
+
+def best_of(session: Session, job: Job) -> BestCheckpoint | None:
+    """Returns the checkpoint with the best finite value of the monitored metric; the earliest of equal ones."""
+    return best_of_jobs(session, {job.id: job.stored_spec.checkpoint.mode}).get(job.id)
+
+
+def best_of_jobs(session: Session, modes: Mapping[str, str]) -> dict[str, BestCheckpoint]:
+    """Returns `best_of` for many jobs by id, each given with its `checkpoint.mode`. Leaves out jobs without one."""
+    found: dict[str, BestCheckpoint] = {}
+    for mode, query in _BEST.items():
+        ids = [job_id for job_id, wanted in modes.items() if wanted == mode]
+        rows = session.execute(query, {"jobs": ids}) if ids else ()
+        found |= {row.job_id: BestCheckpoint(*row[1:]) for row in rows}
+    return found
+
+
+_MEASURED = Prepared(
+    select(_CHECKPOINTS.id, cast(_CHECKPOINTS.metrics, Parsed).label("metrics")).where(among(_CHECKPOINTS.id, "ids"))
+)
+
+
+def measured(session: Session, checkpoint_ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Returns the metrics of checkpoints, as JSON, by id."""
+    return {row.id: row.metrics for row in _MEASURED.rows(session, {"ids": texts(checkpoint_ids)})}
+
+
+def resolve(session: Session, job: Job, ref: str) -> CheckpointFacts:
+    """Returns the checkpoint that `ref` names: an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
+    wanted = _canonical(ref)
+    places = _places(session, job.id)
+    aliases = _aliases(places, best_of(session, job))
+    found = wanted if any(place.id == wanted for place in places) else aliases.get(wanted)
+    if found is None:
+        raise NotFound(f"job {job.id} {_explain_missing(session, job, wanted)}")
+    return _whole(session, [found], aliases, _TOLD)[0]
+
+
+def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
+    """Returns the names of all checkpoints that the attempt listed, including removed ones."""
+    return list(session.scalars(select(Checkpoint.name).where(_of_attempt(job_id, attempt))))
+
+
+def captured_names(session: Session, job_id: str) -> list[str]:
+    """Returns the names of all checkpoints that the job's attempts captured, including removed ones."""
+    captured = (Checkpoint.job_id == job_id, Checkpoint.source == CAPTURED)
+    return list(session.scalars(select(Checkpoint.name).where(*captured)))
+
+
+def removed_among(session: Session, job_id: str, *, attempt: int, names: Collection[str]) -> set[str]:
+    """Returns those of `names` that the attempt listed and that were removed."""
+    query = select(Checkpoint.name).where(_of_attempt(job_id, attempt), Checkpoint.removed_at.is_not(None))
+    return set(session.scalars(query.where(Checkpoint.name.in_(names))))
+
+
+def _signal_best(session: Session, job: Job, checkpoint_id: str) -> None:
+    """Stores for the job's targets that this new checkpoint is its best, if it is."""
+    best = best_of(session, job)
+    if best is None or best.id != checkpoint_id:
+        return
+    metric = signals.brief(job.stored_spec.checkpoint.monitor)
+    told = {"id": best.id, "epoch": best.epoch, "step": best.step, "metric": metric, "value": best.value}
+    data = {"checkpoint": told, "text": f"{metric} {best.value:.6g} at step {best.step}"}
+    signals.add(session, EventKind.JOB_BEST, job=job, data=data)
+
+
+class _Place(NamedTuple):
+    """Of a listed checkpoint, what its place in the list and its aliases depend on."""
+
+    id: str
+    attempt: int
+    saved_at: int
+    damaged: bool
+    source: str | None
+    step: int
+    epoch: int | None
+    end_of_epoch: bool
+
+
+_PLACE = tuple(getattr(Checkpoint, name) for name in _Place._fields)
+
+
+def _places(session: Session, job_id: str) -> list[_Place]:
+    """Returns the places of the job's checkpoints, newest first: without their files, which may be thousands."""
+    query = select(*_PLACE).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
+    return [_Place(*row) for row in session.execute(checkpoint_order.newest_first(query))]
+
+
+def _given(session: Session, job: Job, checkpoint_id: str) -> Place:
+    query = select(*checkpoint_order.COLUMNS)
+    given = session.execute(query.where(Checkpoint.id == checkpoint_id, Checkpoint.job_id == job.id)).first()
+    if given is None:
+        raise InvalidCursor(f"{checkpoint_id!r} is not a checkpoint of this job")
+    return given.attempt, given.saved_at, given.id
+
+
+def _whole(
+    session: Session, ids: Sequence[str], aliases: Mapping[str, str], told: Sequence[Any]
+) -> list[CheckpointFacts]:
+    """Returns these checkpoints, in this order. `told`: the columns."""
+    rows = session.execute(select(*told).where(Checkpoint.id.in_(ids))) if ids else ()
+    found = {facts.id: facts for facts in (CheckpointFacts(*row) for row in rows)}
+    names: dict[str, list[str]] = {}
+    for alias, checkpoint_id in aliases.items():
+        names.setdefault(checkpoint_id, []).append(alias)
+    return [replace(found[each], aliases=names.get(each, ())) for each in ids]
+
+
+def _aliases(rows: Sequence[_Place], best: BestCheckpoint | None) -> dict[str, str]:
+    owners: dict[str, str] = {}
+    if best is not None:
+        owners["best"] = best.id
+    whole = [row for row in rows if not row.damaged]
+    for row in resumable(rows)[:1]:
+        owners["latest"] = row.id
+    for row in whole:
+        if row.epoch is not None and row.end_of_epoch:
+            owners.setdefault(f"epoch-{row.epoch}", row.id)
+        if row.step or row.source != CAPTURED:  # of a captured one 0 says that its program told no step
+            owners.setdefault(f"step-{row.step}", row.id)
+    return owners
+
+
+def _of_attempt(job_id: str, attempt: int) -> ColumnElement[bool]:
+    return and_(Checkpoint.job_id == job_id, Checkpoint.attempt == attempt)
+
+
+def _explain_missing(session: Session, job: Job, wanted: str) -> str:
+    if job.attempt == 0:
+        return "has no checkpoint yet"
+    if not _was_removed(session, job.id, wanted):
+        return f"has no checkpoint {wanted[:100]!r}"
+    policy = job.stored_spec.checkpoint
+    kept = f"checkpoint.keep_last {policy.keep_last}, checkpoint.keep_best {policy.keep_best}"
+    reason = (
+        "to keep to the quota of stored bytes" if policy.keep_last is None else f"for newer and better ones ({kept})"
+    )
+    return f"has checkpoint {wanted!r} no longer: it was removed {reason}"
+
+
+def _was_removed(session: Session, job_id: str, wanted: str) -> bool:
+    match = _NUMBERED.fullmatch(wanted)
+    if match is None and not is_id(wanted, "ckpt"):
+        return False
+    query = select(Checkpoint.id).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_not(None))
+    if match is None:
+        query = query.where(Checkpoint.id == wanted)
+    elif match[1] == "epoch":
+        query = query.where(Checkpoint.epoch == int(match[2]), Checkpoint.end_of_epoch)
+    else:
+        query = query.where(Checkpoint.step == int(match[2]))
+    return session.execute(query.limit(1)).first() is not None
+
+
+def _canonical(ref: str) -> str:
+    if is_id(ref, "ckpt"):
+        return ref
+    match = _NUMBERED.fullmatch(ref)
+    return f"{match[1]}-{int(match[2])}" if match else ref

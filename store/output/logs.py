@@ -1,0 +1,128 @@
+"""Logs: chunks of lines, numbered through the whole job in the order in which they were relayed."""
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+
+from sqlalchemy import Select, func, insert, select, update
+from sqlalchemy.orm import Session
+
+from store.output import pages
+from store.output.facts import NewLines
+from store.output.pages_facts import FactPage
+from store.output.telemetry_facts import END, EVERY_LINE, Line, LogFilter
+from store.tables import Job, LogChunk
+
+_MOST_NEWEST = 300
+MOST_CHUNKS, MOST_CHARACTERS = 400, 4 << 20
+"""How much of the end of a log is looked at for the newest lines of one rank, at most."""
+
+
+def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines]) -> None:
+    """Appends lines to the job's log."""
+    chunks = [chunk for chunk in lines if chunk.lines]
+    total = sum(len(chunk.lines) for chunk in chunks)
+    if not total:
+        return
+    last = session.execute(
+        update(Job)
+        .where(Job.id == job_id)
+        .values(log_lines=Job.log_lines + total, position=Job.position + total)
+        .returning(Job.log_lines, Job.position)
+    ).one()
+    first, position = last.log_lines - total + 1, last.position - total + 1
+    for chunk in chunks:
+        session.execute(
+            insert(LogChunk).values(
+                job_id=job_id,
+                first=first,
+                position=position,
+                count=len(chunk.lines),
+                attempt=attempt,
+                rank=chunk.rank,
+                stream=chunk.stream,
+                text="\n".join(chunk.lines),
+            )
+        )
+        first += len(chunk.lines)
+        position += len(chunk.lines)
+
+
+def after(session: Session, job_id: str, *, line: int, limit: int, where: LogFilter = EVERY_LINE) -> FactPage[Line]:
+    """Returns lines numbered above `line`, oldest first: up to `limit`, and up to 8 MiB."""
+    with closing(chunks_from(session, job_id, line + 1, where)) as chunks:
+        found = (item for chunk in chunks for item in lines(chunk) if item.line > line)
+        return pages.take(found, limit=limit, size=_size)
+
+
+def before(
+    session: Session, job_id: str, *, line: int, limit: int, after: int = 0, where: LogFilter = EVERY_LINE
+) -> FactPage[Line]:
+    """Returns the newest of the lines numbered below `line` and above `after`, oldest first: as many as `after` does.
+
+    `has_more`: whether there are older ones.
+    """
+    # The chunk that has line `after + 1` may start before it.
+    start = func.coalesce(_first_of_chunk(job_id, after + 1).scalar_subquery(), 1)
+    query = _chunks(job_id, where).where(LogChunk.first < line, LogChunk.first >= start)
+    with closing(session.scalars(query.order_by(LogChunk.first.desc()))) as chunks:
+        newest_first = (item for chunk in chunks for item in reversed(lines(chunk)) if after < item.line < line)
+        found = pages.take(newest_first, limit=limit, size=_size)
+    return FactPage(found.items[::-1], found.has_more)
+
+
+def newest(session: Session, job_id: str, *, attempt: int, rank: int | None) -> list[Line]:
+    """Returns the last lines of the newest attempt, of one rank or of all, oldest first: at most 300.
+
+    They are looked for in the last 400 chunks and 4 Mi characters of the log.
+    """
+    query = select(LogChunk).where(LogChunk.job_id == job_id).order_by(LogChunk.first.desc()).limit(MOST_CHUNKS)
+    newest_first: list[Line] = []
+    characters = 0
+    with closing(session.scalars(query.execution_options(yield_per=16))) as chunks:
+        for chunk in chunks:
+            characters += len(chunk.text)
+            if chunk.attempt == attempt and rank in {None, chunk.rank}:
+                newest_first += reversed(lines(chunk))
+            if len(newest_first) >= _MOST_NEWEST or characters > MOST_CHARACTERS or chunk.attempt < attempt:
+                break
+    return newest_first[:_MOST_NEWEST][::-1]
+
+
+def chunks_from(
+    session: Session, job_id: str, line: int, where: LogFilter = EVERY_LINE, *, to: int = END
+) -> Generator[LogChunk]:
+    """Yields the chunks that have lines numbered from `line` to `to`, in order. Reads rows as they are needed."""
+    start = func.coalesce(_first_of_chunk(job_id, line).scalar_subquery(), 1)
+    query = _chunks(job_id, where).where(LogChunk.first >= start, LogChunk.first <= to).order_by(LogChunk.first)
+    with closing(session.scalars(query)) as chunks:
+        yield from chunks
+
+
+def lines(chunk: LogChunk) -> list[Line]:
+    """Returns the chunk's lines, each with its number."""
+    return [line(chunk, number, text) for number, text in enumerate(chunk.text.split("\n"), start=chunk.first)]
+
+
+def line(chunk: LogChunk, number: int, text: str) -> Line:
+    """Returns the chunk's line of this number and text."""
+    return Line(number, chunk.time, chunk.attempt, chunk.rank, chunk.stream, text)
+
+
+def _first_of_chunk(job_id: str, line: int) -> Select[int]:
+    # The last chunk that starts at or before a line contains it: the key finds it.
+    return select(func.max(LogChunk.first)).where(LogChunk.job_id == job_id, LogChunk.first <= line)
+
+
+def _chunks(job_id: str, where: LogFilter) -> Select[LogChunk]:
+    query = select(LogChunk).where(LogChunk.job_id == job_id).execution_options(yield_per=16)
+    for column, wanted in (
+        (LogChunk.rank, where.rank),
+        (LogChunk.attempt, where.attempt),
+        (LogChunk.stream, where.stream),
+    ):
+        query = query if wanted is None else query.where(column == wanted)
+    return query.where(LogChunk.rank.is_(None)) if where.launcher else query
+
+
+def _size(line: Line) -> int:
+    return len(line.text.encode())

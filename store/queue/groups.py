@@ -1,0 +1,71 @@
+"""Groups of waiting jobs: found in the line, which Redis may have otherwise than the rows, and read by their rows."""
+
+from collections.abc import Collection, Mapping
+
+from sqlalchemy.orm import Session
+
+from scheduling.snapshot import Group, Waiting
+from store.jobs.shapes import owner_of
+from store.queue import waiting
+from store.queue.head_turns import in_turn
+from store.queue.line.line import line_of
+from store.queue.line_facts import Member
+
+_MOST_READ = 10_000
+"""Of jobs of one group that wait no more: Redis is far from the rows then, and a sweep comes soon."""
+
+
+class Groups:
+    """Of one transaction. Jobs of which the line and the rows say different things are left out, and compared later."""
+
+    def __init__(self, session: Session, *, turn: int = 0) -> None:
+        """`turn` says which groups of an owner with very many are found, as `store.queue.head_turns` has it."""
+        self._session = session
+        self._line = line_of(session)
+        self._turn = turn
+        self.crowded: frozenset[str] = frozenset()
+        """The owners of whose groups some were not looked at."""
+        self._newest: dict[Group, Member] = {}
+        """The last job that was read of each group that goes on."""
+
+    def heads(self, *, also: Group | None = None) -> list[Waiting]:
+        """Returns the first job of each group, in no order, but of an owner with very many groups of some of them.
+
+        Leaves out a group whose request only a newer program reads. `also`: a group that is found if there is any.
+        """
+        firsts = self._line.heads()
+        self._newest = in_turn(firsts, self._turn)
+        if also is not None and also in firsts:
+            self._newest[also] = firsts[also]
+        found, strange = self._verified({member.id: group for group, member in self._newest.items()})
+        for group in strange:
+            found += self.more(group, limit=1)
+        left_out = {owner_of(shape) for shape, priority in firsts if (shape, priority) not in self._newest}
+        self.crowded = frozenset(job.owner for job in found if owner_of(job.shape) in left_out)
+        return found
+
+    def going_on(self, groups: Collection[Group]) -> list[Group]:
+        """Returns those of the groups that may have further jobs."""
+        return [group for group in groups if group in self._newest]
+
+    def more(self, group: Group, *, limit: int) -> list[Waiting]:
+        """Returns the next jobs of a group that goes on, the oldest first, up to `limit`; none if it ends there."""
+        for _ in range(0, _MOST_READ, limit):
+            members = self._line.successors(group, self._newest[group], limit=limit)
+            if len(members) < limit:
+                del self._newest[group]
+            else:
+                self._newest[group] = members[-1]
+            found, strange = self._verified({member.id: group for member in members})
+            if found or len(strange) < len(members) or group not in self._newest:
+                return found
+        del self._newest[group]
+        return []
+
+    def _verified(self, groups: Mapping[str, Group]) -> tuple[list[Waiting], list[Group]]:
+        """Returns the jobs that wait in these groups, by their rows, in this order, and the groups of the others."""
+        rows = waiting.standing(self._session, groups)
+        strange = [job_id for job_id, group in groups.items() if job_id not in rows or rows[job_id].group != group]
+        self._line.suspects.update(strange)
+        sound = [rows[job_id] for job_id in groups if job_id not in strange]
+        return waiting.understood(self._session, sound), [groups[job_id] for job_id in strange]
