@@ -130,9 +130,9 @@ def job_after(cursor: str | None, sort: JobSort) -> ListCursor | None:
     return ListCursor(int(match["key"]) if number else match["key"], match["id"])
 
 
-def table_cursor(behind: TableCursor) -> str:
+def table_cursor(after: TableCursor) -> str:
     """Returns the cursor behind a place of a list that is arranged anew for each page."""
-    return f"{_ARRANGED}:{behind.place}:{behind.job_id}"
+    return f"{_ARRANGED}:{after.place}:{after.job_id}"
 
 
 def table_after(cursor: str | None) -> TableCursor | None:

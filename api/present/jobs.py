@@ -74,13 +74,13 @@ def page(
     grouped: JobGroups | None,
     columns: Mapping[str, Column],
     *,
-    behind: str | None,
+    after: str | None,
 ) -> JobPage:
-    """Returns the view of a page without its rows. `behind`: the cursor of the next page."""
+    """Returns the view of a page without its rows. `after`: the cursor of the next page."""
     return JobPage(
         data=[],
         has_more=found.page.has_more,
-        next=behind,
+        next=after,
         counts=None if counted is None else {**counted.by_state},
         total=None if counted is None else sum(counted.by_state.values()),
         counts_complete=None if counted is None else counted.is_complete,

@@ -86,7 +86,7 @@ def _listed(
     """Returns a page of the files in `artifacts`, or of those of the working folder that are `kept`."""
     cursor, wanted = id_after(after, "art"), None if path is None else storable(path)
     found = checkpoints.artifacts_of(
-        services.store, job_id, caller=caller, limit=limit, behind=cursor, path=wanted, kept=kept
+        services.store, job_id, caller=caller, limit=limit, after=cursor, path=wanted, kept=kept
     )
     return page(ArtifactView, found, present.artifact, cursor=lambda item: item.id)
 

@@ -146,7 +146,7 @@ def list_bundles(
     name: Annotated[str | None, Query(max_length=100, description="only the one of that name")] = None,
 ) -> Page[BundleView]:
     """Lists one's bundles and unfinished uploads, newest first."""
-    found = bundles.newest_first(services.store, caller.name, limit=limit, behind=_behind(after), name=name)
+    found = bundles.newest_first(services.store, caller.name, limit=limit, after=_behind(after), name=name)
     cursors = {item.sha256: "{}:{}".format(*bundles.cursor_of(item)) for item in found.items}
     return page(BundleView, found, present.bundle, cursor=lambda item: cursors[item.sha256])
 

@@ -27,7 +27,7 @@ def list_checkpoints(
 ) -> Page[CheckpointView]:
     """Lists the job's checkpoints, newest first."""
     cursor = id_after(after, "ckpt")
-    found = checkpoints.listed(services.store, job_id, caller=caller, limit=limit, behind=cursor)
+    found = checkpoints.listed(services.store, job_id, caller=caller, limit=limit, after=cursor)
     return page(CheckpointView, found, present.checkpoint, cursor=lambda item: item.id)
 
 

@@ -132,7 +132,7 @@ def list_jobs(
         found = yield from job_table.arranged(
             services.store, where, caller=caller, limit=limit, sort=order, group=group, after=place, columns=values
         )
-        behind = None if found.behind is None else table_cursor(found.behind)
+        behind = None if found.after is None else table_cursor(found.after)
         counted = queries.counts(services.store, where, caller=caller) if counts else None
     else:
         last = job_after(after, order)
@@ -147,7 +147,7 @@ def list_jobs(
             yield
         some = found.page.items[first : first + _PART_ROWS]
         rows += present.encoded_summaries(some, caller, columns=shown, cells=found.cells)
-    rest = present.page(found, counted, grouped, shown, behind=behind)
+    rest = present.page(found, counted, grouped, shown, after=behind)
     return with_data(rest, b"[%s]" % b",".join(rows))
 
 

@@ -49,7 +49,7 @@ def list_media(
     """
     where = MediaFilter([storable(each) for each in key or ()], kind or (), from_step, to_step)
     behind = media_after(after)
-    found = media.shown(services.store, job_id, caller=caller, where=where, limit=limit, behind=behind, keys=keys)
+    found = media.shown(services.store, job_id, caller=caller, where=where, limit=limit, after=behind, keys=keys)
     return present.page(found)
 
 

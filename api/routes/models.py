@@ -101,7 +101,7 @@ def list_models(
 ) -> Page[ModelView]:
     """Lists the models that one may read, by owner and name, each with its newest version."""
     where = ModelFilter(owner, name, job)
-    found = queries.listed(services.store, where, caller=caller, limit=limit, behind=model_after(after))
+    found = queries.listed(services.store, where, caller=caller, limit=limit, after=model_after(after))
     return page(ModelView, found, present.model, cursor=lambda item: f"{item.owner}/{item.name}")
 
 

@@ -89,7 +89,7 @@ def list_sweeps(
     """Lists sweeps, newest first."""
     behind = id_after(after, "swp")
     where = SweepFilter(name, owner, state)
-    found = queries.listed(services.store, where, caller=caller, limit=limit, behind=behind)
+    found = queries.listed(services.store, where, caller=caller, limit=limit, after=behind)
     return page(SweepSummary, found, present.summary, cursor=lambda sweep: sweep.id)
 
 

@@ -38,16 +38,16 @@ def get(store: Store, owner: str, sha256: str) -> BundleFacts | Partial:
 
 
 def newest_first(
-    store: Store, owner: str, *, limit: int, behind: BundleCursor | None = None, name: str | None = None
+    store: Store, owner: str, *, limit: int, after: BundleCursor | None = None, name: str | None = None
 ) -> FactPage[BundleFacts | Partial]:
-    """Returns the user's bundles and unfinished uploads; with `behind`, only older ones, and only that of a `name`."""
+    """Returns the user's bundles and unfinished uploads; with `after`, only older ones, and only that of a `name`."""
     with store.read() as session:
-        complete = bundles.newest_first(session, owner, limit=limit + 1, behind=behind, name=name)
+        complete = bundles.newest_first(session, owner, limit=limit + 1, after=after, name=name)
     if name is not None:
         return pages.first(complete, limit)
     known = {bundle.sha256 for bundle in complete}
     partial = [item for item in Uploads(store.blobs.uploads).list_of(owner) if item.sha256 not in known]
-    found = [*complete, *(item for item in partial if behind is None or cursor_of(item) < behind)]
+    found = [*complete, *(item for item in partial if after is None or cursor_of(item) < after)]
     return pages.first(sorted(found, key=cursor_of, reverse=True), limit)
 
 

@@ -43,9 +43,9 @@ def add(session: Session, owner: str, sha256: str, *, size: int, files: int, par
 
 
 def newest_first(
-    session: Session, owner: str, *, limit: int, behind: tuple[int, str] | None = None, name: str | None = None
+    session: Session, owner: str, *, limit: int, after: tuple[int, str] | None = None, name: str | None = None
 ) -> Sequence[BundleFacts]:
-    """Returns bundles of the user; with `behind` (time and sha256), only older ones, and only that of a `name`."""
+    """Returns bundles of the user; with `after` (time and sha256), only older ones, and only that of a `name`."""
     order = (Bundle.created_at, Bundle.sha256)
     query = (
         columns.select(BundleFacts, Bundle)
@@ -53,7 +53,7 @@ def newest_first(
         .order_by(*(column.desc() for column in order))
         .limit(limit)
     )
-    rows = session.execute(query if behind is None else query.where(tuple_(*order) < behind))
+    rows = session.execute(query if after is None else query.where(tuple_(*order) < after))
     return [BundleFacts(*row) for row in rows]
 
 

@@ -19,7 +19,7 @@ def settle(store: Store) -> bool:
     with store.write("dependencies") as session:
         done = settled = releases.settle(session, due)
         while settled and len(done) < AT_ONCE:  # those that failed may have others behind them
-            behind = dependencies.due_behind(session, settled, limit=AT_ONCE - len(done))
-            settled = releases.settle(session, behind) if behind else []
+            after = dependencies.due_behind(session, settled, limit=AT_ONCE - len(done))
+            settled = releases.settle(session, after) if after else []
             done = [*done, *settled]
     return bool(done)

@@ -268,5 +268,5 @@ class JobList:
     """How many jobs of the whole list are in each state."""
     is_complete: bool | None = None
     """Of a list that is arranged anew for each page: whether it has all jobs."""
-    behind: TableCursor | None = None
+    after: TableCursor | None = None
     """Where the next page of such a list begins."""

@@ -85,7 +85,7 @@ def arranged(
         listed = {job.id: job for job in listing.some(session, page.items)}
         jobs = [listed[job_id] for job_id in page.items if job_id in listed]
         values = job_columns.of_listed(session, jobs, columns, caller=caller)
-    return JobList(FactPage(jobs, page.has_more), values, is_complete=is_complete, behind=behind)
+    return JobList(FactPage(jobs, page.has_more), values, is_complete=is_complete, after=behind)
 
 
 def groups(

@@ -9,11 +9,11 @@ from store.team.callers_facts import Caller
 
 
 def listed(
-    store: Snapshots, where: ModelFilter, *, caller: Caller, limit: int, behind: tuple[str, str] | None = None
+    store: Snapshots, where: ModelFilter, *, caller: Caller, limit: int, after: tuple[str, str] | None = None
 ) -> FactPage[ModelFacts]:
-    """Returns models by owner and name; with `behind`, those behind that owner and name."""
+    """Returns models by owner and name; with `after`, those behind that owner and name."""
     with store.read() as session:
-        return pages.first(models.listed(session, caller, where, limit=limit + 1, behind=behind), limit)
+        return pages.first(models.listed(session, caller, where, limit=limit + 1, after=after), limit)
 
 
 def get(store: Snapshots, owner: str, name: str, *, caller: Caller) -> ModelFacts:

@@ -78,9 +78,9 @@ def get(session: Session, caller: Caller, owner: str, name: str) -> ModelFacts:
 
 
 def listed(
-    session: Session, caller: Caller, where: ModelFilter, *, limit: int, behind: tuple[str, str] | None = None
+    session: Session, caller: Caller, where: ModelFilter, *, limit: int, after: tuple[str, str] | None = None
 ) -> Sequence[ModelFacts]:
-    """Returns models that the caller may read, by owner and name; with `behind`, those behind that owner and name."""
+    """Returns models that the caller may read, by owner and name; with `after`, those behind that owner and name."""
     order = (Model.owner, Model.name)
     query = select(Model).where(access.readable(caller, Model), _HAS_VERSION).order_by(*order).limit(limit)
     if where.owner is not None:
@@ -91,8 +91,8 @@ def listed(
         if not access.is_readable(session, where.job, caller):
             return []
         query = query.where(_HAS_VERSION.where(ModelVersion.job_id == where.job))
-    if behind is not None:
-        query = query.where(tuple_(*order) > behind)
+    if after is not None:
+        query = query.where(tuple_(*order) > after)
     return _told(session, caller, session.scalars(query).all())
 
 

@@ -181,13 +181,13 @@ def newest_first(
 def _due(count: int) -> Select[*tuple[Any, ...]]:
     """Returns the query for the messages to send: of each target the oldest, of each user one after the other."""
     order = (Message.next_at, Message.id)
-    behind = func.row_number().over(partition_by=Message.target_id, order_by=order).label("behind")
+    after = func.row_number().over(partition_by=Message.target_id, order_by=order).label("behind")
     heard = and_(NotificationTarget.id == Message.target_id, targets.is_heard())
-    ready = select(Message.id, Message.owner, Message.target_id, Message.next_at, behind)
+    ready = select(Message.id, Message.owner, Message.target_id, Message.next_at, after)
     ready = ready.join(NotificationTarget, heard).where(_is_due(), ~_has_one_on_its_way()).subquery()
     turn = func.row_number().over(partition_by=ready.c.owner, order_by=(ready.c.next_at, ready.c.id)).label("turn")
     first = select(ready.c.id, ready.c.owner, ready.c.target_id, ready.c.next_at, turn)
-    first = first.where(ready.c.behind == 1).subquery()
+    first = first.where(ready.c.after == 1).subquery()
     sending = select(Message.owner, func.count().label("messages")).where(Message.leased_until > now_us())
     sending = sending.group_by(Message.owner).subquery()
     chosen = select(first.c.id, first.c.target_id).join(sending, sending.c.owner == first.c.owner, isouter=True)

@@ -37,19 +37,19 @@ def after(
     job_id: str,
     *,
     limit: int,
-    behind: str | None = None,
+    after: str | None = None,
     path: str | None = None,
     kept: bool | None = False,
 ) -> Sequence[ArtifactFacts]:
-    """Returns files of the job, oldest first: behind the one with the id `behind`, and at or below `path`.
+    """Returns files of the job, oldest first: behind the one with the id `after`, and at or below `path`.
 
     `kept`: those of its working folder in place of its artifacts; None: both.
     """
     query = columns.select(ArtifactFacts, Artifact).where(Artifact.job_id == job_id).order_by(Artifact.id).limit(limit)
     if kept is not None:
         query = query.where((func.substr(Artifact.path, 1, len(KEPT)) == KEPT) == kept)
-    if behind is not None:
-        query = query.where(Artifact.id > behind)
+    if after is not None:
+        query = query.where(Artifact.id > after)
     if path is not None:
         query = query.where(_at_or_below(stored_path(path, kept=bool(kept))))
     return [_facts(row) for row in session.execute(query)]

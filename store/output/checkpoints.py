@@ -152,14 +152,14 @@ def is_progress(session: Session, job_id: str, *, attempt: int, start_step: int)
     return session.execute(query.limit(1)).first() is not None
 
 
-def listed(session: Session, job: Job, *, limit: int | None = None, behind: str | None = None) -> list[CheckpointFacts]:
-    """Returns the job's checkpoints, newest first, with their aliases; with `behind` (an id), only older ones, that one
+def listed(session: Session, job: Job, *, limit: int | None = None, after: str | None = None) -> list[CheckpointFacts]:
+    """Returns the job's checkpoints, newest first, with their aliases; with `after` (an id), only older ones, that one
     may be removed. Raises InvalidCursor if the job has no such checkpoint.
     """
     places = _places(session, job.id)
     aliases = _aliases(places, best_of(session, job))
-    if behind is not None:
-        given = _given(session, job, behind)
+    if after is not None:
+        given = _given(session, job, after)
         places = [place for place in places if place_of(place) < given]
     return _whole(session, [place.id for place in places[:limit]], aliases, _LISTED)
 

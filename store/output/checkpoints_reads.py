@@ -13,15 +13,15 @@ from store.team.callers_facts import Caller
 
 
 def listed(
-    store: Snapshots, job_id: str, *, caller: Caller, limit: int, behind: str | None = None
+    store: Snapshots, job_id: str, *, caller: Caller, limit: int, after: str | None = None
 ) -> FactPage[CheckpointFacts]:
-    """Returns the job's checkpoints, newest first; with `behind` (an id), only older ones.
+    """Returns the job's checkpoints, newest first; with `after` (an id), only older ones.
 
-    Raises InvalidCursor if `behind` is no checkpoint of the job.
+    Raises InvalidCursor if `after` is no checkpoint of the job.
     """
     with store.read() as session:
         job = access.get(session, job_id, caller)
-        found = checkpoints.listed(session, job, limit=limit + 1, behind=behind)
+        found = checkpoints.listed(session, job, limit=limit + 1, after=after)
     return pages.first(found, limit)
 
 
@@ -47,17 +47,17 @@ def artifacts_of(
     *,
     caller: Caller,
     limit: int,
-    behind: str | None = None,
+    after: str | None = None,
     path: str | None = None,
     kept: bool = False,
 ) -> FactPage[ArtifactFacts]:
-    """Returns files that the job left, oldest first: behind the one with the id `behind`, and at or below `path`.
+    """Returns files that the job left, oldest first: behind the one with the id `after`, and at or below `path`.
 
     `kept`: those of its working folder in place of its artifacts.
     """
     with store.read() as session:
         access.readable_job(session, job_id, caller)
-        found = artifacts.after(session, job_id, limit=limit + 1, behind=behind, path=path, kept=kept)
+        found = artifacts.after(session, job_id, limit=limit + 1, after=after, path=path, kept=kept)
         return pages.first(found, limit)
 
 

@@ -69,7 +69,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: Sequence[NewMedia],
 
 
 def page(
-    session: Session, job_id: str, *, where: MediaFilter, limit: int, behind: MediaPlace | None = None
+    session: Session, job_id: str, *, where: MediaFilter, limit: int, after: MediaPlace | None = None
 ) -> FactPage[MediaFacts]:
     """Returns items of the job behind a place, by key, step and number: up to `limit` of them, and up to 2 MiB."""
     query = select(*_TOLD).where(Media.job_id == job_id).order_by(Media.key, Media.step, Media.number)
@@ -81,8 +81,8 @@ def page(
         query = query.where(Media.step >= where.from_step)
     if where.to_step is not None:
         query = query.where(Media.step <= where.to_step)
-    if behind is not None:
-        query = query.where((behind.key, behind.step, behind.number) < _PLACE)
+    if after is not None:
+        query = query.where((after.key, after.step, after.number) < _PLACE)
     with closing(session.execute(query.limit(limit + 1).execution_options(yield_per=64))) as rows:
         found = pages.take((MediaFacts(*row) for row in rows), limit=limit, size=_size, most=_PAGE_BYTES)
     pictures = _pictures_of(session, [item.id for item in found.items])

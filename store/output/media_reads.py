@@ -14,13 +14,13 @@ def shown(
     caller: Caller,
     where: MediaFilter,
     limit: int,
-    behind: MediaPlace | None,
+    after: MediaPlace | None,
     keys: bool = True,
 ) -> ShownMedia:
     """Returns items of the job behind a place, by key, step and number. `keys`: also what the job has in all."""
     with store.read() as session:
         access.readable_job(session, job_id, caller)
-        found = media.page(session, job_id, where=where, limit=limit, behind=behind)
+        found = media.page(session, job_id, where=where, limit=limit, after=after)
         return ShownMedia(found, media.keys(session, job_id) if keys else ())
 
 

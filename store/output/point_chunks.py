@@ -38,18 +38,18 @@ class StoredPoints:
 
 
 def read_part(
-    session: Session, series: Sequence[int], stored: StoredPoints, *, behind: int, attempt: int | None
+    session: Session, series: Sequence[int], stored: StoredPoints, *, after: int, attempt: int | None
 ) -> int | None:
     """Adds the points of the series, or of this attempt. Of one long series it reads a part, behind a position.
 
     Returns where the rest begins, None where nothing is left.
     """
     if len(series) == 1:
-        only = _only_attempt(session, series[0], behind)
+        only = _only_attempt(session, series[0], after)
         if only is not None and attempt in {None, only}:
-            return _read_data(session, series[0], stored, behind=behind, attempt=only)
+            return _read_data(session, series[0], stored, after=after, attempt=only)
     query = select(_CHUNKS.series_id, _CHUNKS.first, _CHUNKS.attempt, _CHUNKS.data)
-    query = query.where(_CHUNKS.series_id.in_(series), _CHUNKS.first > behind)
+    query = query.where(_CHUNKS.series_id.in_(series), _CHUNKS.first > after)
     ahead = 2 * _ROWS if len(series) > 1 else _ROWS
     query = query.order_by(_CHUNKS.series_id, _CHUNKS.first).execution_options(yield_per=ahead)
     if attempt is not None:
@@ -67,17 +67,17 @@ def read_part(
     return None
 
 
-def _only_attempt(session: Session, series: int, behind: int) -> int | None:
+def _only_attempt(session: Session, series: int, after: int) -> int | None:
     """Returns the attempt of all points of the series behind a position; None if there are several, or no points."""
-    connection, values = session.connection(), {"series": series, "behind": behind}
+    connection, values = session.connection(), {"series": series, "behind": after}
     # An attempt stores nothing any more when the next one has begun.
     first, last = (connection.scalar(query, values) for query in _ENDS)
     return first if first == last else None
 
 
-def _read_data(session: Session, series: int, stored: StoredPoints, *, behind: int, attempt: int) -> int | None:
+def _read_data(session: Session, series: int, stored: StoredPoints, *, after: int, attempt: int) -> int | None:
     """Does what `read_part` does where all points are of one attempt: it reads nothing but the points."""
-    values = {"series": series, "behind": behind}
+    values = {"series": series, "behind": after}
     chunks = size = 0
     ahead = _ROWS
     with _DATA.opened(session, values) as cursor:

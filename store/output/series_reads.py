@@ -82,11 +82,11 @@ def read(store: Snapshots, job_id: str, where: PointFilter) -> Iterator[tuple[st
             yield group[0].key, replace(held, source=group[0].source)
             continue
         stored = StoredPoints()
-        behind: int | None = 0
-        while behind is not None:
+        after: int | None = 0
+        while after is not None:
             with store.read() as session:
-                behind = point_chunks.read_part(
-                    session, [row.id for row in group], stored, behind=behind, attempt=where.attempt
+                after = point_chunks.read_part(
+                    session, [row.id for row in group], stored, after=after, attempt=where.attempt
                 )
             yield None
         for row, columns in zip(group, _columns(stored, [row.id for row in group], where, visible), strict=True):
@@ -98,11 +98,11 @@ def _long(
 ) -> Generator[None, None, SeriesColumns]:
     """Reads a series part by part, and keeps few entries of what it has read."""
     held = _Held(in_points=where.in_points)
-    behind: int | None = 0
-    while behind is not None:
+    after: int | None = 0
+    while after is not None:
         stored = StoredPoints()
         with store.read() as session:
-            behind = point_chunks.read_part(session, [series_id], stored, behind=behind, attempt=where.attempt)
+            after = point_chunks.read_part(session, [series_id], stored, after=after, attempt=where.attempt)
         held.add(next(_columns(stored, [series_id], where, visible)))
         yield
     return held.columns()

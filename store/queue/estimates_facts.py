@@ -28,7 +28,7 @@ class Seen:
 
     snapshot: Snapshot
     """Its line has those jobs, and all that have a kept place or for which others are asked to stop."""
-    behind: int = 0
+    after: int = 0
     """How many jobs of the line are not in the snapshot: those further behind, and those held back after a failure."""
     attempts: Mapping[str, int] = field(default_factory=dict[str, int])
     """The number that the next attempt of each job will have. Those that are not stored yet are not in it."""

@@ -67,7 +67,7 @@ def _next_of_every_hour(cron: str, zone: ZoneInfo, after: datetime) -> datetime 
 
 
 def _change(zone: ZoneInfo, before: datetime, behind: datetime, offset: timedelta) -> datetime:
-    """Returns the minute at which the clock is set, which has this offset `before` and another one `behind`."""
+    """Returns the minute at which the clock is set, which has this offset `before` and another one `after`."""
     first, last = (before - _EPOCH) // _MINUTE, (behind - _EPOCH) // _MINUTE
     while last - first > 1:
         middle = (first + last) // 2

@@ -28,11 +28,11 @@ TrialSort = Literal["value", "number"]
 
 
 def listed(
-    store: Snapshots, where: SweepFilter, *, caller: Caller, limit: int, behind: str | None = None
+    store: Snapshots, where: SweepFilter, *, caller: Caller, limit: int, after: str | None = None
 ) -> FactPage[SweepFacts]:
-    """Returns sweeps, newest first; with `behind` (an id), only older ones."""
+    """Returns sweeps, newest first; with `after` (an id), only older ones."""
     with store.read() as session:
-        return pages.first(sweeps.listed(session, where, caller, limit=limit + 1, behind=behind), limit)
+        return pages.first(sweeps.listed(session, where, caller, limit=limit + 1, after=after), limit)
 
 
 def get(store: Snapshots, sweep_id: str, *, caller: Caller) -> WholeSweep:

@@ -178,16 +178,16 @@ def remove(session: Session, sweep: Sweep) -> None:
 
 
 def listed(
-    session: Session, where: SweepFilter, caller: Caller, *, limit: int, behind: str | None = None
+    session: Session, where: SweepFilter, caller: Caller, *, limit: int, after: str | None = None
 ) -> list[SweepFacts]:
-    """Returns sweeps that the caller may read, newest first; with `behind` (an id), only older ones."""
+    """Returns sweeps that the caller may read, newest first; with `after` (an id), only older ones."""
     query = select(Sweep, _MOST_AT_ONCE).options(load_only(*_LISTED)).where(access.readable(caller, Sweep))
     query = query.order_by(Sweep.id.desc()).limit(limit)
     equal = {Sweep.name: where.name, Sweep.owner: where.owner}
     query = query.where(*(column == value for column, value in equal.items() if value is not None))
     if where.states:
         query = query.where(Sweep.state.in_(where.states))
-    found = session.execute(query if behind is None else query.where(Sweep.id < behind)).all()
+    found = session.execute(query if after is None else query.where(Sweep.id < after)).all()
     counted = trials.counts(session, [sweep.id for sweep, _ in found])
     return [_facts(sweep, counted[sweep.id], most_at_once) for sweep, most_at_once in found]
 

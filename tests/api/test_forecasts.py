@@ -261,7 +261,7 @@ def test_a_job_behind_others_that_nobody_looked_at_has_no_estimate() -> None:
     near = drained(found, Budget(1e9, within_s=60), Seen(snapshot))
     assert near.estimate is not None
     assert (near.estimate.expected, near.estimate.made_at, near.later_than) == (NOW + 2 * HOUR, NOW, None)
-    line = replace(Seen(snapshot), behind=1800, is_newcomer_behind=True)
+    line = replace(Seen(snapshot), after=1800, is_newcomer_behind=True)
     far = drained(found, Budget(1e9, within_s=60), line)
     assert (far.estimate, far.later_than) == (None, NOW + 2 * HOUR)
 

@@ -159,9 +159,9 @@ def _begins_behind(history: JobHistory) -> int:
     """Returns the step from which a retried job resumed; 0 for other jobs, and if that checkpoint was damaged."""
     texts = [str(event.data["text"]) for event in history.events if event.type == "message"]
     told = [int(match[1]) for match in map(_CONTINUES.match, texts) if match is not None]
-    behind = max(told, default=0)
-    anew = any(step <= behind for series in history.curve.values() for step in series)
-    return 0 if anew else behind
+    after = max(told, default=0)
+    anew = any(step <= after for series in history.curve.values() for step in series)
+    return 0 if anew else after
 
 
 def _wrong_weights(history: JobHistory, reference: JobHistory) -> list[str]:

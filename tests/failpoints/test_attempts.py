@@ -36,21 +36,21 @@ class ContendedDevice:
     worker: str
     holder: str
     urgent: str
-    behind: str
+    after: str
 
     @classmethod
     def of(cls, service: FailpointFixture) -> "ContendedDevice":
         worker = service.worker()
         holder = service.running(service.submit(preemptible=True), worker, "cpu-0").job_id
         contended = cls(worker, holder, service.submit_queued(priority=5), service.submit_queued())
-        service.hold_back(contended.behind, seconds=-1)  # it may start again from now on
+        service.hold_back(contended.after, seconds=-1)  # it may start again from now on
         return contended
 
     def check(self, service: FailpointFixture) -> None:
         """Checks that the holder is preempted once for the urgent job, and that the other job's reason says so."""
         assert service.job(self.holder).preempted_for == self.urgent
         assert service.reason(self.urgent).code == "preempting"
-        assert "where devices are reserved for a job of " in service.reason(self.behind).message
+        assert "where devices are reserved for a job of " in service.reason(self.after).message
         assert service.moves(self.holder) == ["queued", "starting", "running"]
         service.check_queue()
 

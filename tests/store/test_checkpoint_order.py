@@ -146,7 +146,7 @@ def test_a_page_goes_on_behind_a_checkpoint_by_the_time_of_saving(db: StoreFixtu
     add(db, claim, saved("b", 20, step=1), saved("c", 30, step=0), saved("a", 10, step=2))
     page = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), limit=2))
     assert [item.name for item in page] == ["c", "b"]
-    rest = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), behind=page[-1].id))
+    rest = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), after=page[-1].id))
     assert [item.name for item in rest] == ["a"]
 
 

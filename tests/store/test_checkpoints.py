@@ -56,7 +56,7 @@ def test_files_are_read_of_the_checkpoints_that_are_told(db: StoreFixture, claim
     add(db, claim, *(checkpoint(f"step-{step}", step=step, val_loss=1 / step) for step in range(1, 6)))
     with recorded_statements(db.database) as statements:
         page = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), limit=2))
-        rest = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), limit=2, behind=page[-1].id))
+        rest = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), limit=2, after=page[-1].id))
         best = db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), "best"))
     assert ([item.step for item in page], [item.step for item in rest], best.step) == ([5, 4], [3, 2], 5)
     assert [each for each in statements if "checkpoints.files" in each and "checkpoints.id IN" not in each] == []

@@ -75,7 +75,7 @@ def test_the_first_jobs_of_the_line_are_seen_with_how_many_follow(db: StoreFixtu
     db.running(db.submit(priority=100), db.worker("two"))
     found = seen(db, most=3)
     assert ids(found.snapshot.line) == [first, second, late[0]]
-    assert found.behind == 3
+    assert found.after == 3
     assert found.attempts == dict.fromkeys([first, second, late[0]], 1)
     assert len(found.snapshot.running) == 1
     assert len(seen(db).snapshot.line) == 5
@@ -112,7 +112,7 @@ def test_many_owners_make_few_statements_also_without_redis(db: StoreFixture) ->
         db.submit(owner=f"user-{number}")
     with recorded_statements(db.database) as statements:
         found = seen(db)
-    assert (len(found.snapshot.line), found.behind) == (200, 100)
+    assert (len(found.snapshot.line), found.after) == (200, 100)
     assert len(statements) < 30
 
 

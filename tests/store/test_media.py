@@ -120,8 +120,8 @@ def test_a_page_ends_before_its_items_have_too_many_bytes(db: StoreFixture, clai
     where = MediaFilter([], (), None, None)
     first = db.read(lambda session: media.page(session, claim.job_id, where=where, limit=1000))
     assert (len(first.items), first.has_more) == (34, True)
-    behind = MediaPlace("t", first.items[-1].step, 0)
-    rest = db.read(lambda session: media.page(session, claim.job_id, where=where, limit=1000, behind=behind))
+    after = MediaPlace("t", first.items[-1].step, 0)
+    rest = db.read(lambda session: media.page(session, claim.job_id, where=where, limit=1000, after=after))
     assert ([item.step for item in rest.items], rest.has_more) == ([*range(34, 40)], False)
 
 

@@ -257,13 +257,13 @@ def test_lists_are_in_pages_and_filtered(store: Store, trained: Trained) -> None
     add(store, add_of_bob.id, "b", caller=BOB, visibility="team")
     add(store, add_of_bob.id, "z", caller=BOB)
 
-    def names(where: ModelFilter = EVERYTHING, *, limit: int = 9, behind: tuple[str, str] | None = None) -> list[str]:
-        found = queries.listed(store, where, caller=ADA, limit=limit, behind=behind)
+    def names(where: ModelFilter = EVERYTHING, *, limit: int = 9, after: tuple[str, str] | None = None) -> list[str]:
+        found = queries.listed(store, where, caller=ADA, limit=limit, after=after)
         return [f"{item.owner}/{item.name}" for item in found.items]
 
     assert names() == ["ada/a", "ada/b", "ada/c", "bob/b"]
     assert names(limit=2) == ["ada/a", "ada/b"]
-    assert names(behind=("ada", "b")) == ["ada/c", "bob/b"]
+    assert names(after=("ada", "b")) == ["ada/c", "bob/b"]
     assert names(ModelFilter(name="b")) == ["ada/b", "bob/b"]
     assert names(ModelFilter(owner="bob")) == ["bob/b"]
 

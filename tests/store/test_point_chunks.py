@@ -39,11 +39,11 @@ def read(db: StoreFixture, series: int, attempt: int | None = None) -> tuple[lis
     """Returns the attempt and the step of each point, and how many points each part has."""
     points: list[tuple[int, int]] = []
     sizes: list[int] = []
-    behind: int | None = 0
-    while behind is not None:
+    after: int | None = 0
+    while after is not None:
         found = StoredPoints()
         with db.database.read() as session:
-            behind = point_chunks.read_part(session, [series], found, behind=behind, attempt=attempt)
+            after = point_chunks.read_part(session, [series], found, after=after, attempt=attempt)
         assert set(found.series) <= {series}
         sizes.append(sum(map(len, found.data)) // POINT.size)
         for number, data in zip(found.attempts, found.data, strict=True):

@@ -203,11 +203,11 @@ def test_a_list_continues_after_a_removed_checkpoint(db: StoreFixture) -> None:
     second = db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), "step-2")).id
     add(db, claim, checkpoint("c4", step=4))
     assert steps(db, claim.job_id) == [4, 3, 1]
-    rest = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), behind=second))
+    rest = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), after=second))
     assert [item.step for item in rest] == [1]
     other = db.submit()
     with pytest.raises(InvalidCursor):
-        db.read(lambda session: checkpoints.listed(session, db.job(other), behind=second))
+        db.read(lambda session: checkpoints.listed(session, db.job(other), after=second))
 
 
 @quick_on_sqlite

@@ -31,10 +31,10 @@ def write(run: RunDir, rank: int, found: RankCollectives) -> None:
 
 
 def test_ranks_at_one_place_are_named_together(run: RunDir, approved: Approved) -> None:
-    behind, ahead = collective("nccl:all_reduce", 41), collective("nccl:all_reduce", 42)
+    after, ahead = collective("nccl:all_reduce", 41), collective("nccl:all_reduce", 42)
     for rank in (0, 2, 3):
-        write(run, rank, RankCollectives(waits_for=ahead, ended=behind))
-    write(run, 1, RankCollectives(ended=behind))
+        write(run, rank, RankCollectives(waits_for=ahead, ended=after))
+    write(run, 1, RankCollectives(ended=after))
     assert "\n".join(describe(run, ranks=range(5))) == approved("describe")
 
 

@@ -30,7 +30,7 @@ class KeptHost:
     box: SchedulerFixture
     runs: Claim
     holder: str
-    behind: str
+    after: str
 
     @classmethod
     def of(cls, schedulers: SchedulersFixture) -> "KeptHost":
@@ -92,8 +92,8 @@ def test_the_place_of_a_holder_that_may_not_start_is_the_next_ones(schedulers: S
     kept = KeptHost.of(schedulers)
     LOSES[what](kept)
     kept.box.run_pass()
-    assert kept.kept_for() == kept.behind
-    assert kept.start_next() == [kept.behind]
+    assert kept.kept_for() == kept.after
+    assert kept.start_next() == [kept.after]
 
 
 @quick_on_sqlite
@@ -109,7 +109,7 @@ def test_a_holder_of_a_higher_priority_keeps_its_place(schedulers: SchedulersFix
 def test_a_holder_that_is_asked_for_while_its_claim_is_made_does_not_start(schedulers: SchedulersFixture) -> None:
     kept = KeptHost.of(schedulers)
     kept.box.before_claim = lambda: schedulers.store.cancel(kept.holder)
-    assert kept.start_next() == [kept.behind]
+    assert kept.start_next() == [kept.after]
 
 
 def _drain(schedulers: SchedulersFixture, host: SchedulerFixture) -> None:
@@ -162,7 +162,7 @@ def test_a_clock_that_jumps_loses_no_place(schedulers: SchedulersFixture, hours:
     assert kept.start_next() == [kept.holder]
     schedulers.store.end(kept.box.claims[kept.holder], EndReason.PREEMPTED)
     kept.box.run_pass()
-    assert kept.box.taken[1] in {kept.holder, kept.behind}
+    assert kept.box.taken[1] in {kept.holder, kept.after}
 
 
 def _jump(schedulers: SchedulersFixture, us: int) -> None:

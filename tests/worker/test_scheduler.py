@@ -111,13 +111,13 @@ def test_workers_do_not_overwrite_each_others_reasons(schedulers: SchedulersFixt
     one.start_job("cpu-1")
     two.start_job("cpu-0")
     preemptor = schedulers.submit(priority=5)
-    behind, large = schedulers.submit(), schedulers.submit(2)
+    after, large = schedulers.submit(), schedulers.submit(2)
 
     def recorded_reasons() -> list[tuple[str, str, int]]:
         one.run_pass()
         two.run_pass()
         return [
-            (*schedulers.reason(job_id), schedulers.store.reason(job_id).since) for job_id in (preemptor, behind, large)
+            (*schedulers.reason(job_id), schedulers.store.reason(job_id).since) for job_id in (preemptor, after, large)
         ]
 
     first = recorded_reasons()
@@ -140,7 +140,7 @@ def test_workers_do_not_overwrite_each_others_reasons(schedulers: SchedulersFixt
     assert schedulers.reason(preemptor) == first[0][:2]
     schedulers.store.cancel(preemptor)
     recorded_reasons()
-    assert schedulers.reason(behind)[1] == approved("reason")
+    assert schedulers.reason(after)[1] == approved("reason")
     assert schedulers.reason(large)[1] == approved("job ada ahead")
 
 

@@ -104,15 +104,15 @@ def test_a_new_job_shows_the_reason_of_its_group_since_its_submission(schedulers
 def test_the_reason_of_a_group_without_waiting_jobs_is_deleted(schedulers: SchedulersFixture) -> None:
     scheduler = schedulers.scheduler("box", slot(0))
     runs = scheduler.start_job("cpu-0")
-    waits, behind, other = schedulers.submit(), schedulers.submit(), schedulers.submit(2)
+    waits, after, other = schedulers.submit(), schedulers.submit(), schedulers.submit(2)
     scheduler.run_pass()
-    shapes = {schedulers.store.job(behind).shape, schedulers.store.job(other).shape}
+    shapes = {schedulers.store.job(after).shape, schedulers.store.job(other).shape}
     assert set(schedulers.store.read(reasons.by_shape)) == shapes
     schedulers.store.end(runs, EndReason.COMPLETED)
     scheduler.run_pass()
     assert scheduler.taken == [waits]
-    assert schedulers.reason(behind)[0] == "reserved", "it has a reason of its own now"
-    schedulers.store.cancel(behind)
+    assert schedulers.reason(after)[0] == "reserved", "it has a reason of its own now"
+    schedulers.store.cancel(after)
     scheduler.run_pass()
     assert set(schedulers.store.read(reasons.by_shape)) == {schedulers.store.job(other).shape}
     schedulers.store.cancel(other)
@@ -155,9 +155,9 @@ def test_a_held_back_job_shows_its_own_reason_while_its_group_waits(schedulers: 
     runs = scheduler.start_job("cpu-0")
     failed = schedulers.store.running(schedulers.submit(), scheduler.id, "cpu-9")
     schedulers.store.end(failed, EndReason.DEVICE_FAULT)
-    holder, behind = schedulers.submit(), schedulers.submit()
+    holder, after = schedulers.submit(), schedulers.submit()
     scheduler.run_pass()
-    assert [schedulers.reason(job_id)[0] for job_id in (holder, behind)] == ["reserved", "devices_busy"]
+    assert [schedulers.reason(job_id)[0] for job_id in (holder, after)] == ["reserved", "devices_busy"]
     assert schedulers.reason(failed.job_id)[0] == "retrying"
     assert schedulers.store.job(runs.job_id).state == JobState.RUNNING
 
@@ -211,7 +211,7 @@ def test_a_preemptor_that_lost_its_devices_shows_the_reason_of_its_group_again(s
     scheduler, other = schedulers.scheduler("box", slot(0), slot(1)), schedulers.scheduler("box-b")
     victim = scheduler.start_job("cpu-0", preemptible=True)
     scheduler.start_job("cpu-1")
-    preemptor, holder, behind = (schedulers.submit(priority=5) for _ in range(3))
+    preemptor, holder, after = (schedulers.submit(priority=5) for _ in range(3))
     scheduler.run_pass()
     assert [schedulers.reason(job_id)[0] for job_id in (preemptor, holder)] == ["preempting", "reserved"]
     schedulers.store.cancel(victim.job_id)
@@ -221,7 +221,7 @@ def test_a_preemptor_that_lost_its_devices_shows_the_reason_of_its_group_again(s
     scheduler.report_devices(slot(1))
     scheduler.run_pass()
     of_group = "devices_busy", "needs 1 device; 0 free on box, which is kept for a job of ada"
-    assert schedulers.reason(preemptor) == schedulers.reason(behind) == of_group
+    assert schedulers.reason(preemptor) == schedulers.reason(after) == of_group
 
 
 @on_both

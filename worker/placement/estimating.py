@@ -29,7 +29,7 @@ def estimating(seen: Seen, starts: Mapping[str, int], tracks: Mapping[int, Track
         if job.id in starts and job.id in seen.attempts:
             made.append(_estimated(job.id, seen.attempts[job.id], now, max(0, starts[job.id] - now), tracks))
             yield 0.0
-    return Estimates(now, tuple(made), _after(made) if seen.behind else None)
+    return Estimates(now, tuple(made), _after(made) if seen.after else None)
 
 
 def _estimated(job_id: str, attempt: int, now: int, wait_us: int, tracks: Mapping[int, Track]) -> Estimated:

@@ -50,7 +50,7 @@ class Line:
 
     def page(self, credits: Credits, *, after: QueueCursor | None, limit: int) -> Sequence[Standing]:
         """Returns queued jobs in the order of the line, with `after` those behind that position."""
-        classes, mark = order.behind(order.classes_of(self.buckets(), credits), after)
+        classes, mark = order.after(order.classes_of(self.buckets(), credits), after)
         return self._answer(lambda source: source.page(classes, after=mark, limit=limit))
 
     def positions(self, credits: Credits, jobs: Collection[Standing]) -> dict[str, int]:

@@ -36,7 +36,7 @@ def cursor_of(job: Standing, credits: Credits) -> QueueCursor:
     return QueueCursor(job.bucket.priority, key, job_id, over_quota)
 
 
-def behind(
+def after(
     classes: Sequence[tuple[Class, list[Priced]]], cursor: QueueCursor | None
 ) -> tuple[list[list[Priced]], Mark | None]:
     """Returns the buckets behind the cursor, class by class, and the mark behind which the first class is read.

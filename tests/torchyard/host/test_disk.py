@@ -13,12 +13,12 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 
 
 def raised(
-    error: BaseException, *, cause: BaseException | None = None, behind: BaseException | None = None
+    error: BaseException, *, cause: BaseException | None = None, after: BaseException | None = None
 ) -> Exception:
     try:
         try:
-            if behind is not None:
-                raise behind
+            if after is not None:
+                raise after
         finally:
             if cause is not None:
                 raise error from cause
@@ -34,9 +34,9 @@ def raised(
         (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
         (OSError(errno.EIO, "Input/output error"), False),
         (ValueError("No space left on device"), False),
-        (raised(RuntimeError("unexpected pos 64 vs 0"), behind=FULL), True),
+        (raised(RuntimeError("unexpected pos 64 vs 0"), after=FULL), True),
         (raised(RuntimeError("the model was not exported"), cause=FULL), True),
-        (raised(RuntimeError("another"), cause=ValueError(), behind=FULL), False),
+        (raised(RuntimeError("another"), cause=ValueError(), after=FULL), False),
     ],
 )
 def test_a_full_disk_is_found_behind_what_it_brings_about(error: BaseException, found: bool) -> None:

@@ -29,9 +29,9 @@ WHOLE = torch.arange(35.0).reshape(7, 5)
 HALF = torch.arange(4).to(torch.bfloat16)
 
 
-def state(first: int, behind: int) -> dict[str, Any]:
-    """Returns what a rank has of a state, with rows `first` to `behind` of the tensor that is divided."""
-    shard = Shard(WHOLE[first:behind].clone(), (7, 5), first)
+def state(first: int, after: int) -> dict[str, Any]:
+    """Returns what a rank has of a state, with rows `first` to `after` of the tensor that is divided."""
+    shard = Shard(WHOLE[first:after].clone(), (7, 5), first)
     return {
         "model": {"a.weight": shard, "b/bias": HALF},
         "tied": shard,

@@ -70,7 +70,7 @@ class Patterns:
 
     def step(self, states: _States, name: str) -> tuple[_States, frozenset[int]]:
         """Returns the states behind a name, and the patterns that the path to it matches."""
-        behind: set[tuple[int, int]] = set()
+        after: set[tuple[int, int]] = set()
         matched: set[int] = set()
         waiting, seen = list(states), set(states)
         while waiting:
@@ -78,7 +78,7 @@ class Patterns:
             part, is_last = self._parts[place][at], at + 1 == len(self._parts[place])
             if part == "**":
                 if not name.startswith("."):
-                    behind.add((place, at))
+                    after.add((place, at))
                     matched |= {place} if is_last else set()
                 if not is_last and (place, at + 1) not in seen:
                     seen.add((place, at + 1))
@@ -87,8 +87,8 @@ class Patterns:
                 if is_last:
                     matched.add(place)
                 else:
-                    behind.add((place, at + 1))
-        return frozenset(behind), frozenset(matched)
+                    after.add((place, at + 1))
+        return frozenset(after), frozenset(matched)
 
 
 class Walk:
@@ -132,21 +132,21 @@ class Walk:
             for entry in entries:
                 if self._count(states):
                     yield None
-                behind, matched = states, by
+                after, matched = states, by
                 if states is not None and self._patterns is not None:
-                    behind, matched = self._patterns.step(states, entry.name)
+                    after, matched = self._patterns.step(states, entry.name)
                     if matched:
-                        behind = None
-                    elif not behind:
+                        after = None
+                    elif not after:
                         continue
                 if not entry.is_dir(follow_symlinks=False):
-                    if behind is None and (found := self._file(folder, entry, matched)) is not None:
+                    if after is None and (found := self._file(folder, entry, matched)) is not None:
                         yield found
                 elif entry.name not in self._without:
                     inner = (*folder, entry.name)
                     if is_artifact_path("/".join(inner)):
-                        yield from self._enter(opened, inner, behind, matched)
-                    elif behind is None:
+                        yield from self._enter(opened, inner, after, matched)
+                    elif after is None:
                         yield Found(inner, None, matched)
 
     def _enter(self, above: int, folder: Parts, states: _States | None, by: frozenset[int]) -> Iterator[Found | None]:

@@ -115,9 +115,9 @@ def test_a_long_line_with_returns_ends_with_its_last_text_across_restarts(
     ("behind", "expected"),
     [(b"\r\n", "x"), (b"\rshort\n", "short"), (b"\r  ", "x"), (b"\rshort", "short"), (b"\n", "x")],
 )
-def test_a_part_that_is_longer_than_a_chunk_is_cut_or_overwritten(run: RunDir, behind: bytes, expected: str) -> None:
+def test_a_part_that_is_longer_than_a_chunk_is_cut_or_overwritten(run: RunDir, after: bytes, expected: str) -> None:
     long = b"x" * (lines.CHUNK + 10)
-    run.log("rank-0", "stdout").write_bytes(long + behind)
+    run.log("rank-0", "stdout").write_bytes(long + after)
     for final in (False, True):
         relay = relay_of(run)
         (row,) = rows([*([] if final else drain(relay)), *drain(relay, final=True)])
