@@ -10,7 +10,7 @@ from store.db.database import Snapshots
 from store.jobs import intents
 from store.jobs import rows as jobs
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Forbidden
 
 

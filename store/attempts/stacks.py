@@ -9,7 +9,7 @@ from store.jobs import rows as jobs
 from store.output.telemetry_facts import Stacks
 from store.tables import Attempt
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict
 
 _COLUMNS = (Attempt.number, Attempt.stacks_requested_at, Attempt.stacks)

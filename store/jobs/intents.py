@@ -18,7 +18,7 @@ from store.jobs.facts import AT_ONCE, WAITING
 from store.queue.line.entries import is_in_line
 from store.tables import HELD, Attempt, Job
 from store.team import access, quotas
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract import idleness
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict

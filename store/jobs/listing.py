@@ -25,7 +25,7 @@ from store.queue.line.order import cursor_of
 from store.queue.line_facts import Credits, Standing
 from store.tables import Base, Job
 from store.team import access
-from store.team.callers_facts import Caller, lists_unreadable
+from store.team.callers import Caller, lists_unreadable
 from torchyard.contract.filters import JobFilter, JobQuery, JobSort
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role

@@ -33,7 +33,7 @@ from store.output.telemetry_facts import EventFacts, Stacks
 from store.queue.line.conditions import is_queued
 from store.tables import Job
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.columns import Column
 from torchyard.contract.errors import NotFound
 from torchyard.contract.filters import JobQuery, JobSort

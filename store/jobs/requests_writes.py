@@ -23,7 +23,7 @@ from store.output.telemetry_facts import Stacks
 from store.store import Store
 from store.tables import Job
 from store.team import access, audit, quotas
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Forbidden
 from torchyard.contract.patches import JobPatch
 from torchyard.contract.requests import JobAction

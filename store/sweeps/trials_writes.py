@@ -15,7 +15,7 @@ from store.store import Store
 from store.sweeps import due_sweeps, trials
 from store.sweeps import rows as sweeps
 from store.tables import Sweep
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import (
     Conflict,
     InvalidSpec,

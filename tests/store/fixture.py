@@ -40,7 +40,7 @@ from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
 from store.tables import Allocation, Attempt, Base, Job
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile

@@ -24,7 +24,7 @@ from store.models.facts import NewVersion
 from store.queue import waiting
 from store.queue.reservations import Change
 from store.team import quotas, users
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests.store import pools
 from tests.store.fixture import StoreFixture, checkpoint, store_on
 from torchyard.contract.job import EndReason, Reason
