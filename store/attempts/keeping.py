@@ -11,7 +11,7 @@ from store.attempts.keeping_facts import KeepFacts, Kept
 from store.cluster import workers
 from store.db import columns
 from store.db.database import now_us
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output import artifacts
 from store.output.facts import NewArtifact
 from store.tables import Attempt, Job, KeepRequest, Worker

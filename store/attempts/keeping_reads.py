@@ -4,7 +4,7 @@ from store.attempts import keeping
 from store.attempts.facts import AttemptSecrets
 from store.attempts.keeping_facts import KeepFacts, Kept
 from store.db.database import Snapshots
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output import artifacts
 from store.output.facts import Room
 from store.store import Store

@@ -7,8 +7,7 @@ from sqlalchemy import ColumnElement, func, or_, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import dependencies
-from store.jobs import rows as jobs
+from store.jobs import dependencies, jobs
 from store.jobs.shapes import shape_of
 from store.queue import forecasts
 from store.queue.line.line import line_of

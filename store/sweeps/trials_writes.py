@@ -8,8 +8,7 @@ import time
 
 from sqlalchemy.orm import Session
 
-from store.jobs import batches, intents, owners
-from store.jobs import rows as jobs
+from store.jobs import batches, intents, jobs, owners
 from store.jobs.submission_facts import Submission, Submitted, TrialOf
 from store.store import Store
 from store.sweeps import due_sweeps, trials

@@ -23,8 +23,7 @@ from store.db import prepared
 from store.db.database import Database, now_us
 from store.ids import new_id
 from store.jobs import events as job_events
-from store.jobs import intents, new_jobs, reasons, submissions
-from store.jobs import rows as jobs
+from store.jobs import intents, jobs, new_jobs, reasons, submissions
 from store.jobs.facts import DisplayedReason
 from store.jobs.submission_facts import Retry
 from store.output import series_reads as series

@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import Database, now_us
 from store.jobs import events as job_events
-from store.jobs import listing
-from store.jobs import rows as jobs
+from store.jobs import jobs, listing
 from store.output import logs
 from store.output.facts import NewLines
 from store.output.telemetry_facts import MetricPoint

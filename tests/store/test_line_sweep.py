@@ -14,9 +14,8 @@ from redis import Redis
 from sqlalchemy import update
 
 from store.db.database import Database
-from store.jobs import deletion, edits
+from store.jobs import deletion, edits, jobs
 from store.jobs import reads as queries
-from store.jobs import rows as jobs
 from store.jobs import submission_writes as submission
 from store.jobs.submission_facts import Submission
 from store.queue.announcing import Queue

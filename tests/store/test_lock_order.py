@@ -14,9 +14,8 @@ from store.attempts import stacks
 from store.attempts import writes as commands
 from store.attempts.facts import Begun
 from store.db.database import Database
-from store.jobs import batches, deletion, edits, new_jobs, submissions
+from store.jobs import batches, deletion, edits, jobs, new_jobs, submissions
 from store.jobs import requests_writes as requests
-from store.jobs import rows as jobs
 from store.jobs.facts import AT_ONCE
 from store.jobs.submission_facts import Retry, Submission, Submitted
 from store.models import writes as models

@@ -6,8 +6,7 @@ from functools import partial
 import pytest
 from sqlalchemy import select
 
-from store.jobs import deletion
-from store.jobs import rows as jobs
+from store.jobs import deletion, jobs
 from store.jobs import submission_writes as submission
 from store.jobs.submission_facts import KeyedRequest, Retry, Submission, Submitted
 from store.queue.announcing import Queue

@@ -8,8 +8,7 @@ from sqlalchemy import and_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import dependencies, initial_files, initial_weights, owners
-from store.jobs import rows as jobs
+from store.jobs import dependencies, initial_files, initial_weights, jobs, owners
 from store.jobs.facts import WAITING
 from store.jobs.submission_facts import Submission
 from store.tables import HELD, Dependency, Job
