@@ -17,8 +17,7 @@ from api.http.address import client_address, host_of, is_local
 from store.ids import is_id
 from store.jobs import reads as jobs
 from store.jobs.facts import VisibleJobs
-from store.team import reads as queries
-from store.team import writes as team
+from store.team import login, tokens
 from store.team.callers import BOOTSTRAP, Caller
 from store.team.facts import BrowserSessionFacts, Identity, digest_of
 from torchyard.contract.errors import Forbidden, NotAuthorized, NotFound, SessionEnded, Unavailable
@@ -103,7 +102,7 @@ async def identified(request: Request, access: Access, token: str) -> Principal:
     if known is not None:
         return await _admitted(access, _principal(known), request)
     read_at = access.identities.changes
-    found = await access.at_once(queries.of_token, access.store, token)
+    found = await access.at_once(_of_token, access, token)
     if found is not None:
         access.identities.remember(token, found, read_at=read_at)
         admitted = await _admitted(access, _principal(found), request)
@@ -124,7 +123,7 @@ async def of_code(request: Request, access: Access, code: str, *, ends: bool) ->
     """
     check_local(request, access)
     found = await access.at_once(_of_code, access, code)
-    if found is not None and (not ends or await run_in_threadpool(team.take_login_code, access.store, code)):
+    if found is not None and (not ends or await run_in_threadpool(_take_code, access, code)):
         return await _admitted(access, found, request)
     await _count_failed_login(access, request, what="codes")
     raise NotAuthorized("the code is not valid: it was used, or it is too old; make a new one with `torchyard open`")
@@ -232,7 +231,12 @@ async def _count_failed_login(access: Access, request: Request, *, what: str, au
     nobody = _of_request(access, _NOBODY, request)
     host, most = host_of(nobody.address), access.settings.max_wrong_tokens_per_minute
     access.wrong_tokens.take(host, advice=f"{nobody.address} has sent too many wrong {what}")
-    await access.note(team.count_failed_login, access.store, nobody, host, most=most, audited=audited)
+    await access.note(_store_failed_login, access, nobody, host, most=most, audited=audited)
+
+
+def _store_failed_login(access: Access, nobody: Principal, host: str, *, most: int, audited: bool) -> None:
+    with access.store.write("team") as s:
+        login.count_failed(s, host, most=most, caller=nobody, audited=audited)
 
 
 def _is_still_valid(access: Access, principal: Principal) -> bool:
@@ -242,46 +246,67 @@ def _is_still_valid(access: Access, principal: Principal) -> bool:
     elif principal.token_id is None:
         return True
     else:
-        identity = queries.of_token_id(access.store, principal.token_id)
-        now = None if identity is None else _principal(identity)
+        now = _of_token_id(access, principal.token_id)
     return now is not None and now.role is principal.role
 
 
 def _mark_used(access: Access, caller: Principal) -> None:
     try:
-        if caller.session:
-            team.mark_session_used(access.store, caller.session, address=caller.address)
-        elif caller.token_id is not None:
-            team.mark_token_used(access.store, caller.token_id)
+        with access.store.write("team") as s:
+            if caller.session:
+                login.mark_session_used(s, caller.session, address=caller.address)
+            elif caller.token_id is not None:
+                tokens.mark_used(s, caller.token_id)
     except Unavailable as error:
         _log.warning("the last use of a token or of a session is not stored: %s", error.message)
 
 
 def _of_cookies(access: Access, cookies: Sequence[str], csrf: str) -> Principal | None:
     """Returns the user of the session that has one of the cookies and this CSRF secret."""
-    return _in_session(access, queries.of_cookies(access.store, cookies, csrf=csrf))
+    with access.store.read() as s:
+        opened = (login.find_session(s, cookie, csrf=csrf) for cookie in cookies)
+        session = next((each for each in opened if each is not None), None)
+    return _in_session(access, session)
 
 
 def _of_session(access: Access, digest: str) -> Principal | None:
-    return _in_session(access, queries.of_session(access.store, digest))
+    with access.store.read() as s:
+        session = login.find_session_by_digest(s, digest)
+    return _in_session(access, session)
 
 
-def _in_session(access: Access, found: BrowserSessionFacts | None) -> Principal | None:
-    principal = None if found is None else _of_credential(access, found.credential)
-    if found is None or principal is None:
+def _in_session(access: Access, session: BrowserSessionFacts | None) -> Principal | None:
+    principal = None if session is None else _of_credential(access, session.credential)
+    if session is None or principal is None:
         return None
-    return replace(principal, session=found.digest, use_is_stale=found.use_is_stale)
+    return replace(principal, session=session.digest, use_is_stale=session.use_is_stale)
+
+
+def _of_token(access: Access, token: str) -> Identity | None:
+    with access.store.read() as s:
+        return tokens.find(s, token)
+
+
+def _take_code(access: Access, code: str) -> bool:
+    with access.store.write("team") as s:
+        return login.take_code(s, code)
 
 
 def _of_code(access: Access, code: str) -> Principal | None:
-    credential = queries.of_login_code(access.store, code)
+    with access.store.read() as s:
+        credential = login.find_code(s, code)
     return None if credential is None else _of_credential(access, credential)
 
 
 def _of_credential(access: Access, credential: str) -> Principal | None:
     if hmac.compare_digest(credential, digest_of(access.token)):
         return _ADMIN
-    identity = queries.of_token_id(access.store, credential)
+    return _of_token_id(access, credential)
+
+
+def _of_token_id(access: Access, token_id: str) -> Principal | None:
+    with access.store.read() as s:
+        identity = tokens.find_by_id(s, token_id)
     return None if identity is None else _principal(identity)
 
 

@@ -12,7 +12,8 @@ from store.jobs import after, idempotency, initial_weights, submissions
 from store.jobs.idempotency import Answer
 from store.jobs.submission_facts import KeyedRequest, Submission, Submitted
 from store.tables import IdempotencyKey
-from store.team import quotas, users
+from store.team import users
+from store.team.limits import find_limits_of
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.team import Resource
 
@@ -57,7 +58,7 @@ def submit(
     owner = next(iter(wanted.values())).caller.name
     wanted, errors = after.resolved_together(session, wanted, atomic=atomic)
     initial_weights.lock_sources(session, initial_weights.sources_of(each.spec for each in wanted.values()))
-    limits = quotas.limits_of_some(session, [owner])
+    limits = find_limits_of(session, [owner])
     if Resource.QUEUED in limits.get(owner, {}):
         users.lock(session, owner)
     bundles.lock(session, {(owner, sha256) for each in wanted.values() for sha256 in bundles_of(each.spec).values()})

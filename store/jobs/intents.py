@@ -18,6 +18,7 @@ from store.queue.line.entries import is_in_line
 from store.tables import HELD, Attempt, Job
 from store.team import access, quotas
 from store.team.callers import SERVICE, Caller
+from store.team.limits import find_limits
 from torchyard.contract import idleness
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict
@@ -130,7 +131,7 @@ def resume(session: Session, job_id: str, caller: Caller = SERVICE, *, devices: 
     _resize(session, job, devices, caller)
     state = JobState(job.state)
     if state is JobState.PAUSED:
-        quotas.check_stored(session, job.owner, quotas.limits_of(session, job.owner))
+        quotas.check_stored(session, job.owner, find_limits(session, job.owner))
         held = dependencies.is_held_again(job)  # until the controller has seen what it waits for
         reason = dependencies.waiting_again(session, job) if held else WAITING
         values: dict[str, Any] = {"pause_requested_at": None, "not_before": HELD if held else None}

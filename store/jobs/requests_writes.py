@@ -20,8 +20,9 @@ from store.jobs.facts import AT_ONCE, JobFacts
 from store.output.telemetry_facts import Stacks
 from store.store import Store
 from store.tables import Job
-from store.team import access, audit, quotas
+from store.team import access, audit
 from store.team.callers import Caller
+from store.team.limits import check_change
 from torchyard.contract.errors import Forbidden
 from torchyard.contract.patches import JobPatch
 from torchyard.contract.requests import JobAction
@@ -112,7 +113,7 @@ def _act(session: Session, action: JobAction, job_id: str, caller: Caller, grace
     else:
         job = (intents.request_pause if action == "pause" else intents.resume)(session, job_id, caller)
     if job.version == before:  # nothing has changed, and it may be sent without end
-        quotas.check_change(session, caller.name)
+        check_change(session, caller.name)
     audit.add(session, caller, "job.cancel_now" if grace == AT_ONCE else f"job.{action}", job_id)
     jobs.announce(session, job)
     return job

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from store.cluster import gpus, pools
 from store.tables import Job
 from store.team import quotas
+from store.team.limits import find_limits
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 from torchyard.contract.spec import parse_spec
@@ -36,7 +37,7 @@ def resize(session: Session, job: Job, devices: int) -> bool:
         raise Conflict(f"job {job.id} is {job.state}; its devices can be changed only while it is paused")
     spec = pools.resolved(session, parse_spec(with_devices(job.spec, devices)), job.owner)
     gpus.check(session, spec.resources)
-    quotas.check_devices(job.owner, spec.resources.total_devices, quotas.limits_of(session, job.owner))
+    quotas.check_devices(job.owner, spec.resources.total_devices, find_limits(session, job.owner))
     session.execute(update(Job).where(Job.id == job.id).values(spec=with_devices(job.spec, devices)))
     session.refresh(job)
     return True

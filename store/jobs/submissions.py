@@ -26,7 +26,8 @@ from store.jobs.submission_facts import KeyedRequest, NewJob, Retry, Submission,
 from store.notifications import targets
 from store.queue import positions as queue_positions
 from store.tables import IdempotencyKey
-from store.team import audit, quotas, secrets, users
+from store.team import audit, secrets, users
+from store.team.limits import find_limits_of
 from store.team.quotas import Room
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import FieldError, InvalidSpec, TorchyardError, Unavailable, kept
@@ -49,7 +50,7 @@ def store_one(session: Session, wanted: Submission | Retry, *, limits: Limits | 
     new, owner = retry.read(session, wanted) if isinstance(wanted, Retry) else wanted, wanted.caller.name
     new = after.resolved(session, new)
     initial_weights.lock_sources(session, initial_weights.sources_of([new.spec]))
-    limits = quotas.limits_of_some(session, [owner]) if limits is None else limits
+    limits = find_limits_of(session, [owner]) if limits is None else limits
     return _store(session, [_checked_one(session, new, Room(session, limits))])[0]
 
 
@@ -62,7 +63,7 @@ def store_together(session: Session, wanted: Sequence[Submission | Retry]) -> li
     """
     # Who names jobs in `after` may have to wait for them: alone.
     new = {place: each for place, each in retry.read_free(session, wanted).items() if not each.spec.after}
-    limits = quotas.limits_of_some(session, {each.caller.name for each in new.values()})
+    limits = find_limits_of(session, {each.caller.name for each in new.values()})
     free = _lock_free(session, new, limits)
     if len(wanted) == 1:
         return [store_one(session, free[0], limits=limits) if free else None]

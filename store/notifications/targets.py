@@ -33,7 +33,7 @@ def add(session: Session, keys: SecretKeys, new: NewTarget) -> tuple[TargetFacts
     Raises NotFound, Forbidden if the user may not be told of all, Conflict if the user has one of that name or too
     many, and ConfigError.
     """
-    if new.owner != BOOTSTRAP and users.get(session, new.owner).role != Role.ADMIN and new.scope == "all":
+    if new.owner != BOOTSTRAP and users.find(session, new.owner).role != Role.ADMIN and new.scope == "all":
         raise Forbidden(f"{new.owner} is no administrator, and may not be told of the jobs of others")
     users.lock(session, new.owner)  # the count below would miss what another request adds meanwhile
     query = select(func.count()).select_from(NotificationTarget).where(NotificationTarget.owner == new.owner)
@@ -117,18 +117,6 @@ def destination(row: NotificationTarget, keys: SecretKeys) -> Destination:
     """Returns where messages to the target go. Raises ConfigError if that cannot be decrypted."""
     opened = json.loads(keys.decrypt(row.sealed, key_id=row.key_id, owner=row.owner, name=row.id))
     return Destination(row.id, row.owner, row.name, row.kind, opened["address"], opened["secret"])
-
-
-def seal_again(row: NotificationTarget, keys: SecretKeys) -> None:
-    """Encrypts what the row holds with the first key. Raises ConfigError."""
-    opened = keys.decrypt(row.sealed, key_id=row.key_id, owner=row.owner, name=row.id)
-    row.sealed, row.key_id = keys.encrypt(opened, owner=row.owner, name=row.id), keys.current_id
-
-
-def encrypted_otherwise(session: Session, key_id: str) -> Sequence[NotificationTarget]:
-    """Returns the targets that another key has encrypted, locked until the transaction ends."""
-    query = select(NotificationTarget).where(NotificationTarget.key_id != key_id).order_by(NotificationTarget.id)
-    return session.scalars(query.with_for_update()).all()
 
 
 def key_ids(session: Session) -> Sequence[str]:

@@ -21,6 +21,7 @@ from store.sweeps.facts import NewSweep, TrialFacts, WholeSweep
 from store.tables import Sweep
 from store.team import audit, quotas
 from store.team.callers import Caller
+from store.team.limits import check_change
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CANCELLED_BY_OWNER, Reason
 from torchyard.contract.points import extended
@@ -68,7 +69,7 @@ def ask(store: Store, action: Action, sweep_id: str, *, caller: Caller) -> Whole
         elif action == "resume" and state is not SweepState.RUNNING:
             sweeps.move(session, sweep, SweepState.RUNNING, reason=sweeps.STARTED, asked="resume", asked_to=0)
         else:  # nothing changes, and it may be sent without end
-            quotas.check_change(session, caller.name)
+            check_change(session, caller.name)
         audit.add(session, caller, f"sweep.{action}", sweep_id)
         return sweeps.whole(session, sweep)
 

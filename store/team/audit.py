@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from store.db import columns
 from store.db.prepared import Prepared
 from store.tables import AuditEntry, Base
-from store.team import quotas
 from store.team.callers import Caller
 from store.team.facts import AuditFacts, AuditFilter, AuditPage
+from store.team.limits import check_change
 from torchyard.contract.text import storable
 
 MOST_SEARCHED = 100_000
@@ -42,7 +42,7 @@ def add(session: Session, caller: Caller, action: str, object: str, *, outcome: 
     Raises QuotaExceeded for a change that can be repeated without end, if too much is written for the caller.
     """
     if action in _REPEATED:
-        quotas.check_change(session, caller.name)
+        check_change(session, caller.name)
     add_all(session, action, [(caller, object)], outcome=outcome)
 
 
@@ -54,7 +54,7 @@ def add_all(session: Session, action: str, done: Sequence[tuple[Caller, str]], *
         _log.info("audit %s", json.dumps(row))  # JSON in ASCII escapes control characters
 
 
-def entries(session: Session, where: AuditFilter, *, limit: int, before: int | None = None) -> AuditPage:
+def list_entries(session: Session, where: AuditFilter, *, limit: int, before: int | None = None) -> AuditPage:
     """Returns at most `limit` entries, newest first; with `before` (an id), only older ones.
 
     It looks at `MOST_SEARCHED` entries at most, so that a filter that few meet costs no more than others: a page may

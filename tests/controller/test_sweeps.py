@@ -47,7 +47,7 @@ class Yard:
     def __init__(self, db: StoreFixture, store: Store) -> None:
         self.db, self.store, self.duty = db, store, Sweeps(store)
         for name in ("ada", "bob"):
-            db.write(lambda session, name=name: users.add(session, name, Role.MEMBER))
+            db.write(lambda session, name=name: users.add(session, name, Role.MEMBER, caller=SERVICE))
 
     def sweep(self, *, caller: Caller = ADA, **spec: Any) -> str:
         """Submits a sweep that varies the argument `x` of a script. Without `parameters` in `spec` it has 3 points."""
@@ -291,7 +291,7 @@ def test_a_trial_that_is_refused_fails_and_says_why(yard: Yard) -> None:
 
 @quick_on_sqlite
 def test_a_quota_that_is_used_up_is_waited_for(yard: Yard) -> None:
-    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 2}))
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 2}, caller=SERVICE))
     sweep = yard.sweep()
     yard.run()
     assert len(yard.ids(sweep)) == 2
@@ -316,7 +316,7 @@ def test_a_quota_that_is_used_up_is_waited_for(yard: Yard) -> None:
 def test_a_trial_that_the_quota_never_allows_fails_and_holds_no_other_back(
     yard: Yard, limit: Resource, varies: str, why: str
 ) -> None:
-    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {limit: 5}))
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {limit: 5}, caller=SERVICE))
     sweep = yard.sweep(parameters={varies: [9, 1, 2]})
     yard.run()
     assert [(trial.state, trial.error) for trial in yard.trials(sweep)] == [
@@ -329,7 +329,7 @@ def test_a_trial_that_the_quota_never_allows_fails_and_holds_no_other_back(
 
 def test_a_sweep_of_a_disabled_user_pauses(yard: Yard) -> None:
     sweep = yard.sweep()
-    yard.db.write(lambda session: users.change(session, "ada", disabled=True))
+    yard.db.write(lambda session: users.change(session, "ada", disabled=True, caller=SERVICE))
     yard.run()
     assert yard.state(sweep) is SweepState.PAUSED
     assert yard.get(sweep).facts.reason_code == "owner_disabled"

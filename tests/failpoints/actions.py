@@ -33,9 +33,8 @@ from store.output.facts import Batch, NewLines
 from store.output.telemetry_facts import MetricPoint
 from store.store import Store
 from store.sweeps import writes as sweeps
-from store.team import writes as team
+from store.team import users
 from store.team.callers import SERVICE
-from store.team.writes import UserChange
 from tests.api.bundles import packed
 from tests.store.fixture import checkpoint
 from tests.worker.stand_in import TorchrunStandIn
@@ -66,6 +65,11 @@ def _submit(store: Store, _: str) -> None:
     keyed = KeyedRequest("admin", "once", "the same")
     spec = parse_spec({"trainer": "script", "name": "once", "config": {"code": "file:///code"}})
     submission.submit(store, Submission(spec, SERVICE, "private", keyed))
+
+
+def _disable(store: Store, name: str) -> None:
+    with store.write("team") as session:
+        users.change(session, name, disabled=True, caller=SERVICE)
 
 
 def _delete(store: Store, job_id: str) -> None:
@@ -101,7 +105,7 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "delete": _delete,
     "bundle": _upload,
     "model": lambda store, job_id: models.add(store, NewVersion("kept", job_id, "latest", None, "private", SERVICE)),
-    "team": lambda store, name: team.change_user(store, name, UserChange(disabled=True), caller=SERVICE),
+    "team": _disable,
     "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, caller=SERVICE),
 }
 """What the API runs for a request about a job or a worker."""

@@ -41,7 +41,7 @@ STATE = b"state"
 @pytest.fixture
 def store(db: StoreFixture, blobs: Blobs) -> Store:
     for name in ("ada", "bob"):
-        db.write(lambda session, name=name: users.add(session, name, Role.MEMBER))
+        db.write(lambda session, name=name: users.add(session, name, Role.MEMBER, caller=SERVICE))
     return store_on(db.database, blobs=blobs)
 
 
@@ -110,7 +110,7 @@ def stored(db: StoreFixture, owner: str = "ada") -> int:
 
 
 def limit(db: StoreFixture, owner: str, size: int) -> None:
-    db.write(lambda session: quotas.set_limits(session, "user", owner, {Resource.STORED_BYTES: size}))
+    db.write(lambda session: quotas.set_limits(session, "user", owner, {Resource.STORED_BYTES: size}, caller=SERVICE))
 
 
 @quick_on_sqlite

@@ -21,11 +21,11 @@ from store.notifications.facts import MessageFacts, NewTarget, TargetChange, Tar
 from store.output.facts import NewEvent
 from store.secret_keys import SecretKeys
 from store.tables import Base, Message, Signal
-from store.team import secrets_writes as secrets
-from store.team import users
+from store.team import secrets, users
 from store.team.callers import SERVICE
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.sessions import write
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
 from torchyard.contract.job import EndReason
@@ -47,7 +47,7 @@ class Team:
         self.store = store_on(db.database)
         self.store.secret_keys = SecretKeys(KEY, Path("/nowhere"))
         for name, role in (("ada", Role.MEMBER), ("eve", Role.MEMBER), ("root", Role.ADMIN)):
-            db.write(partial(users.add, name=name, role=role))
+            db.write(partial(users.add, name=name, role=role, caller=SERVICE))
 
     def target(self, owner: str = "ada", name: str = "hook", **wanted: Any) -> TargetFacts:
         new: dict[str, Any] = {
@@ -171,13 +171,13 @@ def test_who_is_disabled_or_no_administrator_any_more_is_told_nothing(team: Team
     team.target("root", scope="all")
     team.cancelled(visibility="team")
     assert len(team.told()) == 2
-    team.db.write(lambda session: users.change(session, "root", role=Role.MEMBER))
-    team.db.write(lambda session: users.change(session, "ada", disabled=True))
+    team.db.write(lambda session: users.change(session, "root", role=Role.MEMBER, caller=SERVICE))
+    team.db.write(lambda session: users.change(session, "ada", disabled=True, caller=SERVICE))
     team.cancelled(visibility="team")
     assert len(team.told()) == 2
     assert team.claim() == []
     assert not queries.has_due_message(team.store), "a controller would write in vain, again and again"
-    team.db.write(lambda session: users.change(session, "ada", disabled=False))
+    team.db.write(lambda session: users.change(session, "ada", disabled=False, caller=SERVICE))
     assert queries.has_due_message(team.store)
     assert [message.target.owner for message in team.claim()] == ["ada"]
 
@@ -479,7 +479,7 @@ def test_a_rotation_of_the_keys_seals_targets_again(team: Team) -> None:
     team.fan_out()
     new = random.token_hex(32)
     team.store.secret_keys = SecretKeys(f"{new},{KEY}", Path("/nowhere"))
-    assert secrets.rotate(team.store, caller=SERVICE) == 1
+    assert write(team.store, secrets.rotate, team.store.secret_keys, caller=SERVICE) == 1
     team.store.secret_keys = SecretKeys(new, Path("/nowhere"))
     assert [message.target.address for message in team.claim()] == ["https://example.com/x?key=hidden"]
 

@@ -52,7 +52,7 @@ class Sender:
         store.secret_keys = SecretKeys(secrets.token_hex(32), Path("/nowhere"))
         with store.write("team") as session:
             for name in ("ada", "eve"):
-                users.add(session, name=name, role=Role.MEMBER)
+                users.add(session, name=name, role=Role.MEMBER, caller=SERVICE)
 
     def target(self, address: str, *, kind: str = "webhook", owner: str = "ada", name: str = "hook") -> TargetFacts:
         new = NewTarget(owner=owner, name=name, kind=kind, address=address, kinds=tuple(EventKind))
