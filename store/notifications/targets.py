@@ -12,22 +12,24 @@ from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from store.announcement import announcement_of
 from store.db import columns
 from store.ids import is_id, new_id
-from store.notifications.facts import Destination, NewTarget, TargetChange, TargetFacts
+from store.notifications import messages
+from store.notifications.facts import Destination, ListedMessage, NewTarget, TargetChange, TargetFacts
 from store.secret_keys import SecretKeys
 from store.tables import Message, NotificationTarget, User
-from store.team import users
-from store.team.callers import BOOTSTRAP
-from torchyard.contract.errors import Conflict, FieldError, Forbidden, InvalidSpec, NotFound
-from torchyard.contract.notifications import MOST_TARGETS, EventKind
+from store.team import audit, users
+from store.team.callers import BOOTSTRAP, Caller
+from torchyard.contract.errors import Conflict, FieldError, Forbidden, InvalidSpec, NotFound, TooManyRequests
+from torchyard.contract.notifications import MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Role
 
-_TOLD = columns.of(TargetFacts, NotificationTarget)
+_COLUMNS = columns.of(TargetFacts, NotificationTarget)
 
 
-def add(session: Session, keys: SecretKeys, new: NewTarget) -> tuple[TargetFacts, str | None]:
+def add(session: Session, keys: SecretKeys, new: NewTarget, *, caller: Caller) -> tuple[TargetFacts, str | None]:
     """Stores a target, and returns it with what its webhooks are signed with, which is told this once.
 
     Raises NotFound, Forbidden if the user may not be told of all, Conflict if the user has one of that name or too
@@ -59,38 +61,59 @@ def add(session: Session, keys: SecretKeys, new: NewTarget) -> tuple[TargetFacts
     except IntegrityError:
         raise Conflict(f"{new.owner} has a target {new.name} already") from None
     session.refresh(row)
+    audit.add(session, caller, "target.add", f"{row.id} of {new.owner}: {new.kind} {row.shown}")
     return columns.read(TargetFacts, row), secret
 
 
-def list_of(session: Session, owner: str) -> Sequence[TargetFacts]:
+def list_targets(session: Session, owner: str) -> Sequence[TargetFacts]:
     """Returns the user's targets by name, with how many messages wait and were given up."""
-    query = select(*_TOLD).where(NotificationTarget.owner == owner).order_by(NotificationTarget.name)
-    return _counted(session, [TargetFacts(*row) for row in session.execute(query)])
+    query = select(*_COLUMNS).where(NotificationTarget.owner == owner).order_by(NotificationTarget.name)
+    return _with_counts(session, [TargetFacts(*row) for row in session.execute(query)])
 
 
-def get(session: Session, target_id: str, *, owner: str | None) -> TargetFacts:
+def find(session: Session, target_id: str, *, owner: str | None) -> TargetFacts:
     """Returns a target; with `owner`, only one of theirs. Raises NotFound."""
-    return _counted(session, [columns.read(TargetFacts, _found(session, target_id, owner=owner))])[0]
+    return _with_counts(session, [columns.read(TargetFacts, _find_row(session, target_id, owner=owner))])[0]
 
 
-def change(session: Session, target_id: str, wanted: TargetChange, *, owner: str | None) -> TargetFacts:
-    """Changes what a target is told of. Raises NotFound."""
-    row = _found(session, target_id, owner=owner, locked=True)
+def change(session: Session, target_id: str, wanted: TargetChange, *, owner: str | None, caller: Caller) -> TargetFacts:
+    """Changes what a target is told of; with `owner`, only one of theirs. Raises NotFound."""
+    row = _find_row(session, target_id, owner=owner, locked=True)
     if wanted.kinds is not None:
         row.kinds = kinds_text(wanted.kinds)
     if wanted.jobs is not None:
         row.jobs = wanted.jobs
     session.flush()
-    return _counted(session, [columns.read(TargetFacts, row)])[0]
+    changed = _with_counts(session, [columns.read(TargetFacts, row)])[0]
+    audit.add(session, caller, "target.change", f"{target_id} of {row.owner}")
+    return changed
 
 
-def remove(session: Session, target_id: str, *, owner: str | None) -> TargetFacts:
-    """Removes a target. Call `messages.give_up_of` as well. Raises NotFound."""
-    row = _found(session, target_id, owner=owner, locked=True)
-    removed = columns.read(TargetFacts, row)
+def remove(session: Session, target_id: str, *, owner: str | None, caller: Caller) -> None:
+    """Removes a target, and gives up what waits for it; with `owner`, only one of theirs. Raises NotFound."""
+    row = _find_row(session, target_id, owner=owner, locked=True)
+    whose = row.owner
     session.delete(row)
     session.flush()
-    return removed
+    messages.give_up_of(session, target_id, why="the target was removed")
+    audit.add(session, caller, "target.remove", f"{target_id} of {whose}")
+
+
+def send_test(session: Session, target_id: str, *, owner: str | None, caller: Caller) -> ListedMessage:
+    """Makes a message that only shows whether it arrives. It counts in the hour of the target's user.
+
+    Raises NotFound, Conflict if that user may not be told, and TooManyRequests.
+    """
+    whose = _find_row(session, target_id, owner=owner).owner
+    row = next((row for row in lock_of(session, whose) if row.id == target_id), None)
+    if row is None:
+        raise Conflict(f"{whose} is disabled, or is no administrator any more: this target is told nothing")
+    if not messages.room_of(session, whose):
+        raise TooManyRequests(f"{whose} got {MESSAGES_AN_HOUR} messages within an hour; try again later")
+    message = messages.add_test(session, row)
+    audit.add(session, caller, "target.test", f"{target_id} of {whose}")
+    announcement_of(session).wake_controller()
+    return message
 
 
 def lock_of(session: Session, owner: str, *, team: bool = False) -> Sequence[NotificationTarget]:
@@ -131,8 +154,8 @@ def check(session: Session, owner: str, spec: Spec) -> None:
     names = select(NotificationTarget.name).where(NotificationTarget.owner == owner)
     has = set(session.scalars(names.where(NotificationTarget.name.in_(spec.notify.targets))))
     errors = tuple(
-        FieldError(f"notify.targets.{place}", f"{owner} has no target {name}: `torchyard notify add` makes one")
-        for place, name in enumerate(spec.notify.targets)
+        FieldError(f"notify.targets.{index}", f"{owner} has no target {name}: `torchyard notify add` makes one")
+        for index, name in enumerate(spec.notify.targets)
         if name not in has
     )
     if errors:
@@ -144,7 +167,7 @@ def kinds_text(kinds: Iterable[EventKind]) -> str:
     return f" {' '.join(kind for kind in EventKind if kind in set(kinds))} "
 
 
-def _found(session: Session, target_id: str, *, owner: str | None, locked: bool = False) -> NotificationTarget:
+def _find_row(session: Session, target_id: str, *, owner: str | None, locked: bool = False) -> NotificationTarget:
     query = select(NotificationTarget).where(NotificationTarget.id == target_id)
     if owner is not None:
         query = query.where(NotificationTarget.owner == owner)
@@ -156,15 +179,15 @@ def _found(session: Session, target_id: str, *, owner: str | None, locked: bool 
     return row
 
 
-def _counted(session: Session, found: Sequence[TargetFacts]) -> list[TargetFacts]:
+def _with_counts(session: Session, targets: Sequence[TargetFacts]) -> list[TargetFacts]:
     waits = func.sum(case((Message.next_at.is_not(None), 1), else_=0))
     gone = and_(Message.next_at.is_(None), Message.delivered_at.is_(None))
     query = select(Message.target_id, waits, func.sum(case((gone, 1), else_=0)))
-    query = query.where(Message.target_id.in_([each.id for each in found])).group_by(Message.target_id)
+    query = query.where(Message.target_id.in_([each.id for each in targets])).group_by(Message.target_id)
     counts = {target: (int(waiting), int(given_up)) for target, waiting, given_up in session.execute(query)}
     return [
         replace(each, waiting=waiting, given_up=given_up)
-        for each in found
+        for each in targets
         for waiting, given_up in [counts.get(each.id, (0, 0))]
     ]
 

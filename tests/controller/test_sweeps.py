@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from controller.notifications.fan_out import FanOut
+from controller.notifications.deliver import FanOut
 from controller.sweeps.duty import Sweeps
 from store.attempts import reads as attempts
 from store.jobs import requests_writes as requests
-from store.notifications import reads as notification_queries
-from store.notifications import writes as notifications
+from store.notifications import targets
 from store.notifications.facts import NewTarget
 from store.output.telemetry_facts import MetricPoint
 from store.secret_keys import SecretKeys
@@ -28,6 +27,7 @@ from store.team import quotas, users
 from store.team.callers import SERVICE, Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
 from torchyard.contract.job import EndReason, JobState
@@ -517,8 +517,8 @@ def test_a_target_that_is_removed_stops_no_trial_that_names_it(yard: Yard) -> No
     with pytest.raises(InvalidSpec):
         yard.sweep(job=job, caller=BOB)
     yard.run()
-    (target,) = notification_queries.list_targets(yard.store, "ada")
-    notifications.remove_target(yard.store, target.id, owner="ada", caller=ADA)
+    (target,) = read(yard.store, targets.list_targets, "ada")
+    write(yard.store, targets.remove, target.id, owner="ada", caller=ADA)
     yard.end(yard.ids(sweep)[0])
     yard.run()
     assert [trial.state for trial in yard.trials(sweep)] == [JobState.SUCCEEDED, JobState.QUEUED]
@@ -528,7 +528,7 @@ def told_of(yard: Yard) -> Callable[[], Sequence[Message]]:
     """Adds a target of the sweeps' user that wants to know all. Returns what returns its messages."""
     yard.store.secret_keys = SecretKeys("0" * 64, Path("/nowhere"))
     new = NewTarget(owner="ada", name="hook", kind="webhook", address="https://example.com/", kinds=[*EventKind])
-    notifications.add_target(yard.store, new, caller=ADA)
+    write(yard.store, targets.add, yard.store.secret_keys, new, caller=ADA)
 
     def told() -> Sequence[Message]:
         FanOut(yard.store).run()

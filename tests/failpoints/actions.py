@@ -13,7 +13,7 @@ import time
 
 from api.submissions import Submissions
 from controller.idle import Idle
-from controller.notifications.fan_out import FanOut, Upkeep
+from controller.notifications.deliver import FanOut, Upkeep
 from controller.sweeps.duty import Sweeps
 from store.attempts.facts import Claim
 from store.blobs import cleanup_writes as cleanup
@@ -28,7 +28,7 @@ from store.jobs import submission_writes as submission
 from store.jobs.submission_facts import KeyedRequest, Submission
 from store.models import writes as models
 from store.models.facts import NewVersion
-from store.notifications import writes as notifications
+from store.notifications import deliver
 from store.output.facts import Batch, NewLines
 from store.output.telemetry_facts import MetricPoint
 from store.store import Store
@@ -36,6 +36,7 @@ from store.sweeps import writes as sweeps
 from store.team import users
 from store.team.callers import SERVICE
 from tests.api.bundles import packed
+from tests.sessions import write
 from tests.store.fixture import checkpoint
 from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.devices import DeviceReport
@@ -181,11 +182,11 @@ def notify(settings: Settings, received: Path) -> None:
     with opened(settings) as store:
         while FanOut(store).run():
             pass
-        while claimed := notifications.claim_messages(store, count=10, lease_s=3600):
+        while claimed := write(store, deliver.claim, store.secret_keys, count=10, lease_s=3600):
             for message in claimed:
                 with received.open("a") as file:
                     file.write(f"{message.target.id} {message.body['data']['job']['id']} {message.id}\n")
-                notifications.mark_delivered(store, message.id)
+                write(store, deliver.mark_delivered, message.id)
         Upkeep(store).run()
 
 
