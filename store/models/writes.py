@@ -7,7 +7,7 @@ from store.models import rows as models
 from store.models.facts import ModelFacts, ModelVersionFacts, NewVersion
 from store.output import checkpoints
 from store.store import Store
-from store.sweeps import rows as sweeps
+from store.sweeps import sweeps
 from store.team import access, audit
 from store.team.callers_facts import Caller
 from torchyard.contract.models import ModelRef

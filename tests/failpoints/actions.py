@@ -32,7 +32,7 @@ from store.notifications import writes as notifications
 from store.output.facts import Batch, NewLines
 from store.output.telemetry_facts import MetricPoint
 from store.store import Store
-from store.sweeps import writes as sweeps
+from store.sweeps import requests as sweeps
 from store.team import writes as team
 from store.team.callers_facts import SERVICE
 from store.team.writes import UserChange
@@ -168,8 +168,8 @@ def control(settings: Settings) -> None:
 
 
 def pause_sweep(settings: Settings, sweep_id: str) -> None:
-    with opened(settings) as store:
-        sweeps.ask(store, "pause", sweep_id, caller=SERVICE)
+    with opened(settings) as store, store.write("sweeps") as session:
+        sweeps.ask(session, "pause", sweep_id, caller=SERVICE)
 
 
 def notify(settings: Settings, received: Path) -> None:
