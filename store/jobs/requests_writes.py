@@ -19,7 +19,7 @@ from store.jobs import deletion, edits, intents, stars
 from store.jobs import facts_rows as job_facts
 from store.jobs import rows as jobs
 from store.jobs.facts import AT_ONCE, JobFacts
-from store.output.telemetry_facts import Stacks
+from store.output.facts import Stacks
 from store.store import Store
 from store.tables import Job
 from store.team import access, audit, quotas

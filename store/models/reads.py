@@ -1,10 +1,10 @@
 """Models that a caller may read, and their versions. All of them raise Unavailable, and NotFound."""
 
+from store import pages
 from store.db.database import Snapshots
 from store.models import rows as models
 from store.models.facts import ModelFacts, ModelFilter, ModelVersionFacts
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.team.callers_facts import Caller
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from store import pages
 from store.db.database import Snapshots
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.schedules import due_schedules
 from store.schedules import rows as schedules
 from store.schedules.facts import Due, ScheduleFacts

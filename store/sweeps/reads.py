@@ -5,9 +5,9 @@ What a caller may not read is not found: NotFound is raised, also for what is no
 
 from typing import Literal
 
+from store import pages
 from store.db.database import Snapshots
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.sweeps import due_sweeps, trials
 from store.sweeps import rows as sweeps
 from store.sweeps.facts import (

@@ -16,7 +16,7 @@ from store.jobs import requests_writes as requests
 from store.notifications import reads as notification_queries
 from store.notifications import writes as notifications
 from store.notifications.facts import NewTarget
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint
 from store.secret_keys import SecretKeys
 from store.store import Store
 from store.sweeps import reads as queries

@@ -29,8 +29,7 @@ from store.jobs.submission_facts import KeyedRequest, Submission
 from store.models import writes as models
 from store.models.facts import NewVersion
 from store.notifications import writes as notifications
-from store.output.facts import Batch, NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import Batch, MetricPoint, NewLines
 from store.store import Store
 from store.sweeps import writes as sweeps
 from store.team import writes as team

@@ -15,8 +15,7 @@ from store.jobs import events as job_events
 from store.jobs import listing
 from store.jobs import rows as jobs
 from store.output import logs
-from store.output.facts import NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewLines
 from store.tables import Job, Worker
 from store.team.callers_facts import SERVICE
 from tests.databases import SQLiteDatabases

@@ -16,8 +16,7 @@ from store.db.database import Database
 from store.db.documents import bytes_of
 from store.jobs import deletion, edits
 from store.jobs import requests_writes as requests
-from store.output.facts import NewEvent, NewLines, TrimLimits
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewEvent, NewLines, TrimLimits
 from store.sweeps import rows as sweeps
 from store.sweeps import trials
 from store.sweeps import writes as sweep_commands
