@@ -11,7 +11,7 @@ from store.jobs.facts import HeldBefore, ListedAttempt, StoppedFor
 from store.pages import FactPage
 from store.tables import Allocation, Attempt, Job, Worker
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.job import EndReason
 

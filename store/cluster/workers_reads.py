@@ -7,7 +7,7 @@ from store.cluster.workers_facts import WorkerFacts, WorkerHistory
 from store.db.database import Snapshots
 from store.pages import FactPage
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 
 def listed(store: Snapshots, *, limit: int, after: str | None = None) -> FactPage[WorkerFacts]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from store.output.checkpoints_facts import Files, are_omitted, entry_of, sent_of
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.models import ModelRef
 from torchyard.contract.team import Visibility
 

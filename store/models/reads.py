@@ -5,7 +5,7 @@ from store.db.database import Snapshots
 from store.models import rows as models
 from store.models.facts import ModelFacts, ModelFilter, ModelVersionFacts
 from store.pages import FactPage
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 
 def listed(

@@ -15,7 +15,7 @@ from store.models.facts import ModelFacts, ModelFilter, ModelVersionFacts, NewVe
 from store.output.checkpoints_facts import CheckpointFacts
 from store.tables import Job, Model, ModelVersion
 from store.team import access, quotas, users
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.models import MOST_VERSIONS
 from torchyard.contract.team import Role, Visibility

@@ -9,7 +9,7 @@ from store.output import checkpoints
 from store.store import Store
 from store.sweeps import rows as sweeps
 from store.team import access, audit
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.models import ModelRef
 from torchyard.contract.team import Visibility
 

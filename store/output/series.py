@@ -17,7 +17,7 @@ from store.output.point_chunks import StoredPoints
 from store.output.series_columns import SeriesColumns
 from store.tables import Job, Series
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 if TYPE_CHECKING:
     import numpy as np

@@ -33,7 +33,7 @@ from store.output.facts import Batch, MetricPoint, NewLines
 from store.store import Store
 from store.sweeps import writes as sweeps
 from store.team import writes as team
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from store.team.writes import UserChange
 from tests.api.bundles import packed
 from tests.store.fixture import checkpoint

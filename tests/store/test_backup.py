@@ -35,7 +35,7 @@ from store.output import artifacts, media
 from store.output.facts import DEFAULTS, MetricPoint, NewArtifact, NewCheckpoint, NewLines, NewMedia, PictureFacts
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests import forked, forks
 from tests.api.service import ApiFixture
 from tests.approved import Approved
