@@ -18,7 +18,7 @@ from store.output import checkpoints
 from store.sweeps import rows as sweeps
 from store.tables import InitialWeights, Job
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import FieldError, InvalidSpec, NotFound
 from torchyard.contract.initial import AfterRef, CheckpointRef, parse_initial
 from torchyard.contract.models import ModelRef

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from store.output.checkpoints_facts import Files, are_omitted, entry_of, sent_of
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.models import ModelRef
 from torchyard.contract.team import Visibility
 

@@ -19,7 +19,7 @@ from store.output.pages_facts import FactPage
 from store.sweeps import rows as sweeps
 from store.tables import Job, Model, ModelVersion
 from store.team import access, audit, quotas, users
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.models import MOST_VERSIONS, ModelRef
 from torchyard.contract.team import Role, Visibility

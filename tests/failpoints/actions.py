@@ -34,7 +34,7 @@ from store.output.telemetry_facts import MetricPoint
 from store.store import Store
 from store.sweeps import writes as sweeps
 from store.team import writes as team
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from store.team.writes import UserChange
 from tests.api.bundles import packed
 from tests.store.fixture import checkpoint

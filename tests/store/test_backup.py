@@ -37,7 +37,7 @@ from store.output.media_facts import NewMedia, PictureFacts
 from store.output.telemetry_facts import MetricPoint
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests import forked, forks
 from tests.api.service import ApiFixture
 from tests.approved import Approved

@@ -14,9 +14,8 @@ from store.attempts import stacks
 from store.attempts import writes as commands
 from store.attempts.facts import Begun
 from store.db.database import Database
-from store.jobs import batches, deletion, edits, new_jobs, submissions
+from store.jobs import batches, deletion, edits, jobs, new_jobs, submissions
 from store.jobs import requests_writes as requests
-from store.jobs import rows as jobs
 from store.jobs.facts import AT_ONCE
 from store.jobs.submission_facts import Retry, Submission, Submitted
 from store.models import models
@@ -24,7 +23,7 @@ from store.models.facts import NewVersion
 from store.queue import waiting
 from store.queue.reservations import Change
 from store.team import quotas, users
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests.sessions import write
 from tests.store import pools
 from tests.store.fixture import StoreFixture, checkpoint, store_on

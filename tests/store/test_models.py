@@ -21,7 +21,7 @@ from store.output.facts import NewCheckpoint
 from store.store import Store
 from store.tables import AuditEntry, Garbage, Job
 from store.team import quotas, users
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.sessions import read, write
