@@ -23,7 +23,7 @@ from store.sweeps import reads as queries
 from store.sweeps import writes as commands
 from store.sweeps.facts import NewSweep, TrialFacts
 from store.tables import SweepTrial
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import store_on
 from torchyard.contract.job import JobState

@@ -9,7 +9,7 @@ from store.output.facts import JobPackagesFacts
 from store.store import Store
 from store.tables import Job
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.bundles import digest_in
 
 

@@ -11,7 +11,7 @@ from store.output import pages_facts as pages
 from store.output.pages_facts import FactPage
 from store.tables import Allocation, Attempt, Job, Worker
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.job import EndReason
 

@@ -18,8 +18,7 @@ from store.cluster import device_days
 from store.cluster.usage_facts import Held
 from store.db.database import now_us
 from store.jobs import events as job_events
-from store.jobs import outcome
-from store.jobs import rows as jobs
+from store.jobs import jobs, outcome
 from store.notifications import signals
 from store.output import artifacts, checkpoints, logs, media, metrics, point_limits, retention
 from store.output.facts import DEFAULTS, Batch, OutputLimits

@@ -7,7 +7,7 @@ from store.db.database import Snapshots
 from store.output import pages_facts as pages
 from store.output.pages_facts import FactPage
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 
 def listed(store: Snapshots, *, limit: int, after: str | None = None) -> FactPage[WorkerFacts]:

@@ -13,7 +13,7 @@ from store.output import logs, points
 from store.output.telemetry_facts import EventFacts, TimelineItem
 from store.tables import Job, JobEvent, LogChunk
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.views.telemetry import StoredKind
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from store.output.checkpoints_facts import ArtifactFacts, CheckpointFacts
 from store.output.pages_facts import FactPage
 from store.sweeps import rows as sweeps
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 
 def listed(

@@ -16,7 +16,7 @@ from store.output.telemetry_facts import LogFilter, MetricPoint
 from store.store import Store
 from store.tables import Attempt, Job, Series
 from store.team import access, audit, quotas
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, InvalidRequest
 from torchyard.contract.job import JobState
 

@@ -10,7 +10,7 @@ from store.output.pages_facts import FactPage
 from store.output.telemetry_facts import Line, Lines, LogFilter
 from store.tables import Job
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 
 @dataclass(frozen=True)

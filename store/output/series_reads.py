@@ -18,7 +18,7 @@ from store.output.series_columns_reads import SeriesColumns
 from store.output.telemetry_facts import END, KnownSeries
 from store.tables import Job, Series
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ from store.output.pages_facts import FactPage
 from store.schedules import due_schedules
 from store.schedules import rows as schedules
 from store.schedules.facts import Due, ScheduleFacts
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 
 def get(store: Snapshots, schedule_id: str, *, caller: Caller) -> ScheduleFacts:

@@ -14,7 +14,7 @@ from store.schedules import cron
 from store.schedules.facts import NewSchedule, ScheduleFacts
 from store.tables import Schedule
 from store.team import access, quotas, users
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract import schedules as contract
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import Conflict, Forbidden, NotFound

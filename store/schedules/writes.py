@@ -16,7 +16,7 @@ from store.schedules.facts import Due, NewSchedule, ScheduleFacts
 from store.store import Store
 from store.tables import Schedule
 from store.team import audit
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, NotFound, TorchyardError, Unavailable
 from torchyard.contract.schedules import SchedulePatch
 from torchyard.contract.spec import parse_spec

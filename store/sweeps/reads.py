@@ -20,7 +20,7 @@ from store.sweeps.facts import (
     TrialFacts,
     WholeSweep,
 )
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import NotFound
 from torchyard.contract.sweeps import SweepSpec
 

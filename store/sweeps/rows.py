@@ -18,7 +18,7 @@ from store.sweeps import trials
 from store.sweeps.facts import NewSweep, SweepFacts, SweepFilter, TrialFacts, WholeSweep
 from store.tables import Job, Sweep, SweepTrial
 from store.team import access, quotas
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.job import JobState, Reason
 from torchyard.contract.sweeps import SweepSpec, SweepState

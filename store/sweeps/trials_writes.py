@@ -8,14 +8,13 @@ import time
 
 from sqlalchemy.orm import Session
 
-from store.jobs import batches, intents, owners
-from store.jobs import rows as jobs
+from store.jobs import batches, intents, jobs, owners
 from store.jobs.submission_facts import Submission, Submitted, TrialOf
 from store.store import Store
 from store.sweeps import due_sweeps, trials
 from store.sweeps import rows as sweeps
 from store.tables import Sweep
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import (
     Conflict,
     InvalidSpec,

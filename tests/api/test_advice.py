@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from store.attempts.facts import Claim
 from store.cluster import workers
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output import logs
 from store.output.facts import NewEvent, NewLines
 from store.output.telemetry_facts import MetricPoint

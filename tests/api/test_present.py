@@ -15,7 +15,7 @@ from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, J
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
 from store.output.telemetry_facts import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
 from store.queue.estimates_facts import EstimateFacts
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from store.team.facts import QuotaFacts, TokenFacts
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason, JobState

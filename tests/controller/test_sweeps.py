@@ -25,7 +25,7 @@ from store.sweeps import writes as commands
 from store.sweeps.facts import NewSweep, TrialFacts, WholeSweep
 from store.tables import Job, Message, SweepTrial
 from store.team import quotas, users
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together

@@ -8,7 +8,7 @@ from store.sweeps import trials_writes as trials
 from store.sweeps import writes as commands
 from store.sweeps.facts import NewSweep
 from store.tables import Job, SweepTrial
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture

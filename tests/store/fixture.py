@@ -23,8 +23,7 @@ from store.db import prepared
 from store.db.database import Database, now_us
 from store.ids import new_id
 from store.jobs import events as job_events
-from store.jobs import intents, new_jobs, reasons, submissions
-from store.jobs import rows as jobs
+from store.jobs import intents, jobs, new_jobs, reasons, submissions
 from store.jobs.facts import DisplayedReason
 from store.jobs.submission_facts import Retry
 from store.output import series_reads as series
@@ -40,7 +39,7 @@ from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
 from store.tables import Allocation, Attempt, Base, Job
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile

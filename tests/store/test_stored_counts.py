@@ -36,7 +36,7 @@ from store.tables import (
 )
 from store.team import preferences, quotas, stored_counts, tokens, users
 from store.team import writes as team
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from store.team.stored_counts import FREE_WRITTEN_BYTES, Stored
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
