@@ -23,7 +23,7 @@ from store.store import Store
 from store.sweeps import due, submit
 from store.sweeps.facts import NewSweep, TrialFacts
 from store.tables import SweepTrial
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import store_on
 from torchyard.contract.job import JobState

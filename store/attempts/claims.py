@@ -10,7 +10,7 @@ from scheduling.snapshot import Placement
 from store.attempts.facts import LEASE, Claim
 from store.db.database import in_us, now_us
 from store.db.stored_spec import parse_resources
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output import checkpoints
 from store.queue import reservations
 from store.queue.line.entries import is_in_line

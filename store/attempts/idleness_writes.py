@@ -7,8 +7,7 @@ from sqlalchemy.orm import Session
 from store.attempts import idleness
 from store.attempts.idleness_facts import IdleFacts
 from store.jobs import events as job_events
-from store.jobs import intents
-from store.jobs import rows as jobs
+from store.jobs import intents, jobs
 from store.notifications import signals
 from store.store import Store
 from store.tables import Job

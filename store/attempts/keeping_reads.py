@@ -4,12 +4,12 @@ from store.attempts import keeping
 from store.attempts.facts import AttemptSecrets
 from store.attempts.keeping_facts import KeepFacts, Kept
 from store.db.database import Snapshots
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output import artifacts
 from store.output.facts import Room
 from store.store import Store
 from store.team import secrets
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 
 def newest(store: Snapshots, job_id: str, *, caller: Caller) -> KeepFacts:

@@ -10,8 +10,7 @@ from store.attempts import rows as attempts
 from store.attempts.facts import AttemptFacts, Claim, EarlierAttempt, Inherited, Inherits, Wanted
 from store.db.database import Snapshots
 from store.jobs import events as job_events
-from store.jobs import initial_files, intents
-from store.jobs import rows as jobs
+from store.jobs import initial_files, intents, jobs
 from store.jobs.initial_weights_facts import InitialFacts
 from store.output import artifacts, checkpoints
 from store.output.checkpoints_facts import ArtifactFacts, CheckpointFacts

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from sqlalchemy import select
 
 from store.attempts import folders
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.store import Store
 from store.tables import Attempt
 

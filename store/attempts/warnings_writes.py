@@ -1,7 +1,7 @@
 """What a job is warned of without its worker's doing. Each is one transaction and raises Unavailable."""
 
 from store.jobs import events as job_events
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.notifications import signals
 from store.store import Store
 from torchyard.contract.job import JobState

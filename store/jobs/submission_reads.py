@@ -12,7 +12,7 @@ from store.jobs.submission_facts import Submission
 from store.notifications import targets
 from store.schedules import cron, schedules
 from store.team import secrets
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.pools import needs_pool
 from torchyard.contract.schedules import Schedule
 from torchyard.contract.spec import Spec

@@ -7,8 +7,7 @@ from store.announcement import QUEUE, announcement_of
 from store.attempts import claims
 from store.attempts.facts import Claim
 from store.cluster import workers
-from store.jobs import intents, reasons
-from store.jobs import rows as jobs
+from store.jobs import intents, jobs, reasons
 from store.queue import reservations, waiting
 from store.queue.line_facts import Left
 from store.queue.reservations import Runs

@@ -3,18 +3,18 @@
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.db.database import now_us
 from store.db.upsert import upsert
 from store.ids import is_id, new_id
 from store.jobs.idempotency import made_by
 from store.notifications import targets
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.schedules import cron
 from store.schedules.facts import NewSchedule, ScheduleFacts
 from store.tables import Schedule
 from store.team import access, audit, quotas, users
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract import schedules as contract
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import Conflict, Forbidden, NotFound

@@ -8,12 +8,11 @@ import time
 
 from sqlalchemy.orm import Session
 
-from store.jobs import batches, intents, owners
-from store.jobs import rows as jobs
+from store.jobs import batches, intents, jobs, owners
 from store.jobs.submission_facts import Submission, Submitted, TrialOf
 from store.sweeps import due, sweeps, trials
 from store.tables import Sweep
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import (
     Conflict,
     InvalidSpec,

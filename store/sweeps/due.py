@@ -13,7 +13,7 @@ from store.db.documents import values_at
 from store.sweeps import sweeps, trials
 from store.sweeps.facts import ACTIVE, DueSweep, KnownTrials, SweepTerms, TrialFacts
 from store.tables import Base, Job, Sweep, SweepTrial
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import AT_RUNG, JobState
 from torchyard.contract.sweeps import Halving, SweepSpec, SweepState, parallel_of

@@ -5,13 +5,13 @@ from typing import Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session, load_only
 
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store import pages
+from store.pages import FactPage
 from store.sweeps import sweeps, trials
 from store.sweeps.facts import RankedTrials, SweepFacts, SweepFilter, TrialFacts, WholeSweep
 from store.tables import Sweep
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import JobState
 from torchyard.contract.sweeps import SweepState

@@ -17,7 +17,7 @@ from store.sweeps import listing, sweeps, trials
 from store.sweeps.facts import WholeSweep
 from store.tables import Sweep
 from store.team import audit, quotas
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CANCELLED_BY_OWNER, Reason
 from torchyard.contract.sweeps import SweepState

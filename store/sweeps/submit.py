@@ -15,7 +15,7 @@ from store.sweeps import listing, sweeps
 from store.sweeps.facts import NewSweep, WholeSweep
 from store.tables import Sweep
 from store.team import audit, quotas
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Conflict
 from torchyard.contract.points import extended
 from torchyard.contract.spec import Spec

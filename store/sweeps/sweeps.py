@@ -16,7 +16,7 @@ from store.notifications.signals import SweepSubject
 from store.sweeps import trials
 from store.tables import Job, Sweep, SweepTrial
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.job import Reason
 from torchyard.contract.notifications import EventKind

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from store.sweeps import listing
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_sweeps import control, submitted, trials
 from tests.store.fixture import recorded_statements

@@ -20,7 +20,7 @@ from store.schedules.runs import MOST_REFUSED
 from store.store import Store
 from store.tables import Job, Schedule
 from store.team import quotas, users
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests import forks
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite

@@ -17,14 +17,14 @@ from store.jobs import requests_writes as job_requests
 from store.notifications import reads as notification_queries
 from store.notifications import writes as notifications
 from store.notifications.facts import NewTarget
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint
 from store.secret_keys import SecretKeys
 from store.store import Store
 from store.sweeps import advance, due, listing, requests, submit
 from store.sweeps.facts import NewSweep, TrialFacts, WholeSweep
 from store.tables import Job, Message, SweepTrial
 from store.team import quotas, users
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.sessions import read, write

@@ -6,7 +6,7 @@ from sqlalchemy import select
 from store.sweeps import advance, listing, requests, submit
 from store.sweeps.facts import NewSweep
 from store.tables import Job, SweepTrial
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture

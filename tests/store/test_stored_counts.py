@@ -16,8 +16,7 @@ from store.db.database import Database
 from store.db.documents import bytes_of
 from store.jobs import deletion, edits
 from store.jobs import requests_writes as requests
-from store.output.facts import NewEvent, NewLines, TrimLimits
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewEvent, NewLines, TrimLimits
 from store.sweeps import requests as sweep_requests
 from store.sweeps import submit, sweeps, trials
 from store.sweeps.facts import NewSweep
@@ -35,7 +34,7 @@ from store.tables import (
 )
 from store.team import preferences, quotas, stored_counts, tokens, users
 from store.team import writes as team
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from store.team.stored_counts import FREE_WRITTEN_BYTES, Stored
 from tests.databases import quick_on_sqlite
 from tests.sessions import write
