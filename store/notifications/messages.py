@@ -7,12 +7,12 @@ from typing import Any
 from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.db import columns
 from store.db.database import in_us, now_us
 from store.ids import new_id
 from store.notifications.facts import ListedMessage
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.tables import Message, NotificationTarget, Signal
 from torchyard.contract.notifications import DIGEST, MESSAGES_AN_HOUR, TEST, EventKind
 

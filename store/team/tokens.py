@@ -8,11 +8,11 @@ import secrets
 from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.db import columns
 from store.db.database import in_us, now_us
 from store.ids import new_id
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.tables import Base, Token
 from store.team import access, audit, users
 from store.team.callers import Caller

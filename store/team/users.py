@@ -8,11 +8,11 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.db import columns
 from store.db.database import now_us
 from store.db.upsert import upsert
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.tables import Job, Preferences, User
 from store.team import access, audit
 from store.team.callers import BOOTSTRAP, Caller
