@@ -11,8 +11,8 @@ from starlette.types import Scope
 
 from api.processes import figures
 from api.services import Services
-from store.cluster import stats_reads as stats
-from store.cluster.stats_reads import ServiceStats
+from store.cluster import stats
+from store.cluster.stats import ServiceStats
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import JobState
 
@@ -69,7 +69,8 @@ class _Service(Collector):
 
     def _stats(self) -> ServiceStats | None:
         try:
-            return stats.collect(self._services.store)
+            with self._services.store.read() as s:
+                return stats.collect(s)
         except Unavailable:
             return None
 

@@ -17,8 +17,8 @@ from api.transfers import usagefile
 from api.transfers.files import disposition
 from api.transfers.permits import while_permitted
 from store.attempts import folders_reads as folders
-from store.cluster import usage_reads as queries
-from store.cluster.usage_reads import Asked, Key
+from store.cluster import device_days
+from store.cluster.device_days import Asked, Key
 from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.filters import NO_NUL
 from torchyard.contract.team import Role, Scope
@@ -56,10 +56,10 @@ async def list_usage(
     what they have had so far. A page has at most 36,600 days, so with many `days` it may have less than `limit` rows.
     """
     asked = Asked(by_label=by == "label", owner=_owner(caller, by, owner), days=days)
-    place, most = usage_after(after), _MOST_FIGURES // days
+    cursor, most = usage_after(after), _MOST_FIGURES // days
     if format == "json":
-        return await reader.answer(_page(services, asked, after=place, limit=min(limit, most)), caller)
-    text = reader.stream(usagefile.parts(services.store, asked, after=place, most=min(most, 1000)), caller)
+        return await reader.answer(_page(services, asked, after=cursor, limit=min(limit, most)), caller)
+    text = reader.stream(usagefile.parts(services.store, asked, after=cursor, most=min(most, 1000)), caller)
     headers = {"Content-Disposition": disposition("usage.csv"), "Cache-Control": "no-store"}
     return StreamingResponse(while_permitted(text, services, caller), media_type="text/csv", headers=headers)
 
@@ -75,7 +75,8 @@ def get_disk_use(services: ServicesDep, caller: JobReader, limit: Limit = 100) -
 
 
 def _page(services: Services, asked: Asked, *, after: Key | None, limit: int) -> Parts[Page[UsageRow]]:
-    found = queries.page(services.store, asked, after=after, limit=limit)
+    with services.store.read() as s:
+        found = device_days.list_usage(s, asked, after=after, limit=limit)
     yield
     following = usage_cursor(found.items[-1].owner, found.items[-1].label) if found.has_more else None
     return Page[UsageRow](data=[*map(present.row, found.items)], has_more=found.has_more, next=following)

@@ -3,8 +3,8 @@
 from collections.abc import Generator, Sequence
 
 from api.present import usage as present
-from store.cluster import usage_reads as usage
-from store.cluster.usage_reads import Asked, Key
+from store.cluster import device_days
+from store.cluster.device_days import Asked, Key
 from store.store import Store
 from torchyard.contract.csvtext import csv_of
 from torchyard.contract.views.usage import CSV_COLUMNS
@@ -15,7 +15,8 @@ def parts(store: Store, asked: Asked, *, after: Key | None, most: int) -> Genera
     lines: list[Sequence[object]] = [CSV_COLUMNS]
     has_more = True
     while has_more:
-        found = usage.page(store, asked, after=after, limit=most)
+        with store.read() as s:
+            found = device_days.list_usage(s, asked, after=after, limit=most)
         for facts in found.items:
             lines += present.row(facts).csv_lines()
         yield csv_of(lines).encode()

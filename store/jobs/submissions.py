@@ -24,7 +24,7 @@ from store.jobs import (
 from store.jobs.idempotency import Answer, KeyTaken
 from store.jobs.submission_facts import KeyedRequest, NewJob, Retry, Submission, Submitted
 from store.notifications import targets
-from store.queue import positions as queue_positions
+from store.queue import positions
 from store.tables import IdempotencyKey
 from store.team import audit, secrets, users
 from store.team.limits import find_limits_of
@@ -207,7 +207,7 @@ def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
         )
         for (job, why), each in zip(stored, wanted, strict=True)
     ]
-    queue_positions.ask_after_commit(session, made)
+    positions.ask_after_commit(session, made)
     answers = [
         (each.keyed, Answer(its.job.id, its.status, its.location))
         for each, its in zip(wanted, told, strict=True)
