@@ -1,15 +1,8 @@
-"""The views of checkpoints, artifacts and bundles."""
+"""The view of a request to keep files."""
 
 from api.present.times import time, time_or_none
 from store.attempts.keeping_facts import KeepFacts
-from store.bundles.facts import BundleFacts
-from store.bundles.folder import Partial
-from torchyard.contract.parts import SharedParts
-from torchyard.contract.views.checkpoints import (
-    BundleView,
-    KeepView,
-    SharedPartsView,
-)
+from torchyard.contract.views.checkpoints import KeepView
 
 
 def keep(found: KeepFacts) -> KeepView:
@@ -26,30 +19,3 @@ def keep(found: KeepFacts) -> KeepView:
         worker=found.worker,
         away=found.away,
     )
-
-
-def bundle(found: BundleFacts | Partial) -> BundleView:
-    """Returns the view of a bundle, or of what has arrived of one."""
-    if isinstance(found, Partial):
-        return BundleView(
-            sha256=found.sha256,
-            size=found.size,
-            files=None,
-            state="partial",
-            received=found.received,
-            created_at=time(found.started_at),
-        )
-    return BundleView(
-        sha256=found.sha256,
-        size=found.size,
-        files=found.files,
-        state="complete",
-        received=found.size,
-        created_at=time(found.created_at),
-        name=found.name,
-    )
-
-
-def shared(run: SharedParts) -> SharedPartsView:
-    """Returns the view of parts that need not be sent."""
-    return SharedPartsView(index=run.index, count=run.count, source=run.source, start=run.start, size=run.size)

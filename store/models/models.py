@@ -16,7 +16,7 @@ from store.models.facts import ModelFacts, ModelFilter, ModelVersionFacts, NewVe
 from store.output import checkpoints
 from store.output.checkpoints_facts import CheckpointFacts
 from store.pages import FactPage
-from store.sweeps import rows as sweeps
+from store.sweeps import sweeps
 from store.tables import Job, Model, ModelVersion
 from store.team import access, audit, quotas, users
 from store.team.callers import Caller

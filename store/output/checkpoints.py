@@ -31,7 +31,7 @@ from store.output.checkpoints_facts import (
 )
 from store.output.facts import NewCheckpoint
 from store.pages import FactPage
-from store.sweeps import rows as sweeps
+from store.sweeps import sweeps
 from store.tables import Base, Checkpoint, Job
 from store.team import access
 from store.team.callers import Caller
