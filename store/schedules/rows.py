@@ -9,7 +9,7 @@ from store.db.database import now_us
 from store.db.upsert import upsert
 from store.ids import is_id, new_id
 from store.jobs.idempotency import KeyTaken, made_by
-from store.jobs.submission_facts import KeyedRequest
+from store.jobs.submission import KeyedRequest
 from store.schedules import cron
 from store.schedules.facts import NewSchedule, ScheduleFacts
 from store.tables import Schedule

@@ -6,9 +6,10 @@ import logging
 
 from sqlalchemy.orm import Session
 
-from store.jobs import intents, owners, savepoints, submissions
+from store.jobs import intents, owners, savepoints
+from store.jobs import submit as submissions
 from store.jobs.idempotency import KeyTaken
-from store.jobs.submission_facts import ScheduledRun, Submission, Submitted
+from store.jobs.submission import ScheduledRun, Submission, Submitted
 from store.notifications import targets
 from store.schedules import due_schedules
 from store.schedules import rows as schedules
@@ -99,7 +100,7 @@ def _submitted(session: Session, row: Schedule) -> Submitted:
     caller = owners.acting(session, row.owner)
     assert row.next_at is not None
     run = ScheduledRun(row.id, row.next_at)
-    return submissions.store_one(session, Submission(parse_spec(row.spec), caller, "private", run=run))
+    return submissions.submit(session, Submission(parse_spec(row.spec), caller, "private", run=run))
 
 
 def _cancel(store: Store, schedule_id: str) -> bool:

@@ -10,10 +10,11 @@ from typing import Literal
 
 from sqlalchemy.orm import Session
 
-from store.jobs import intents, owners, submissions
+from store.jobs import intents, owners
 from store.jobs import requests_writes as requests
+from store.jobs import submit as submissions
 from store.jobs.idempotency import KeyTaken
-from store.jobs.submission_facts import Retry, Submission, TrialOf
+from store.jobs.submission import Retry, Submission, TrialOf
 from store.store import Store
 from store.sweeps import rows as sweeps
 from store.sweeps import trials
@@ -41,7 +42,7 @@ def submit(store: Store, new: NewSweep, first: Spec) -> tuple[WholeSweep, bool]:
 
     It was, if an earlier request with the same key has made it. The weights and jobs that its job spec names in
     `init_from` and `after` are those of this moment for all trials. Raises IdempotencyMismatch, and what
-    `store.jobs.submissions.check` does.
+    `store.jobs.submit.check` does.
     """
     while True:
         try:
@@ -119,7 +120,7 @@ def promote(store: Store, sweep_id: str, number: int, *, caller: Caller) -> Tria
             intents.promote(session, trial.job_id, None, caller)
         elif trial.state.terminal:
             acting, of = owners.acting(session, sweep.owner), TrialOf(sweep_id, number)
-            made = submissions.store_one(session, Retry(trial.job_id, acting, trial=of))
+            made = submissions.submit(session, Retry(trial.job_id, acting, trial=of))
             trials.begin_again(session, sweep_id, number, made.job.id)
         else:
             raise Conflict(f"trial {number} of sweep {sweep_id} is {trial.state}: it has not ended")

@@ -13,7 +13,7 @@ from controller.schedules import Schedules
 from store.bundles import rows as bundles
 from store.db.database import Database, now_us
 from store.jobs import requests_writes as requests
-from store.jobs.submission_facts import KeyedRequest
+from store.jobs.submission import KeyedRequest
 from store.schedules import reads as queries
 from store.schedules import writes as commands
 from store.schedules.due_schedules import MOST_REFUSED
