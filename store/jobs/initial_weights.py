@@ -15,7 +15,7 @@ from store.jobs.initial_weights_facts import InitialFacts
 from store.jobs.submission import Submission
 from store.models import models
 from store.output import checkpoints
-from store.sweeps import rows as sweeps
+from store.sweeps import sweeps
 from store.tables import InitialWeights, Job
 from store.team import access
 from store.team.callers import Caller

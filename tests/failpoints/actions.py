@@ -29,10 +29,9 @@ from store.jobs.submission import KeyedRequest, Submission
 from store.models import models
 from store.models.facts import NewVersion
 from store.notifications import writes as notifications
-from store.output.facts import Batch, NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import Batch, MetricPoint, NewLines
 from store.store import Store
-from store.sweeps import writes as sweeps
+from store.sweeps import requests as sweeps
 from store.team import writes as team
 from store.team.callers import SERVICE
 from store.team.writes import UserChange
@@ -173,8 +172,8 @@ def control(settings: Settings) -> None:
 
 
 def pause_sweep(settings: Settings, sweep_id: str) -> None:
-    with opened(settings) as store:
-        sweeps.ask(store, "pause", sweep_id, caller=SERVICE)
+    with opened(settings) as store, store.write("sweeps") as session:
+        sweeps.ask(session, "pause", sweep_id, caller=SERVICE)
 
 
 def notify(settings: Settings, received: Path) -> None:

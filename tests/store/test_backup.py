@@ -32,9 +32,7 @@ from store.models.facts import ModelVersionFacts, NewVersion
 from store.notifications import writes as notifications
 from store.notifications.facts import NewTarget
 from store.output import artifacts, media
-from store.output.facts import DEFAULTS, NewArtifact, NewCheckpoint, NewLines
-from store.output.media_facts import NewMedia, PictureFacts
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import DEFAULTS, MetricPoint, NewArtifact, NewCheckpoint, NewLines, NewMedia, PictureFacts
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from store.team.callers import SERVICE, Caller
