@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.db.database import cleaned, document
 from store.db.prepared import Prepared
 from store.ids import new_id

@@ -12,7 +12,7 @@ import logging
 
 from sqlalchemy.orm import Session
 
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.db.database import translated
 from store.jobs import initial_weights, retry
 from store.jobs.idempotency import KeyTaken

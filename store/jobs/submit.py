@@ -12,7 +12,7 @@ from typing import TypeVar
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.cluster import gpus, pools
 from store.jobs import after, idempotency, initial_weights, jobs, new_jobs, retry, savepoints, show
 from store.jobs.idempotency import KeyTaken

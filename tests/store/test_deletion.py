@@ -13,7 +13,7 @@ from sqlalchemy import select
 from store.attempts import run_dirs_reads as run_dirs
 from store.blobs import cleanup_writes as cleanup
 from store.blobs.files import Blobs
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.jobs import deletion, dependencies, idempotency, initial_files, jobs, stars
 from store.jobs.facts import DependencyFacts
 from store.jobs.initial_weights_facts import InitialFacts
