@@ -7,16 +7,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, delete, exists, func, insert, null, select, tuple_
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.blobs import garbage
 from store.db import columns
 from store.db.database import now_us
 from store.db.upsert import upsert
 from store.models.facts import ModelFacts, ModelFilter, ModelVersionFacts, NewVersion
 from store.output import checkpoints
-from store.output import pages_facts as pages
 from store.output.checkpoints_facts import CheckpointFacts
-from store.output.pages_facts import FactPage
-from store.sweeps import rows as sweeps
+from store.pages import FactPage
+from store.sweeps import sweeps
 from store.tables import Job, Model, ModelVersion
 from store.team import access, audit, quotas, users
 from store.team.callers import Caller

@@ -24,7 +24,7 @@ from store.backup.make import make
 from store.backup.restore import check, restore
 from store.blobs import cleanup_writes as cleanup
 from store.blobs.files import Blobs
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.db.database import Database
 from store.jobs import deletion
 from store.models import models
@@ -32,9 +32,7 @@ from store.models.facts import ModelVersionFacts, NewVersion
 from store.notifications import writes as notifications
 from store.notifications.facts import NewTarget
 from store.output import artifacts, media
-from store.output.facts import DEFAULTS, NewArtifact, NewCheckpoint, NewLines
-from store.output.media_facts import NewMedia, PictureFacts
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import DEFAULTS, MetricPoint, NewArtifact, NewCheckpoint, NewLines, NewMedia, PictureFacts
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from store.team.callers import SERVICE, Caller
