@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from store.jobs.submission_facts import KeyedRequest
+from store.jobs.submission import KeyedRequest
 from store.team.callers import Caller
 from torchyard.contract.schedules import Schedule
 from torchyard.contract.spec import Spec
