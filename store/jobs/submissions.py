@@ -148,7 +148,7 @@ def _known(
 
 
 def _replayed(session: Session, known: Answer) -> Submitted:
-    job = show.of(session, jobs.get(session, known.job_id))
+    job = show.show_job(session, jobs.get(session, known.job_id))
     return Submitted(job, known.status, known.location, replayed=True)
 
 

@@ -6,7 +6,7 @@ import logging
 
 from sqlalchemy.orm import Session
 
-from store.jobs import intents, owners, savepoints, submissions
+from store.jobs import owners, savepoints, stop, submissions
 from store.jobs.idempotency import KeyTaken
 from store.jobs.submission_facts import ScheduledRun, Submission, Submitted
 from store.notifications import targets
@@ -109,6 +109,6 @@ def _cancel(store: Store, schedule_id: str) -> bool:
         if row is None or row.replaced is None:
             return False
         with contextlib.suppress(Conflict, NotFound):  # it has ended, or was deleted
-            intents.request_cancel(session, row.replaced)
+            stop.request_cancel(session, row.replaced)
         due_schedules.note_cancelled(session, row)
         return True

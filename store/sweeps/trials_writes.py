@@ -8,7 +8,8 @@ import time
 
 from sqlalchemy.orm import Session
 
-from store.jobs import batches, intents, jobs, owners
+from store.jobs import batches, jobs, owners, resume
+from store.jobs import stop as stopping
 from store.jobs.submission_facts import Submission, Submitted, TrialOf
 from store.store import Store
 from store.sweeps import due_sweeps, trials
@@ -111,7 +112,7 @@ def promote(store: Store, sweep_id: str, wanted: Mapping[int, int]) -> bool:
         for number, job_id in due_sweeps.waiting(session, sweep_id):
             try:
                 if number in wanted:
-                    done |= intents.promote(session, job_id, PausePoint(halving.unit, wanted[number]), caller)
+                    done |= resume.promote(session, job_id, PausePoint(halving.unit, wanted[number]), caller)
             except QuotaExceeded as error:
                 reason = _waits(error)
         sweeps.say(session, sweep, reason)
@@ -258,10 +259,10 @@ def _ask(session: Session, asked: str, job_id: str) -> None:
     is_paused = job.state == JobState.PAUSED
     try:
         if asked == "cancel":
-            intents.request_cancel(session, job_id)
+            stopping.request_cancel(session, job_id)
         elif asked == "pause" and not is_paused:
-            intents.request_pause(session, job_id)
+            stopping.request_pause(session, job_id)
         elif asked == "resume" and not (is_paused and job.reason_code == AT_RUNG):
-            intents.resume(session, job_id)
+            resume.resume(session, job_id)
     except (Conflict, QuotaExceeded):
         return  # it is being cancelled, or has no room: the job says so

@@ -10,8 +10,7 @@ from typing import Literal
 
 from sqlalchemy.orm import Session
 
-from store.jobs import intents, owners, submissions
-from store.jobs import requests_writes as requests
+from store.jobs import owners, requests, resume, submissions
 from store.jobs.idempotency import KeyTaken
 from store.jobs.submission_facts import Retry, Submission, TrialOf
 from store.store import Store
@@ -116,7 +115,7 @@ def promote(store: Store, sweep_id: str, number: int, *, caller: Caller) -> Tria
         if trial.job_id is None:
             raise Conflict(f"trial {number} of sweep {sweep_id} has no job that could go on")
         if trial.at_rung:
-            intents.promote(session, trial.job_id, None, caller)
+            resume.promote(session, trial.job_id, None, caller)
         elif trial.state.terminal:
             acting, of = owners.acting(session, sweep.owner), TrialOf(sweep_id, number)
             made = submissions.store_one(session, Retry(trial.job_id, acting, trial=of))
@@ -136,8 +135,8 @@ def delete_jobs(store: Store, sweep_id: str, *, caller: Caller) -> Iterator[str]
         _check_ended(session, sweeps.lock(session, sweep_id, caller))
         ids = sweeps.jobs_of(session, sweep_id)
     for job_id in ids:
-        with suppress(NotFound):  # its owner has deleted it meanwhile
-            requests.act(store, "delete", job_id, caller=caller)
+        with suppress(NotFound), store.write("delete") as session:  # its owner may have deleted it meanwhile
+            requests.act(session, "delete", job_id, caller=caller)
         yield job_id
 
 

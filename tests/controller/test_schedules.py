@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from controller.schedules import Schedules
 from store.bundles import rows as bundles
 from store.db.database import Database, now_us
-from store.jobs import requests_writes as requests
+from store.jobs import requests
 from store.jobs.submission_facts import KeyedRequest
 from store.schedules import reads as queries
 from store.schedules import writes as commands
@@ -26,6 +26,7 @@ from tests import forks
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.failpoints.armed import ArmedProcess
+from tests.sessions import write
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
 from torchyard.contract.job import CANCELLED_BY_OWNER, EndReason, JobState
@@ -185,7 +186,7 @@ def test_a_run_that_replaces_one_that_was_deleted_meanwhile_goes_on(yard: Yard) 
     assert yard.duty.run(), "the run is submitted, and the one before is not cancelled yet"
     old = yard.jobs()[0].id
     yard.db.cancel(old)
-    requests.act(yard.store, "delete", old, caller=SERVICE)
+    write(yard.store, requests.act, "delete", old, caller=SERVICE)
     yard.run()
     assert len(yard.jobs()) == 1
 

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from controller.notifications.fan_out import FanOut
 from controller.sweeps.duty import Sweeps
 from store.attempts import reads as attempts
-from store.jobs import requests_writes as requests
+from store.jobs import requests
 from store.notifications import reads as notification_queries
 from store.notifications import writes as notifications
 from store.notifications.facts import NewTarget
@@ -28,6 +28,7 @@ from store.team import quotas, users
 from store.team.callers_facts import SERVICE, Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.sessions import write
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
 from torchyard.contract.job import EndReason, JobState
@@ -388,7 +389,7 @@ def test_a_trial_whose_job_is_deleted_stays_in_the_ranking(yard: Yard) -> None:
     yard.run()
     first = yard.ids(sweep)[0]
     yard.end(first, loss=0.5)
-    requests.act(yard.store, "delete", first, caller=ADA)
+    write(yard.store, requests.act, "delete", first, caller=ADA)
     found = yard.trials(sweep)[0]
     assert (found.job_id, found.state, found.value) == (None, JobState.SUCCEEDED, 0.5)
     with pytest.raises(Conflict, match="no job"):

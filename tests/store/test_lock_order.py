@@ -14,8 +14,7 @@ from store.attempts import stacks
 from store.attempts import writes as commands
 from store.attempts.facts import Begun
 from store.db.database import Database
-from store.jobs import batches, deletion, edits, jobs, new_jobs, submissions
-from store.jobs import requests_writes as requests
+from store.jobs import batches, deletion, edits, jobs, new_jobs, requests, submissions
 from store.jobs.facts import AT_ONCE
 from store.jobs.submission_facts import Retry, Submission, Submitted
 from store.models import writes as models
@@ -24,6 +23,7 @@ from store.queue import waiting
 from store.queue.reservations import Change
 from store.team import quotas, users
 from store.team.callers_facts import SERVICE, Caller
+from tests.sessions import write
 from tests.store import pools
 from tests.store.fixture import StoreFixture, checkpoint, store_on
 from torchyard.contract.job import EndReason, Reason
@@ -137,7 +137,7 @@ def _live_in_pool(db: StoreFixture) -> None:
     commands.mark_begun(store, claim, Begun(running=Reason("running", "runs"), nodes=pools.nodes("n1", "n2")))
     assert pools.beat(db, pool)
     db.expire(claim)
-    requests.act(store, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
+    write(store, requests.act, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
     assert pools.serve(db, worker_id=pool) == pool
 
 

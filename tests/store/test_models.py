@@ -10,7 +10,7 @@ from sqlalchemy import select
 from store.attempts.facts import Claim
 from store.blobs import cleanup_writes as cleanup
 from store.blobs.files import Blobs
-from store.jobs import requests_writes as requests
+from store.jobs import requests
 from store.jobs import submission_writes as submission
 from store.jobs.facts import JobFacts
 from store.jobs.submission_facts import Submission
@@ -26,6 +26,7 @@ from store.team import quotas, users
 from store.team.callers_facts import SERVICE, Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.sessions import write
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded
 from torchyard.contract.job import EndReason
@@ -70,7 +71,7 @@ class Trained:
         self.db.end(self.claim, EndReason.COMPLETED)
 
     def delete(self, store: Store) -> None:
-        requests.act(store, "delete", self.id, caller=SERVICE)
+        write(store, requests.act, "delete", self.id, caller=SERVICE)
         cleanup.collect_garbage(store)
 
     def steps(self) -> list[int]:
