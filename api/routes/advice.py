@@ -22,7 +22,7 @@ from api.services import Services, ServicesDep
 from store.blobs.files import Blobs
 from store.jobs import advice, prospects
 from store.jobs.advice import AdviceFacts
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import JobState

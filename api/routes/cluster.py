@@ -24,7 +24,7 @@ from store.cluster import facts_rows as worker_rows
 from store.cluster import workers_reads as workers
 from store.ids import is_id
 from store.jobs import queued
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.filters import Instant
 from torchyard.contract.spec import CONFIGS, SPEC

@@ -11,9 +11,9 @@ from api.openapi.routers import guarded
 from api.parameters.reads import Parts, in_turns
 from api.services import Services, ServicesDep
 from api.transfers import code as bundle_files
+from store.bundles.facts import BundleFacts
 from store.jobs import code
-from store.output.checkpoints_facts import BundleFacts
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import NotFound, Unavailable
 from torchyard.contract.views.code import CodeView, PackagesView
 

@@ -15,7 +15,7 @@ from api.services import Services, ServicesDep
 from api.streams.multiplexed import WatchRequest
 from store.jobs import timeline
 from store.jobs.facts import Head
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.team import Scope
 from torchyard.contract.views.telemetry import StoredKind, StreamTopic

@@ -16,7 +16,7 @@ from store.output import artifacts
 from store.output.facts import NewArtifact
 from store.tables import Attempt, Job, KeepRequest, Worker
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
 
 

@@ -9,7 +9,7 @@ from store.output import artifacts
 from store.output.facts import Room
 from store.store import Store
 from store.team import secrets
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 
 def newest(store: Snapshots, job_id: str, *, caller: Caller) -> KeepFacts:

@@ -7,7 +7,7 @@ from store.attempts.keeping_facts import KeepFacts, Kept
 from store.output.facts import NewArtifact
 from store.store import Store
 from store.team import audit
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 
 def ask(store: Store, job_id: str, paths: Sequence[str], *, caller: Caller) -> KeepFacts:

@@ -9,7 +9,7 @@ from store.cluster import workers
 from store.cluster.workers_facts import HolderFacts, KeptFacts, PoolFacts, WorkerFacts
 from store.tables import Allocation, Attempt, Job, Reservation, Worker
 from store.team import audit
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.job import JobState
 
 # Built once, because every answer with workers executes it.

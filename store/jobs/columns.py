@@ -17,7 +17,7 @@ from store.jobs.show import Policy
 from store.output import checkpoints, metrics
 from store.output.metrics import Figures
 from store.tables import Base
-from store.team.callers_facts import Caller, may_read
+from store.team.callers import Caller, may_read
 from torchyard.contract.codec import json_number
 from torchyard.contract.columns import (
     MOST_CHARACTERS,

@@ -13,7 +13,7 @@ from store.queue import forecasts
 from store.queue.line.line import line_of
 from store.tables import HELD, Job
 from store.team import access, quotas
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 from torchyard.contract.labels import wrong_labels

@@ -8,16 +8,16 @@ from typing import Any
 from sqlalchemy import BigInteger, bindparam, case, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.announcement import announcement_of
 from store.db import columns
 from store.db.database import document, now_us
 from store.db.prepared import Prepared
-from store.output import pages
-from store.output.pages_facts import FactPage
-from store.output.telemetry_facts import EventFacts
+from store.output.facts import EventFacts
+from store.pages import FactPage
 from store.tables import Base, Job, JobEvent
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.job import JobState, Reason
 
 # Built once: building a statement costs more than executing it.

@@ -8,16 +8,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, bindparam, case, func, literal_column, select
 from sqlalchemy.orm import QueryableAttribute, Session
 
+from store import pages
 from store.db.prepared import Prepared, among, texts
 from store.jobs import columns as job_columns
 from store.jobs import counts as job_counts
 from store.jobs import filters, reasons, show
 from store.jobs.facts import JobCounts, JobList, ListCursor, ListedJob
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.tables import Base, Job
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.columns import Column
 from torchyard.contract.filters import JobFilter, JobQuery, JobSort
 from torchyard.contract.job import JobState

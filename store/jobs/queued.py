@@ -5,10 +5,10 @@ from typing import Any
 from sqlalchemy import Row, bindparam, select
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.jobs import reasons
 from store.jobs.facts import QueueCursor, QueuedJob, QueuePage
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.queue import estimates
 from store.queue.credits import credits
 from store.queue.line.conditions import in_line, is_queued

@@ -12,7 +12,7 @@ from store.jobs import dependencies, initial_files, initial_weights, jobs, owner
 from store.jobs.facts import WAITING
 from store.jobs.submission_facts import Submission
 from store.tables import HELD, Dependency, Job
-from store.team.callers_facts import Caller, may_read
+from store.team.callers import Caller, may_read
 from torchyard.contract.after import is_failed, unmet
 from torchyard.contract.errors import InvalidSpec, OwnerDisabled
 from torchyard.contract.initial import AfterRef, parse_initial

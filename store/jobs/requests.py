@@ -17,7 +17,7 @@ from store.jobs import deletion, edits, jobs, resume, show, stars, stop
 from store.jobs.facts import AT_ONCE, JobFacts
 from store.tables import Job
 from store.team import access, audit, quotas
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Forbidden
 from torchyard.contract.patches import JobPatch
 from torchyard.contract.requests import JobAction

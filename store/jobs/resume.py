@@ -11,7 +11,7 @@ from store.jobs import dependencies, stop
 from store.jobs.facts import WAITING
 from store.tables import HELD, Job
 from store.team import access, quotas
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import AT_RUNG, JobState, Reason
 from torchyard.contract.pausing import PausePoint

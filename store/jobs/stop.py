@@ -20,7 +20,7 @@ from store.jobs.facts import AT_ONCE
 from store.queue.line.entries import is_in_line
 from store.tables import Attempt, Job
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract import idleness
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict, Forbidden

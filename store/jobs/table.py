@@ -28,10 +28,10 @@ from store.jobs.columns_facts import (
     group_key,
 )
 from store.jobs.facts import JobList
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.tables import Job, Sweep
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.columns import Column, MetricColumn, Scalar, SweepColumn
 from torchyard.contract.filters import JobQuery, JobSort
 from torchyard.contract.job import JobState

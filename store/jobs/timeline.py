@@ -12,10 +12,10 @@ from store.db import columns
 from store.ids import is_id
 from store.jobs.facts import Head, VisibleJobs
 from store.output import logs, points
-from store.output.telemetry_facts import EventFacts, TimelineItem
+from store.output.facts import EventFacts, TimelineItem
 from store.tables import Job, JobEvent, LogChunk
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import JobState
 from torchyard.contract.views.telemetry import StoredKind

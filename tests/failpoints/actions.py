@@ -30,15 +30,14 @@ from store.jobs import batches_writes as batches
 from store.jobs import requests
 from store.jobs import submission_writes as submission
 from store.jobs.submission_facts import KeyedRequest, Submission
-from store.models import writes as models
+from store.models import models
 from store.models.facts import NewVersion
 from store.notifications import writes as notifications
-from store.output.facts import Batch, NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import Batch, MetricPoint, NewLines
 from store.store import Store
-from store.sweeps import writes as sweeps
+from store.sweeps import requests as sweeps
 from store.team import writes as team
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from store.team.writes import UserChange
 from tests.api.bundles import packed
 from tests.store.fixture import checkpoint
@@ -98,6 +97,11 @@ def _drain(store: Store, worker_id: str) -> None:
         workers.drain(session, worker_id, drain=True, caller=SERVICE)
 
 
+def _add_model(store: Store, job_id: str) -> None:
+    with store.write("model") as session:
+        models.add_version(session, NewVersion("kept", job_id, "latest", None, "private", SERVICE))
+
+
 def _upload(store: Store, _: str) -> None:
     """Sends what is missing of a bundle, again if another request is faster, as a client does."""
     bundle = packed()
@@ -125,7 +129,7 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "stacks": _request_stacks,
     "delete": _delete,
     "bundle": _upload,
-    "model": lambda store, job_id: models.add(store, NewVersion("kept", job_id, "latest", None, "private", SERVICE)),
+    "model": _add_model,
     "team": lambda store, name: team.change_user(store, name, UserChange(disabled=True), caller=SERVICE),
     "drain": _drain,
 }
@@ -193,8 +197,8 @@ def control(settings: Settings) -> None:
 
 
 def pause_sweep(settings: Settings, sweep_id: str) -> None:
-    with opened(settings) as store:
-        sweeps.ask(store, "pause", sweep_id, caller=SERVICE)
+    with opened(settings) as store, store.write("sweeps") as session:
+        sweeps.ask(session, "pause", sweep_id, caller=SERVICE)
 
 
 def notify(settings: Settings, received: Path) -> None:

@@ -26,10 +26,9 @@ from store.jobs import events as job_events
 from store.jobs import jobs, new_jobs, reasons, resume, stop, submissions
 from store.jobs.facts import DisplayedReason
 from store.jobs.submission_facts import Retry
-from store.output import series_reads as series
-from store.output.facts import Batch, NewCheckpoint
-from store.output.series_reads import PointFilter, SeriesColumns
-from store.output.telemetry_facts import EventFacts
+from store.output import series
+from store.output.facts import Batch, EventFacts, NewCheckpoint
+from store.output.series import PointFilter, SeriesColumns
 from store.queue import positions as queue_positions
 from store.queue import reservations
 from store.queue.announcing import Queue
@@ -39,7 +38,7 @@ from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
 from store.tables import Allocation, Attempt, Base, Job
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile

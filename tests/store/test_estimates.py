@@ -16,7 +16,7 @@ from store.queue import estimates_writes as estimates
 from store.queue import forecasting
 from store.queue.estimates_facts import Estimated, EstimateFacts, Lease, Seen
 from store.tables import Base, Calibration, Estimate, Forecast, ForecastLease
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.resources import Resources
 

@@ -9,7 +9,7 @@ from store.attempts import facts_rows as attempt_facts
 from store.jobs import deletion, edits, resume, stop
 from store.jobs.facts import AT_ONCE, StoppedFor
 from store.jobs.stop import requested_stop
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint

@@ -14,7 +14,7 @@ from store.jobs.facts import ListCursor
 from store.queue import waiting
 from store.tables import Job
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements
 from torchyard.contract.errors import Conflict, Forbidden, NotFound

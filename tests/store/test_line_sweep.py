@@ -26,7 +26,7 @@ from store.redis import client as redis_client
 from store.redis import names as redis_names
 from store.store import Store
 from store.tables import Job, Service
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests import line, servers
 from tests.conftest import QUICK_S
 from tests.databases import quick_on_postgresql, quick_on_sqlite

@@ -23,7 +23,7 @@ from store.queue import placement_reads as placement
 from store.queue.line_facts import Bucket
 from store.tables import Attempt, Worker
 from store.team import quotas, users
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.sessions import write

@@ -12,7 +12,7 @@ from store.jobs.submission_facts import KeyedRequest, Retry, Submission, Submitt
 from store.queue.announcing import Queue
 from store.tables import AuditEntry, Job
 from store.team import quotas, users
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from tests import line
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded

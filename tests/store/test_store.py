@@ -20,7 +20,7 @@ from store.output.facts import Batch
 from store.queue import placement_writes as placement
 from store.queue.announcing import Queue, WakeupListener
 from store.store import Store
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests import line
 from tests.sessions import write
 from tests.store.fixture import StoreFixture, a_service, placement_on, store_on

@@ -18,7 +18,7 @@ from store.output import artifacts
 from store.store import Store
 from store.tables import Worker
 from store.team import quotas
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.bundles import bundle_url
 from torchyard.contract.errors import Conflict, NotFound
