@@ -143,7 +143,7 @@ def test_a_job_that_ends_meanwhile_is_refused(service: ApiFixture, monkeypatch: 
         service.end(service.start(first), reason=EndReason.COMPLETED)
         return found
 
-    monkeypatch.setattr(listing, "chosen", find_and_end)
+    monkeypatch.setattr(listing, "choose_ids", find_and_end)
     assert summary(act(service, "cancel", filter={})) == (2, 1, [(first, "conflict")], False)
     assert states(service) == {"first": "succeeded", "second": "cancelled"}
 
