@@ -10,10 +10,10 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from controller.schedules import Schedules
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.db.database import Database, now_us
 from store.jobs import requests
-from store.jobs.submission_facts import KeyedRequest
+from store.jobs.submission import KeyedRequest
 from store.schedules import schedules
 from store.schedules.facts import NewSchedule, ScheduleFacts
 from store.schedules.runs import MOST_REFUSED

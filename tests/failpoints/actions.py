@@ -21,15 +21,13 @@ from controller.sweeps.duty import Sweeps
 from store.attempts import stacks
 from store.attempts.facts import Claim
 from store.blobs import cleanup_writes as cleanup
-from store.bundles import writes as bundles
+from store.bundles import upload as uploads
 from store.bundles.folder import Uploads
 from store.bundles.partial import PartialFile
-from store.bundles.writes import Upload
-from store.cluster import facts_rows as workers
-from store.jobs import batches_writes as batches
-from store.jobs import requests
-from store.jobs import submission_writes as submission
-from store.jobs.submission_facts import KeyedRequest, Submission
+from store.bundles.upload import Upload
+from store.jobs import batches, requests
+from store.jobs import submit as submission
+from store.jobs.submission import KeyedRequest, Submission
 from store.models import models
 from store.models.facts import NewVersion
 from store.notifications import writes as notifications
@@ -68,7 +66,7 @@ _LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"
 def _submit(store: Store, _: str) -> None:
     keyed = KeyedRequest("admin", "once", "the same")
     spec = parse_spec({"trainer": "script", "name": "once", "config": {"code": "file:///code"}})
-    submission.submit(store, Submission(spec, SERVICE, "private", keyed))
+    submission.submit_alone(store, Submission(spec, SERVICE, "private", keyed))
 
 
 def _delete(store: Store, job_id: str) -> None:
@@ -110,11 +108,11 @@ def _upload(store: Store, _: str) -> None:
         offset = found.received if found is not None else 0
         upload = Upload(bundle.sha256, len(bundle.tar), offset, max_bytes=1 << 20, max_files=10)
         try:
-            opened = bundles.begin(store, upload, caller=SERVICE)
+            opened = uploads.begin(store, upload, caller=SERVICE)
             if isinstance(opened, PartialFile):
                 with closing(opened):
-                    bundles.append(opened, upload, bundle.tar[offset:])
-                    bundles.finish(store, opened, upload, caller=SERVICE)
+                    uploads.append(opened, upload, bundle.tar[offset:])
+                    uploads.finish(store, opened, upload, caller=SERVICE)
         except (Conflict, TooManyRequests):
             continue
         return
@@ -166,7 +164,7 @@ def submit_batch(settings: Settings, parts: int, answered: Path) -> None:
     with opened(settings) as store:
         for part in range(parts):
             wanted = {part * 10 + number: Submission(spec, SERVICE, "private") for number in range(10)}
-            found |= batches.submit(store, wanted, whole=whole, atomic=False)
+            found |= batches.submit_part(store, wanted, whole=whole, atomic=False)
     answered.write_text(" ".join(map(str, found.values())))
 
 
