@@ -108,7 +108,7 @@ def attempts_of(store: Snapshots, job_id: str) -> list[EarlierAttempt]:
 def files_of(store: Snapshots, job_id: str) -> tuple[list[CheckpointFacts], Sequence[ArtifactFacts]]:
     """Returns the checkpoints of a job, newest first, and the files that it has left; none if it was deleted."""
     with store.read() as session:
-        return checkpoints.newest_first(session, job_id), artifacts.after(
+        return checkpoints.newest_first(session, job_id), artifacts.list_after(
             session, job_id, limit=_MOST_ARTIFACTS, kept=None
         )
 

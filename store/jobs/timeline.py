@@ -103,7 +103,7 @@ def _read_lines(session: Session, job_id: str, position: int) -> Iterator[Timeli
         lambda last: session.scalars(query.where(LogChunk.position > last)).all(), begin - 1, lambda row: row.position
     )
     for chunk in rows:
-        for number, line in enumerate(logs.lines(chunk), start=chunk.position):
+        for number, line in enumerate(logs.lines_of(chunk), start=chunk.position):
             if number > position:
                 yield TimelineItem(number, "log", chunk.attempt, line)
 

@@ -25,6 +25,7 @@ from store.bundles import upload as uploads
 from store.bundles.folder import Uploads
 from store.bundles.partial import PartialFile
 from store.bundles.upload import Upload
+from store.cluster import facts_rows as workers
 from store.jobs import batches, requests
 from store.jobs import submit as submission
 from store.jobs.submission import KeyedRequest, Submission
