@@ -137,7 +137,7 @@ def job_after(cursor: str | None, sort: JobSort) -> ListCursor | None:
 
 def table_cursor(after: TableCursor) -> str:
     """Returns the cursor behind a place of a list that is arranged anew for each page."""
-    return f"{_ARRANGED}:{after.place}:{after.job_id}"
+    return f"{_ARRANGED}:{after.index}:{after.job_id}"
 
 
 def table_after(cursor: str | None) -> TableCursor | None:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from controller.schedules import Schedules
 from store.bundles import bundles
 from store.db.database import Database, now_us
-from store.jobs import requests_writes as requests
+from store.jobs import requests
 from store.jobs.submission import KeyedRequest
 from store.schedules import schedules
 from store.schedules.facts import NewSchedule
@@ -187,7 +187,7 @@ def test_a_run_that_replaces_one_that_was_deleted_meanwhile_goes_on(yard: Yard) 
     assert yard.duty.run(), "the run is submitted, and the one before is not cancelled yet"
     old = yard.jobs()[0].id
     yard.db.cancel(old)
-    requests.act(yard.store, "delete", old, caller=SERVICE)
+    write(yard.store, requests.act, "delete", old, caller=SERVICE)
     yard.run()
     assert len(yard.jobs()) == 1
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from controller.notifications.fan_out import FanOut
 from controller.sweeps.duty import Sweeps
 from store.attempts import reads as attempts
-from store.jobs import requests_writes as job_requests
+from store.jobs import requests as job_requests
 from store.notifications import reads as notification_queries
 from store.notifications import writes as notifications
 from store.notifications.facts import NewTarget
@@ -389,7 +389,7 @@ def test_a_trial_whose_job_is_deleted_stays_in_the_ranking(yard: Yard) -> None:
     yard.run()
     first = yard.ids(sweep)[0]
     yard.end(first, loss=0.5)
-    job_requests.act(yard.store, "delete", first, caller=ADA)
+    write(yard.store, job_requests.act, "delete", first, caller=ADA)
     found = yard.trials(sweep)[0]
     assert (found.job_id, found.state, found.value) == (None, JobState.SUCCEEDED, 0.5)
     with pytest.raises(Conflict, match="no job"):
