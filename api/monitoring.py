@@ -69,8 +69,8 @@ class _Service(Collector):
 
     def _stats(self) -> ServiceStats | None:
         try:
-            with self._services.store.read() as s:
-                return stats.collect(s)
+            with self._services.store.read() as session:
+                return stats.collect(session)
         except Unavailable:
             return None
 

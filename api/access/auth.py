@@ -15,8 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from api.access.access import Access, AccessDep
 from api.http.address import client_address, host_of, is_local
 from store.ids import is_id
-from store.jobs import reads as jobs
+from store.jobs import timeline
 from store.jobs.facts import VisibleJobs
+from store.team import access as job_access
 from store.team import login, tokens
 from store.team.callers import BOOTSTRAP, Caller
 from store.team.facts import BrowserSessionFacts, Identity, digest_of
@@ -176,14 +177,16 @@ def check_watcher(access: Access, principal: Principal, job_id: str) -> None:
     """Checks that an open stream may go on. Raises NotAuthorized, NotFound and Unavailable."""
     if not _is_still_valid(access, principal):
         raise NotAuthorized("the token or the session has ended")
-    jobs.check_readable(access.store, job_id, caller=principal)
+    with access.store.read() as session:
+        job_access.readable_job(session, job_id, principal)
 
 
 def check_watched(access: Access, principal: Principal, job_ids: Collection[str]) -> VisibleJobs:
     """Returns which of the jobs an open stream may go on to show. Raises NotAuthorized and Unavailable."""
     if not _is_still_valid(access, principal):
         raise NotAuthorized("the token or the session has ended")
-    return jobs.visible(access.store, job_ids, caller=principal)
+    with access.store.read() as session:
+        return timeline.find_visible(session, job_ids, caller=principal)
 
 
 async def open_stream(access: AccessDep, caller: JobReader) -> AsyncGenerator[None]:
@@ -235,8 +238,8 @@ async def _count_failed_login(access: Access, request: Request, *, what: str, au
 
 
 def _store_failed_login(access: Access, nobody: Principal, host: str, *, most: int, audited: bool) -> None:
-    with access.store.write("team") as s:
-        login.count_failed(s, host, most=most, caller=nobody, audited=audited)
+    with access.store.write("team") as session:
+        login.count_failed(session, host, most=most, caller=nobody, audited=audited)
 
 
 def _is_still_valid(access: Access, principal: Principal) -> bool:
@@ -252,49 +255,49 @@ def _is_still_valid(access: Access, principal: Principal) -> bool:
 
 def _mark_used(access: Access, caller: Principal) -> None:
     try:
-        with access.store.write("team") as s:
+        with access.store.write("team") as session:
             if caller.session:
-                login.mark_session_used(s, caller.session, address=caller.address)
+                login.mark_session_used(session, caller.session, address=caller.address)
             elif caller.token_id is not None:
-                tokens.mark_used(s, caller.token_id)
+                tokens.mark_used(session, caller.token_id)
     except Unavailable as error:
         _log.warning("the last use of a token or of a session is not stored: %s", error.message)
 
 
 def _of_cookies(access: Access, cookies: Sequence[str], csrf: str) -> Principal | None:
     """Returns the user of the session that has one of the cookies and this CSRF secret."""
-    with access.store.read() as s:
-        opened = (login.find_session(s, cookie, csrf=csrf) for cookie in cookies)
-        session = next((each for each in opened if each is not None), None)
-    return _in_session(access, session)
+    with access.store.read() as session:
+        found = (login.find_session(session, cookie, csrf=csrf) for cookie in cookies)
+        opened = next((each for each in found if each is not None), None)
+    return _in_session(access, opened)
 
 
 def _of_session(access: Access, digest: str) -> Principal | None:
-    with access.store.read() as s:
-        session = login.find_session_by_digest(s, digest)
-    return _in_session(access, session)
+    with access.store.read() as session:
+        opened = login.find_session_by_digest(session, digest)
+    return _in_session(access, opened)
 
 
-def _in_session(access: Access, session: BrowserSessionFacts | None) -> Principal | None:
-    principal = None if session is None else _of_credential(access, session.credential)
-    if session is None or principal is None:
+def _in_session(access: Access, opened: BrowserSessionFacts | None) -> Principal | None:
+    principal = None if opened is None else _of_credential(access, opened.credential)
+    if opened is None or principal is None:
         return None
-    return replace(principal, session=session.digest, use_is_stale=session.use_is_stale)
+    return replace(principal, session=opened.digest, use_is_stale=opened.use_is_stale)
 
 
 def _of_token(access: Access, token: str) -> Identity | None:
-    with access.store.read() as s:
-        return tokens.find(s, token)
+    with access.store.read() as session:
+        return tokens.find(session, token)
 
 
 def _take_code(access: Access, code: str) -> bool:
-    with access.store.write("team") as s:
-        return login.take_code(s, code)
+    with access.store.write("team") as session:
+        return login.take_code(session, code)
 
 
 def _of_code(access: Access, code: str) -> Principal | None:
-    with access.store.read() as s:
-        credential = login.find_code(s, code)
+    with access.store.read() as session:
+        credential = login.find_code(session, code)
     return None if credential is None else _of_credential(access, credential)
 
 
@@ -305,8 +308,8 @@ def _of_credential(access: Access, credential: str) -> Principal | None:
 
 
 def _of_token_id(access: Access, token_id: str) -> Principal | None:
-    with access.store.read() as s:
-        identity = tokens.find_by_id(s, token_id)
+    with access.store.read() as session:
+        identity = tokens.find_by_id(session, token_id)
     return None if identity is None else _principal(identity)
 
 

@@ -33,8 +33,8 @@ User = Annotated[Text | None, Query(description="whose; only an administrator ma
 def list_targets(services: ServicesDep, caller: JobReader, user: User = None) -> Page[TargetView]:
     """Lists targets by name, one's own or those of `user`, with what waits for them and why it failed last."""
     owner = _owner(caller, user)
-    with services.store.read() as s:
-        listed = targets.list_targets(s, owner)
+    with services.store.read() as session:
+        listed = targets.list_targets(session, owner)
     return Page[TargetView](data=[*map(present.target, listed)])
 
 
@@ -56,16 +56,16 @@ def add_target(services: ServicesDep, caller: JobWriter, new: NewTargetBody) -> 
         jobs=new.jobs,
         scope=new.scope,
     )
-    with services.store.write("team") as s:
-        target, secret = targets.add(s, services.store.secret_keys, wanted, caller=caller)
+    with services.store.write("team") as session:
+        target, secret = targets.add(session, services.store.secret_keys, wanted, caller=caller)
     return present.new_target(target, secret)
 
 
 @router.get("/notifications/targets/{target_id}")
 def get_target(services: ServicesDep, caller: JobReader, target_id: str) -> TargetView:
     """Returns a target."""
-    with services.store.read() as s:
-        target = targets.find(s, target_id, owner=_own(caller))
+    with services.store.read() as session:
+        target = targets.find(session, target_id, owner=_own(caller))
     return present.target(target)
 
 
@@ -73,23 +73,23 @@ def get_target(services: ServicesDep, caller: JobReader, target_id: str) -> Targ
 def change_target(services: ServicesDep, caller: JobWriter, target_id: str, patch: TargetPatchBody) -> TargetView:
     """Changes what a target is told of."""
     change = facts.TargetChange(kinds=patch.on, jobs=patch.jobs)
-    with services.store.write("team") as s:
-        target = targets.change(s, target_id, change, owner=_own(caller), caller=caller)
+    with services.store.write("team") as session:
+        target = targets.change(session, target_id, change, owner=_own(caller), caller=caller)
     return present.target(target)
 
 
 @router.delete("/notifications/targets/{target_id}", status_code=204)
 def remove_target(services: ServicesDep, caller: JobWriter, target_id: str) -> None:
     """Removes a target. Messages that wait for it are given up."""
-    with services.store.write("team") as s:
-        targets.remove(s, target_id, owner=_own(caller), caller=caller)
+    with services.store.write("team") as session:
+        targets.remove(session, target_id, owner=_own(caller), caller=caller)
 
 
 @router.post("/notifications/targets/{target_id}/test", status_code=202, responses=problems(Conflict))
 def try_target(services: ServicesDep, caller: JobWriter, target_id: str) -> MessageView:
     """Sends a message that only shows whether it arrives. It counts among the 60 of an hour."""
-    with services.store.write("team") as s:
-        message = targets.send_test(s, target_id, owner=_own(caller), caller=caller)
+    with services.store.write("team") as session:
+        message = targets.send_test(session, target_id, owner=_own(caller), caller=caller)
     return present.message(message)
 
 
@@ -107,8 +107,8 @@ def list_messages(
     """Lists messages of the last 7 days, newest first: what waits, what was delivered, and what failed."""
     before = id_after(after, "msg")
     owner = _owner(caller, user)
-    with services.store.read() as s:
-        found = messages.list_messages(s, owner, target_id=target, limit=limit, before=before)
+    with services.store.read() as session:
+        found = messages.list_messages(session, owner, target_id=target, limit=limit, before=before)
     return page(MessageView, found, present.message, cursor=lambda message: message.id)
 
 

@@ -27,8 +27,8 @@ Resources = Annotated[list[Resource] | None, Query(max_length=20, description="o
 @in_turns
 def list_quotas(services: ServicesDep, caller: UserManager) -> Page[QuotaView]:
     """Lists the quotas of roles and users. A user's own limits replace those of the role."""
-    with services.store.read() as s:
-        limits = quotas.list_all(s)
+    with services.store.read() as session:
+        limits = quotas.list_all(session)
     return Page[QuotaView](data=present.quotas(limits))
 
 
@@ -38,34 +38,34 @@ def get_quota(services: ServicesDep, caller: Account, name: str) -> UserQuotaVie
     """Returns what a user may use, and uses: oneself, or for an administrator anyone."""
     if name != caller.name and Scope.USERS not in caller.scopes:
         raise Forbidden("only an administrator may see the quota of another user")
-    with services.store.read() as s:
-        usage = quotas.find_usage(s, name)
+    with services.store.read() as session:
+        usage = quotas.find_usage(session, name)
     return present.quota_usage(name, usage)
 
 
 @router.put("/quotas/users/{name}", status_code=204)
 def set_user_quota(services: ServicesDep, caller: UserManager, name: str, patch: QuotaBody) -> None:
     """Sets limits of a user. What is left out stays; null is unlimited, whatever the role's limit is."""
-    with services.store.write("team") as s:
-        quotas.set_limits(s, "user", name, patch.limits, caller=caller)
+    with services.store.write("team") as session:
+        quotas.set_limits(session, "user", name, patch.limits, caller=caller)
 
 
 @router.put("/quotas/roles/{role}", status_code=204)
 def set_role_quota(services: ServicesDep, caller: UserManager, role: Role, patch: QuotaBody) -> None:
     """Sets limits of each user of a role. What is left out stays; null is unlimited."""
-    with services.store.write("team") as s:
-        quotas.set_limits(s, "role", role, patch.limits, caller=caller)
+    with services.store.write("team") as session:
+        quotas.set_limits(session, "role", role, patch.limits, caller=caller)
 
 
 @router.delete("/quotas/users/{name}", status_code=204)
 def clear_user_quota(services: ServicesDep, caller: UserManager, name: str, resource: Resources = None) -> None:
     """Removes limits of a user: then those of the role hold."""
-    with services.store.write("team") as s:
-        quotas.clear(s, "user", name, resource or list(Resource), caller=caller)
+    with services.store.write("team") as session:
+        quotas.clear(session, "user", name, resource or list(Resource), caller=caller)
 
 
 @router.delete("/quotas/roles/{role}", status_code=204)
 def clear_role_quota(services: ServicesDep, caller: UserManager, role: Role, resource: Resources = None) -> None:
     """Removes limits of a role."""
-    with services.store.write("team") as s:
-        quotas.clear(s, "role", role, resource or list(Resource), caller=caller)
+    with services.store.write("team") as session:
+        quotas.clear(session, "role", role, resource or list(Resource), caller=caller)

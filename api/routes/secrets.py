@@ -24,8 +24,8 @@ SecretBody = Annotated[SecretValue, json_body(SecretValue, example={"value": "â€
 @router.get("/secrets")
 def list_secrets(services: ServicesDep, caller: SecretOwner) -> Page[SecretView]:
     """Lists the names of one's secrets."""
-    with services.store.read() as s:
-        listed = secrets.list_of(s, caller.name)
+    with services.store.read() as session:
+        listed = secrets.list_of(session, caller.name)
     return Page[SecretView](data=[*map(present.secret, listed)])
 
 
@@ -35,21 +35,21 @@ def set_secret(services: ServicesDep, caller: SecretOwner, name: str, secret: Se
     if re.fullmatch(VARIABLE_NAME, name) is None:
         wrong = FieldError("name", "must be the name of a variable: letters, digits and `_`, at most 100")
         raise InvalidRequest("the request is not valid", errors=(wrong,))
-    with services.store.write("team") as s:
-        stored = secrets.put(s, services.store.secret_keys, name, secret.value, caller=caller)
+    with services.store.write("team") as session:
+        stored = secrets.put(session, services.store.secret_keys, name, secret.value, caller=caller)
     return present.secret(stored)
 
 
 @router.delete("/secrets/{name}", status_code=204)
 def delete_secret(services: ServicesDep, caller: SecretOwner, name: str) -> None:
     """Deletes a secret. A job that names it and starts later fails."""
-    with services.store.write("team") as s:
-        secrets.remove(s, name, caller=caller)
+    with services.store.write("team") as session:
+        secrets.remove(session, name, caller=caller)
 
 
 @router.post("/secrets/rotate")
 def rotate_secrets(services: ServicesDep, caller: UserManager) -> RotationView:
     """Encrypts every user's secrets with the first key of TORCHYARD_SECRET_KEY or of its file."""
-    with services.store.write("team") as s:
-        count = secrets.rotate(s, services.store.secret_keys, caller=caller)
+    with services.store.write("team") as session:
+        count = secrets.rotate(session, services.store.secret_keys, caller=caller)
     return RotationView(encrypted=count)

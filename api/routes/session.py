@@ -90,8 +90,8 @@ def close_session(services: ServicesDep, caller: Account) -> Response:
     """Ends the session in which the request is made, if it is made in one."""
     response = Response(status_code=204)
     if caller.session:
-        with services.store.write("team") as s:
-            logins.close_session(s, caller.session, caller=caller)
+        with services.store.write("team") as session:
+            logins.close_session(session, caller.session, caller=caller)
         for secure in (True, False):
             name = services.access.cookie_name(secure=secure)
             response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")
@@ -125,8 +125,8 @@ async def get_me(
 @router.put("/me/preferences", status_code=204, response_class=Response)
 def keep_preferences(services: ServicesDep, caller: Account, sent: PreferencesBody) -> Response:
     """Stores how the caller wants the page to be, in place of what was stored: JSON of at most 32 KiB."""
-    with services.store.write("team") as s:
-        users.set_preferences(s, caller.name, sent.preferences)
+    with services.store.write("team") as session:
+        users.set_preferences(session, caller.name, sent.preferences)
     return Response(status_code=204)
 
 
@@ -142,19 +142,19 @@ def _me(caller: Principal) -> MeView:
 
 
 def _with_preferences(services: Services, caller: Principal) -> MeView:
-    with services.store.read() as s:
-        preferences = users.find_preferences(s, caller.name)
+    with services.store.read() as session:
+        preferences = users.find_preferences(session, caller.name)
     return _me(caller).model_copy(update={"preferences": preferences})
 
 
 def _open(services: Services, credential: str, caller: Principal) -> OpenedSession:
-    with services.store.write("team") as s:
-        return logins.open_session(s, credential, caller=caller)
+    with services.store.write("team") as session:
+        return logins.open_session(session, credential, caller=caller)
 
 
 def _make_code(services: Services, credential: str, caller: Principal) -> NewLoginCode:
-    with services.store.write("team") as s:
-        return logins.make_code(s, credential, caller=caller)
+    with services.store.write("team") as session:
+        return logins.make_code(session, credential, caller=caller)
 
 
 async def _count_login(services: Services, caller: Principal) -> None:
@@ -167,8 +167,8 @@ async def _count_login(services: Services, caller: Principal) -> None:
 
 def _has_written_beyond_quota(services: Services, caller: Principal) -> bool:
     try:
-        with services.store.read() as s:
-            check_change(s, caller.name)
+        with services.store.read() as session:
+            check_change(session, caller.name)
     except QuotaExceeded:
         return True
     return False

@@ -18,7 +18,7 @@ from api.present import team as present
 from api.present.times import microseconds
 from api.services import Services, ServicesDep
 from store.ids import is_id
-from store.jobs import requests_writes as requests
+from store.jobs import requests
 from store.team import audit, login, tokens, users
 from store.team.callers import BOOTSTRAP, Caller
 from store.team.facts import AuditFilter, UserFacts, digest_of
@@ -48,16 +48,16 @@ def list_users(
     """Lists users by name."""
     if after is not None and re.fullmatch(USER_NAME, after) is None:
         raise InvalidCursor(f"{after!r} is not a `next` value of this list")
-    with services.store.read() as s:
-        found = users.list_all(s, limit=limit, after=after)
+    with services.store.read() as session:
+        found = users.list_all(session, limit=limit, after=after)
     return page(UserView, found, present.user, cursor=lambda user: user.name)
 
 
 @router.post("/users", status_code=201, responses=problems(Conflict))
 def add_user(services: ServicesDep, caller: UserManager, new: NewUserBody) -> UserView:
     """Adds a user. They need a token to do anything."""
-    with services.store.write("team") as s:
-        user = users.add(s, new.name, new.role, caller=caller)
+    with services.store.write("team") as session:
+        user = users.add(session, new.name, new.role, caller=caller)
     return present.user(user)
 
 
@@ -88,8 +88,8 @@ def list_tokens(
     """Lists tokens, newest first, also expired and revoked ones: one's own, or those of `user`."""
     before = id_after(after, "tok")
     owner = _owner(caller, user)
-    with services.store.read() as s:
-        found = tokens.list_of(s, owner, limit=limit, before=before)
+    with services.store.read() as session:
+        found = tokens.list_of(session, owner, limit=limit, before=before)
     return page(TokenView, found, present.token, cursor=lambda token: token.id)
 
 
@@ -106,7 +106,7 @@ def make_token(services: ServicesDep, caller: TokenOwner, new: NewTokenBody) -> 
         beyond = ", ".join(sorted(scopes - caller.scopes))
         raise Forbidden(f"your role or your token does not have {beyond}: a new token cannot have more than you")
     made_by = caller.token_id if owner == caller.name else None
-    with services.store.write("team") as s:
+    with services.store.write("team") as session:
         token, text = tokens.make(
             s, owner, name=new.name, scopes=scopes, lifetime=new.lifetime, made_by=made_by, caller=caller
         )
@@ -119,16 +119,16 @@ def revoke_token(services: ServicesDep, caller: TokenOwner, token_id: str) -> No
     if not is_id(token_id, "tok"):
         raise NotFound(f"there is no token {token_id[:100]!r}")
     user = None if Scope.USERS in caller.scopes else caller.name
-    with services.store.write("team") as s:
-        tokens.revoke(s, token_id, user=user, caller=caller)
+    with services.store.write("team") as session:
+        tokens.revoke(session, token_id, user=user, caller=caller)
 
 
 @router.get("/sessions")
 @in_turns
 def list_sessions(services: ServicesDep, caller: TokenOwner) -> Page[BrowserSessionView]:
     """Lists the browsers in which one is signed in, the last used first."""
-    with services.store.read() as s:
-        sessions = login.list_sessions(s, caller.name, credential=_credential(services, caller))
+    with services.store.read() as session:
+        sessions = login.list_sessions(session, caller.name, credential=_credential(services, caller))
     return Page[BrowserSessionView](data=[present.browser_session(each, current=caller.session) for each in sessions])
 
 
@@ -136,8 +136,8 @@ def list_sessions(services: ServicesDep, caller: TokenOwner) -> Page[BrowserSess
 def end_session(services: ServicesDep, caller: TokenOwner, session_id: str) -> None:
     """Signs one's browser out. Its open streams end, and it shows the login."""
     credential = _credential(services, caller)
-    with services.store.write("team") as s:
-        login.end_session(s, session_id, user=caller.name, credential=credential, caller=caller)
+    with services.store.write("team") as session:
+        login.end_session(session, session_id, user=caller.name, credential=credential, caller=caller)
 
 
 @router.get("/audit")
@@ -164,8 +164,8 @@ def list_audit(
     before = number_after(after) if after is not None else None
     begins, ends = (None if each is None else microseconds(each) for each in (since, until))
     where = AuditFilter(who, action, object, outcome, begins, ends)
-    with services.store.read() as s:
-        found = audit.list_entries(s, where, limit=limit, before=before)
+    with services.store.read() as session:
+        found = audit.list_entries(session, where, limit=limit, before=before)
     cursor = None if found.next is None else str(found.next)
     data = [*map(present.audit_entry, found.entries)]
     return Page[AuditView](data=data, has_more=cursor is not None, next=cursor)
@@ -173,11 +173,11 @@ def list_audit(
 
 def cancelling_jobs(services: Services, owner: str, caller: Caller) -> Parts[None]:
     """Cancels all jobs of a user, each in its own transaction. They have `GRACE_OF_DISABLED` at most to stop."""
-    with services.store.read() as s:
-        live = users.list_live_jobs(s, owner)
+    with services.store.read() as session:
+        live = users.list_live_jobs(session, owner)
     for job_id in live:
-        with suppress(NotFound, Conflict):  # deleted or ended meanwhile
-            requests.act(services.store, "cancel", job_id, caller=caller, grace=GRACE_OF_DISABLED)
+        with suppress(NotFound, Conflict), services.store.write("cancel") as session:  # deleted or ended meanwhile
+            requests.act(session, "cancel", job_id, caller=caller, grace=GRACE_OF_DISABLED)
         yield
 
 
@@ -198,5 +198,5 @@ def _owner(caller: Principal, user: str | None) -> str:
 
 
 def _change(services: Services, name: str, patch: UserPatch, caller: Caller) -> UserFacts:
-    with services.store.write("team") as s:
-        return users.change(s, name, role=patch.role, disabled=patch.disabled, caller=caller)
+    with services.store.write("team") as session:
+        return users.change(session, name, role=patch.role, disabled=patch.disabled, caller=caller)

@@ -75,8 +75,8 @@ def get_disk_use(services: ServicesDep, caller: JobReader, limit: Limit = 100) -
 
 
 def _page(services: Services, asked: Asked, *, after: Key | None, limit: int) -> Parts[Page[UsageRow]]:
-    with services.store.read() as s:
-        found = device_days.list_usage(s, asked, after=after, limit=limit)
+    with services.store.read() as session:
+        found = device_days.list_usage(session, asked, after=after, limit=limit)
     yield
     following = usage_cursor(found.items[-1].owner, found.items[-1].label) if found.has_more else None
     return Page[UsageRow](data=[*map(present.row, found.items)], has_more=found.has_more, next=following)

@@ -15,8 +15,8 @@ def parts(store: Store, asked: Asked, *, after: Key | None, most: int) -> Genera
     lines: list[Sequence[object]] = [CSV_COLUMNS]
     has_more = True
     while has_more:
-        with store.read() as s:
-            found = device_days.list_usage(s, asked, after=after, limit=most)
+        with store.read() as session:
+            found = device_days.list_usage(session, asked, after=after, limit=most)
         for facts in found.items:
             lines += present.row(facts).csv_lines()
         yield csv_of(lines).encode()

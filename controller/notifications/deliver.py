@@ -42,11 +42,11 @@ class FanOut:
     def run(self) -> bool:
         """Makes some messages of each user who has signals. Returns whether there is more. Raises Unavailable."""
         has_more = False
-        with self._store.read() as s:
-            owners = signals.waiting_owners(s)
+        with self._store.read() as session:
+            owners = signals.waiting_owners(session)
         for owner in owners:
-            with self._store.write("fan_out") as s:
-                has_more |= fan_out(s, owner, most=_SIGNALS_AT_ONCE)
+            with self._store.write("fan_out") as session:
+                has_more |= fan_out(session, owner, most=_SIGNALS_AT_ONCE)
         return has_more
 
 
@@ -60,8 +60,8 @@ class Upkeep:
 
     def run(self) -> bool:
         """Cleans some messages. Returns whether there are more. Raises Unavailable."""
-        with self._store.write("clean_messages") as s:
-            return deliver.clean(s)
+        with self._store.write("clean_messages") as session:
+            return deliver.clean(session)
 
 
 class Deliveries:
@@ -92,11 +92,11 @@ class Deliveries:
         """Takes up to `count` messages that are due. Writes nothing where there is none."""
         if not count:
             return []
-        with self._store.read() as s:
-            if not deliver.has_due(s):
+        with self._store.read() as session:
+            if not deliver.has_due(session):
                 return []
-        with self._store.write("claim_messages") as s:
-            return deliver.claim(s, self._store.secret_keys, count=count, lease_s=_LEASE_S)
+        with self._store.write("claim_messages") as session:
+            return deliver.claim(session, self._store.secret_keys, count=count, lease_s=_LEASE_S)
 
     def _send_all(self, message: MessageFacts) -> None:
         """Sends a message, and then others that are due meanwhile."""
@@ -120,12 +120,12 @@ class Deliveries:
         except Exception:
             logging.exception("message %s", message.id)
             return self._mark_failed(message, "the service has a fault: see its log", again_in_s=again_in_s(message))
-        with self._store.write("message_result") as s:
-            return deliver.mark_delivered(s, message.id)
+        with self._store.write("message_result") as session:
+            return deliver.mark_delivered(session, message.id)
 
     def _mark_failed(self, message: MessageFacts, error: str, *, again_in_s: float | None) -> None:
-        with self._store.write("message_result") as s:
-            deliver.mark_failed(s, message.id, error, again_in_s=again_in_s)
+        with self._store.write("message_result") as session:
+            deliver.mark_failed(session, message.id, error, again_in_s=again_in_s)
 
     def _channel(self, kind: str) -> Callable[[MessageFacts], None]:
         return {
