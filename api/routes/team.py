@@ -108,7 +108,7 @@ def make_token(services: ServicesDep, caller: TokenOwner, new: NewTokenBody) -> 
     made_by = caller.token_id if owner == caller.name else None
     with services.store.write("team") as session:
         token, text = tokens.make(
-            s, owner, name=new.name, scopes=scopes, lifetime=new.lifetime, made_by=made_by, caller=caller
+            session, owner, name=new.name, scopes=scopes, lifetime=new.lifetime, made_by=made_by, caller=caller
         )
     return NewTokenView(**present.token(token).model_dump(), token=text)
 
