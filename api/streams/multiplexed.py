@@ -13,7 +13,7 @@ from api.streams.stored import MOST_BYTES, ItemsKey, SharedItems, StoredItems
 from api.streams.subscription import Subscription
 from store.jobs import streams_reads as streams
 from store.jobs.facts import Head, VisibleJobs
-from store.output.telemetry_facts import EventFacts, Line, TimelineItem
+from store.output.facts import EventFacts, Line, TimelineItem
 from store.store import Store
 from store.team.callers import Caller
 from torchyard.contract.codec import json_number

@@ -16,7 +16,7 @@ from store.db.database import Snapshots, now_us
 from store.jobs import show
 from store.jobs.facts import JobFacts
 from store.output import checkpoints, logs
-from store.output.telemetry_facts import Line
+from store.output.facts import Line
 from store.tables import Attempt, Job, JobEvent, Series
 from store.team import access
 from store.team.callers import Caller

@@ -4,7 +4,7 @@ from typing import Any
 
 from store.attempts import packages
 from store.bundles import rows as bundles
-from store.output.checkpoints_facts import BundleFacts
+from store.bundles.facts import BundleFacts
 from store.output.facts import JobPackagesFacts
 from store.store import Store
 from store.tables import Job

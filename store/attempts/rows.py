@@ -21,9 +21,8 @@ from store.jobs import events as job_events
 from store.jobs import jobs, outcome
 from store.notifications import signals
 from store.output import artifacts, checkpoints, logs, media, metrics, point_limits, retention
-from store.output.facts import DEFAULTS, Batch, OutputLimits
+from store.output.facts import DEFAULTS, Answer, Batch, OutputLimits
 from store.output.limits import Counted, OutputMeter
-from store.output.telemetry_facts import Answer
 from store.queue import usage
 from store.tables import Allocation, Attempt, Job
 from torchyard.contract.errors import StaleClaim

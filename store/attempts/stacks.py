@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 from store.announcement import announcement_of
 from store.db.database import now_us
 from store.jobs import jobs
-from store.output.telemetry_facts import Stacks
+from store.output.facts import Stacks
 from store.tables import Attempt
 from store.team import access
 from store.team.callers import SERVICE, Caller

@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 from store.attempts import rows as attempts
 from store.attempts.facts import NOTHING_BEGUN, Begun, Claim
 from store.jobs import jobs
-from store.output.facts import DEFAULTS, Batch, OutputLimits
-from store.output.telemetry_facts import Answer
+from store.output.facts import DEFAULTS, Answer, Batch, OutputLimits
 from store.store import Store
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import EndReason, JobState, Reason

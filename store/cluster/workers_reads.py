@@ -1,11 +1,11 @@
 """What is told of workers. All of them raise Unavailable."""
 
+from store import pages
 from store.cluster import device_history, workers
 from store.cluster import facts_rows as worker_facts
 from store.cluster.workers_facts import WorkerFacts, WorkerHistory
 from store.db.database import Snapshots
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.team import access
 from store.team.callers import Caller
 

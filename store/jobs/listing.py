@@ -9,12 +9,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, Select, bindparam, case, func, literal_column, or_, select
 from sqlalchemy.orm import QueryableAttribute, Session
 
+from store import pages
 from store.db.prepared import Prepared, among, texts
 from store.jobs import counts as job_counts
 from store.jobs import initial_files, reasons, show, stars
 from store.jobs.facts import JobCounts, ListCursor, ListedJob, QueueCursor, QueuedJob, QueuePage
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.queue import estimates
 from store.queue.credits import credits
 from store.queue.line.conditions import in_line

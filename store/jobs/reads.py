@@ -27,8 +27,8 @@ from store.jobs.facts import (
     QueuePage,
     VisibleJobs,
 )
-from store.output.pages_facts import FactPage
-from store.output.telemetry_facts import EventFacts, Stacks
+from store.output.facts import EventFacts, Stacks
+from store.pages import FactPage
 from store.queue.line.conditions import is_queued
 from store.tables import Job
 from store.team import access

@@ -17,7 +17,7 @@ from store.cluster import workers
 from store.cluster.workers_facts import WorkerFacts
 from store.jobs import deletion, edits, intents, jobs, show, stars
 from store.jobs.facts import AT_ONCE, JobFacts
-from store.output.telemetry_facts import Stacks
+from store.output.facts import Stacks
 from store.store import Store
 from store.tables import Job
 from store.team import access, audit, quotas

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from store.db.database import Snapshots
 from store.jobs import timeline
-from store.output.telemetry_facts import TimelineItem
+from store.output.facts import TimelineItem
 from store.tables import Job
 from store.team import access
 from store.team.callers import SERVICE

@@ -10,9 +10,8 @@ from sqlalchemy.orm import Session
 
 from store.jobs import events as job_events
 from store.output import logs, metrics
-from store.output.facts import DEFAULTS, LOG
+from store.output.facts import DEFAULTS, LOG, LogFilter, MetricPoint
 from store.output.log_metrics_reads import LinePattern
-from store.output.telemetry_facts import LogFilter, MetricPoint
 from store.store import Store
 from store.tables import Attempt, Job, Series
 from store.team import access, audit, quotas

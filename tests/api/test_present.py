@@ -13,7 +13,7 @@ from store.cluster.workers_facts import History, HolderFacts, NamedJob, Use, Wor
 from store.ids import new_id
 from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
-from store.output.telemetry_facts import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
+from store.output.facts import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
 from store.queue.estimates_facts import EstimateFacts
 from store.team.callers import Caller
 from store.team.facts import QuotaFacts, TokenFacts

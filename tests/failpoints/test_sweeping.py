@@ -14,8 +14,7 @@ from store.announcement import Announcement
 from store.attempts import rows as attempts
 from store.blobs.files import Blobs
 from store.jobs import jobs
-from store.output.facts import NewEvent, NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewEvent, NewLines
 from store.tables import Garbage, PointChunk
 from tests import line
 from tests.failpoints import actions

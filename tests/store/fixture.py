@@ -26,10 +26,9 @@ from store.jobs import events as job_events
 from store.jobs import intents, jobs, new_jobs, reasons, submissions
 from store.jobs.facts import DisplayedReason
 from store.jobs.submission_facts import Retry
-from store.output import series_reads as series
-from store.output.facts import Batch, NewCheckpoint
-from store.output.series_reads import PointFilter, SeriesColumns
-from store.output.telemetry_facts import EventFacts
+from store.output import series
+from store.output.facts import Batch, EventFacts, NewCheckpoint
+from store.output.series import PointFilter, SeriesColumns
 from store.queue import positions as queue_positions
 from store.queue import reservations
 from store.queue.announcing import Queue

@@ -13,8 +13,7 @@ from store.attempts import claims, leases
 from store.attempts import rows as attempts
 from store.attempts.facts import LEASE, Claim
 from store.db.database import now_us
-from store.output.facts import NewEvent, NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewEvent, NewLines
 from store.queue import waiting
 from store.tables import Attempt, Job
 from tests.approved import Approved

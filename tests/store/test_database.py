@@ -14,8 +14,7 @@ from store.db.database import Database, now_us
 from store.jobs import events as job_events
 from store.jobs import jobs, listing
 from store.output import logs
-from store.output.facts import NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewLines
 from store.tables import Job, Worker
 from store.team.callers import SERVICE
 from tests.databases import SQLiteDatabases

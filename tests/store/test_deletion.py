@@ -19,9 +19,7 @@ from store.jobs.facts import DependencyFacts
 from store.jobs.idempotency import Answer
 from store.jobs.initial_weights_facts import InitialFacts
 from store.jobs.submission_facts import KeyedRequest
-from store.output.facts import NewArtifact, NewCheckpoint, NewEvent, NewLines
-from store.output.media_facts import NewMedia, PictureFacts
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewArtifact, NewCheckpoint, NewEvent, NewLines, NewMedia, PictureFacts
 from store.tables import AttemptUse, Estimate, Forecast, Garbage, KeepRequest, WorkFolder
 from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite

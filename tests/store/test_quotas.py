@@ -10,8 +10,7 @@ import pytest
 from store.attempts.facts import Claim
 from store.blobs import cleanup_writes as cleanup
 from store.jobs import deletion, edits, new_jobs
-from store.output.facts import NewEvent, NewLines, TrimLimits
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewEvent, NewLines, TrimLimits
 from store.tables import User
 from store.team import quotas, users
 from store.team.callers import Caller

@@ -13,8 +13,7 @@ from store.attempts import writes as commands
 from store.attempts.facts import AttemptFacts, AttemptSecrets, Begun, Claim, EarlierAttempt, NodeHeld, Wanted
 from store.jobs.initial_weights_facts import InitialFacts
 from store.output.checkpoints_facts import ArtifactFacts, CheckpointFacts
-from store.output.facts import DEFAULTS, Batch, NewEvent, OutputLimits, Room
-from store.output.telemetry_facts import Answer
+from store.output.facts import DEFAULTS, Answer, Batch, NewEvent, OutputLimits, Room
 from store.store import Store
 from torchyard.contract.devices import EnvironmentReport
 from torchyard.contract.errors import Unavailable

@@ -7,8 +7,7 @@ from io import BytesIO
 from typing import TypeAlias
 
 from store.blobs.files import Blob, Blobs, BlobWriter
-from store.output.facts import Batch
-from store.output.media_facts import NewMedia, PictureFacts
+from store.output.facts import Batch, NewMedia, PictureFacts
 from torchyard.contract.errors import DataError
 from torchyard.contract.events import Shown
 from torchyard.contract.media import PICTURE_BYTES, MediaKind, MediaPart

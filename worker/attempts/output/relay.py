@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from store.blobs.files import Blobs
-from store.output.facts import Batch
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import Batch, MetricPoint
 from torchyard.contract.events import Shown
 from torchyard.contract.rundir import RunDir
 from torchyard.host.failpoints import failpoint

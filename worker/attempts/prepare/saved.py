@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from store.blobs.files import Blobs
-from store.output.checkpoint_order_facts import resumable
-from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
+from store.output.checkpoints_facts import CAPTURED, CheckpointFacts, resumable
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import printable
