@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 from store.attempts.facts import Inherits
 from store.ids import new_id
 from store.jobs import events as job_events
-from store.jobs import initial_weights, resizing
+from store.jobs import initial_weights, resume
 from store.jobs.facts import BestCheckpoint
-from store.jobs.submission_facts import Retry, Submission
+from store.jobs.submission import Retry, Submission
 from store.output import checkpoints
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
 from store.tables import Checkpoint, Job
@@ -36,23 +36,23 @@ def read(session: Session, wanted: Retry) -> Submission:
 
 
 def read_free(session: Session, wanted: Sequence[Submission | Retry]) -> dict[int, Submission]:
-    """Returns submissions by their places: those in `wanted`, and what `read` returns for retries.
+    """Returns submissions by their indexes: those in `wanted`, and what `read` returns for retries.
 
     It waits for nobody: retries for whose job it would wait are left out, and those for which `read` would raise.
     """
-    found = {place: each for place, each in enumerate(wanted) if isinstance(each, Submission)}
-    retries = [(place, each) for place, each in enumerate(wanted) if isinstance(each, Retry)]
-    for place, each in sorted(retries, key=lambda retry: retry[1].job_id):
+    submissions = {index: each for index, each in enumerate(wanted) if isinstance(each, Submission)}
+    retries = [(index, each) for index, each in enumerate(wanted) if isinstance(each, Retry)]
+    for index, each in sorted(retries, key=lambda retry: retry[1].job_id):
         with suppress(TorchyardError):
             old = access.lock_readable(session, each.job_id, each.caller, waits=False)
-            found[place] = _submission(session, old, each)
-    return dict(sorted(found.items()))  # stored in the order in which they came
+            submissions[index] = _submission(session, old, each)
+    return dict(sorted(submissions.items()))  # stored in the order in which they came
 
 
 def go_on(session: Session, made: Sequence[Any], wanted: Sequence[Submission]) -> dict[str, BestCheckpoint]:
     """Has those of the new jobs that are retries go on with what the old ones saved. Returns their best checkpoints.
 
-    `made` are the columns of the new jobs, as `new_jobs.submit_all` returns them.
+    `made` are the columns of the new jobs, as `new_jobs.insert_all` returns them.
     """
     modes: dict[str, str] = {}
     for job, each in zip(made, wanted, strict=True):
@@ -76,7 +76,7 @@ def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
         if saved.damaged:
             raise Conflict(f"checkpoint {saved.id} is not whole: no job can go on from it")
     return Submission(
-        parse_spec(resizing.with_devices(old.spec, wanted.devices)),
+        parse_spec(resume.with_devices(old.spec, wanted.devices)),
         wanted.caller,
         visibility,
         wanted.keyed,
@@ -110,7 +110,7 @@ def _go_on(session: Session, old_id: str, made: Submission, job_id: str) -> None
     else:
         text = f"starts job {old_id} from the beginning: it saved no checkpoint"
     if before is not None:
-        text += resizing.said(before, made.spec.resources.devices_per_node)
+        text += resume.say_devices(before, made.spec.resources.devices_per_node)
     job_events.append(session, job_id, type="message", attempt=None, data={"level": "info", "text": text})
 
 

@@ -9,15 +9,11 @@ from sqlalchemy import insert, update
 from controller.dependencies import Dependencies
 from store.blobs.files import Blobs
 from store.db.database import now_us
-from store.jobs import batches_writes as batches
-from store.jobs import dependencies_writes as dependencies
-from store.jobs import reads as queries
-from store.jobs import requests_writes as requests
-from store.jobs import submission_reads as validation
-from store.jobs import submission_writes as submission
-from store.jobs.batches_writes import Refused
+from store.jobs import batches, queued, release, requests, show, validate
+from store.jobs import submit as submission
+from store.jobs.batches import Refused
 from store.jobs.facts import JobFacts
-from store.jobs.submission_facts import Retry, Submission
+from store.jobs.submission import Retry, Submission
 from store.output.facts import NewCheckpoint
 from store.queue.line import sweep
 from store.store import Store
@@ -26,6 +22,7 @@ from store.team import quotas
 from store.team.callers import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.errors import InvalidSpec, QuotaExceeded
 from torchyard.contract.job import EndReason, JobState
@@ -51,12 +48,12 @@ def store(db: StoreFixture, blobs: Blobs) -> Store:
 def submit(store: Store, *after: str | dict[str, str], caller: Caller = ADA, **spec: Any) -> JobFacts:
     named = [{"job": each} if isinstance(each, str) else each for each in after]
     parsed = parse_spec({**SCRIPT, "after": named, **spec})
-    return submission.submit(store, Submission(parsed, caller, "private")).job
+    return submission.submit_alone(store, Submission(parsed, caller, "private")).job
 
 
 def batch(store: Store, *specs: dict[str, Any], caller: Caller = ADA, atomic: bool = True) -> list[str]:
     wanted = {place: Submission(parse_spec(SCRIPT | spec), caller, "private") for place, spec in enumerate(specs)}
-    made = batches.submit(store, wanted, whole=None, atomic=atomic)
+    made = batches.submit_part(store, wanted, whole=None, atomic=atomic)
     errors = [each for each in made.values() if isinstance(each, Exception)]
     if errors:
         raise errors[0]
@@ -114,12 +111,12 @@ def test_a_job_waits_out_of_the_line_until_the_other_has_succeeded(db: StoreFixt
     settle(store)
     assert waits(db, job.id)
     assert db.heads() == [first]
-    assert [each.id for each in queries.queue(store, limit=9, after=None).items] == [first]
+    assert [each.id for each in read(store, queued.list_queue, limit=9, after=None).items] == [first]
     assert (db.place(first), db.place(job.id)) == (1, None)
     end(db, first)
     settle(store)
     assert (db.job(job.id).not_before, db.heads(), db.place(job.id)) == (None, [job.id], 1)
-    assert queries.get(store, job.id, caller=ADA).after[0].state is JobState.SUCCEEDED
+    assert read(store, show.find_job, job.id, ADA).after[0].state is JobState.SUCCEEDED
     end(db, job.id)
 
 
@@ -194,7 +191,7 @@ def test_what_is_not_there_or_not_ones_own_is_refused_alike(db: StoreFixture, st
     assert submit(store, "shared").after[0].job_id == shared
     assert refused(store, "shared", shared) == approved("after named twice", shared=shared)
     with pytest.raises(InvalidSpec, match="not valid"):
-        validation.resolved(store, parse_spec({**SCRIPT, "after": [{"job": "nobody"}]}), caller=ADA)
+        read(store, validate.resolve_spec, parse_spec({**SCRIPT, "after": [{"job": "nobody"}]}), caller=ADA)
 
 
 def test_a_name_is_of_the_newest_of_ones_own_jobs_before_any_others(db: StoreFixture, store: Store) -> None:
@@ -210,18 +207,18 @@ def test_a_private_job_is_not_named_to_those_who_may_not_read_it(db: StoreFixtur
     job = submit(store, "secret", visibility="team")
     assert job.reason.message == f"waits for {first}"
     assert job.after[0].name == "secret"
-    seen = queries.get(store, job.id, caller=BOB).after[0]
+    seen = read(store, show.find_job, job.id, BOB).after[0]
     assert (seen.job_id, seen.name, seen.state) == (first, None, None)
     own = submit(store, "secret")
     assert own.reason.message == "waits for secret"
-    requests.change(store, own.id, JobPatch(visibility="team"), caller=ADA)
+    write(store, requests.change, own.id, JobPatch(visibility="team"), caller=ADA)
     assert db.job(own.id).reason_message == f"waits for {first}"
 
 
 def test_who_may_not_read_the_other_any_more_learns_nothing_of_its_end(db: StoreFixture, store: Store) -> None:
     first = db.submit(name="shared", owner="bob", visibility="team")
     job = submit(store, "shared")
-    requests.change(store, first, JobPatch(visibility="private"), caller=BOB)
+    write(store, requests.change, first, JobPatch(visibility="private"), caller=BOB)
     end(db, first)
     settle(store)
     message = f"job {first}, for which it waits, may not be read any more by ada"
@@ -232,7 +229,7 @@ def test_who_may_not_read_the_other_any_more_learns_nothing_of_its_end(db: Store
 def test_a_chain_fails_from_its_first_to_its_last_in_few_transactions(
     db: StoreFixture, store: Store, approved: Approved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dependencies, "AT_ONCE", 8)
+    monkeypatch.setattr(release, "AT_ONCE", 8)
     ids = batch(store, {"name": "n0"}, *({"name": f"n{n}", "after": [{"job": f"n{n - 1}"}]} for n in range(1, 20)))
     end(db, ids[0], EndReason.DATA_ERROR)
     assert settle(store) <= 5
@@ -251,7 +248,7 @@ def test_a_chain_runs_one_after_the_other(db: StoreFixture, store: Store) -> Non
 
 @quick_on_sqlite
 def test_many_that_wait_for_one_go_on_in_parts(db: StoreFixture, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dependencies, "AT_ONCE", 20)
+    monkeypatch.setattr(release, "AT_ONCE", 20)
     first = db.submit(name="prep")
     ids = batch(store, *({"name": f"n{n}", "after": [{"job": first}]} for n in range(50)))
     end(db, first)
@@ -312,11 +309,11 @@ def test_a_deleted_job_has_ended_as_it_did(db: StoreFixture, store: Store, appro
     end(db, good)
     end(db, bad, EndReason.DATA_ERROR)
     for each in (good, bad):
-        requests.act(store, "delete", each, caller=ADA)
+        write(store, requests.act, "delete", each, caller=ADA)
     settle(store)
     assert not waits(db, of_good.id)
     assert told(db, of_bad.id)[2] == approved("told", bad=bad)
-    seen = queries.get(store, of_good.id, caller=ADA).after[0]
+    seen = read(store, show.find_job, of_good.id, ADA).after[0]
     assert (seen.name, seen.state) == (None, JobState.SUCCEEDED)
 
 
@@ -328,7 +325,7 @@ def test_one_that_waits_may_be_cancelled_and_deleted(db: StoreFixture, store: St
     end(db, first)
     settle(store)
     assert told(db, job.id)[0] == "cancelled"
-    requests.act(store, "delete", job.id, caller=ADA)
+    write(store, requests.act, "delete", job.id, caller=ADA)
     assert db.everything()["dependencies"] == []
 
 
@@ -369,7 +366,7 @@ def test_its_wait_for_others_is_no_wait_in_the_line(db: StoreFixture, store: Sto
     db.pause(job.id)
     db.resume(job.id)
     db.write(lambda session: session.execute(update(Job).values(lined_at=now_us() - 3_600_000_000)))
-    requests.change(store, job.id, JobPatch(priority=5), caller=ADA)
+    write(store, requests.change, job.id, JobPatch(priority=5), caller=ADA)
     end(db, first)
     settle(store)
     claim = db.claim(job.id, db.worker())
@@ -404,10 +401,10 @@ def test_weights_of_the_other_are_pinned_when_it_has_ended(db: StoreFixture, sto
     job = submit(store, "prep", init_from="${jobs.prep.best}")
     assert db.job(job.id).spec["init_from"] == f"${{jobs.{first}.best}}"
     assert job.initial is None
-    assert queries.get(store, job.id, caller=ADA).initial is None
+    assert read(store, show.find_job, job.id, ADA).initial is None
     end(db, first, EndReason.COMPLETED, saved(store.blobs, b"one", step=1), saved(store.blobs, b"two", step=2))
     settle(store)
-    initial = queries.get(store, job.id, caller=ADA).initial
+    initial = read(store, show.find_job, job.id, ADA).initial
     assert initial is not None
     assert (initial.source_job, initial.step) == (first, 2)
     assert db.job(job.id).spec["init_from"] == f"{first}/{initial.source_checkpoint}"
@@ -441,7 +438,7 @@ def test_weights_are_of_a_job_in_after_and_of_the_same_kind(db: StoreFixture, st
     both = submit(store, "prep", "other", init_from="${jobs.prep.latest}")
     end(db, other)
     settle(store)
-    assert queries.get(store, both.id, caller=ADA).initial is not None
+    assert read(store, show.find_job, both.id, ADA).initial is not None
 
 
 def test_a_retry_waits_for_what_has_not_ended(db: StoreFixture, store: Store) -> None:
@@ -450,7 +447,7 @@ def test_a_retry_waits_for_what_has_not_ended(db: StoreFixture, store: Store) ->
     end(db, done, EndReason.DATA_ERROR, saved(store.blobs, b"one", step=1))
     settle(store)
     assert told(db, job.id)[0] == "failed"
-    again = submission.submit(store, Retry(job.id, ADA)).job
+    again = submission.submit_alone(store, Retry(job.id, ADA)).job
     assert [each.job_id for each in again.after] == [open_]
     assert again.initial is not None
     assert waits(db, again.id)
@@ -458,7 +455,7 @@ def test_a_retry_waits_for_what_has_not_ended(db: StoreFixture, store: Store) ->
     settle(store)
     assert not waits(db, again.id)
     db.cancel(again.id)
-    assert submission.submit(store, Retry(again.id, ADA)).job.after == ()
+    assert submission.submit_alone(store, Retry(again.id, ADA)).job.after == ()
 
 
 def test_two_controllers_settle_each_job_once(db: StoreFixture, store: Store) -> None:

@@ -9,13 +9,13 @@ from sqlalchemy import func, select
 
 from store.attempts import leases
 from store.jobs import counts as job_counts
-from store.jobs import deletion, edits, listing, new_jobs
+from store.jobs import deletion, edits, listing
 from store.jobs.facts import JobCounts
 from store.tables import Job, JobCount
 from store.team import access
 from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite
-from tests.store.fixture import StoreFixture, recorded_statements, run_together
+from tests.store.fixture import StoreFixture, new_job, recorded_statements, run_together
 from torchyard.contract.filters import JobQuery
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.patches import JobPatch
@@ -110,7 +110,7 @@ def test_counts_that_are_added_up_by_two_workers_while_jobs_come_stay_exact(db: 
 def test_a_transaction_that_fails_counts_nothing(db: StoreFixture) -> None:
     db.submit()
     with pytest.raises(ZeroDivisionError), db.database.write() as session:
-        new_jobs.submit(session, db.spec(), owner="ada")
+        new_job(session, db.spec(), owner="ada")
         raise ZeroDivisionError
     check(db)
 
@@ -120,7 +120,7 @@ def test_a_list_without_other_filters_is_counted_without_reading_a_job(db: Store
     for where in ({}, {"owner": "ada"}):
         with recorded_statements(db.database) as statements:
             found = db.read(
-                lambda session, where=where: listing.counts(session, JobQuery.model_validate(where), caller=SERVICE)
+                lambda session, where=where: listing.count_jobs(session, JobQuery.model_validate(where), caller=SERVICE)
             )
         assert found == JobCounts({JobState.QUEUED: 3})
         assert [statement for statement in statements if "FROM jobs" in statement] == []
@@ -137,7 +137,7 @@ def test_of_a_long_list_the_newest_jobs_that_are_found_are_counted(
 
     def counted(**where: str) -> JobCounts:
         query = JobQuery.model_validate(where)
-        return db.read(lambda session: listing.counts(session, query, caller=SERVICE))
+        return db.read(lambda session: listing.count_jobs(session, query, caller=SERVICE))
 
     every = {JobState.QUEUED: 2, JobState.CANCELLED: 3}
     assert counted(q="digits") == JobCounts(every)

@@ -14,10 +14,9 @@ from redis import Redis
 from sqlalchemy import update
 
 from store.db.database import Database
-from store.jobs import deletion, edits, jobs
-from store.jobs import reads as queries
-from store.jobs import submission_writes as submission
-from store.jobs.submission_facts import Submission
+from store.jobs import deletion, edits, jobs, queued
+from store.jobs import submit as submission
+from store.jobs.submission import Submission
 from store.queue.announcing import Queue
 from store.queue.groups import Groups
 from store.queue.line.from_redis import written
@@ -31,6 +30,7 @@ from store.team.callers import SERVICE
 from tests import line, servers
 from tests.conftest import QUICK_S
 from tests.databases import quick_on_postgresql, quick_on_sqlite
+from tests.sessions import read
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, service_of, store_on
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason
@@ -54,11 +54,11 @@ class Lined:
         return redis_names.line(service_of(self.db.database)())
 
     def submit(self, **spec: Any) -> str:
-        return submission.submit(self.store, Submission(self.db.spec(**spec), SERVICE, "private")).job.id
+        return submission.submit_alone(self.store, Submission(self.db.spec(**spec), SERVICE, "private")).job.id
 
     def queued(self) -> list[str]:
         """Returns the queue as the API shows it."""
-        return [job.id for job in queries.queue(self.store, limit=10_000, after=None).items]
+        return [job.id for job in read(self.store, queued.list_queue, limit=10_000, after=None).items]
 
     def heads(self) -> list[str]:
         with self.store.read() as session:

@@ -14,10 +14,10 @@ from store.attempts import stacks
 from store.attempts import writes as commands
 from store.attempts.facts import Begun
 from store.db.database import Database
-from store.jobs import batches, deletion, edits, jobs, new_jobs, submissions
-from store.jobs import requests_writes as requests
+from store.jobs import batches, deletion, edits, jobs, requests, shared_commits
+from store.jobs import submit as submission
 from store.jobs.facts import AT_ONCE
-from store.jobs.submission_facts import Retry, Submission, Submitted
+from store.jobs.submission import Retry, Submission, Submitted
 from store.models import models
 from store.models.facts import NewVersion
 from store.queue import waiting
@@ -26,7 +26,7 @@ from store.team import quotas, users
 from store.team.callers import SERVICE, Caller
 from tests.sessions import write
 from tests.store import pools
-from tests.store.fixture import StoreFixture, checkpoint, store_on
+from tests.store.fixture import StoreFixture, checkpoint, new_job, store_on
 from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.patches import JobPatch
 from torchyard.contract.team import Resource, Role
@@ -116,13 +116,13 @@ def _live(db: StoreFixture) -> None:
     ada = Caller("ada", Role.MEMBER)
     wanted = NewVersion("kept", runs, "latest", None, "private", ada)
     write(store_on(db.database), models.add_version, wanted)
-    db.cancel(db.write(lambda session: submissions.store_one(session, _starting("model:kept", ada))).job.id)
+    db.cancel(db.write(lambda session: submission.submit(session, _starting("model:kept", ada))).job.id)
     starts = _starting(f"{runs}/latest", ada)
     both = [Submission(db.spec(), ada, "private"), Retry(other, ada), starts]
-    stored = db.write(lambda session: submissions.store_together(session, both))
+    stored = db.write(lambda session: shared_commits.submit_free(session, both))
     assert all(isinstance(each, Submitted) for each in stored)
-    db.write(lambda session: batches.store(session, {0: starts}, whole=None))
-    begun = db.write(lambda session: submissions.store_one(session, starts)).job.id
+    db.write(lambda session: batches.submit(session, {0: starts}, whole=None))
+    begun = db.write(lambda session: submission.submit(session, starts)).job.id
     db.cancel(begun)
     db.retry(begun)
     db.write(lambda session: deletion.delete_job(session, other))
@@ -139,7 +139,7 @@ def _live_in_pool(db: StoreFixture) -> None:
     commands.mark_begun(store, claim, Begun(running=Reason("running", "runs"), nodes=pools.nodes("n1", "n2")))
     assert pools.beat(db, pool)
     db.expire(claim)
-    requests.act(store, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
+    write(store, requests.act, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
     assert pools.serve(db, worker_id=pool) == pool
 
 
@@ -148,6 +148,6 @@ def _submit(db: StoreFixture, **spec: Any) -> str:
 
     def submit(session: Session) -> str:
         quotas.check_submission(session, "ada", devices=parsed.resources.total_devices, priority=parsed.priority)
-        return new_jobs.submit(session, parsed, owner="ada").id
+        return new_job(session, parsed, owner="ada").id
 
     return db.write(submit)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from store.attempts import run_dirs_reads as run_dirs
 from store.blobs import cleanup_writes as cleanup
-from store.bundles import writes as bundles
+from store.bundles import library as bundles
 from store.ids import is_id
 from store.store import Store
 from torchyard.host.failpoints import failpoint

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from store.jobs import deletion
-from store.jobs import submission_writes as submission
-from store.jobs.submission_facts import Submission
+from store.jobs import submit as submission
+from store.jobs.submission import Submission
 from store.team.callers import Caller
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState
@@ -28,7 +28,7 @@ def initial(simulated: SimulatedRunnerFixture) -> SimulatedRunnerFixture:
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     source = simulated.job
     spec: dict[str, Any] = {**source.spec, "init_from": f"{source.id}/latest", "max_restarts": 1}
-    made = submission.submit(simulated.context.store, Submission(parse_spec(spec), ADA, "private"))
+    made = submission.submit_alone(simulated.context.store, Submission(parse_spec(spec), ADA, "private"))
     simulated.claim = simulated.store.starting(made.job.id, simulated.store.worker())
     return simulated
 
