@@ -53,7 +53,8 @@ def stored(db: StoreFixture) -> dict[str, str]:
 
 
 def audited(db: StoreFixture) -> list[str]:
-    return sorted(db.read(lambda session: session.scalars(select(AuditEntry.object)).all()))
+    query = select(AuditEntry.object).where(AuditEntry.action.startswith("job."))
+    return sorted(db.read(lambda session: session.scalars(query).all()))
 
 
 @pytest.mark.parametrize("known", [False, True])
