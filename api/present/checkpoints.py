@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from api.present.times import time, time_or_none
-from store.attempts.keeping_facts import KeepFacts
+from store.attempts.facts import KeepFacts
 from store.bundles.folder import Partial
 from store.output.checkpoints_facts import ArtifactFacts, BundleFacts, CheckpointFacts
 from torchyard.contract.parts import SharedParts

@@ -20,7 +20,7 @@ from api.present import cluster as present
 from api.present import jobs, prices
 from api.services import Services, ServicesDep
 from store.attempts import prices_reads as price_queries
-from store.cluster import workers_reads as workers
+from store.cluster import shown_workers as workers
 from store.ids import is_id
 from store.jobs import reads as queries
 from store.jobs import requests_writes as requests
@@ -70,8 +70,9 @@ def list_workers(
 ) -> Page[WorkerView]:
     """Lists hosts and their devices, and the job that holds each."""
     cursor = id_after(after, "wrk")
-    found = workers.listed(services.store, limit=limit, after=cursor)
-    return page(WorkerView, found, partial(present.worker, caller=caller), cursor=lambda worker: worker.id)
+    with services.store.read() as session:
+        rows = workers.list_workers(session, limit=limit, after=cursor)
+    return page(WorkerView, rows, partial(present.worker, caller=caller), cursor=lambda worker: worker.id)
 
 
 @router.get("/workers/{worker_id}", responses=problems(Unavailable))
@@ -79,7 +80,9 @@ def list_workers(
 def get_worker(services: ServicesDep, caller: ClusterReader, worker_id: str) -> WorkerView:
     """Returns one host and its devices."""
     _check_id(worker_id)
-    return present.worker(workers.get(services.store, worker_id), caller)
+    with services.store.read() as session:
+        facts = workers.find_worker(session, worker_id)
+    return present.worker(facts, caller)
 
 
 @router.get("/workers/{worker_id}/history", responses=problems(Unavailable))
@@ -99,8 +102,9 @@ def get_worker_history(
     """
     _check_id(worker_id)
     first, last = (None if time is None else int(time.timestamp()) for time in (begins, ends))
-    found = workers.history(services.store, worker_id, caller=caller, begins=first, ends=last, most=max_points)
-    return present.worker_history(found)
+    with services.store.read() as session:
+        history = workers.read_history(session, worker_id, caller=caller, begins=first, ends=last, most=max_points)
+    return present.worker_history(history)
 
 
 @router.post("/workers/{worker_id}/drain", responses=_DRAINED)

@@ -32,9 +32,9 @@ from api.present import jobs as present
 from api.present import prices, telemetry
 from api.services import Services, ServicesDep
 from api.streams import waiting
+from store import housekeeping
 from store.attempts import prices_reads as price_queries
 from store.attempts.prices_facts import StopPrice
-from store.blobs import cleanup_writes as cleanup
 from store.jobs import actions_writes as actions
 from store.jobs import reads as queries
 from store.jobs import requests_writes as requests
@@ -280,7 +280,7 @@ def list_events(
 def collect_garbage(services: Services) -> None:
     """Removes files of deleted jobs, after the answer."""
     try:
-        cleanup.collect_garbage(services.store)
+        housekeeping.collect_garbage(services.store)
     except (Unavailable, OSError) as error:
         _log.warning("files of deleted jobs are left for a worker's sweep: %s", error)
 

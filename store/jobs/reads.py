@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from store.attempts import facts_rows as attempt_facts
+from store.attempts import history as attempt_facts
 from store.attempts import stacks as rows
 from store.db.database import Snapshots
 from store.ids import is_id
@@ -95,7 +95,7 @@ def attempts(store: Snapshots, job_id: str, *, caller: Caller, after: int, limit
     """Returns attempts of a job that are numbered above `after`, oldest first."""
     with store.read() as session:
         access.readable_job(session, job_id, caller)
-        return attempt_facts.listed(session, job_id, caller=caller, after=after, limit=limit)
+        return attempt_facts.list_attempts(session, job_id, caller=caller, after=after, limit=limit)
 
 
 def stacks(store: Snapshots, job_id: str, *, caller: Caller) -> Stacks:

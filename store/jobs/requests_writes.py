@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 
 from store.attempts import stacks as rows
 from store.attempts import unattended
-from store.cluster import facts_rows as worker_facts
+from store.cluster import shown_workers as worker_facts
 from store.cluster import workers
-from store.cluster.workers_facts import WorkerFacts
+from store.cluster.facts import WorkerFacts
 from store.jobs import deletion, edits, intents, stars
 from store.jobs import facts_rows as job_facts
 from store.jobs import rows as jobs
@@ -102,7 +102,7 @@ def drain(store: Store, worker_id: str, *, drain: bool, caller: Caller) -> Worke
     with store.write("drain") as session:
         workers.set_drain(session, worker_id, drain=drain)
         audit.add(session, caller, "worker.drain" if drain else "worker.undrain", worker_id)
-        return worker_facts.get(session, worker_id)
+        return worker_facts.find_worker(session, worker_id)
 
 
 def _act(session: Session, action: JobAction, job_id: str, caller: Caller, grace: timedelta | None) -> Job:

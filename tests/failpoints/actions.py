@@ -15,8 +15,8 @@ from api.submissions import Submissions
 from controller.idle import Idle
 from controller.notifications.fan_out import FanOut, Upkeep
 from controller.sweeps.duty import Sweeps
+from store import housekeeping as cleanup
 from store.attempts.facts import Claim
-from store.blobs import cleanup_writes as cleanup
 from store.bundles import writes as bundles
 from store.bundles.folder import Uploads
 from store.bundles.partial import PartialFile
@@ -36,6 +36,7 @@ from store.sweeps import writes as sweeps
 from store.team import writes as team
 from store.team.callers_facts import SERVICE
 from store.team.writes import UserChange
+from store.worker.verbs import WorkerStore
 from tests.api.bundles import packed
 from tests.store.fixture import checkpoint
 from tests.worker.stand_in import TorchrunStandIn
@@ -207,7 +208,7 @@ def schedule(settings: Settings, worker_id: str) -> None:
 
 def report(store: Store, claim: Claim) -> None:
     """Stores what a worker stores of an attempt: two batches, the second with a checkpoint, and its end."""
-    records = AttemptRecords(store, claim, leaving=threading.Event())
+    records = AttemptRecords(WorkerStore(store, "wrk_action"), claim, leaving=threading.Event())
     records.read()
     records.prepared(0, is_known=True)
     me = identity_of(os.getpid())
@@ -255,7 +256,7 @@ class _InTorchrunsPlace(TorchrunStandIn):
 
 def _claim(store: Store, worker_id: str) -> list[Claim]:
     device = DeviceReport(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
-    placer = Placer(store, worker_id=worker_id)
+    placer = Placer(store, WorkerStore(store, worker_id))
     return list(placer.claims([device], may_claim=lambda: True)) if placer.anything_waits() else []
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping as cleanup
 from store.blobs.files import Blobs
 from store.jobs import batches_writes as batches
 from store.jobs import deletion, initial_files

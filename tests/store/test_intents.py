@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from store.attempts import facts_rows as attempt_facts
+from store.attempts import history as attempt_facts
 from store.jobs import deletion, edits, intents
 from store.jobs.facts import AT_ONCE, StoppedFor
 from store.jobs.intents import requested_stop
@@ -294,6 +294,6 @@ def test_an_attempt_names_the_job_that_took_its_place_to_who_may_read_that(
     db.end(victim, EndReason.PREEMPTED)
     caller = Caller(name, Role.MEMBER)
     (attempt,) = db.read(
-        lambda session: attempt_facts.listed(session, victim.job_id, caller=caller, after=0, limit=9)
+        lambda session: attempt_facts.list_attempts(session, victim.job_id, caller=caller, after=0, limit=9)
     ).items
     assert attempt.stopped_for == StoppedFor("eve", *((high, "high") if named else (None, None)))

@@ -4,9 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from store.output.facts import Batch, NewCheckpoint
-from store.output.media_facts import NewMedia
-from store.output.telemetry_facts import MetricPoint
+from store.worker.records import Batch, MetricPoint, NewCheckpoint, NewMedia
 from torchyard.contract.events import Remeasured
 from torchyard.contract.media import CUT
 from worker.host.mask import Mask
