@@ -15,11 +15,11 @@ from torchyard.contract.errors import Unavailable
 from worker.cleanup import removal
 from worker.cleanup.caches import Caches
 from worker.cleanup.folders import FolderSizes
-from worker.cleanup.retention import Retention
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.sandbox.places import WorkerPlaces
+from worker.settings import Retention
 from worker.troubles import Troubles
 from worker.watch import Turns
 
