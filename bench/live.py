@@ -22,8 +22,7 @@ from bench.table import Row
 from store.announcement import Announcement
 from store.db.database import Database
 from store.output import logs, metrics
-from store.output.facts import NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewLines
 from store.queue.announcing import Queue
 from store.service_identity import service_id
 from torchyard.cli.up import redis_server

@@ -1,8 +1,7 @@
 """Submits the jobs of schedules when they are due."""
 
 from controller.duty import guarded
-from store.schedules import reads as queries
-from store.schedules import writes as commands
+from store.schedules import runs
 from store.schedules.facts import Due
 from store.store import Store
 
@@ -20,14 +19,23 @@ class Schedules:
 
     def run(self) -> bool:
         """Submits what is due, each run once. Returns whether it did anything, so that it looks again."""
-        found = queries.due(self._store, limit=_AT_ONCE)
-        done = [self._guarded(due) for due in found]
+        with self._store.read() as session:
+            due = runs.list_due(session, limit=_AT_ONCE)
+        done = [self._guarded(each) for each in due]
         return any(done)
 
     def _guarded(self, due: Due) -> bool:
         """Does one of them. If it fails, its owner is told, and it is left for the next run."""
         return guarded(
-            lambda: commands.do(self._store, due),
+            lambda: self._do(due),
             of=f"schedule {due.schedule_id}",
-            tell=lambda: commands.note_failure(self._store, due.schedule_id),
+            tell=lambda: self._note_failure(due.schedule_id),
         )
+
+    def _do(self, due: Due) -> bool:
+        with self._store.write("run_schedule") as session:
+            return runs.do_due(session, due)
+
+    def _note_failure(self, schedule_id: str) -> None:
+        with self._store.write("run_schedule") as session:
+            runs.note_failure(session, schedule_id)

@@ -19,7 +19,7 @@ from store.jobs import reads as jobs
 from store.jobs.facts import VisibleJobs
 from store.team import reads as queries
 from store.team import writes as team
-from store.team.callers_facts import BOOTSTRAP, Caller
+from store.team.callers import BOOTSTRAP, Caller
 from store.team.facts import BrowserSessionFacts, Identity, digest_of
 from torchyard.contract.errors import Forbidden, NotAuthorized, NotFound, SessionEnded, Unavailable
 from torchyard.contract.team import Role, Scope

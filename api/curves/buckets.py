@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from store.output.series_columns_reads import SeriesColumns, merged_groups
+from store.output.series_columns import SeriesColumns, merged_groups
 
 Values = NDArray[np.float64]
 Indices = NDArray[np.intp]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from api.curves.shares import share
-from store.output.series_columns_reads import SeriesColumns
+from store.output.series_columns import SeriesColumns
 from torchyard.contract.views.curves import CurveColumns, CurveView
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ConfigDict, TypeAdapter
 from pydantic_core import to_json
 
-from store.output.series_columns_reads import SeriesColumns
+from store.output.series_columns import SeriesColumns
 from torchyard.contract.views.curves import CurveColumns, CurvesView, CurveView
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from fastapi import Query
 from store.ids import Prefix, is_id
 from store.jobs.columns_facts import Order, TableCursor
 from store.jobs.facts import ListCursor, ListedJob, QueueCursor, has_number, sort_key
-from store.output.media_facts import MediaPlace
-from store.output.pages_facts import FactPage
+from store.output.facts import MediaPlace
+from store.pages import FactPage
 from torchyard.contract.columns import parse_column
 from torchyard.contract.errors import InvalidCursor
 from torchyard.contract.filters import JobSort

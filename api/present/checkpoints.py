@@ -5,8 +5,9 @@ from typing import Any
 
 from api.present.times import time, time_or_none
 from store.attempts.facts import KeepFacts
+from store.bundles.facts import BundleFacts
 from store.bundles.folder import Partial
-from store.output.checkpoints_facts import ArtifactFacts, BundleFacts, CheckpointFacts
+from store.output.checkpoints_facts import ArtifactFacts, CheckpointFacts
 from torchyard.contract.parts import SharedParts
 from torchyard.contract.views.checkpoints import (
     ArtifactView,

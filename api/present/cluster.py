@@ -2,7 +2,7 @@
 
 from api.present.times import time
 from store.cluster.facts import HolderFacts, PoolFacts, WorkerFacts, WorkerHistory
-from store.team.callers_facts import Caller, may_list
+from store.team.callers import Caller, may_list
 from torchyard.contract.views.cluster import (
     DeviceColumns,
     DeviceHistory,

@@ -23,7 +23,7 @@ from store.jobs.facts import (
     QueuedJob,
 )
 from store.jobs.initial_weights_facts import InitialFacts
-from store.team.callers_facts import Caller, may_list, may_read
+from store.team.callers import Caller, may_list, may_read
 from torchyard.contract.codec import json_number
 from torchyard.contract.columns import Column, Scalar
 from torchyard.contract.job import EndReason

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from api.present.times import time
-from store.output.media_facts import MediaFacts, MediaKeyFacts, ShownMedia
+from store.output.facts import MediaFacts, MediaKeyFacts, ShownMedia
 from torchyard.contract.views.media import MediaKeyView, MediaPage, MediaView
 
 MOST_STEPS = 1000

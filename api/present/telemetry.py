@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from api.present.times import time, time_or_none
-from store.output.telemetry_facts import EventFacts, Line, Stacks, TimelineItem
+from store.output.facts import EventFacts, Line, Stacks, TimelineItem
 from torchyard.contract.views.base import View
 from torchyard.contract.views.telemetry import EventView, LogLine, LogMatch, MetricView, RankStacksView, StacksView
 

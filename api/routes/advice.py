@@ -23,7 +23,7 @@ from store.attempts import advice_reads as advice
 from store.attempts.advice_reads import AdviceFacts
 from store.blobs.files import Blobs
 from store.jobs import foresight_reads as foresight
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import JobState

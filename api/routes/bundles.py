@@ -22,10 +22,10 @@ from api.transfers.permits import permit
 from api.transfers.uploads import TarBody
 from store.bundles import reads as bundles
 from store.bundles import writes as commands
+from store.bundles.facts import BundleFacts
 from store.bundles.partial import PartialFile
 from store.bundles.reads import BundleCursor
 from store.bundles.writes import Piece, Upload
-from store.output.checkpoints_facts import BundleFacts
 from store.store import Store
 from torchyard.contract.bundles import is_digest
 from torchyard.contract.errors import (

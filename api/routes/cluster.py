@@ -24,7 +24,7 @@ from store.cluster import shown_workers as workers
 from store.ids import is_id
 from store.jobs import reads as queries
 from store.jobs import requests_writes as requests
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.filters import Instant
 from torchyard.contract.spec import CONFIGS, SPEC

@@ -15,8 +15,8 @@ from api.openapi.routers import guarded
 from api.parameters.reads import Parts, in_turns
 from api.routes.telemetry import Step
 from api.services import Services, ServicesDep
-from store.output import series_reads as series
-from store.output.series_reads import JobSeries, PointFilter
+from store.output import series
+from store.output.series import JobSeries, PointFilter
 from torchyard.contract.errors import NotFound, Unavailable
 from torchyard.contract.schema import MetricKey
 from torchyard.contract.views.curves import CurvesView, CurveView, JobKeys, KeyView

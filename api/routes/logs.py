@@ -18,9 +18,9 @@ from api.transfers.files import disposition
 from api.transfers.permits import while_permitted
 from store.output import log_patterns_reads as log_patterns
 from store.output import logs_reads as logs
+from store.output.facts import END, LogFilter
 from store.output.log_search_reads import LogSearch
-from store.output.telemetry_facts import END, LogFilter
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LogMatch, LogPage, LogSearchView
 

@@ -14,7 +14,7 @@ from api.present import media as present
 from api.services import ServicesDep
 from api.transfers.blobs import Blob, send_blob
 from store.output import media_reads as media
-from store.output.media_facts import MediaFilter
+from store.output.facts import MediaFilter
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.media import MediaKind
 from torchyard.contract.schema import MetricKey

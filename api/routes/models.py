@@ -1,7 +1,7 @@
 """Models: adds, lists, shares and removes them, and sends their files."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import Depends, Query, Request
 from starlette.responses import Response
@@ -13,17 +13,17 @@ from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.paging import AfterModel, AfterNumber, Limit, model_after, number_after, page
 from api.parameters.reads import in_turns
-from api.present import models as present
+from api.present.checkpoints import folder
 from api.services import ServicesDep
 from api.transfers.blobs import Blob, send_blob
-from store.models import reads as queries
-from store.models import writes as commands
-from store.models.facts import ModelFilter, NewVersion
+from store.models import models
+from store.models.facts import ModelFacts, ModelFilter, ModelVersionFacts, NewVersion
 from torchyard.contract.artifacts import MOST_PATH_BYTES
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, Unavailable
 from torchyard.contract.filters import NO_NUL
 from torchyard.contract.models import MODEL_NAME
 from torchyard.contract.requests import USER_NAME, ModelPatch, NewModelVersion
+from torchyard.contract.team import Visibility
 from torchyard.contract.text import storable
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.models import ModelVersionSummary, ModelVersionView, ModelView
@@ -81,9 +81,10 @@ def add_model_version(services: ServicesDep, caller: JobWriter, sent: NewVersion
     """
     job_id, _, ref = sent.source.partition("/")
     wanted = NewVersion(sent.name, job_id, ref, sent.visibility, services.settings.visibility, caller)
-    kept, is_new = commands.add(services.store, wanted)
-    location = {"Location": f"/v1/models/{kept.owner}/{kept.name}/versions/{kept.version}"} if is_new else {}
-    body = present.version(kept).model_dump_json()
+    with services.store.write("model") as session:
+        version, is_new = models.add_version(session, wanted)
+    location = {"Location": f"/v1/models/{version.owner}/{version.name}/versions/{version.version}"} if is_new else {}
+    body = _version_view(version).model_dump_json()
     return Response(body, status_code=201 if is_new else 200, headers=location, media_type="application/json")
 
 
@@ -101,27 +102,32 @@ def list_models(
 ) -> Page[ModelView]:
     """Lists the models that one may read, by owner and name, each with its newest version."""
     where = ModelFilter(owner, name, job)
-    found = queries.listed(services.store, where, caller=caller, limit=limit, after=model_after(after))
-    return page(ModelView, found, present.model, cursor=lambda item: f"{item.owner}/{item.name}")
+    with services.store.read() as session:
+        listed = models.list_models(session, where, caller=caller, limit=limit, after=model_after(after))
+    return page(ModelView, listed, _model_view, cursor=lambda item: f"{item.owner}/{item.name}")
 
 
 @router.get("/models/{owner}/{name}")
 @in_turns
 def get_model(services: ServicesDep, caller: JobReader, model: Name) -> ModelView:
     """Returns a model with its newest version."""
-    return present.model(queries.get(services.store, *model, caller=caller))
+    with services.store.read() as session:
+        return _model_view(models.find(session, *model, caller=caller))
 
 
 @router.patch("/models/{owner}/{name}")
 def change_model(services: ServicesDep, caller: JobWriter, model: Name, patch: ModelPatchBody) -> ModelView:
     """Changes who may read a model, as its owner or as an administrator."""
-    return present.model(commands.share(services.store, *model, patch.visibility, caller=caller))
+    with services.store.write("model") as session:
+        changed = models.share(session, *model, patch.visibility, caller=caller)
+    return _model_view(changed)
 
 
 @router.delete("/models/{owner}/{name}", status_code=204)
 def delete_model(services: ServicesDep, caller: JobWriter, model: Name) -> None:
     """Deletes a model with all its versions, as its owner or as an administrator. No number is given again."""
-    commands.remove(services.store, *model, caller=caller)
+    with services.store.write("model") as session:
+        models.remove(session, *model, caller=caller)
 
 
 @router.get("/models/{owner}/{name}/versions")
@@ -131,8 +137,9 @@ def list_model_versions(
 ) -> Page[ModelVersionSummary]:
     """Lists the versions of a model, newest first, without their cards."""
     before = number_after(after) if after is not None else None
-    found = queries.versions(services.store, *model, caller=caller, limit=limit, before=before)
-    return page(ModelVersionSummary, found, present.summary, cursor=lambda item: str(item.version))
+    with services.store.read() as session:
+        versions = models.list_versions(session, *model, caller=caller, limit=limit, before=before)
+    return page(ModelVersionSummary, versions, _version_summary, cursor=lambda item: str(item.version))
 
 
 @router.get("/models/{owner}/{name}/versions/{version}")
@@ -141,13 +148,15 @@ def get_model_version(
     services: ServicesDep, caller: JobReader, model: Name, number: NumberOrLatest
 ) -> ModelVersionView:
     """Returns a version of a model, with its card. `latest` is the newest."""
-    return present.version(queries.version(services.store, *model, number, caller=caller))
+    with services.store.read() as session:
+        return _version_view(models.find_version(session, *model, number, caller=caller))
 
 
 @router.delete("/models/{owner}/{name}/versions/{version}", status_code=204)
 def delete_model_version(services: ServicesDep, caller: JobWriter, model: Name, number: Number) -> None:
     """Deletes a version, as the model's owner or as an administrator. With its last version, a model is gone."""
-    commands.remove(services.store, *model, number, caller=caller)
+    with services.store.write("model") as session:
+        models.remove(session, *model, number, caller=caller)
 
 
 @router.head("/models/{owner}/{name}/versions/{version}/download", **DOWNLOAD_HEAD)
@@ -163,7 +172,49 @@ def download_model(
     file: File = None,
 ) -> Response:
     """Sends a file of a version. Its sha256 is the `ETag`. A browser shows a `.png`, and saves other files."""
-    found = queries.version(services.store, *model, number, caller=caller)
-    entry = found.main_file if file is None else found.file(storable(file))
-    blob = Blob.of(entry, f"{found.name}-v{found.version}", files=found.files, path=file)
+    with services.store.read() as session:
+        version = models.find_version(session, *model, number, caller=caller)
+    entry = version.main_file if file is None else version.file(storable(file))
+    blob = Blob.of(entry, f"{version.name}-v{version.version}", files=version.files, path=file)
     return send_blob(request, services, blob, caller)
+
+
+def _model_view(facts: ModelFacts) -> ModelView:
+    return ModelView(
+        owner=facts.owner,
+        name=facts.name,
+        visibility=cast("Visibility", facts.visibility),
+        versions=facts.versions,
+        stored_bytes=facts.size,
+        newest=_version_summary(facts.newest),
+    )
+
+
+def _version_summary(facts: ModelVersionFacts) -> ModelVersionSummary:
+    return ModelVersionSummary.model_validate(_version_values(facts))
+
+
+def _version_view(facts: ModelVersionFacts) -> ModelVersionView:
+    return ModelVersionView.model_validate(_version_values(facts) | {"card": facts.card})
+
+
+def _version_values(facts: ModelVersionFacts) -> dict[str, Any]:
+    sent = facts.main_file
+    return {
+        "owner": facts.owner,
+        "name": facts.name,
+        "version": facts.version,
+        "trainer": facts.trainer,
+        "job_id": facts.job_id if facts.shows_job else None,
+        "checkpoint_id": facts.checkpoint_id if facts.shows_job else None,
+        "epoch": facts.epoch,
+        "step": facts.step,
+        "metrics": facts.metrics,
+        "files": facts.files,
+        "files_omitted": facts.files_omitted,
+        "folder": folder(sent),
+        "size": sent["size"],
+        "sha256": sent["sha256"],
+        "stored_bytes": facts.size,
+        "created_at": facts.created_at,
+    }

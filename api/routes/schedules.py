@@ -14,8 +14,7 @@ from api.parameters.paging import AfterSchedule, Limit, id_after, page
 from api.parameters.reads import in_turns
 from api.present import schedules as present
 from api.services import ServicesDep
-from store.schedules import reads as queries
-from store.schedules import writes as commands
+from store.schedules import schedules
 from store.schedules.facts import NewSchedule
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound, Unavailable
 from torchyard.contract.filters import Text
@@ -41,9 +40,10 @@ def add_schedule(services: ServicesDep, caller: JobWriter, sent: SpecBody, keyed
         raise InvalidSpec("the job spec is not valid", errors=(FieldError("schedule", "is missing"),))
     spec = within(sent, services.settings.maximums)
     new = NewSchedule(spec, sent.schedule, caller, services.settings.visibility, keyed)
-    made, replayed = commands.add(services.store, new)
-    sent_headers = {"Location": f"/v1/schedules/{made.id}"} | ({"Idempotent-Replayed": "true"} if replayed else {})
-    body = present.schedule(made).model_dump_json()
+    with services.store.write("change") as session:
+        schedule, replayed = schedules.add(session, new)
+    sent_headers = {"Location": f"/v1/schedules/{schedule.id}"} | ({"Idempotent-Replayed": "true"} if replayed else {})
+    body = present.schedule(schedule).model_dump_json()
     return Response(body, status_code=201, headers=sent_headers, media_type="application/json")
 
 
@@ -58,25 +58,31 @@ def list_schedules(
     after: AfterSchedule = None,
 ) -> Page[ScheduleSummary]:
     """Lists the schedules that one may read, newest first. The runs of one are `GET /v1/jobs?schedule=`."""
-    before = id_after(after, "sch")
-    found = queries.newest_first(services.store, caller=caller, owner=owner, limit=limit, before=before)
-    return page(ScheduleSummary, found, present.summary, cursor=lambda item: item.id)
+    last = id_after(after, "sch")
+    with services.store.read() as session:
+        listed = schedules.list_schedules(session, caller=caller, owner=owner, limit=limit, after=last)
+    return page(ScheduleSummary, listed, present.summary, cursor=lambda item: item.id)
 
 
 @router.get("/schedules/{schedule_id}", responses=problems(NotFound))
 @in_turns
 def get_schedule(services: ServicesDep, caller: JobReader, schedule_id: str) -> ScheduleView:
     """Returns a schedule with the spec of its jobs."""
-    return present.schedule(queries.get(services.store, schedule_id, caller=caller))
+    with services.store.read() as session:
+        schedule = schedules.find(session, schedule_id, caller=caller)
+    return present.schedule(schedule)
 
 
 @router.patch("/schedules/{schedule_id}", responses=problems(NotFound))
 def change_schedule(services: ServicesDep, caller: JobWriter, schedule_id: str, patch: PatchBody) -> ScheduleView:
     """Pauses or resumes a schedule, or replaces its times. What was due while it was paused is not made up for."""
-    return present.schedule(commands.change(services.store, schedule_id, patch, caller=caller))
+    with services.store.write("change") as session:
+        schedule = schedules.change(session, schedule_id, patch, caller=caller)
+    return present.schedule(schedule)
 
 
 @router.delete("/schedules/{schedule_id}", status_code=204, responses=problems(NotFound))
 def delete_schedule(services: ServicesDep, caller: JobWriter, schedule_id: str) -> None:
     """Deletes a schedule. Its runs stay."""
-    commands.remove(services.store, schedule_id, caller=caller)
+    with services.store.write("change") as session:
+        schedules.remove(session, schedule_id, caller=caller)

@@ -26,7 +26,7 @@ from store.jobs import submission_reads as queries
 from store.jobs.facts import JobFacts
 from store.jobs.foresight_facts import Ahead, Forecast
 from store.jobs.submission_facts import Prospect, Retry, Submission, Submitted
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
 from torchyard.contract.job import WAITS_FOR_JOBS, Reason
 from torchyard.contract.maximums import within

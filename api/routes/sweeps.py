@@ -9,7 +9,7 @@ from fastapi import Depends, Query
 from starlette.background import BackgroundTask
 from starlette.responses import Response
 
-from api.access.auth import JobReader, JobWriter
+from api.access.auth import JobReader, JobWriter, Principal
 from api.openapi.completion import headers, problems
 from api.openapi.routers import guarded
 from api.parameters.idempotency import Keyed
@@ -19,10 +19,9 @@ from api.parameters.sweeps import ExtensionBody, SweepBody
 from api.present import sweeps as present
 from api.routes.jobs import collect_garbage
 from api.services import Services, ServicesDep
-from store.sweeps import reads as queries
-from store.sweeps import writes as commands
-from store.sweeps.facts import NewSweep, SweepFilter
-from store.sweeps.reads import TrialSort
+from store.sweeps import listing, requests, submit
+from store.sweeps.facts import NewSweep, SweepFilter, WholeSweep
+from store.sweeps.listing import TrialSort
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, Unavailable
 from torchyard.contract.filters import Text
 from torchyard.contract.maximums import within
@@ -68,9 +67,10 @@ def submit_sweep(services: ServicesDep, caller: JobWriter, sent: SweepBody, keye
     """Submits a sweep: a job spec, and what varies of it. Its jobs are made while there is room for them."""
     spec, first = yield from _checked(services, sent)
     new = NewSweep(spec, caller, services.settings.visibility, keyed)
-    found, replayed = commands.submit(services.store, new, first)
-    sent_headers = {"Location": f"/v1/sweeps/{found.facts.id}"} | ({"Idempotent-Replayed": "true"} if replayed else {})
-    body = present.sweep(found).model_dump_json()
+    with services.store.write("sweeps") as session:
+        sweep, replayed = submit.submit(session, new, first)
+    sent_headers = {"Location": f"/v1/sweeps/{sweep.facts.id}"} | ({"Idempotent-Replayed": "true"} if replayed else {})
+    body = present.sweep(sweep).model_dump_json()
     return Response(body, status_code=201, headers=sent_headers, media_type="application/json")
 
 
@@ -87,17 +87,17 @@ def list_sweeps(
     after: AfterSweep = None,
 ) -> Page[SweepSummary]:
     """Lists sweeps, newest first."""
-    behind = id_after(after, "swp")
-    where = SweepFilter(name, owner, state)
-    found = queries.listed(services.store, where, caller=caller, limit=limit, after=behind)
-    return page(SweepSummary, found, present.summary, cursor=lambda sweep: sweep.id)
+    where, last = SweepFilter(name, owner, state), id_after(after, "swp")
+    with services.store.read() as session:
+        sweeps = listing.list_sweeps(session, where, caller=caller, limit=limit, after=last)
+    return page(SweepSummary, sweeps, present.summary, cursor=lambda sweep: sweep.id)
 
 
 @router.get("/sweeps/{sweep_id}")
 @in_turns
 def get_sweep(services: ServicesDep, caller: JobReader, sweep_id: str) -> SweepView:
     """Returns a sweep, with its best trial so far."""
-    return present.sweep(queries.get(services.store, sweep_id, caller=caller))
+    return present.sweep(_find(services, sweep_id, caller))
 
 
 @router.get("/sweeps/{sweep_id}/trials")
@@ -112,47 +112,51 @@ def list_trials(
     after: AfterNumber = None,
 ) -> Page[TrialView]:
     """Lists the trials that are made, with their ranks."""
-    place = number_after(after)
-    found = queries.trials_of(services.store, sweep_id, caller=caller, sort=sort, limit=limit, after=place)
-    shown = [present.trial(trial, rank) for trial, rank in found.items]
+    before = number_after(after)
+    with services.store.read() as session:
+        trials = listing.list_trials(session, sweep_id, caller=caller, sort=sort, limit=limit, after=before)
+    shown = [present.trial(trial, rank) for trial, rank in trials.items]
     return Page[TrialView](
-        data=shown, has_more=found.has_more, next=str(place + len(shown)) if found.has_more else None
+        data=shown, has_more=trials.has_more, next=str(before + len(shown)) if trials.has_more else None
     )
 
 
 @router.post("/sweeps/{sweep_id}/pause", status_code=202, responses=problems(Conflict))
 def pause_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str) -> SweepView:
     """Makes no more trials, and pauses the jobs that wait or run, one after another."""
-    return present.sweep(commands.ask(services.store, "pause", sweep_id, caller=caller))
+    return _ask(services, "pause", sweep_id, caller)
 
 
 @router.post("/sweeps/{sweep_id}/resume", status_code=202, responses=problems(Conflict))
 def resume_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str) -> SweepView:
     """Resumes a paused sweep and its paused jobs, but not those that wait to be promoted."""
-    return present.sweep(commands.ask(services.store, "resume", sweep_id, caller=caller))
+    return _ask(services, "resume", sweep_id, caller)
 
 
 @router.post("/sweeps/{sweep_id}/cancel", status_code=202, responses=problems(Conflict))
 def cancel_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str) -> SweepView:
     """Makes no more trials, and cancels the jobs that have not ended, one after another."""
-    return present.sweep(commands.ask(services.store, "cancel", sweep_id, caller=caller))
+    return _ask(services, "cancel", sweep_id, caller)
 
 
 @router.post("/sweeps/{sweep_id}/extend", response_model=SweepView, responses=problems(Conflict))
 @writes_in_turns
 def extend_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str, more: ExtensionBody) -> Parts[SweepView]:
     """Adds trials or points, or changes how many trials run at once. A sweep that has finished begins again."""
-    before = queries.get(services.store, sweep_id, caller=caller).spec
+    before = _find(services, sweep_id, caller).spec
     wider = extended(before, more)
     yield from _check(services, wider, added_points(before, wider))
-    return present.sweep(commands.extend(services.store, sweep_id, more, caller=caller))
+    return present.sweep(submit.extend(services.store, sweep_id, more, caller=caller))
 
 
 @router.post("/sweeps/{sweep_id}/trials/{number}/promote", status_code=202, responses=problems(Conflict, QuotaExceeded))
 def promote_trial(services: ServicesDep, caller: JobWriter, sweep_id: str, number: Number) -> TrialView:
     """Has a trial go on from its newest checkpoint: one that has ended, or waits at a rung."""
-    commands.promote(services.store, sweep_id, number, caller=caller)
-    return present.trial(*queries.trial(services.store, sweep_id, number, caller=caller))
+    with services.store.write("sweeps") as session:
+        requests.promote(session, sweep_id, number, caller=caller)
+    with services.store.read() as session:
+        trial, rank = listing.find_trial(session, sweep_id, number, caller=caller)
+    return present.trial(trial, rank)
 
 
 @router.delete(
@@ -171,10 +175,22 @@ def delete_sweep(
 ) -> Parts[Response]:
     """Deletes a sweep that has ended. Without `jobs`, its jobs stay, as jobs of no sweep."""
     if jobs:
-        for _ in commands.delete_jobs(services.store, sweep_id, caller=caller):
+        for _ in requests.delete_jobs(services.store, sweep_id, caller=caller):
             yield
-    commands.delete(services.store, sweep_id, caller=caller)
+    with services.store.write("sweeps") as session:
+        requests.delete(session, sweep_id, caller=caller)
     return Response(status_code=204, background=BackgroundTask(collect_garbage, services) if jobs else None)
+
+
+def _find(services: Services, sweep_id: str, caller: Principal) -> WholeSweep:
+    with services.store.read() as session:
+        return listing.find_sweep(session, sweep_id, caller=caller)
+
+
+def _ask(services: Services, action: requests.Action, sweep_id: str, caller: Principal) -> SweepView:
+    with services.store.write("sweeps") as session:
+        sweep = requests.ask(session, action, sweep_id, caller=caller)
+    return present.sweep(sweep)
 
 
 def _checked(services: Services, sent: SweepSpec) -> Generator[None, None, tuple[SweepSpec, Spec]]:

@@ -18,7 +18,7 @@ from api.services import Services, ServicesDep
 from store.ids import is_id
 from store.team import reads as queries
 from store.team import writes as team
-from store.team.callers_facts import BOOTSTRAP, Caller
+from store.team.callers import BOOTSTRAP, Caller
 from store.team.facts import AuditFilter, digest_of
 from store.team.writes import UserChange
 from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable

@@ -11,10 +11,10 @@ from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.reads import Parts, in_turns, writes_in_turns
 from api.services import ServicesDep
-from store.output import series_reads as series
+from store.output import series
 from store.output.log_curves_writes import LogCurves
-from store.output.series_columns_reads import SeriesColumns
-from store.output.series_reads import PointFilter
+from store.output.series import PointFilter
+from store.output.series_columns import SeriesColumns
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.requests import NewLogCurves
 from torchyard.contract.schema import MetricKey

@@ -18,7 +18,7 @@ from store.ids import is_id
 from store.jobs import reads as jobs
 from store.jobs.facts import Head, ListedJob
 from store.store import Store
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import StreamTopic
 

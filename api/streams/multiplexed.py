@@ -13,9 +13,9 @@ from api.streams.stored import MOST_BYTES, ItemsKey, SharedItems, StoredItems
 from api.streams.subscription import Subscription
 from store.jobs import streams_reads as streams
 from store.jobs.facts import Head, VisibleJobs
-from store.output.telemetry_facts import EventFacts, Line, TimelineItem
+from store.output.facts import EventFacts, Line, TimelineItem
 from store.store import Store
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.codec import json_number
 from torchyard.contract.errors import NotAuthorized, Unavailable
 from torchyard.contract.views.telemetry import ChangedView, ListedView, StoredKind, StreamCursor, StreamTopic

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from api.streams.live import Watch
 from store.jobs.facts import ListedJob
-from store.team.callers_facts import Caller, may_list, may_read
+from store.team.callers import Caller, may_list, may_read
 from torchyard.contract.views.telemetry import StreamTopic
 
 MOST_PENDING = 1000

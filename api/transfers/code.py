@@ -4,7 +4,7 @@ from collections.abc import Generator
 import hashlib
 
 from store.blobs.files import Blobs
-from store.output.checkpoints_facts import BundleFacts
+from store.bundles.facts import BundleFacts
 from torchyard.contract.errors import FileTooLarge, InvalidBundle, NotFound, NotText
 from torchyard.contract.tar import PlacedMember, Seekable, find_members
 from torchyard.contract.views.code import CodeFileView, CodeView

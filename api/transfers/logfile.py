@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from api.present.times import time
 from store.output import logs_reads as logs
-from store.output.telemetry_facts import Lines, LogFilter
+from store.output.facts import Lines, LogFilter
 from store.store import Store
 
 PART_CHARACTERS = 1 << 20

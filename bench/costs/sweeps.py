@@ -10,6 +10,7 @@ import weakref
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import insert
+from sqlalchemy.orm import Session
 
 from controller.sweeps.sampling import sample
 from store.db.database import Database
@@ -19,11 +20,10 @@ from store.jobs.submission_facts import Submission
 from store.queue.groups import in_turn
 from store.queue.line_facts import Member
 from store.store import Store
-from store.sweeps import reads as queries
-from store.sweeps import writes as commands
+from store.sweeps import due, submit
 from store.sweeps.facts import NewSweep, TrialFacts
 from store.tables import SweepTrial
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import store_on
 from torchyard.contract.job import JobState
@@ -79,12 +79,12 @@ def proposal() -> Prepare:
 
 def known_trials() -> Prepare:
     store, sweep_id = _stored_trials()
-    return lambda: queries.known_trials(store, sweep_id)
+    return lambda: _read(store, due.read_known_trials, sweep_id)
 
 
 def waiting_trials() -> Prepare:
     store, sweep_id = _stored_trials()
-    return lambda: queries.trials_at_rungs(store, sweep_id)
+    return lambda: _read(store, due.read_trials_at_rungs, sweep_id)
 
 
 def circles() -> Prepare:
@@ -116,8 +116,9 @@ def _stored_trials() -> tuple[Store, str]:
     names = [f"args.a{number}" for number in range(10)]
     raw = {"method": "tpe", "trials": MOST_POINTS, "parameters": {name: [1, 2] for name in names}, "job": _JOB}
     spec, first = resolved(parse_sweep(raw), visibility="private", maximums=Maximums())
-    made, _ = commands.submit(store, NewSweep(spec, SERVICE, "private"), first)
-    sweep_id, ended = made.facts.id, {"job_id": None, "outcome": "succeeded", "error": None}
+    with store.write("sweeps") as session:
+        sweep_id = submit.submit(session, NewSweep(spec, SERVICE, "private"), first)[0].facts.id
+    ended = {"job_id": None, "outcome": "succeeded", "error": None}
     rows = [
         {**ended, "sweep_id": sweep_id, "number": number, "value": chance.random(), "rungs": _rungs(number)}
         | {"point": {name: f"{chance.randrange(900):0145}" for name in names}}
@@ -126,6 +127,11 @@ def _stored_trials() -> tuple[Store, str]:
     with database.write() as session:
         session.execute(insert(SweepTrial), rows)
     return store, sweep_id
+
+
+def _read(store: Store, function: Callable[[Session, str], object], sweep_id: str) -> object:
+    with store.read() as session:
+        return function(session, sweep_id)
 
 
 def _rungs(number: int) -> list[dict[str, float]]:

@@ -13,13 +13,13 @@ from store.blobs.files import Blobs
 from store.cluster import shown_workers as worker_facts
 from store.cluster.facts import WorkerFacts
 from store.db.database import Snapshots, now_us
-from store.jobs import facts_rows as job_facts
+from store.jobs import show
 from store.jobs.facts import JobFacts
 from store.output import checkpoints, logs
-from store.output.telemetry_facts import Line
+from store.output.facts import Line
 from store.tables import Attempt, Job, JobEvent, Series
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import JobState
 
@@ -52,7 +52,7 @@ def collect(store: Snapshots, job_id: str, *, caller: Caller) -> AdviceFacts:
         failure = _last_failure(session, job) if state in {JobState.FAILED, JobState.QUEUED} else None
         saved = checkpoints.resumed(session, job.id)
         return AdviceFacts(
-            job=job_facts.of(session, job),
+            job=show.of(session, job),
             failure=failure,
             lines=_last_lines(session, job, failure),
             workers=_workers(session, job),

@@ -11,7 +11,7 @@ from store.attempts import packages, state
 from store.attempts.facts import Claim
 from store.db.database import now_us
 from store.jobs import events as job_events
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.notifications import signals
 from store.output import artifacts, checkpoints, logs, media, metrics, point_limits, retention
 from store.output.facts import DEFAULTS, Batch, OutputLimits

@@ -11,7 +11,7 @@ from store.announcement import announcement_of
 from store.attempts.facts import LEASE, Claim
 from store.db.database import in_us, now_us
 from store.db.stored_spec import parse_resources
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output import checkpoints
 from store.queue import reservations
 from store.queue.line.entries import is_in_line

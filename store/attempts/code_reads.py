@@ -4,12 +4,12 @@ from typing import Any
 
 from store.attempts import packages
 from store.bundles import rows as bundles
-from store.output.checkpoints_facts import BundleFacts
+from store.bundles.facts import BundleFacts
 from store.output.facts import JobPackagesFacts
 from store.store import Store
 from store.tables import Job
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.bundles import digest_in
 
 

@@ -14,8 +14,7 @@ from store.attempts.facts import Claim
 from store.cluster import device_days
 from store.cluster.usage_facts import Held
 from store.db.database import now_us
-from store.jobs import outcome
-from store.jobs import rows as jobs
+from store.jobs import jobs, outcome
 from store.notifications import signals
 from store.output import checkpoints
 from store.queue import usage

@@ -5,13 +5,13 @@ from collections.abc import Collection
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.attempts.facts import EarlierAttempt
 from store.jobs.facts import HeldBefore, ListedAttempt, StoppedFor
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.tables import Allocation, Attempt, Job, Worker
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.job import EndReason
 

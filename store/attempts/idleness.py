@@ -11,8 +11,7 @@ from store.attempts.facts import LEASE
 from store.db.database import in_us, now_us
 from store.db.stored_spec import StoredSpec
 from store.jobs import events as job_events
-from store.jobs import intents
-from store.jobs import rows as jobs
+from store.jobs import intents, jobs
 from store.notifications import signals
 from store.tables import Attempt, AttemptUse, Job
 from torchyard.contract.idleness import SHORTEST_IDLE_TIMEOUT, warning

@@ -11,12 +11,12 @@ from store.attempts.facts import KeepFacts, KeepOrder
 from store.cluster import workers
 from store.db import columns
 from store.db.database import now_us
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output import artifacts
 from store.output.facts import NewArtifact
 from store.tables import Attempt, Job, KeepRequest, Worker
 from store.team import access, audit
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
 
 

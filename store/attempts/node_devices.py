@@ -12,7 +12,7 @@ from store.attempts.facts import NodeHeld
 from store.db.database import now_us
 from store.db.stored_spec import parse_resources
 from store.db.upsert import upsert
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.tables import Allocation, Attempt, Job
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.text import printable

@@ -7,10 +7,9 @@ from store.attempts import prices
 from store.attempts.prices_facts import StopPrice
 from store.cluster import workers
 from store.db.database import Snapshots
-from store.jobs import intents
-from store.jobs import rows as jobs
+from store.jobs import intents, jobs
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Forbidden
 
 

@@ -7,8 +7,7 @@ from sqlalchemy.orm import Session
 
 from store.attempts import state
 from store.attempts.facts import AttemptFacts, Claim, Inherited, Inherits, Wanted
-from store.jobs import intents
-from store.jobs import rows as jobs
+from store.jobs import intents, jobs
 from store.secret_keys import SecretKeys
 from store.tables import Job
 from store.team import secrets

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from store.attempts.facts import KnownJob
 from store.db.database import now_us
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.tables import Attempt, DeletedJob, Job, KeepRequest
 
 

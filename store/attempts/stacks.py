@@ -5,11 +5,11 @@ from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.db.database import now_us
-from store.jobs import rows as jobs
-from store.output.telemetry_facts import Stacks
+from store.jobs import jobs
+from store.output.facts import Stacks
 from store.tables import Attempt
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict
 
 _COLUMNS = (Attempt.number, Attempt.stacks_requested_at, Attempt.stacks)

@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from store.attempts import node_devices
 from store.attempts.facts import Begun, Claim, NodeHeld
 from store.db.database import now_us
-from store.jobs import rows as jobs
+from store.jobs import jobs
+from store.output.facts import Answer
 from store.output.limits import Counted
-from store.output.telemetry_facts import Answer
 from store.tables import Attempt
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import JobState, Reason

@@ -115,7 +115,7 @@ class Attempt(Base):
     stacks_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     """When the stacks of the ranks were asked for. None: all requests are answered."""
     stacks: Mapped[dict[str, Any] | None] = mapped_column(Document, deferred=True)
-    """The newest answer: a `store.output.telemetry_facts.Answer`. Up to 1 MiB, so it is not read with the row."""
+    """The newest answer: a `store.output.facts.Answer`. Up to 1 MiB, so it is not read with the row."""
     started_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     running_at: Mapped[int | None] = mapped_column(BigInteger)
     """When the process of every rank existed. None: not yet, or it never came to that."""

@@ -11,7 +11,7 @@ from store.db.database import now_us
 from store.jobs import events as job_events
 from store.tables import Attempt, Worker
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport
 

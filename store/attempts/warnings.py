@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from store.jobs import events as job_events
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.notifications import signals
 from torchyard.contract.job import JobState
 

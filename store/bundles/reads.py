@@ -5,11 +5,11 @@ All of them raise Unavailable and OSError.
 
 from collections.abc import Sequence
 
+from store import pages
 from store.bundles import rows as bundles
+from store.bundles.facts import BundleFacts
 from store.bundles.folder import Partial, Uploads
-from store.output import pages_facts as pages
-from store.output.checkpoints_facts import BundleFacts
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.store import Store
 from torchyard.contract.errors import NotFound
 from torchyard.contract.parts import SharedParts, shared_parts

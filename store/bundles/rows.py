@@ -11,10 +11,10 @@ from sqlalchemy import and_, delete, exists, insert, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from store.blobs import garbage
+from store.bundles.facts import BundleFacts
 from store.db import columns
 from store.db.database import in_us, now_us
 from store.db.upsert import upsert
-from store.output.checkpoints_facts import BundleFacts
 from store.tables import Bundle, BundleUse, Job, Schedule
 from store.team import users
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec

@@ -8,13 +8,13 @@ from datetime import timedelta
 from store.blobs import garbage
 from store.bundles import rows as bundles
 from store.bundles.checking import check
+from store.bundles.facts import BundleFacts
 from store.bundles.folder import Uploads
 from store.bundles.partial import PartialFile
 from store.bundles.reads import find_complete
-from store.output.checkpoints_facts import BundleFacts
 from store.store import Store
 from store.team import audit, quotas, users
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, InvalidBundle, InvalidRequest, NotFound, TooLarge, Unavailable
 from torchyard.contract.tar import BundleContents
 from torchyard.host.disk import FULL, PASSING, require_free_space

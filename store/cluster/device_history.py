@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from store.cluster.facts import History, Slots, Use
 from store.db.database import now_us
 from store.db.upsert import upsert
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.tables import DeviceSample
 
 KEPT = {5: timedelta(hours=1), 60: timedelta(days=1), 900: timedelta(days=30)}

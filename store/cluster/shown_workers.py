@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.cluster import device_history, workers
 from store.cluster.facts import HolderFacts, KeptFacts, PoolFacts, WorkerFacts, WorkerHistory
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.tables import Allocation, Attempt, Job, Reservation, Worker
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.job import JobState
 
 # Built once, because every answer with workers executes it.

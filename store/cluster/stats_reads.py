@@ -10,7 +10,7 @@ from store.attempts.facts import LEASE
 from store.cluster import controllers, workers
 from store.db.database import Snapshots, now_us
 from store.jobs import counts as job_counts
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.tables import Attempt, Calibration, ForecastLease, Worker
 from store.team import stored_counts
 from store.team.stored_counts import Stored

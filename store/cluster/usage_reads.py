@@ -4,7 +4,7 @@ from store.cluster import usage_rows
 from store.cluster.usage_facts import UsageFacts
 from store.cluster.usage_rows import Asked, Key
 from store.db.database import Snapshots
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 
 __all__ = ["Asked", "Key", "page"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, func, select, tuple_
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.cluster.device_days import ALL_JOBS, texts_of
 from store.cluster.usage_facts import DAY_US, Figures, Held, UsageFacts
 from store.db.database import now_us
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.tables import Allocation, Attempt, AttemptUse, DeviceDay, Job, Usage
 
 Key = tuple[str, str]

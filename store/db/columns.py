@@ -1,28 +1,50 @@
-"""Selects the columns of a fact: its fields have their names."""
+"""Selects the columns of a record: its fields have their names, and a field of type datetime is a time of the store."""
 
 from dataclasses import MISSING, fields
+from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import sqlalchemy
-from sqlalchemy import ColumnElement, Select, and_, case, literal
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import BigInteger, ColumnElement, Dialect, Select, TypeDecorator, and_, case, literal, type_coerce
 
 from store.db.tables import Base
 from torchyard.contract.checkpointfiles import MOST_SHOWN_FILES_BYTES
 
 T = TypeVar("T")
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+
+class Instant(TypeDecorator[datetime]):
+    """Microseconds since the epoch in the database, a datetime in UTC where a row is read."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+        """Returns the microseconds."""
+        return None if value is None else (value - _EPOCH) // _MICROSECOND
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+        """Returns the time."""
+        return None if value is None else _time(value)
 
 
 @cache
-def of(fact: type[Any], table: type[Base]) -> tuple[InstrumentedAttribute[Any], ...]:
-    """Returns the columns for the fact's fields without a default, in the order of the fields."""
-    return tuple(getattr(table, field.name) for field in fields(fact) if field.default is MISSING)
+def of(record: type[Any], table: type[Base]) -> tuple[Any, ...]:
+    """Returns the columns for the record's fields without a default, in the order of the fields."""
+    return tuple(_column(getattr(table, name), is_time=is_time) for name, is_time in _stored_fields(record).items())
 
 
-def select(fact: type[Any], table: type[Base]) -> Select[*tuple[Any, ...]]:
-    """Returns the query for these columns, whose rows are unpacked into facts."""
-    return sqlalchemy.select(*of(fact, table))
+def select(record: type[Any], table: type[Base]) -> Select[*tuple[Any, ...]]:
+    """Returns the query for these columns, whose rows are unpacked into records."""
+    return sqlalchemy.select(*of(record, table))
+
+
+def read(record: type[T], row: Base) -> T:
+    """Returns the record that a row holds."""
+    values = ((getattr(row, name), is_time) for name, is_time in _stored_fields(record).items())
+    return record(*(_time(value) if is_time and value is not None else value for value, is_time in values))
 
 
 def short_files(table: type[Any]) -> ColumnElement[Any]:
@@ -31,6 +53,20 @@ def short_files(table: type[Any]) -> ColumnElement[Any]:
     return case((are_long, literal([], table.files.type)), else_=table.files).label("files")
 
 
-def read(fact: type[T], row: Base) -> T:
-    """Returns the fact that a row holds."""
-    return fact(*(getattr(row, column.key) for column in of(fact, type(row))))
+@cache
+def _stored_fields(record: type[Any]) -> dict[str, bool]:
+    """Returns the names of the fields without a default, and whether each is a time."""
+    types = get_type_hints(record)
+    return {
+        field.name: types[field.name] in {datetime, datetime | None}
+        for field in fields(record)
+        if field.default is MISSING
+    }
+
+
+def _column(column: ColumnElement[Any], *, is_time: bool) -> ColumnElement[Any]:
+    return type_coerce(column, Instant).label(column.key) if is_time else column
+
+
+def _time(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)

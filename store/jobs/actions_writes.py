@@ -15,7 +15,7 @@ from store.jobs.facts import AT_ONCE
 from store.store import Store
 from store.tables import Job
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, Forbidden, NotFound, QuotaExceeded, TorchyardError
 from torchyard.contract.filters import JobFilter
 from torchyard.contract.job import JobState

@@ -13,7 +13,7 @@ from store.jobs.facts import DependencyFacts
 from store.jobs.submission_facts import Submission
 from store.tables import Job
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.after import After, is_failed, is_met, unmet
 from torchyard.contract.errors import FieldError, InvalidSpec, kept
 from torchyard.contract.initial import AfterRef

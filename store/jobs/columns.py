@@ -10,14 +10,14 @@ from sqlalchemy.orm import Session
 
 from store.db.documents import Parsed, checkpoint_policy, values_at
 from store.db.prepared import Prepared, among, texts
-from store.jobs import facts_rows as job_facts
+from store.jobs import show
 from store.jobs.columns_facts import Cells
 from store.jobs.facts import ListedJob
-from store.jobs.facts_rows import Policy
+from store.jobs.show import Policy
 from store.output import checkpoints, metrics
 from store.output.metrics import Figures
 from store.tables import Base
-from store.team.callers_facts import Caller, may_read
+from store.team.callers import Caller, may_read
 from torchyard.contract.codec import json_number
 from torchyard.contract.columns import (
     MOST_CHARACTERS,
@@ -52,7 +52,7 @@ def values(
     wanted = [column for column in columns if isinstance(column, MetricColumn)]
     query = _query(tuple(column.path for column in specs), session.get_bind().dialect.name)
     rows = query.rows(session, {"ids": texts(job_ids)})
-    policies = {row.id: job_facts.policy_in(row.checkpoint) for row in rows}
+    policies = {row.id: show.policy_in(row.checkpoint) for row in rows}
     figures = _figures(session, policies, wanted, best=best) if wanted else {}
     found: dict[str, Cells] = {}
     for row in rows:

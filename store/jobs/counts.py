@@ -4,7 +4,7 @@ from sqlalchemy import ColumnElement, delete, func, insert, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from store.tables import JobCount
-from store.team.callers_facts import Caller, lists_unreadable
+from store.team.callers import Caller, lists_unreadable
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role
 

@@ -38,7 +38,7 @@ from store.tables import (
     WorkFolder,
 )
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 

@@ -10,7 +10,7 @@ from store.jobs.facts import DependencyFacts
 from store.queue.line.conditions import is_queued
 from store.tables import HELD, Dependency, Job
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.job import WAITS_FOR_JOBS, JobState, Reason
 
 _MOST_NAMED = 3

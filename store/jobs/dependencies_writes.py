@@ -1,6 +1,6 @@
 """Lets jobs go on for which others have ended."""
 
-from store.jobs import dependencies, releases
+from store.jobs import dependencies, release
 from store.store import Store
 
 AT_ONCE = 100
@@ -17,9 +17,9 @@ def settle(store: Store) -> bool:
     if not due:
         return False
     with store.write("dependencies") as session:
-        done = settled = releases.settle(session, due)
+        done = settled = release.settle(session, due)
         while settled and len(done) < AT_ONCE:  # those that failed may have others behind them
             after = dependencies.due_behind(session, settled, limit=AT_ONCE - len(done))
-            settled = releases.settle(session, after) if after else []
+            settled = release.settle(session, after) if after else []
             done = [*done, *settled]
     return bool(done)

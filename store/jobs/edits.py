@@ -7,14 +7,13 @@ from sqlalchemy import ColumnElement, func, or_, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import dependencies
-from store.jobs import rows as jobs
+from store.jobs import dependencies, jobs
 from store.jobs.shapes import shape_of
 from store.queue import forecasts
 from store.queue.line.line import line_of
 from store.tables import HELD, Job
 from store.team import access, quotas
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 from torchyard.contract.labels import wrong_labels

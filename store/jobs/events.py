@@ -8,13 +8,13 @@ from typing import Any
 from sqlalchemy import BigInteger, bindparam, case, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.announcement import announcement_of
 from store.db import columns
 from store.db.database import document, now_us
 from store.db.prepared import Prepared
-from store.output import pages
-from store.output.pages_facts import FactPage
-from store.output.telemetry_facts import EventFacts
+from store.output.facts import EventFacts
+from store.pages import FactPage
 from store.tables import Base, Job, JobEvent
 from torchyard.contract.job import JobState, Reason
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from store.jobs.columns_facts import Cells, TableCursor
 from store.jobs.initial_weights_facts import InitialFacts
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.queue.estimates_facts import EstimateFacts
 from torchyard.contract.after import Ending
 from torchyard.contract.devices import DeviceReport

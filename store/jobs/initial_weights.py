@@ -13,12 +13,12 @@ from store.ids import is_id
 from store.jobs import initial_files
 from store.jobs.initial_weights_facts import InitialFacts
 from store.jobs.submission_facts import Submission
-from store.models import rows as models
+from store.models import models
 from store.output import checkpoints
-from store.sweeps import rows as sweeps
+from store.sweeps import sweeps
 from store.tables import InitialWeights, Job
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import FieldError, InvalidSpec, NotFound
 from torchyard.contract.initial import AfterRef, CheckpointRef, parse_initial
 from torchyard.contract.models import ModelRef
@@ -117,7 +117,7 @@ def _of_checkpoint(session: Session, caller: Caller, wanted: CheckpointRef) -> I
 
 
 def _of_model(session: Session, caller: Caller, wanted: ModelRef) -> InitialFacts:
-    found = models.find_version(session, caller, wanted.owner, wanted.name, wanted.version, locked=True)
+    found = models.find_version(session, wanted.owner, wanted.name, wanted.version, caller=caller, locked=True)
     return InitialFacts(
         source_job=found.job_id if found.shows_job else None,
         source_checkpoint=found.checkpoint_id if found.shows_job else None,

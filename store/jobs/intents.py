@@ -11,14 +11,13 @@ from store.announcement import announcement_of
 from store.attempts import prices
 from store.attempts.facts import Wanted
 from store.db.database import now_us
-from store.jobs import dependencies, resizing
+from store.jobs import dependencies, jobs, resizing
 from store.jobs import events as job_events
-from store.jobs import rows as jobs
 from store.jobs.facts import AT_ONCE, WAITING
 from store.queue.line.entries import is_in_line
 from store.tables import HELD, Attempt, Job
 from store.team import access, quotas
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract import idleness
 from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import Conflict

@@ -9,13 +9,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, Select, bindparam, case, func, literal_column, or_, select
 from sqlalchemy.orm import QueryableAttribute, Session
 
+from store import pages
 from store.db.prepared import Prepared, among, texts
 from store.jobs import counts as job_counts
-from store.jobs import facts_rows as job_facts
-from store.jobs import initial_files, reasons, stars
+from store.jobs import initial_files, reasons, show, stars
 from store.jobs.facts import JobCounts, ListCursor, ListedJob, QueueCursor, QueuedJob, QueuePage
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.queue import estimates
 from store.queue.credits import credits
 from store.queue.line.conditions import in_line
@@ -25,7 +24,7 @@ from store.queue.line.order import cursor_of
 from store.queue.line_facts import Credits, Standing
 from store.tables import Base, Job
 from store.team import access
-from store.team.callers_facts import Caller, lists_unreadable
+from store.team.callers import Caller, lists_unreadable
 from torchyard.contract.filters import JobFilter, JobQuery, JobSort
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role
@@ -51,7 +50,7 @@ _ORDERS = {
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Built once: building a statement costs more than executing it.
 _ID = Base.metadata.tables["jobs"].c.id
-_LISTED = Prepared(select(*job_facts.LISTED).select_from(reasons.JOINED).where(among(_ID, "ids")))
+_LISTED = Prepared(select(*show.LISTED).select_from(reasons.JOINED).where(among(_ID, "ids")))
 _ALL_COUNTED, _MOST_COUNTED = 10_000, 1_000
 """How many jobs a list has at most that is counted to its end, and how many are counted of what a longer one finds."""
 
@@ -130,7 +129,7 @@ def some(session: Session, job_ids: Collection[str]) -> list[ListedJob]:
     """Returns the jobs with these ids that exist."""
     if not job_ids:
         return []
-    return job_facts.listed(session, _LISTED.rows(session, {"ids": texts(job_ids)}))
+    return show.listed(session, _LISTED.rows(session, {"ids": texts(job_ids)}))
 
 
 _TOLD = (Job.id, Job.owner, Job.visibility, Job.name, Job.priority, Job.not_before, Job.created_at)

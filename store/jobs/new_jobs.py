@@ -11,8 +11,7 @@ from store.db.database import cleaned, document
 from store.db.prepared import Prepared
 from store.ids import new_id
 from store.jobs import events as job_events
-from store.jobs import reasons
-from store.jobs import rows as jobs
+from store.jobs import jobs, reasons
 from store.jobs.facts import WAITING, DisplayedReason
 from store.jobs.shapes import shape
 from store.jobs.submission_facts import NewJob

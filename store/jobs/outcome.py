@@ -8,8 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import intents
-from store.jobs import rows as jobs
+from store.jobs import intents, jobs
 from store.tables import Job
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import (

@@ -4,7 +4,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from store.tables import User
-from store.team.callers_facts import BOOTSTRAP, SERVICE, Caller
+from store.team.callers import BOOTSTRAP, SERVICE, Caller
 from torchyard.contract.errors import OwnerDisabled
 from torchyard.contract.team import Role, Scope
 

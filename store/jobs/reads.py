@@ -14,8 +14,7 @@ from store.db.database import Snapshots
 from store.ids import is_id
 from store.jobs import columns as job_columns
 from store.jobs import events as job_events
-from store.jobs import facts_rows as job_facts
-from store.jobs import listing, timeline
+from store.jobs import listing, show, timeline
 from store.jobs.facts import (
     Head,
     JobCounts,
@@ -28,12 +27,12 @@ from store.jobs.facts import (
     QueuePage,
     VisibleJobs,
 )
-from store.output.pages_facts import FactPage
-from store.output.telemetry_facts import EventFacts, Stacks
+from store.output.facts import EventFacts, Stacks
+from store.pages import FactPage
 from store.queue.line.conditions import is_queued
 from store.tables import Job
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.columns import Column
 from torchyard.contract.errors import NotFound
 from torchyard.contract.filters import JobQuery, JobSort
@@ -69,7 +68,7 @@ def counts(store: Snapshots, where: JobQuery, *, caller: Caller) -> JobCounts:
 def get(store: Snapshots, job_id: str, *, caller: Caller) -> JobFacts:
     """Returns a job."""
     with store.read() as session:
-        return job_facts.readable(session, job_id, caller)
+        return show.readable(session, job_id, caller)
 
 
 def check_readable(store: Snapshots, job_id: str, *, caller: Caller) -> None:

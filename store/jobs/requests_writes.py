@@ -15,15 +15,13 @@ from store.attempts import unattended
 from store.cluster import shown_workers as worker_facts
 from store.cluster import workers
 from store.cluster.facts import WorkerFacts
-from store.jobs import deletion, edits, intents, stars
-from store.jobs import facts_rows as job_facts
-from store.jobs import rows as jobs
+from store.jobs import deletion, edits, intents, jobs, show, stars
 from store.jobs.facts import AT_ONCE, JobFacts
-from store.output.telemetry_facts import Stacks
+from store.output.facts import Stacks
 from store.store import Store
 from store.tables import Job
 from store.team import access, audit, quotas
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Forbidden
 from torchyard.contract.patches import JobPatch
 from torchyard.contract.requests import JobAction
@@ -35,7 +33,7 @@ def change(store: Store, job_id: str, patch: JobPatch, *, caller: Caller) -> Job
         job = edits.change(session, job_id, patch, caller)
         audit.add(session, caller, "job.change", job_id)
         jobs.announce(session, job)
-        return job_facts.of(session, job)
+        return show.of(session, job)
 
 
 def resume(store: Store, job_id: str, *, caller: Caller, devices: int | None) -> JobFacts:
@@ -44,7 +42,7 @@ def resume(store: Store, job_id: str, *, caller: Caller, devices: int | None) ->
         job = intents.resume(session, job_id, caller, devices=devices)
         audit.add(session, caller, "job.resume", job_id)
         jobs.announce(session, job)
-        return job_facts.of(session, job)
+        return show.of(session, job)
 
 
 def ask(store: Store, action: JobAction, job_id: str, *, caller: Caller, grace: timedelta | None = None) -> JobFacts:
@@ -57,7 +55,7 @@ def ask(store: Store, action: JobAction, job_id: str, *, caller: Caller, grace: 
         job = _act(session, action, job_id, caller, grace)
         if grace is not None and not access.is_readable(session, job_id, caller):
             raise Forbidden(f"you may not read job {job_id}: `POST /v1/jobs/actions` with its id and `now` ends it")
-        return job_facts.of(session, job)
+        return show.of(session, job)
 
 
 def act(store: Store, action: JobAction, job_id: str, *, caller: Caller, grace: timedelta | None = None) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from store.announcement import announcement_of
 from store.tables import Base, Job, Star
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 _JOBS = Base.metadata.tables["jobs"]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from store.db.database import Snapshots
 from store.jobs import timeline
-from store.output.telemetry_facts import TimelineItem
+from store.output.facts import TimelineItem
 from store.tables import Job
 from store.team import access
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from torchyard.contract.job import JobState
 from torchyard.contract.views.telemetry import StoredKind
 

@@ -6,7 +6,7 @@ from store.attempts.facts import Inherits
 from store.jobs.facts import DependencyFacts, JobFacts
 from store.jobs.initial_weights_facts import InitialFacts
 from store.output.checkpoints_facts import CheckpointFacts
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.job import Reason
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Visibility

@@ -10,10 +10,9 @@ from store.jobs import after, prospects
 from store.jobs.foresight_facts import Foresight
 from store.jobs.submission_facts import Submission
 from store.notifications import targets
-from store.schedules import cron
-from store.schedules import rows as schedules
+from store.schedules import cron, schedules
 from store.team import secrets
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.pools import needs_pool
 from torchyard.contract.schedules import Schedule
 from torchyard.contract.spec import Spec

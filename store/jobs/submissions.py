@@ -9,9 +9,18 @@ from sqlalchemy.orm import Session
 
 from store.bundles import rows as bundles
 from store.cluster import gpus, pools
-from store.jobs import after, dependencies, idempotency, initial_files, initial_weights, new_jobs, retry, savepoints
-from store.jobs import facts_rows as job_facts
-from store.jobs import rows as jobs
+from store.jobs import (
+    after,
+    dependencies,
+    idempotency,
+    initial_files,
+    initial_weights,
+    jobs,
+    new_jobs,
+    retry,
+    savepoints,
+    show,
+)
 from store.jobs.idempotency import Answer, KeyTaken
 from store.jobs.submission_facts import KeyedRequest, NewJob, Retry, Submission, Submitted
 from store.notifications import targets
@@ -139,7 +148,7 @@ def _known(
 
 
 def _replayed(session: Session, known: Answer) -> Submitted:
-    job = job_facts.of(session, jobs.get(session, known.job_id))
+    job = show.of(session, jobs.get(session, known.job_id))
     return Submitted(job, known.status, known.location, replayed=True)
 
 
@@ -184,7 +193,7 @@ def _store(session: Session, wanted: Sequence[Submission]) -> list[Submitted]:
     _audit(session, made, wanted)
     told = [
         Submitted(
-            job_facts.of_new(
+            show.of_new(
                 job,
                 why,
                 monitor=each.spec.checkpoint.monitor,

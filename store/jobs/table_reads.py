@@ -17,10 +17,10 @@ from store.jobs import groups as job_groups
 from store.jobs import known_columns, listing
 from store.jobs.columns_facts import Cells, JobGroups, KnownColumns, Order, TableCursor, group_key
 from store.jobs.facts import JobList
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.tables import Job
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.columns import Column, MetricColumn, Scalar
 from torchyard.contract.filters import JobQuery, JobSort
 from torchyard.contract.job import JobState

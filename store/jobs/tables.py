@@ -63,7 +63,7 @@ _LISTED = Index(
 
 
 class Job(Base):
-    """What a user submitted. Only `store.jobs.rows.transition` writes `state`."""
+    """What a user submitted. Only `store.jobs.jobs.transition` writes `state`."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -106,7 +106,7 @@ class Job(Base):
     """When the job joined or left the line, or moved in it."""
     labels: Mapped[dict[str, Any]]
     search_text: Mapped[str] = mapped_column(Text, default="", server_default="")
-    """`store.jobs.rows.search_text`: what a search of a list reads."""
+    """`store.jobs.jobs.search_text`: what a search of a list reads."""
     visibility: Mapped[str] = mapped_column(String(8), default="private", server_default="private")
     """`team`: every user of the server may read the job; `private`: its owner and administrators."""
     retry_of: Mapped[str | None] = mapped_column(String(40))

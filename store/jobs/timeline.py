@@ -10,10 +10,10 @@ from sqlalchemy.orm import Session
 from store.db import columns
 from store.jobs.facts import Head
 from store.output import logs, points
-from store.output.telemetry_facts import EventFacts, TimelineItem
+from store.output.facts import EventFacts, TimelineItem
 from store.tables import Job, JobEvent, LogChunk
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.views.telemetry import StoredKind
 
 T = TypeVar("T")

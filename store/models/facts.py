@@ -1,11 +1,12 @@
-"""What is known of models and their versions. Times are microseconds since the epoch."""
+"""What is known of models and their versions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from store.output.checkpoints_facts import Files, are_omitted, entry_of, sent_of
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.models import ModelRef
 from torchyard.contract.team import Visibility
 
@@ -33,7 +34,7 @@ class ModelVersionFacts:
     """This and `files_bytes` are those of the checkpoint."""
     size: int
     """Bytes of its files together."""
-    created_at: int
+    created_at: datetime
     shows_job: bool = True
     """Whether the caller may know of which job it comes."""
 

@@ -181,7 +181,7 @@ def newest_first(
 def _due(count: int) -> Select[*tuple[Any, ...]]:
     """Returns the query for the messages to send: of each target the oldest, of each user one after the other."""
     order = (Message.next_at, Message.id)
-    after = func.row_number().over(partition_by=Message.target_id, order_by=order).label("behind")
+    after = func.row_number().over(partition_by=Message.target_id, order_by=order).label("after")
     heard = and_(NotificationTarget.id == Message.target_id, targets.is_heard())
     ready = select(Message.id, Message.owner, Message.target_id, Message.next_at, after)
     ready = ready.join(NotificationTarget, heard).where(_is_due(), ~_has_one_on_its_way()).subquery()

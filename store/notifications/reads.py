@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from store.db.database import Snapshots
 from store.notifications import messages, signals, targets
 from store.notifications.facts import ListedMessage, TargetFacts
-from store.output.pages_facts import FactPage, first
+from store.pages import FactPage, first
 
 
 def list_targets(store: Snapshots, owner: str) -> Sequence[TargetFacts]:

@@ -18,7 +18,7 @@ from store.notifications.facts import Destination, NewTarget, TargetChange, Targ
 from store.secret_keys import SecretKeys
 from store.tables import Message, NotificationTarget, User
 from store.team import users
-from store.team.callers_facts import BOOTSTRAP
+from store.team.callers import BOOTSTRAP
 from torchyard.contract.errors import Conflict, FieldError, Forbidden, InvalidSpec, NotFound
 from torchyard.contract.notifications import MOST_TARGETS, EventKind
 from torchyard.contract.spec import Spec

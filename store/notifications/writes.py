@@ -8,7 +8,7 @@ from store.notifications import fan_out, messages, targets
 from store.notifications.facts import ListedMessage, MessageFacts, NewTarget, TargetChange, TargetFacts
 from store.store import Store
 from store.team import audit
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, TooManyRequests
 from torchyard.contract.notifications import MESSAGES_AN_HOUR
 

@@ -1,10 +1,10 @@
-"""The order of checkpoints in SQL, as `store.output.checkpoint_order_facts` has it."""
+"""The order of checkpoints in SQL, as it is in `store.output.checkpoints_facts`."""
 
 from typing import Any
 
 from sqlalchemy import Select
 
-from store.output.checkpoint_order_facts import ORDER
+from store.output.checkpoints_facts import ORDER
 from store.tables import Checkpoint
 
 COLUMNS = tuple(getattr(Checkpoint, name) for name in ORDER)

@@ -19,9 +19,8 @@ from store.jobs import events as job_events
 from store.jobs.facts import BestCheckpoint
 from store.notifications import signals
 from store.output import checkpoint_order
-from store.output.checkpoint_order_facts import Place, resumable
-from store.output.checkpoint_order_facts import place as place_of
-from store.output.checkpoints_facts import CAPTURED, CheckpointFacts, path_written, sent_of
+from store.output.checkpoints_facts import CAPTURED, CheckpointFacts, Place, path_written, resumable, sent_of
+from store.output.checkpoints_facts import place as place_of
 from store.output.facts import NewCheckpoint
 from store.tables import Base, Checkpoint, Job
 from torchyard.contract.codec import json_number

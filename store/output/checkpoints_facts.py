@@ -1,8 +1,14 @@
-"""What jobs leave, and what users upload. Times are microseconds since the epoch."""
+"""Checkpoints and artifacts that are stored, the files of which they are, and the order of checkpoints.
 
-from collections.abc import Mapping, Sequence
+Times are microseconds since the epoch. The order of a job's checkpoints is by attempt, and then by the time of saving.
+Of two that were saved at the same time, the one that was stored later is newer. A job goes on from the newest whole
+one; where its program has published some, from the newest of those. `store.output.checkpoint_order` says the same in
+SQL, and nothing else decides either.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from torchyard.contract import archives
 from torchyard.contract.checkpointfiles import MOST_SHOWN_FILES_BYTES, digest_of, folder_of
@@ -83,18 +89,6 @@ class ArtifactFacts:
     """Whether it is of the working folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class BundleFacts:
-    """A complete bundle of one user. `size`: bytes of its tar."""
-
-    owner: str
-    sha256: str
-    size: int
-    files: int
-    created_at: int
-    name: str | None
-
-
 def captured_name(file: str, *, modified_ns: int, size: int, number: int | None = None) -> str:
     """Returns the name of a captured checkpoint: another one when the file was replaced, the same after a restart.
 
@@ -148,3 +142,40 @@ def entry_of(files: Files, path: str, *, of: str) -> Mapping[str, Any]:
         if entry["path"] == path:
             return entry
     raise NotFound(f"{of} has no file {path[:200]!r}")
+
+
+ORDER = ("attempt", "saved_at", "id")
+"""The columns that order checkpoints, oldest first."""
+Place = tuple[int, int, str]
+
+
+class Ordered(Protocol):
+    """A checkpoint that is listed."""
+
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def saved_at(self) -> int: ...
+    @property
+    def id(self) -> str: ...
+
+
+class Judged(Ordered, Protocol):
+    @property
+    def damaged(self) -> bool: ...
+    @property
+    def source(self) -> str | None: ...
+
+
+J = TypeVar("J", bound=Judged)
+
+
+def place(checkpoint: Ordered) -> Place:
+    """Returns what sorts checkpoints, oldest first: the values of `ORDER`."""
+    return checkpoint.attempt, checkpoint.saved_at, checkpoint.id
+
+
+def resumable(newest_first: Iterable[J]) -> Sequence[J]:
+    """Returns those of a job's checkpoints, given newest first, that it may go on from, the one that it does first."""
+    whole = [item for item in newest_first if not item.damaged]
+    return sorted(whole, key=lambda item: item.source is not None)

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
+from store import pages
 from store.db.database import Snapshots
 from store.output import artifacts, checkpoints
-from store.output import pages_facts as pages
 from store.output.checkpoints_facts import ArtifactFacts, CheckpointFacts
-from store.output.pages_facts import FactPage
-from store.sweeps import rows as sweeps
+from store.pages import FactPage
+from store.sweeps import sweeps
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 
 def listed(

@@ -1,19 +1,205 @@
-"""What an attempt writes: how a worker brings it to the store, and how much of it is stored and kept."""
+"""What attempts report and leave, as the store has it, and how a worker brings it.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+Times are microseconds since the epoch.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
-from store.output.media_facts import NewMedia
-from store.output.telemetry_facts import MetricPoint
+from store.pages import FactPage
 from torchyard.contract.events import Remeasured
 from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.views.telemetry import StoredKind
 
 LOG = "log"
 """The source of a series that was read from the lines that the job wrote, by the patterns of its spec."""
 MAX_SERIES = 2000
 """The most series of one job."""
+END = 2**63 - 1
+"""The greatest possible step, or number of a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventFacts:
+    """An event of a job. `seq` is its position in the job's timeline."""
+
+    seq: int
+    time: int
+    type: str
+    attempt: int | None
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPoint:
+    """One value of one metric. `time` is by the rank's clock."""
+
+    key: str
+    step: int
+    value: float
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of output. `rank` is None for the launcher's own."""
+
+    line: int
+    time: int
+    attempt: int
+    rank: int | None
+    stream: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Neighbouring lines of one time, separated by line ends. `first`: the number of the first."""
+
+    first: int
+    time: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogFilter:
+    """Which lines are wanted: those that meet every condition that is set."""
+
+    rank: int | None = None
+    launcher: bool = False
+    """Only lines that no rank has written."""
+    attempt: int | None = None
+    stream: str | None = None
+
+
+EVERY_LINE = LogFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineItem:
+    """One event, point or log line of a job."""
+
+    position: int
+    kind: StoredKind
+    attempt: int | None
+    content: EventFacts | MetricPoint | Line
+
+
+@dataclass(frozen=True)
+class KnownSeries:
+    """A metric of a job. `source`: where its points come from, if not from the script itself."""
+
+    key: str
+    points: int
+    """How many are stored."""
+    source: str | None
+    latest: float
+    low: float | None
+    high: float | None
+
+
+class Answer(TypedDict):
+    """The stacks that a worker found."""
+
+    requested_at: int
+    taken_at: int
+    ranks: list[dict[str, Any]]
+    """A `torchyard.contract.views.telemetry.RankStacksView` each."""
+
+
+class Stacks(NamedTuple):
+    """What is known of the stacks of the attempt that runs."""
+
+    attempt: int
+    requested_at: int | None
+    """The time of the request that waits for its answer."""
+    answer: Answer | None
+
+
+@dataclass(frozen=True, slots=True)
+class PictureFacts:
+    """A picture whose blob is stored. `part` is a `torchyard.contract.media.MediaPart`."""
+
+    part: str
+    media_type: str
+    size: int
+    sha256: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class NewMedia:
+    """An item that an attempt has written."""
+
+    key: str
+    kind: str
+    step: int
+    number: int
+    _: KW_ONLY
+    caption: str | None = None
+    classes: Sequence[str] | None = None
+    data: Mapping[str, Any] | None = None
+    pictures: Sequence[PictureFacts] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MediaFacts:
+    """An item that is stored."""
+
+    id: str
+    key: str
+    kind: str
+    step: int
+    number: int
+    attempt: int
+    caption: str | None
+    classes: Sequence[str] | None
+    data: Mapping[str, Any] | None
+    created_at: int
+    pictures: Sequence[PictureFacts] = ()
+
+
+@dataclass(frozen=True)
+class MediaFilter:
+    """Of which keys and kinds, and from which step to which. Empty and None: all."""
+
+    keys: Sequence[str] = ()
+    kinds: Sequence[str] = ()
+    from_step: int | None = None
+    to_step: int | None = None
+
+
+@dataclass(frozen=True)
+class MediaPlace:
+    """The place of an item in the list of a job's."""
+
+    key: str
+    step: int
+    number: int
+
+
+@dataclass(frozen=True)
+class MediaKeyFacts:
+    """What a job has of one key and kind."""
+
+    key: str
+    kind: str
+    count: int
+    steps: Sequence[int]
+    """All, in order."""
+    numbers: int
+    """The most items of one step."""
+
+
+@dataclass(frozen=True)
+class ShownMedia:
+    """Some items of a job, and what it has in all."""
+
+    page: FactPage[MediaFacts]
+    keys: Sequence[MediaKeyFacts]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from sqlalchemy import Row, and_, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output.metrics import PLACE
 from store.tables import NEVER_TRIMMED, Job, PointChunk
 from torchyard.contract.job import JobState

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from store.output.facts import NewLines, OutputLimits
+from store.output.facts import MetricPoint, NewLines, OutputLimits
 from store.output.metrics import POINT
-from store.output.telemetry_facts import MetricPoint
 
 _MESSAGE_ROW_BYTES = 100
 """What a stored message takes besides its text."""

@@ -10,13 +10,12 @@ from sqlalchemy.orm import Session
 
 from store.jobs import events as job_events
 from store.output import logs, metrics
-from store.output.facts import DEFAULTS, LOG
+from store.output.facts import DEFAULTS, LOG, LogFilter, MetricPoint
 from store.output.log_metrics_reads import LinePattern
-from store.output.telemetry_facts import LogFilter, MetricPoint
 from store.store import Store
 from store.tables import Attempt, Job, Series
 from store.team import access, audit, quotas
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, InvalidRequest
 from torchyard.contract.job import JobState
 

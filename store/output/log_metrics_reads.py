@@ -6,7 +6,7 @@ import re
 import time
 from typing import Any
 
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint
 from torchyard.contract.logmetrics import KEY, STEP, VALUE, key_of
 from torchyard.contract.text import METRIC_KEY_LENGTH, storable
 

@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 
 from store.db.database import Snapshots
 from store.output import logs
+from store.output.facts import EVERY_LINE, Line, LogFilter
 from store.output.log_patterns_reads import Pattern, Span
-from store.output.pages import PAGE_BYTES
-from store.output.telemetry_facts import EVERY_LINE, Line, LogFilter
+from store.pages import PAGE_BYTES
 from store.tables import LogChunk
 
 MOST_TEXT, MOST_CHUNKS, MOST_MATCHES = 1 << 25, 5000, 10_000

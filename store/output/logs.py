@@ -6,10 +6,9 @@ from contextlib import closing
 from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from store.output import pages
-from store.output.facts import NewLines
-from store.output.pages_facts import FactPage
-from store.output.telemetry_facts import END, EVERY_LINE, Line, LogFilter
+from store import pages
+from store.output.facts import END, EVERY_LINE, Line, LogFilter, NewLines
+from store.pages import FactPage
 from store.tables import Job, LogChunk
 
 _MOST_NEWEST = 300

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from store.db.database import Snapshots
 from store.output import logs
-from store.output.pages_facts import FactPage
-from store.output.telemetry_facts import Line, Lines, LogFilter
+from store.output.facts import Line, Lines, LogFilter
+from store.pages import FactPage
 from store.tables import Job
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 
 @dataclass(frozen=True)

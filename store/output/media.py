@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy import Delete, delete, func, insert, select, tuple_
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.blobs import garbage
 from store.db import columns
 from store.ids import new_id
-from store.output import media_limits, pages
-from store.output.facts import OutputLimits
-from store.output.media_facts import MediaFacts, MediaFilter, MediaKeyFacts, MediaPlace, NewMedia, PictureFacts
-from store.output.pages_facts import FactPage
+from store.output import media_limits
+from store.output.facts import MediaFacts, MediaFilter, MediaKeyFacts, MediaPlace, NewMedia, OutputLimits, PictureFacts
+from store.pages import FactPage
 from store.tables import Media, MediaPicture
 from torchyard.contract.errors import NotFound
 

@@ -8,8 +8,7 @@ from typing import TypeAlias
 from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
-from store.output.facts import OutputLimits
-from store.output.media_facts import NewMedia
+from store.output.facts import NewMedia, OutputLimits
 from store.tables import Artifact, Job, Media
 from store.team import quotas
 

@@ -2,9 +2,9 @@
 
 from store.db.database import Snapshots
 from store.output import media
-from store.output.media_facts import MediaFilter, MediaPlace, PictureFacts, ShownMedia
+from store.output.facts import MediaFilter, MediaPlace, PictureFacts, ShownMedia
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 
 def shown(

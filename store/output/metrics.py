@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 from store.db.prepared import Prepared, among, texts
 from store.db.upsert import upsert
 from store.jobs import events as job_events
-from store.output.facts import MAX_SERIES
-from store.output.telemetry_facts import END, MetricPoint
+from store.output.facts import END, MAX_SERIES, MetricPoint
 from store.tables import Attempt, Base, PointChunk, Series
 
 POINT = struct.Struct("<qdq")

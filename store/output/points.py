@@ -8,8 +8,8 @@ from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from store.output import joining
+from store.output.facts import END, MetricPoint
 from store.output.metrics import PLACE, POINT
-from store.output.telemetry_facts import END, MetricPoint
 from store.tables import PointChunk, Series
 
 _PAGE = 32

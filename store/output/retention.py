@@ -14,10 +14,9 @@ from sqlalchemy.orm import Session
 from store.blobs import garbage
 from store.db.database import now_us
 from store.db.stored_spec import StoredCheckpointPolicy
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output import metrics
-from store.output.checkpoint_order_facts import place
-from store.output.checkpoints_facts import captured_file
+from store.output.checkpoints_facts import captured_file, place
 from store.tables import Checkpoint, Job, ModelVersion
 from store.team import quotas
 from torchyard.contract.team import Resource

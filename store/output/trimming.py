@@ -32,7 +32,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import in_us, now_us
 from store.jobs import events as job_events
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.tables import Base, Job
 
 _JOBS_PER_PASS = 500

@@ -13,8 +13,7 @@ from scheduling.snapshot import Place, Reservation, Snapshot
 from scheduling.steps import Plan
 from store.announcement import QUEUE, announcement_of
 from store.cluster import workers
-from store.jobs import intents, reasons
-from store.jobs import rows as jobs
+from store.jobs import intents, jobs, reasons
 from store.queue import planning, reservations, waiting
 from store.queue.groups import Groups
 from store.queue.reservations import Runs

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from store.jobs.submission_facts import KeyedRequest
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.schedules import Schedule, ScheduleState
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Visibility

@@ -6,7 +6,7 @@ import math
 from typing import TypeAlias
 
 from store.jobs.submission_facts import KeyedRequest
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.job import JobState
 from torchyard.contract.sweeps import Halving, Method, Point, SweepSpec, SweepState
 from torchyard.contract.team import Visibility

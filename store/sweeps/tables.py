@@ -14,7 +14,7 @@ _ACTIVE = text(f"state IN ({_STATES})")
 
 
 class Sweep(Base):
-    """A sweep of a user. Only `store.sweeps.rows` writes `state`."""
+    """A sweep of a user. Only `store.sweeps.sweeps` writes `state`."""
 
     __tablename__ = "sweeps"
     __table_args__ = (

@@ -15,6 +15,7 @@ from store.output import checkpoints, metrics
 from store.sweeps.facts import BestFacts, KnownTrials, RungFacts, Standing, TrialFacts
 from store.tables import Job, Sweep, SweepTrial
 from torchyard.contract.codec import json_number
+from torchyard.contract.errors import NotFound
 from torchyard.contract.job import AT_RUNG, JobState
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.sweeps import MOST_SHOWN_POINT_BYTES
@@ -102,6 +103,14 @@ def of_sweep(
     """
     rows, values = _read(session, sweep, (*_TOLD, _SHORT if shown else SweepTrial.point), numbers)
     return [_facts(row, values) for row in rows]
+
+
+def find(session: Session, sweep: Sweep, number: int) -> TrialFacts:
+    """Returns a trial that is made. Raises NotFound."""
+    its = of_sweep(session, sweep, numbers=[number]) if 0 <= number < sweep.total else []
+    if not its:
+        raise NotFound(f"sweep {sweep.id} has no trial {number}" + (" yet" if 0 <= number < sweep.total else ""))
+    return its[0]
 
 
 def at_rungs(session: Session, sweep: Sweep) -> list[TrialFacts]:

@@ -11,7 +11,7 @@ from store.announcement import announcement_of, channel
 from store.cluster.facts import NamedJob
 from store.ids import is_id
 from store.tables import Base, Job, Model, Schedule, Sweep
-from store.team.callers_facts import Caller, lists_unreadable
+from store.team.callers import Caller, lists_unreadable
 from torchyard.contract.errors import Forbidden, NotFound
 from torchyard.contract.team import Role
 

@@ -11,7 +11,7 @@ from store.db import columns
 from store.db.prepared import Prepared
 from store.tables import AuditEntry, Base
 from store.team import quotas
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from store.team.facts import AuditFacts, AuditFilter, AuditPage
 from torchyard.contract.text import storable
 

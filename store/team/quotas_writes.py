@@ -5,7 +5,7 @@ from typing import Literal
 
 from store.store import Store
 from store.team import audit, quotas, users
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.team import Resource
 
 Kind = Literal["role", "user"]

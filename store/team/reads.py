@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from store import pages
 from store.db.database import Snapshots
-from store.output import pages_facts as pages
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.team import audit, logins, preferences, quotas, secrets, tokens, users
 from store.team.facts import (
     AuditFilter,

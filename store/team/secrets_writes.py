@@ -3,7 +3,7 @@
 from store.notifications import targets
 from store.store import Store
 from store.team import audit, secrets
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from store.team.facts import SecretFacts
 
 

@@ -11,7 +11,7 @@ from store.db import columns
 from store.db.database import now_us
 from store.tables import User
 from store.team import access
-from store.team.callers_facts import BOOTSTRAP
+from store.team.callers import BOOTSTRAP
 from store.team.facts import UserFacts
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.requests import USER_NAME

@@ -15,7 +15,7 @@ from store.jobs import requests_writes as requests
 from store.store import Store
 from store.tables import Job
 from store.team import access, audit, logins, preferences, quotas, tokens, users
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from store.team.facts import NewLoginCode, OpenedSession, TokenFacts, UserFacts
 from torchyard.contract.errors import Conflict, NotAuthorized, NotFound, TooManyRequests
 from torchyard.contract.job import JobState

@@ -18,7 +18,6 @@ from store.attempts.facts import (
 from store.blobs.files import Blob, Blobs, BlobWriter
 from store.jobs.facts import AT_ONCE
 from store.jobs.initial_weights_facts import InitialFacts
-from store.output.checkpoint_order_facts import place, resumable
 from store.output.checkpoints_facts import (
     CAPTURED,
     ArtifactFacts,
@@ -26,24 +25,28 @@ from store.output.checkpoints_facts import (
     captured_file,
     captured_name,
     captured_number,
+    place,
+    resumable,
 )
 from store.output.facts import (
     DEFAULTS,
     LOG,
     MAX_SERIES,
+    Answer,
     Batch,
     CapturedFile,
+    MetricPoint,
     NewArtifact,
     NewCheckpoint,
     NewEvent,
     NewLines,
+    NewMedia,
     OutputLimits,
+    PictureFacts,
     Room,
     StoredArtifact,
 )
 from store.output.log_metrics_reads import LinePattern
-from store.output.media_facts import NewMedia, PictureFacts
-from store.output.telemetry_facts import Answer, MetricPoint
 from torchyard.contract.devices import DeviceReport
 
 __all__ = [

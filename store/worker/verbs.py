@@ -11,7 +11,7 @@ from store.attempts import append, claim, end, keeping, lease, read, state
 from store.attempts import use as attempt_use
 from store.attempts.facts import NOTHING_BEGUN
 from store.cluster import device_history, workers
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output import artifacts
 from store.store import Store
 from store.team import secrets

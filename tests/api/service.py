@@ -23,7 +23,7 @@ from store.cluster import workers
 from store.db import engine
 from store.db.database import Database
 from store.ids import new_id
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output.facts import Batch, NewCheckpoint
 from store.queue.announcing import Queue
 from store.tables import Service

@@ -10,8 +10,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
 import pytest
 
-from store.output.facts import NewArtifact
-from store.output.media_facts import NewMedia
+from store.output.facts import NewArtifact, NewMedia
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 from torchyard.contract.team import Role, Scope

@@ -7,7 +7,7 @@ import pytest
 from store.jobs import actions_writes as actions
 from store.jobs import listing
 from store.team import writes as team
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.api.service import ApiFixture, both_databases
 from tests.rows import each_row
 from tests.store.fixture import recorded_statements

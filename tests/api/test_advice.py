@@ -8,10 +8,9 @@ from sqlalchemy import update
 
 from store.attempts.facts import Claim
 from store.cluster import workers
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output import logs
-from store.output.facts import NewEvent, NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewEvent, NewLines
 from store.tables import Attempt
 from tests.api.bundles import packed_files, upload_whole
 from tests.api.service import ApiFixture, both_databases

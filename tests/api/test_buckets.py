@@ -10,7 +10,7 @@ import pytest
 
 from api.curves import buckets
 from api.curves.columns import Shape, curves
-from store.output.series_reads import SeriesColumns
+from store.output.series import SeriesColumns
 
 VALUES = st.lists(
     st.one_of(

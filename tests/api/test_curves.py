@@ -13,7 +13,7 @@ from api.curves.encoding import encoded
 from store import housekeeping as cleanup
 from store.attempts.facts import Claim
 from store.output import joining
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint
 from tests.api.service import ApiFixture, both_databases
 from tests.databases import quick_on_sqlite
 from tests.rows import each_row

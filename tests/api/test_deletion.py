@@ -1,7 +1,6 @@
 """`DELETE /v1/jobs/{id}`: deletes an ended job and everything that it stored."""
 
-from store.output.facts import NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewLines
 from tests.api.service import ApiFixture, sha256
 from torchyard.contract.job import EndReason
 

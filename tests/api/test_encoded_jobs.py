@@ -12,7 +12,7 @@ from api.present import jobs
 from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts
 from store.jobs.initial_weights_facts import InitialFacts
 from store.queue.estimates_facts import EstimateFacts
-from store.team.callers_facts import Caller, may_read
+from store.team.callers import Caller, may_read
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.spec import SPEC, parse_spec
 from torchyard.contract.team import Role

@@ -9,7 +9,7 @@ from api.streams.subscription import MOST_PENDING, ListedRow, Subscription
 from api.streams.throttle import Throttle
 from api.streams.watched import READ_S, WatchedJobs
 from store.jobs.facts import DisplayedReason, Head, ListedJob
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role
 from torchyard.contract.views.telemetry import StreamTopic

@@ -13,7 +13,7 @@ from api.access.identities import Identities
 from store.db.database import Database
 from store.queue.announcing import Queue
 from store.team import writes as team
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from store.team.facts import Identity
 from tests.api.raw import wait_until
 from tests.api.service import TOKEN, ApiFixture

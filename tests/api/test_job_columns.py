@@ -8,8 +8,8 @@ import pytest
 from store.jobs import known_columns
 from store.jobs import table_reads as job_table
 from store.jobs.columns_facts import Order
-from store.output.telemetry_facts import MetricPoint
-from store.team.callers_facts import SERVICE
+from store.output.facts import MetricPoint
+from store.team.callers import SERVICE
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_sweeps import control
 from tests.rows import each_row

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from store.db.database import Database
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint
 from tests import line
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved

@@ -25,10 +25,9 @@ from store.db.database import Database
 from store.jobs import edits, timeline
 from store.jobs import events as job_events
 from store.jobs.facts import Head, VisibleJobs
-from store.output.facts import NewEvent, NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewEvent, NewLines
 from store.store import Store
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from store.worker.records import HostOffer
 from store.worker.verbs import WorkerStore
 from tests.api.jobs_watcher import Heard, Items, JobsWatcher

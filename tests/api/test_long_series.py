@@ -11,9 +11,8 @@ import pytest
 from sqlalchemy import insert, update
 
 from store.attempts.facts import Claim
-from store.output import point_chunks
-from store.output import series_reads as series
-from store.output.telemetry_facts import MetricPoint
+from store.output import point_chunks, series
+from store.output.facts import MetricPoint
 from store.tables import PointChunk, Series
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason

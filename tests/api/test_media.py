@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from store.attempts.facts import Claim
-from store.output.media_facts import NewMedia, PictureFacts
+from store.output.facts import NewMedia, PictureFacts
 from tests.api.service import ApiFixture, both_databases, sha256
 from tests.api.test_problems import assert_problem
 from tests.rows import each_row

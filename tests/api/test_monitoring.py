@@ -12,7 +12,7 @@ from store.cluster import stats_reads as stats
 from store.cluster import workers
 from store.db.database import Database, now_us
 from store.ids import new_id
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint
 from store.tables import Calibration, ForecastLease
 from tests.api.service import ApiFixture, both_databases
 from tests.databases import quick_on_sqlite

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from api.curves import encoding
 from api.present.times import time
-from store.output.series_columns_reads import SeriesColumns
+from store.output.series_columns import SeriesColumns
 from torchyard.contract.views.telemetry import PointView, SeriesView
 
 VALUES = [0.5, -0.0, 1e-7, 1e300, 5e-324, math.nan, math.inf, -math.inf, 1 / 3, 2.0**60]

@@ -13,9 +13,9 @@ from store.cluster.facts import History, HolderFacts, NamedJob, Use, WorkerFacts
 from store.ids import new_id
 from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
-from store.output.telemetry_facts import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
+from store.output.facts import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
 from store.queue.estimates_facts import EstimateFacts
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from store.team.facts import QuotaFacts, TokenFacts
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason, JobState

@@ -13,7 +13,7 @@ from store.attempts.facts import Claim
 from store.attempts.prices_facts import StopPrice
 from store.jobs import intents
 from store.tables import Attempt, Base, Checkpoint, Job
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from tests.api.bundles import packed_files, upload_whole
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_pools import GPU, serve

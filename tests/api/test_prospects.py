@@ -3,7 +3,7 @@
 from typing import Any
 
 from store.cluster import workers
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.queue import placement
 from tests import sessions
 from tests.api.service import SPEC, ApiFixture, both_databases

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from store.jobs import reasons
-from store.jobs import rows as jobs
+from store.jobs import jobs, reasons
 from tests import line
 from tests.api.service import ApiFixture, both_databases
 from tests.databases import quick_on_sqlite

@@ -6,7 +6,7 @@ from httpx2 import Response
 import pytest
 
 from api.submissions import THREADS
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from tests.api.raw import wait_until
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.api.test_retry import finished

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from store.sweeps import reads as queries
-from store.team.callers_facts import SERVICE
+from store.sweeps import listing
+from store.team.callers import SERVICE
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_sweeps import control, submitted, trials
 from tests.store.fixture import recorded_statements
@@ -53,9 +53,9 @@ def test_points_are_read_of_the_trials_that_are_told(service: ApiFixture) -> Non
     points = [{"args.n": number} for number in range(5)]
     sweep = submitted(service, job=SCRIPT, method="list", parameters={}, points=points)
     control(service)
-    with recorded_statements(service.database) as statements:
-        found = queries.trials_of(service.database, sweep["id"], caller=SERVICE, sort="number", limit=2, after=3)
-    assert [trial.point for trial, _ in found.items] == [points[3], points[4]]
+    with recorded_statements(service.database) as statements, service.database.read() as session:
+        page = listing.list_trials(session, sweep["id"], caller=SERVICE, sort="number", limit=2, after=3)
+    assert [trial.point for trial, _ in page.items] == [points[3], points[4]]
     reading = [text for text in statements if ".point" in text]
     assert len(reading) == 1 and " IN (" in reading[0]
 

@@ -14,8 +14,7 @@ import httpx2
 import pytest
 
 from store.cluster import workers
-from store.output.facts import NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewLines
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process
 from torchyard.contract.errors import NotFound, StaleClaim

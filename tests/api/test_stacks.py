@@ -3,7 +3,7 @@
 import pytest
 
 from store.attempts import state as attempts
-from store.output.telemetry_facts import Answer
+from store.output.facts import Answer
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
 

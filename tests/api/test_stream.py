@@ -26,8 +26,7 @@ from store.announcement import Announcement
 from store.attempts.facts import Claim
 from store.db.database import Database
 from store.jobs import timeline
-from store.output.facts import NewEvent, NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewEvent, NewLines
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process, api_thread
 from tests.api.showing import shown

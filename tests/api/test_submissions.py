@@ -13,7 +13,7 @@ from api.submissions import MOST, THREADS, Submissions
 from bench.load import post
 from store.jobs.submission_facts import KeyedRequest, Submission, Submitted
 from store.team import users
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.api.raw import read_answer, wait_until
 from tests.api.service import SPEC, TOKEN, ApiFixture, both_databases
 from tests.api.serving import api_thread

@@ -14,7 +14,7 @@ from sqlalchemy import insert, select, update
 from store.db.database import in_us, now_us
 from store.tables import AuditEntry, BrowserSession, Token
 from store.team import audit, tokens
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from store.team.facts import digest_of
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.approved import Approved

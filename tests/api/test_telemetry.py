@@ -7,8 +7,7 @@ import pytest
 
 from api.curves import shares
 from store.output import log_curves_writes as log_curves
-from store.output.facts import NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewLines
 from tests.api.service import ApiFixture
 from tests.api.test_problems import assert_problem
 from torchyard.contract.job import EndReason

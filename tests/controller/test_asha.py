@@ -4,12 +4,13 @@ import pytest
 
 from controller.sweeps.duty import Sweeps
 from store.store import Store
-from store.sweeps import writes as commands
+from store.sweeps import requests
 from store.sweeps.facts import TrialFacts
 from store.team import quotas, users
 from tests.approved import Approved
 from tests.controller.test_sweeps import ADA, Yard
 from tests.databases import quick_on_sqlite
+from tests.sessions import write
 from tests.store.fixture import StoreFixture, checkpoint, run_together
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState
@@ -89,7 +90,7 @@ def test_a_trial_that_was_stopped_early_can_be_promoted_and_goes_on_from_its_che
         yard.reach_rungs(sweep)
     assert yard.state(sweep) is SweepState.FINISHED
     old = yard.ids(sweep)[best[1]]
-    commands.promote(yard.store, sweep, best[1], caller=ADA)
+    write(yard.store, requests.promote, sweep, best[1], caller=ADA)
     job = yard.db.job(yard.ids(sweep)[best[1]])
     assert (job.state, job.retry_of, job.pause_at) == (JobState.QUEUED, old, None)
 
@@ -133,10 +134,10 @@ def test_while_the_sweep_is_paused_nobody_goes_on(yard: Asha) -> None:
     yard.run()
     for trial in yard.trials(sweep):
         yard.reach_rung(trial)
-    commands.ask(yard.store, "pause", sweep, caller=ADA)
+    write(yard.store, requests.ask, "pause", sweep, caller=ADA)
     yard.run()
     assert not any(trial.is_active for trial in yard.trials(sweep))
-    commands.ask(yard.store, "resume", sweep, caller=ADA)
+    write(yard.store, requests.ask, "resume", sweep, caller=ADA)
     yard.run()
     active = [trial for trial in yard.trials(sweep) if trial.is_active]
     assert [yard.db.job(str(trial.job_id)).pause_at for trial in active] == [{"epochs": 3}]
@@ -174,7 +175,7 @@ def test_a_trial_that_waits_is_promoted_by_hand_to_its_end(yard: Asha) -> None:
     yard.run()
     first, second = yard.trials(sweep)
     yard.reach_rung(first)
-    found = run_together(*[lambda: commands.promote(yard.store, sweep, first.number, caller=ADA)] * 2)
+    found = run_together(*[lambda: write(yard.store, requests.promote, sweep, first.number, caller=ADA)] * 2)
     assert [isinstance(each, Conflict) for each in found].count(True) == 1
     job = yard.db.job(str(first.job_id))
     assert (job.state, job.pause_at) == (JobState.QUEUED, None)

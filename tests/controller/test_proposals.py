@@ -11,8 +11,9 @@ import pytest
 from controller.sweeps import proposals, sampling
 from controller.sweeps.proposals import Proposals
 from store.store import Store
-from store.sweeps import writes as commands
+from store.sweeps import requests
 from tests.controller.test_sweeps import ADA, BOB, Yard
+from tests.sessions import write
 from tests.store.fixture import StoreFixture
 from torchyard.contract.sweeps import Point, SweepSpec
 
@@ -131,6 +132,6 @@ def test_what_nobody_wants_any_more_is_given_up(yard: Yard, monkeypatch: pytest.
     monkeypatch.setattr(sampling, "sample", standing)
     sweep = yard.sweep(method="tpe", trials=3, parameters=VARIED)
     assert yard.duty.run()
-    commands.ask(yard.store, "pause", sweep, caller=ADA)
+    write(yard.store, requests.ask, "pause", sweep, caller=ADA)
     yard.run()
     assert yard.ids(sweep) == []

@@ -14,18 +14,18 @@ from store.bundles import rows as bundles
 from store.db.database import Database, now_us
 from store.jobs import requests_writes as requests
 from store.jobs.submission_facts import KeyedRequest
-from store.schedules import reads as queries
-from store.schedules import writes as commands
-from store.schedules.due_schedules import MOST_REFUSED
+from store.schedules import schedules
 from store.schedules.facts import NewSchedule, ScheduleFacts
+from store.schedules.runs import MOST_REFUSED
 from store.store import Store
 from store.tables import Job, Schedule
 from store.team import quotas, users
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests import forks
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.failpoints.armed import ArmedProcess
+from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
 from torchyard.contract.job import CANCELLED_BY_OWNER, EndReason, JobState
@@ -55,10 +55,10 @@ class Yard:
     def add(self, cron: str = "* * * * *", *, caller: Caller = ADA, job: dict[str, Any] = SCRIPT, **how: Any) -> str:
         spec = parse_spec({**job, "schedule": {"cron": cron, **how}})
         assert spec.schedule is not None
-        return commands.add(self.store, NewSchedule(spec, spec.schedule, caller, "private"))[0].id
+        return write(self.store, schedules.add, NewSchedule(spec, spec.schedule, caller, "private"))[0].id
 
     def change(self, schedule_id: str, *, caller: Caller = ADA, **patch: Any) -> ScheduleFacts:
-        return commands.change(self.store, schedule_id, SchedulePatch.model_validate(patch), caller=caller)
+        return write(self.store, schedules.change, schedule_id, SchedulePatch.model_validate(patch), caller=caller)
 
     def pass_time(self, schedule_id: str, us: int = MINUTE_US) -> int:
         """Makes the next run due so long ago. Returns when it was."""
@@ -75,7 +75,7 @@ class Yard:
         raise AssertionError("the duty never ends")
 
     def get(self, schedule_id: str) -> ScheduleFacts:
-        return queries.get(self.store, schedule_id, caller=SERVICE)
+        return read(self.store, schedules.find, schedule_id, caller=SERVICE)
 
     def jobs(self) -> list[Job]:
         return self.db.read(lambda session: [*session.scalars(select(Job).order_by(Job.id))])
@@ -280,16 +280,16 @@ def test_only_the_owner_and_administrators_change_a_schedule(yard: Yard) -> None
     with pytest.raises(Forbidden):
         yard.change(shared, caller=BOB, paused=True)
     with pytest.raises(Forbidden):
-        commands.remove(yard.store, shared, caller=BOB)
+        write(yard.store, schedules.remove, shared, caller=BOB)
     assert yard.change(private, caller=SERVICE, paused=True).state == ScheduleState.PAUSED
-    listed = queries.newest_first(yard.store, caller=BOB, owner=None, limit=10)
+    listed = read(yard.store, schedules.list_schedules, caller=BOB, owner=None, limit=10)
     assert [each.id for each in listed.items] == [shared]
 
 
 def test_a_deleted_schedule_leaves_its_runs(yard: Yard) -> None:
     schedule_id = yard.add()
     yard.due(schedule_id)
-    commands.remove(yard.store, schedule_id, caller=ADA)
+    write(yard.store, schedules.remove, schedule_id, caller=ADA)
     yard.run()
     assert [job.schedule_id for job in yard.jobs()] == [schedule_id]
     with pytest.raises(NotFound):
@@ -362,7 +362,7 @@ def test_a_bundle_that_a_schedule_names_is_kept(yard: Yard) -> None:
     with pytest.raises(Conflict, match=schedule_id):
         yard.db.write(lambda session: bundles.remove(session, "ada", SHA256))
     assert yard.db.write(_remove_unused) == []
-    commands.remove(yard.store, schedule_id, caller=ADA)
+    write(yard.store, schedules.remove, schedule_id, caller=ADA)
     assert yard.db.write(_remove_unused) == [SHA256]
 
 
@@ -371,7 +371,7 @@ def _remove_unused(session: Session) -> list[str]:
 
 
 def test_an_owner_has_few_schedules(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.schedules.rows.MOST", 2)
+    monkeypatch.setattr("store.schedules.schedules.MOST", 2)
     yard.add()
     yard.add()
     with pytest.raises(Conflict, match="ada has 2 schedules"):
@@ -382,7 +382,7 @@ def test_an_owner_has_few_schedules(yard: Yard, monkeypatch: pytest.MonkeyPatch)
 def test_requests_at_the_same_moment_add_no_more_schedules_than_an_owner_may_have(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.schedules.rows.MOST", 2)
+    monkeypatch.setattr("store.schedules.schedules.MOST", 2)
     yard.add()
     results = run_together(*[yard.add] * 4)
     assert sum(isinstance(result, Conflict) for result in results) == 3
@@ -392,9 +392,9 @@ def test_requests_with_one_key_at_once_add_one_schedule(yard: Yard) -> None:
     spec = parse_spec({**SCRIPT, "schedule": "0 3 * * *"})
     assert spec.schedule is not None
     new = NewSchedule(spec, spec.schedule, ADA, "private", KeyedRequest("ada", "once", "f" * 64))
-    added = run_together(*[lambda: commands.add(yard.store, new)] * 4)
+    added = run_together(*[lambda: write(yard.store, schedules.add, new)] * 4)
     assert not [each for each in added if isinstance(each, Exception)]
-    assert len(queries.newest_first(yard.store, caller=ADA, owner=None, limit=10).items) == 1
+    assert len(read(yard.store, schedules.list_schedules, caller=ADA, owner=None, limit=10).items) == 1
 
 
 def test_a_pass_with_nothing_due_reads_once(yard: Yard, database: Database) -> None:

@@ -8,26 +8,26 @@ from typing import Any
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from controller.notifications.fan_out import FanOut
 from controller.sweeps.duty import Sweeps
-from store.jobs import requests_writes as requests
+from store.jobs import requests_writes as job_requests
 from store.notifications import reads as notification_queries
 from store.notifications import writes as notifications
 from store.notifications.facts import NewTarget
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint
 from store.secret_keys import SecretKeys
 from store.store import Store
-from store.sweeps import reads as queries
-from store.sweeps import trials_writes as trials
-from store.sweeps import writes as commands
+from store.sweeps import advance, due, listing, requests, submit
 from store.sweeps.facts import NewSweep, TrialFacts, WholeSweep
 from store.tables import Job, Message, SweepTrial
 from store.team import quotas, users
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from store.worker.verbs import WorkerStore
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
 from torchyard.contract.job import EndReason, JobState
@@ -55,7 +55,7 @@ class Yard:
         parsed = parse_sweep({"name": "tune", "job": SCRIPT, **varied, **spec})
         known = parsed.model_copy(update={"monitor": "val/loss", "mode": "min"})
         first = spec_of(known, 0, next(checked_points(known)))
-        return commands.submit(self.store, NewSweep(known, caller, "private"), first)[0].facts.id
+        return write(self.store, submit.submit, NewSweep(known, caller, "private"), first)[0].facts.id
 
     def run(self) -> None:
         """Runs the duty until nothing is due."""
@@ -65,13 +65,13 @@ class Yard:
         raise AssertionError("the duty never ends")
 
     def get(self, sweep_id: str) -> WholeSweep:
-        return queries.get(self.store, sweep_id, caller=SERVICE)
+        return read(self.store, listing.find_sweep, sweep_id, caller=SERVICE)
 
     def state(self, sweep_id: str) -> SweepState:
         return self.get(sweep_id).facts.state
 
     def trials(self, sweep_id: str) -> Sequence[TrialFacts]:
-        found = queries.trials_of(self.store, sweep_id, caller=SERVICE, sort="number", limit=1000)
+        found = read(self.store, listing.list_trials, sweep_id, caller=SERVICE, sort="number", limit=1000)
         return [trial for trial, _ in found.items]
 
     def ids(self, sweep_id: str) -> list[str]:
@@ -97,10 +97,10 @@ def test_a_controller_reads_of_trials_what_lists_have(yard: Yard) -> None:
     yard.end(others[0], EndReason.USER_ERROR)
     listed = [replace(trial, error=None) for trial in yard.trials(sweep)]
     assert [trial.value for trial in listed] == [0.5, None, None]
-    known = queries.known_trials(yard.store, sweep)
+    known = read(yard.store, due.read_known_trials, sweep)
     assert [known(count) for count in range(4)] == [listed[:count] for count in range(4)]
     at_rungs = [replace(trial, point={}, point_omitted=True, step=0, epoch=None) for trial in listed]
-    assert queries.trials_at_rungs(yard.store, sweep) == at_rungs
+    assert read(yard.store, due.read_trials_at_rungs, sweep) == at_rungs
 
 
 def test_a_grid_becomes_jobs_with_their_values_names_and_numbers(yard: Yard) -> None:
@@ -153,7 +153,7 @@ def test_a_sweep_ends_when_its_trials_have_and_ranks_them(yard: Yard) -> None:
     yard.end(third, loss=float("nan"))
     yard.run()
     assert yard.state(sweep) is SweepState.FINISHED
-    found = queries.trials_of(yard.store, sweep, caller=ADA, sort="value", limit=10).items
+    found = read(yard.store, listing.list_trials, sweep, caller=ADA, sort="value", limit=10).items
     assert [(trial.number, rank) for trial, rank in found] == [(1, 1), (0, 2), (2, None)]
     best = yard.get(sweep).best
     assert best is not None
@@ -171,7 +171,7 @@ def test_a_run_without_a_checkpoint_is_ranked_by_its_newest_value(yard: Yard) ->
         told = {trial.job_id: trial.value for trial in yard.trials(sweep)}
         assert told[job_id] == pytest.approx(values[-1], nan_ok=True), "also while it runs"
         yard.db.end(claim, EndReason.COMPLETED)
-    found = queries.trials_of(yard.store, sweep, caller=ADA, sort="value", limit=10).items
+    found = read(yard.store, listing.list_trials, sweep, caller=ADA, sort="value", limit=10).items
     assert [(trial.number, rank) for trial, rank in found] == [(1, 1), (0, 2), (2, None)]
     assert math.isnan(found[2][0].value or 0.0)
     best = yard.get(sweep).best
@@ -184,13 +184,13 @@ def test_a_pause_reaches_the_jobs_and_a_resume_takes_it_back(yard: Yard) -> None
     sweep = yard.sweep(max_parallel=2)
     yard.run()
     running = yard.db.running(yard.ids(sweep)[0], yard.db.worker())
-    commands.ask(yard.store, "pause", sweep, caller=ADA)
+    write(yard.store, requests.ask, "pause", sweep, caller=ADA)
     yard.run()
     assert yard.state(sweep) is SweepState.PAUSED
     assert yard.db.end(running, EndReason.PAUSED) is JobState.PAUSED
     yard.run()
     assert {trial.state for trial in yard.trials(sweep)} == {JobState.PAUSED}
-    commands.ask(yard.store, "resume", sweep, caller=ADA)
+    write(yard.store, requests.ask, "resume", sweep, caller=ADA)
     yard.run()
     assert [trial.state for trial in yard.trials(sweep)] == [JobState.QUEUED, JobState.QUEUED]
     assert yard.state(sweep) is SweepState.RUNNING
@@ -200,7 +200,7 @@ def test_a_pause_reaches_the_jobs_and_a_resume_takes_it_back(yard: Yard) -> None
 def test_an_owner_has_few_sweeps_that_have_not_ended(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, approved: Approved
 ) -> None:
-    monkeypatch.setattr("store.sweeps.rows.MOST_OPEN", 2)
+    monkeypatch.setattr("store.sweeps.submit.MOST_OPEN", 2)
     finished = yard.sweep(method="list", points=[{"args.x": 1}])
     yard.run()
     yard.end(yard.ids(finished)[0])
@@ -211,20 +211,20 @@ def test_an_owner_has_few_sweeps_that_have_not_ended(
         yard.sweep()
     assert str(raised.value) == approved("message")
     with pytest.raises(Conflict, match="ada has 2 sweeps"):
-        commands.extend(yard.store, finished, SweepExtension(points=[{"args.x": 2}]), caller=ADA)
+        submit.extend(yard.store, finished, SweepExtension(points=[{"args.x": 2}]), caller=ADA)
     yard.sweep(caller=BOB)
-    commands.ask(yard.store, "cancel", last, caller=ADA)
+    write(yard.store, requests.ask, "cancel", last, caller=ADA)
     yard.run()
     yard.sweep()
 
 
 def test_a_paused_sweep_costs_a_controller_nothing(yard: Yard) -> None:
     sweep = yard.sweep()
-    commands.ask(yard.store, "pause", sweep, caller=ADA)
+    write(yard.store, requests.ask, "pause", sweep, caller=ADA)
     yard.run()
-    assert queries.due(yard.store) == []
-    commands.ask(yard.store, "resume", sweep, caller=ADA)
-    assert [each.id for each in queries.due(yard.store)] == [sweep]
+    assert read(yard.store, due.list_due) == []
+    write(yard.store, requests.ask, "resume", sweep, caller=ADA)
+    assert [each.id for each in read(yard.store, due.list_due)] == [sweep]
 
 
 def test_a_pass_reads_no_spec_of_a_sweep_that_waits(yard: Yard) -> None:
@@ -240,7 +240,7 @@ def test_a_pass_reads_no_spec_of_a_sweep_that_waits(yard: Yard) -> None:
 def test_a_pass_sees_that_more_may_run_at_once(yard: Yard) -> None:
     sweep = yard.sweep(max_parallel=1)
     yard.run()
-    commands.extend(yard.store, sweep, SweepExtension(max_parallel=3), caller=ADA)
+    submit.extend(yard.store, sweep, SweepExtension(max_parallel=3), caller=ADA)
     yard.run()
     assert len(yard.ids(sweep)) == 3
 
@@ -250,19 +250,19 @@ def test_a_sweep_cancelled_in_the_middle_makes_no_more_and_ends(yard: Yard) -> N
     sweep = yard.sweep(parameters={"args.x": list(range(250))})
     yard.duty.run()
     running = yard.db.running(yard.ids(sweep)[0], yard.db.worker())
-    commands.ask(yard.store, "cancel", sweep, caller=ADA)
+    write(yard.store, requests.ask, "cancel", sweep, caller=ADA)
     yard.run()
     assert yard.state(sweep) is SweepState.CANCELLING
-    assert len(yard.ids(sweep)) == trials.MOST
+    assert len(yard.ids(sweep)) == advance.MOST
     yard.db.end(running, EndReason.CANCELLED)
     yard.run()
     assert yard.state(sweep) is SweepState.CANCELLED
-    assert yard.get(sweep).facts.counts == {JobState.CANCELLED: trials.MOST}
+    assert yard.get(sweep).facts.counts == {JobState.CANCELLED: advance.MOST}
 
 
 def test_a_cancel_while_a_controller_makes_trials_leaves_none_running(yard: Yard) -> None:
     sweep = yard.sweep(parameters={"args.x": list(range(150))})
-    run_together(yard.duty.run, lambda: bool(commands.ask(yard.store, "cancel", sweep, caller=ADA)))
+    run_together(yard.duty.run, lambda: bool(write(yard.store, requests.ask, "cancel", sweep, caller=ADA)))
     yard.run()
     assert yard.state(sweep) is SweepState.CANCELLED
     assert {trial.state for trial in yard.trials(sweep)} <= {JobState.CANCELLED}
@@ -339,15 +339,15 @@ def test_a_sweep_of_a_disabled_user_pauses(yard: Yard) -> None:
 @quick_on_sqlite
 def test_the_owner_sees_that_a_step_fails_until_one_succeeds(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     broken, sound = yard.sweep(), yard.sweep()
-    make = trials.make
+    make_trials = advance.make_trials
 
-    def fails(store: Store, sweep_id: str, points: Sequence[Any], *, first: int) -> bool:
+    def fails(session: Session, sweep_id: str, points: Sequence[Any], *, first: int) -> bool:
         if sweep_id == broken:
             raise ValueError("by a newer program")
-        return make(store, sweep_id, points, first=first)
+        return make_trials(session, sweep_id, points, first=first)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trials, "make", fails)
+        patch.setattr(advance, "make_trials", fails)
         yard.run()
         found = yard.get(broken).facts
         assert (found.state, found.reason_code) == (SweepState.RUNNING, "internal")
@@ -364,14 +364,14 @@ def test_a_cancelled_sweep_whose_step_fails_says_so_and_ends_as_it_was_asked(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep = yard.sweep()
-    commands.ask(yard.store, "cancel", sweep, caller=ADA)
+    write(yard.store, requests.ask, "cancel", sweep, caller=ADA)
     before = yard.get(sweep).facts
 
     def fails(*_: Any) -> bool:
         raise ValueError("by a newer program")
 
     with monkeypatch.context() as patch:
-        patch.setattr(trials, "ask", fails)
+        patch.setattr(advance, "ask_jobs", fails)
         yard.run()
         yard.run()
         found = yard.get(sweep).facts
@@ -388,11 +388,11 @@ def test_a_trial_whose_job_is_deleted_stays_in_the_ranking(yard: Yard) -> None:
     yard.run()
     first = yard.ids(sweep)[0]
     yard.end(first, loss=0.5)
-    requests.act(yard.store, "delete", first, caller=ADA)
+    job_requests.act(yard.store, "delete", first, caller=ADA)
     found = yard.trials(sweep)[0]
     assert (found.job_id, found.state, found.value) == (None, JobState.SUCCEEDED, 0.5)
     with pytest.raises(Conflict, match="no job"):
-        commands.promote(yard.store, sweep, 0, caller=ADA)
+        write(yard.store, requests.promote, sweep, 0, caller=ADA)
 
 
 def test_of_two_promoters_one_has_the_trial_go_on(yard: Yard) -> None:
@@ -401,12 +401,12 @@ def test_of_two_promoters_one_has_the_trial_go_on(yard: Yard) -> None:
     old = yard.ids(sweep)[0]
     yard.end(old, loss=0.5)
 
-    def promote() -> TrialFacts:
-        return commands.promote(yard.store, sweep, 0, caller=ADA)
+    def promote() -> None:
+        write(yard.store, requests.promote, sweep, 0, caller=ADA)
 
-    found = run_together(promote, promote)
-    assert len([each for each in found if isinstance(each, TrialFacts)]) == 1
-    assert len([each for each in found if isinstance(each, Conflict)]) == 1
+    answers = run_together(promote, promote)
+    assert len([each for each in answers if each is None]) == 1
+    assert len([each for each in answers if isinstance(each, Conflict)]) == 1
     new = yard.ids(sweep)[0]
     assert yard.db.job(new).retry_of == old
     assert yard.trials(sweep)[0].state is JobState.QUEUED
@@ -417,7 +417,7 @@ def test_an_administrator_who_promotes_leaves_the_job_to_its_owner(yard: Yard) -
     sweep = yard.sweep()
     yard.run()
     yard.end(yard.ids(sweep)[0])
-    commands.promote(yard.store, sweep, 0, caller=SERVICE)
+    write(yard.store, requests.promote, sweep, 0, caller=SERVICE)
     assert yard.db.job(yard.ids(sweep)[0]).owner == "ada"
 
 
@@ -427,7 +427,7 @@ def test_a_finished_sweep_goes_on_with_what_is_added(yard: Yard) -> None:
     yard.end(yard.ids(sweep)[0])
     yard.run()
     assert yard.state(sweep) is SweepState.FINISHED
-    commands.extend(yard.store, sweep, SweepExtension(points=[{"args.x": 2}]), caller=ADA)
+    submit.extend(yard.store, sweep, SweepExtension(points=[{"args.x": 2}]), caller=ADA)
     yard.run()
     assert [trial.point for trial in yard.trials(sweep)] == [{"args.x": 1}, {"args.x": 2}]
     assert yard.state(sweep) is SweepState.RUNNING
@@ -451,18 +451,18 @@ def test_a_sweep_after_a_job_that_is_not_there_is_refused(yard: Yard, approved: 
 def test_a_sweep_is_its_owners(yard: Yard) -> None:
     sweep = yard.sweep()
     acts: list[Callable[[], Any]] = [
-        lambda: queries.get(yard.store, sweep, caller=BOB),
-        lambda: commands.ask(yard.store, "cancel", sweep, caller=BOB),
-        lambda: commands.delete(yard.store, sweep, caller=BOB),
-        lambda: commands.promote(yard.store, sweep, 0, caller=BOB),
+        lambda: read(yard.store, listing.find_sweep, sweep, caller=BOB),
+        lambda: write(yard.store, requests.ask, "cancel", sweep, caller=BOB),
+        lambda: write(yard.store, requests.delete, sweep, caller=BOB),
+        lambda: write(yard.store, requests.promote, sweep, 0, caller=BOB),
     ]
     for act in acts:
         with pytest.raises(NotFound):
             act()
     shared = yard.sweep(visibility="team")
-    assert queries.get(yard.store, shared, caller=BOB).facts.id == shared
+    assert read(yard.store, listing.find_sweep, shared, caller=BOB).facts.id == shared
     with pytest.raises(Forbidden):
-        commands.ask(yard.store, "cancel", shared, caller=BOB)
+        write(yard.store, requests.ask, "cancel", shared, caller=BOB)
 
 
 @pytest.mark.parametrize("jobs", [False, True])
@@ -471,12 +471,12 @@ def test_a_sweep_that_has_ended_can_be_deleted(yard: Yard, *, jobs: bool) -> Non
     yard.run()
     ids = yard.ids(sweep)
     with pytest.raises(Conflict):
-        commands.delete(yard.store, sweep, caller=ADA)
-    commands.ask(yard.store, "cancel", sweep, caller=ADA)
+        write(yard.store, requests.delete, sweep, caller=ADA)
+    write(yard.store, requests.ask, "cancel", sweep, caller=ADA)
     yard.run()
-    deleted = [*commands.delete_jobs(yard.store, sweep, caller=ADA)] if jobs else []
+    deleted = [*requests.delete_jobs(yard.store, sweep, caller=ADA)] if jobs else []
     assert deleted == (ids if jobs else [])
-    commands.delete(yard.store, sweep, caller=ADA)
+    write(yard.store, requests.delete, sweep, caller=ADA)
     with pytest.raises(NotFound):
         yard.get(sweep)
     left = yard.db.read(lambda session: session.execute(select(Job.id, Job.sweep_id).order_by(Job.id)).all())

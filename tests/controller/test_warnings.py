@@ -10,7 +10,7 @@ from controller.warnings import Warnings
 from store.attempts.facts import Claim
 from store.attempts.warnings import warn
 from store.cluster import device_history
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint
 from store.store import Store
 from store.tables import Allocation, Attempt, Job, NotificationTarget, Signal
 from tests import sessions

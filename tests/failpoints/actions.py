@@ -26,15 +26,14 @@ from store.jobs import dependencies_writes as dependencies
 from store.jobs import requests_writes as requests
 from store.jobs import submission_writes as submission
 from store.jobs.submission_facts import KeyedRequest, Submission
-from store.models import writes as models
+from store.models import models
 from store.models.facts import NewVersion
 from store.notifications import writes as notifications
-from store.output.facts import Batch, NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import Batch, MetricPoint, NewLines
 from store.store import Store
-from store.sweeps import writes as sweeps
+from store.sweeps import requests as sweeps
 from store.team import writes as team
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from store.team.writes import UserChange
 from store.worker.verbs import WorkerStore
 from tests.api.bundles import packed
@@ -74,6 +73,11 @@ def _delete(store: Store, job_id: str) -> None:
     cleanup.collect_garbage(store)  # as after the API's answer
 
 
+def _add_model(store: Store, job_id: str) -> None:
+    with store.write("model") as session:
+        models.add_version(session, NewVersion("kept", job_id, "latest", None, "private", SERVICE))
+
+
 def _upload(store: Store, _: str) -> None:
     """Sends what is missing of a bundle, again if another request is faster, as a client does."""
     bundle = packed()
@@ -101,7 +105,7 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "stacks": lambda store, job_id: requests.ask_stacks(store, job_id, caller=SERVICE),
     "delete": _delete,
     "bundle": _upload,
-    "model": lambda store, job_id: models.add(store, NewVersion("kept", job_id, "latest", None, "private", SERVICE)),
+    "model": _add_model,
     "team": lambda store, name: team.change_user(store, name, UserChange(disabled=True), caller=SERVICE),
     "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, caller=SERVICE),
 }
@@ -169,8 +173,8 @@ def control(settings: Settings) -> None:
 
 
 def pause_sweep(settings: Settings, sweep_id: str) -> None:
-    with opened(settings) as store:
-        sweeps.ask(store, "pause", sweep_id, caller=SERVICE)
+    with opened(settings) as store, store.write("sweeps") as session:
+        sweeps.ask(session, "pause", sweep_id, caller=SERVICE)
 
 
 def notify(settings: Settings, received: Path) -> None:

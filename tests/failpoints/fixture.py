@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from store.attempts.facts import Claim
 from store.db.database import Database
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.output import logs
 from store.output.metrics import POINT
 from store.queue.announcing import Queue

@@ -9,7 +9,7 @@ from store.blobs.files import Blobs
 from store.jobs import batches_writes as batches
 from store.jobs.submission_facts import Submission
 from store.output.facts import NewCheckpoint
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests import line
 from tests.failpoints import actions
 from tests.failpoints.armed import started

@@ -9,7 +9,7 @@ from sqlalchemy import select, update
 from store.notifications import writes as notifications
 from store.notifications.facts import NewTarget
 from store.tables import Message
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started
 from tests.failpoints.beside import beside, on_sqlite

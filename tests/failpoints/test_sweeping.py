@@ -13,9 +13,8 @@ from sqlalchemy import insert, select
 from store.announcement import Announcement
 from store.attempts import state as attempts
 from store.blobs.files import Blobs
-from store.jobs import rows as jobs
-from store.output.facts import NewEvent, NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.jobs import jobs
+from store.output.facts import MetricPoint, NewEvent, NewLines
 from store.tables import Garbage, PointChunk
 from tests import line
 from tests.failpoints import actions

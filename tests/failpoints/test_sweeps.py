@@ -3,15 +3,14 @@
 import pytest
 from sqlalchemy import select
 
-from store.sweeps import reads as queries
-from store.sweeps import trials_writes as trials
-from store.sweeps import writes as commands
+from store.sweeps import advance, listing, requests, submit
 from store.sweeps.facts import NewSweep
 from store.tables import Job, SweepTrial
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture
+from tests.sessions import write
 from tests.store.fixture import store_on
 from torchyard.contract.job import JobState
 from torchyard.contract.points import checked_points, spec_of
@@ -22,7 +21,7 @@ MAKING = [f"store.make_trials.{side}" for side in SIDES]
 ASKING = [f"store.ask_trials.{side}" for side in SIDES]
 REQUESTING = [f"store.sweeps.{side}" for side in SIDES]
 POINTS = [*MAKING, *ASKING, *REQUESTING]
-COUNT = trials.MOST + 2
+COUNT = advance.MOST + 2
 """Trials that two transactions make."""
 
 
@@ -31,11 +30,12 @@ def submitted(service: FailpointFixture) -> str:
     spec = parse_sweep({"method": "array", "trials": COUNT, "job": job})
     known = spec.model_copy(update={"monitor": "val/loss", "mode": "min"})
     new = NewSweep(known, SERVICE, "private")
-    return commands.submit(store_on(service.database), new, spec_of(known, 0, next(checked_points(known))))[0].facts.id
+    first = spec_of(known, 0, next(checked_points(known)))
+    return write(store_on(service.database), submit.submit, new, first)[0].facts.id
 
 
 def state(service: FailpointFixture, sweep_id: str) -> SweepState:
-    return queries.get(service.database, sweep_id, caller=SERVICE).facts.state
+    return service.read(lambda session: listing.find_sweep(session, sweep_id, caller=SERVICE)).facts.state
 
 
 def check_trials(service: FailpointFixture, sweep_id: str) -> None:
@@ -68,7 +68,7 @@ def test_a_cancel_reaches_each_job_though_its_controller_is_killed(
 ) -> None:
     sweep_id = submitted(service)
     actions.control(service.settings)
-    commands.ask(store_on(service.database), "cancel", sweep_id, caller=SERVICE)
+    write(store_on(service.database), requests.ask, "cancel", sweep_id, caller=SERVICE)
     with started(actions.control, service.settings, plan=f"{point}=kill@{time}", log=service.log) as child:
         assert child.wait() == -9
     actions.control(service.settings)
@@ -94,7 +94,7 @@ def test_two_controllers_of_which_one_is_slow_make_each_trial_once(service: Fail
     sweep_id = submitted(service)
     with started(actions.control, service.settings, plan=f"{point}=delay:0.3", log=service.log) as child:
         actions.control(service.settings)
-        commands.ask(store_on(service.database), "cancel", sweep_id, caller=SERVICE)
+        write(store_on(service.database), requests.ask, "cancel", sweep_id, caller=SERVICE)
         actions.control(service.settings)
         child.wait()
     actions.control(service.settings)

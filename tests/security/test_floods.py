@@ -13,8 +13,7 @@ from store.attempts import append
 from store.attempts.facts import Claim
 from store.blobs.files import Blobs
 from store.output import metrics
-from store.output.facts import MAX_SERIES, Batch, OutputLimits
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MAX_SERIES, Batch, MetricPoint, OutputLimits
 from store.tables import PointChunk
 from store.team import quotas
 from tests.api.service import ApiFixture

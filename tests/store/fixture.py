@@ -24,14 +24,12 @@ from store.db import prepared
 from store.db.database import Database, now_us
 from store.ids import new_id
 from store.jobs import events as job_events
-from store.jobs import intents, new_jobs, reasons, submissions
-from store.jobs import rows as jobs
+from store.jobs import intents, jobs, new_jobs, reasons, submissions
 from store.jobs.facts import DisplayedReason
 from store.jobs.submission_facts import Retry
-from store.output import series_reads as series
-from store.output.facts import Batch, NewCheckpoint
-from store.output.series_reads import PointFilter, SeriesColumns
-from store.output.telemetry_facts import EventFacts
+from store.output import series
+from store.output.facts import Batch, EventFacts, NewCheckpoint
+from store.output.series import PointFilter, SeriesColumns
 from store.queue import positions as queue_positions
 from store.queue import reservations
 from store.queue.announcing import Queue
@@ -41,7 +39,7 @@ from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
 from store.tables import Allocation, Attempt, Base, Job
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile

@@ -15,8 +15,7 @@ from store.attempts import lease as leases
 from store.attempts import state as attempts
 from store.attempts.facts import LEASE, Claim
 from store.db.database import now_us
-from store.output.facts import Batch, NewEvent, NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import Batch, MetricPoint, NewEvent, NewLines
 from store.queue import waiting
 from store.tables import Attempt, Job
 from tests.approved import Approved

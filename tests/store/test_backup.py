@@ -27,17 +27,15 @@ from store.blobs.files import Blobs
 from store.bundles import rows as bundles
 from store.db.database import Database
 from store.jobs import deletion
-from store.models import writes as models
+from store.models import models
 from store.models.facts import ModelVersionFacts, NewVersion
 from store.notifications import writes as notifications
 from store.notifications.facts import NewTarget
 from store.output import artifacts, media
-from store.output.facts import DEFAULTS, NewArtifact, NewCheckpoint, NewLines
-from store.output.media_facts import NewMedia, PictureFacts
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import DEFAULTS, MetricPoint, NewArtifact, NewCheckpoint, NewLines, NewMedia, PictureFacts
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests import forked, forks
 from tests.api.service import ApiFixture
 from tests.approved import Approved
@@ -49,6 +47,7 @@ from tests.databases import (
     quick_on_sqlite,
 )
 from tests.e2e.service import until
+from tests.sessions import write
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, StaleClaim, Unavailable
 from torchyard.contract.job import EndReason, JobState
@@ -123,7 +122,7 @@ def keep_model(store: Store, content: bytes) -> ModelVersionFacts:
     job_id = trained(store.db, store.blobs, content)
     keeper = store_on(store.db.database, blobs=store.blobs)
     wanted = NewVersion("digits", job_id, "latest", None, "private", Caller("ada", Role.MEMBER))
-    kept, _ = models.add(keeper, wanted)
+    kept, _ = write(keeper, models.add_version, wanted)
     store.db.write(lambda session: deletion.delete_job(session, job_id))
     return kept
 

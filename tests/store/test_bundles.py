@@ -21,7 +21,7 @@ from store.jobs import submission_writes as submission
 from store.jobs.submission_facts import Submission
 from store.store import Store
 from store.tables import Bundle, BundleUse, Garbage
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from tests.api.bundles import Packed, packed
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.bundles import bundle_url

@@ -11,7 +11,7 @@ from store.jobs.submission_facts import Retry
 from store.output import checkpoints
 from store.output.checkpoints_facts import CAPTURED
 from store.output.facts import CapturedFile, NewCheckpoint
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, NotFound

@@ -12,13 +12,11 @@ from sqlalchemy.orm import Session
 
 from store.db.database import Database, now_us
 from store.jobs import events as job_events
-from store.jobs import listing
-from store.jobs import rows as jobs
+from store.jobs import jobs, listing
 from store.output import logs
-from store.output.facts import NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewLines
 from store.tables import Job, Worker
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Unavailable

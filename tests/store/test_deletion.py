@@ -14,17 +14,14 @@ from store import housekeeping as cleanup
 from store.attempts import removal
 from store.blobs.files import Blobs
 from store.bundles import rows as bundles
-from store.jobs import deletion, dependencies, idempotency, initial_files, stars
-from store.jobs import rows as jobs
+from store.jobs import deletion, dependencies, idempotency, initial_files, jobs, stars
 from store.jobs.facts import DependencyFacts
 from store.jobs.idempotency import Answer
 from store.jobs.initial_weights_facts import InitialFacts
 from store.jobs.submission_facts import KeyedRequest
-from store.output.facts import NewArtifact, NewCheckpoint, NewEvent, NewLines
-from store.output.media_facts import NewMedia, PictureFacts
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewArtifact, NewCheckpoint, NewEvent, NewLines, NewMedia, PictureFacts
 from store.tables import AttemptUse, Estimate, Forecast, Garbage, KeepRequest, WorkFolder
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim

@@ -23,7 +23,7 @@ from store.queue.line import sweep
 from store.store import Store
 from store.tables import HELD, Job, User
 from store.team import quotas
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on

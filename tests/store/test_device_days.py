@@ -17,7 +17,7 @@ from store.cluster.usage_facts import DAY_US, MOST_DAYS, Figures, Held
 from store.jobs import deletion
 from store.tables import Allocation, Attempt, AttemptUse, DeviceDay, Job
 from store.team import writes as team
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from store.team.writes import UserChange
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, placement_on, recorded_statements, run_together, store_on

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from store.cluster import device_history
 from store.cluster.facts import History, Use
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.tables import DeviceSample
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements

@@ -9,14 +9,13 @@ from sqlalchemy import delete, select, update
 from scheduling.calibration import ENOUGH
 from scheduling.snapshot import Waiting
 from store.db.database import now_us
-from store.jobs import facts_rows as job_facts
-from store.jobs import listing
+from store.jobs import listing, show
 from store.queue import estimates as rows_of_estimates
 from store.queue import estimating as estimates
 from store.queue import forecast_lease, forecasting
 from store.queue.estimates_facts import Estimated, EstimateFacts, Lease, Seen
 from store.tables import Base, Calibration, Estimate, Forecast, ForecastLease
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests import sessions
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.resources import Resources
@@ -191,11 +190,11 @@ def test_a_queued_job_shows_its_estimate_in_its_json_in_lists_and_in_the_queue(d
     queued, lease, at = db.submit(), lease_on(db), now(db)
     put(db, lease, estimated(queued, at=at), made_at=at)
     told = EstimateFacts(at + MINUTE, at, at + 2 * MINUTE, at, held=0, of=0)
-    assert db.read(lambda session: job_facts.readable(session, queued, SERVICE)).estimate == told
+    assert db.read(lambda session: show.readable(session, queued, SERVICE)).estimate == told
     assert [job.estimate for job in db.read(lambda session: listing.some(session, [queued]))] == [told]
     assert [job.estimate for job in db.read(lambda session: listing.queue(session, limit=9)).items] == [told]
     db.running(queued, db.worker())
-    assert db.read(lambda session: job_facts.readable(session, queued, SERVICE)).estimate is None
+    assert db.read(lambda session: show.readable(session, queued, SERVICE)).estimate is None
 
 
 def test_a_list_reads_no_estimates_unless_it_has_a_queued_job(db: StoreFixture) -> None:

@@ -11,8 +11,7 @@ from store.attempts import append, removal
 from store.db.database import Database, in_us, now_us
 from store.jobs import deletion, timeline
 from store.output import logs, trimming
-from store.output.facts import Batch, NewEvent, NewLines, TrimLimits
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import Batch, MetricPoint, NewEvent, NewLines, TrimLimits
 from store.tables import NEVER_TRIMMED, DeletedJob, Job
 from tests.approved import Approved
 from tests.databases import SQLiteDatabases, quick_on_sqlite

@@ -4,8 +4,7 @@ import pytest
 from sqlalchemy import select, update
 
 from store.db.database import Session, now_us
-from store.jobs import idempotency, new_jobs
-from store.jobs import rows as jobs
+from store.jobs import idempotency, jobs, new_jobs
 from store.jobs.idempotency import Answer, KeyTaken
 from store.jobs.submission_facts import KeyedRequest
 from store.tables import IdempotencyKey

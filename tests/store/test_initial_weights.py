@@ -17,7 +17,7 @@ from store.output import checkpoints
 from store.output.facts import NewCheckpoint
 from store.store import Store
 from store.team import access, quotas
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on

@@ -9,7 +9,7 @@ from store.attempts import history as attempt_facts
 from store.jobs import deletion, edits, intents
 from store.jobs.facts import AT_ONCE, StoppedFor
 from store.jobs.intents import requested_stop
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint

@@ -13,7 +13,7 @@ from store.jobs import deletion, edits, listing, new_jobs
 from store.jobs.facts import JobCounts
 from store.tables import Job, JobCount
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements, run_together
 from torchyard.contract.filters import JobQuery

@@ -9,14 +9,12 @@ from sqlalchemy import update
 
 from store.ids import is_id, new_id
 from store.jobs import events as job_events
-from store.jobs import facts_rows as job_facts
-from store.jobs import intents, listing, reasons
-from store.jobs import rows as jobs
+from store.jobs import intents, jobs, listing, reasons, show
 from store.jobs.facts import ListCursor
 from store.queue import waiting
 from store.tables import Job
 from store.team import access
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
@@ -73,7 +71,7 @@ def test_a_list_reads_no_column_that_may_be_large(db: StoreFixture) -> None:
     old, new = db.read(lambda session: listing.jobs(session, JobQuery(), caller=SERVICE, limit=2)).items
     assert (new.monitor, new.error) == ("val/accuracy", None)
     assert old.monitor == "val/loss"
-    assert {"spec", "card", "error"}.isdisjoint(column.key for column in job_facts.LISTED)
+    assert {"spec", "card", "error"}.isdisjoint(column.key for column in show.LISTED)
 
 
 def test_a_job_is_told_by_one_row_and_by_what_its_attempts_stored(db: StoreFixture) -> None:
@@ -83,19 +81,19 @@ def test_a_job_is_told_by_one_row_and_by_what_its_attempts_stored(db: StoreFixtu
     shape = db.job(queued).shape
     db.write(lambda session: reasons.store_reasons(session, {shape: Reason("no_device", "2 devices are held")}))
     for job_id in (running, paused, queued):
-        expected = db.read(lambda session, job_id=job_id: job_facts.of(session, jobs.get(session, job_id)))
+        expected = db.read(lambda session, job_id=job_id: show.of(session, jobs.get(session, job_id)))
         for caller in (ADA, SERVICE):
-            told = db.read(lambda session, job_id=job_id, caller=caller: job_facts.readable(session, job_id, caller))
+            told = db.read(lambda session, job_id=job_id, caller=caller: show.readable(session, job_id, caller))
             assert replace(told, spec=expected.spec) == expected
             assert json.loads(told.spec) == json.loads(expected.spec)
     assert expected.reason.message == "2 devices are held"
     for job_id, count in ((paused, 1), (running, 3)):
         with recorded_statements(db.database) as statements:
-            db.read(lambda session, job_id=job_id: job_facts.readable(session, job_id, ADA))
+            db.read(lambda session, job_id=job_id: show.readable(session, job_id, ADA))
         assert len(statements) == count
     for job_id, caller in ((running, EVE), (running, Caller("eve", Role.OPERATOR)), ("job_x", SERVICE)):
         with pytest.raises(NotFound):
-            db.read(lambda session, job_id=job_id, caller=caller: job_facts.readable(session, job_id, caller))
+            db.read(lambda session, job_id=job_id, caller=caller: show.readable(session, job_id, caller))
 
 
 def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:

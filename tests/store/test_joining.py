@@ -14,8 +14,7 @@ from store.attempts import state as attempts
 from store.attempts.facts import Claim
 from store.jobs import deletion, timeline
 from store.output import joining
-from store.output.facts import Batch, NewLines
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import Batch, MetricPoint, NewLines
 from store.tables import PointChunk
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on

@@ -10,13 +10,11 @@ from store.attempts import append
 from store.attempts.facts import Claim
 from store.jobs import deletion
 from store.jobs import events as job_events
-from store.output import checkpoints, logs, metrics, point_chunks
-from store.output import series_reads as series
-from store.output.facts import MAX_SERIES, Batch, NewCheckpoint, NewEvent, NewLines, OutputLimits
+from store.output import checkpoints, logs, metrics, point_chunks, series
+from store.output.facts import MAX_SERIES, Batch, MetricPoint, NewCheckpoint, NewEvent, NewLines, OutputLimits
 from store.output.metrics import POINT
-from store.output.pages import PAGE_BYTES
-from store.output.series_reads import PointFilter
-from store.output.telemetry_facts import MetricPoint
+from store.output.series import PointFilter
+from store.pages import PAGE_BYTES
 from store.tables import PointChunk, Quota, Series, User
 from store.team import quotas
 from tests.approved import Approved

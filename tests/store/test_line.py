@@ -26,7 +26,7 @@ from store.queue.line.entries import standing_of
 from store.queue.line.line import Line, line_of
 from store.queue.line_facts import Credits, OwnerKind, Standing
 from store.tables import Job
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from store.worker.verbs import WorkerStore
 from tests import servers
 from tests.databases import Databases, SQLiteDatabases

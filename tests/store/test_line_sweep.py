@@ -14,9 +14,8 @@ from redis import Redis
 from sqlalchemy import update
 
 from store.db.database import Database
-from store.jobs import deletion, edits
+from store.jobs import deletion, edits, jobs
 from store.jobs import reads as queries
-from store.jobs import rows as jobs
 from store.jobs import submission_writes as submission
 from store.jobs.submission_facts import Submission
 from store.queue.announcing import Queue
@@ -28,7 +27,7 @@ from store.redis import client as redis_client
 from store.redis import names as redis_names
 from store.store import Store
 from store.tables import Job, Service
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests import line, servers
 from tests.conftest import QUICK_S
 from tests.databases import quick_on_postgresql, quick_on_sqlite

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from store.jobs import listing
 from store.jobs.facts import ListCursor, sort_key
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.store.fixture import StoreFixture
 from torchyard.contract.filters import JobQuery, JobSort
 

@@ -13,18 +13,18 @@ from store.attempts import stacks
 from store.attempts import state as attempts
 from store.attempts.facts import Begun
 from store.db.database import Database
-from store.jobs import batches, deletion, edits, new_jobs, submissions
+from store.jobs import batches, deletion, edits, jobs, new_jobs, submissions
 from store.jobs import requests_writes as requests
-from store.jobs import rows as jobs
 from store.jobs.facts import AT_ONCE
 from store.jobs.submission_facts import Retry, Submission, Submitted
-from store.models import writes as models
+from store.models import models
 from store.models.facts import NewVersion
 from store.queue import waiting
 from store.queue.reservations import Change
 from store.team import quotas, users
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from store.worker.verbs import WorkerStore
+from tests.sessions import write
 from tests.store import pools
 from tests.store.fixture import StoreFixture, checkpoint, store_on
 from torchyard.contract.job import EndReason, Reason
@@ -114,7 +114,8 @@ def _live(db: StoreFixture) -> None:
     db.cancel(other)
     db.retry(other)
     ada = Caller("ada", Role.MEMBER)
-    models.add(store_on(db.database), NewVersion("kept", runs, "latest", None, "private", ada))
+    wanted = NewVersion("kept", runs, "latest", None, "private", ada)
+    write(store_on(db.database), models.add_version, wanted)
     db.cancel(db.write(lambda session: submissions.store_one(session, _starting("model:kept", ada))).job.id)
     starts = _starting(f"{runs}/latest", ada)
     both = [Submission(db.spec(), ada, "private"), Retry(other, ada), starts]

@@ -7,10 +7,9 @@ import pytest
 from store.attempts.facts import Claim
 from store.output import log_patterns_reads as log_patterns
 from store.output import log_search_reads as log_search
-from store.output.facts import NewLines
+from store.output.facts import EVERY_LINE, LogFilter, NewLines
 from store.output.log_patterns_reads import Pattern
 from store.output.log_search_reads import FoundLines, LogSearch
-from store.output.telemetry_facts import EVERY_LINE, LogFilter
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import InvalidRequest
 

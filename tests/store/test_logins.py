@@ -9,7 +9,7 @@ from store.db.database import Database
 from store.tables import AuditEntry, FailedLogins
 from store.team import logins
 from store.team import writes as team
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.store.fixture import store_on
 from torchyard.contract.errors import TooManyRequests
 

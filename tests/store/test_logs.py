@@ -6,8 +6,7 @@ import pytest
 
 from store.attempts.facts import Claim
 from store.output import logs
-from store.output.facts import NewLines
-from store.output.telemetry_facts import LogFilter
+from store.output.facts import LogFilter, NewLines
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture
 from torchyard.contract.job import EndReason

@@ -11,8 +11,7 @@ from store.attempts import append
 from store.attempts.facts import Claim
 from store.blobs.files import Blobs
 from store.output import artifacts, media
-from store.output.facts import Batch, NewArtifact, OutputLimits
-from store.output.media_facts import MediaFilter, MediaPlace, NewMedia, PictureFacts
+from store.output.facts import Batch, MediaFilter, MediaPlace, NewArtifact, NewMedia, OutputLimits, PictureFacts
 from store.tables import Garbage, Job, Media
 from store.team import quotas, users
 from tests.approved import Approved

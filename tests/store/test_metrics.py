@@ -10,9 +10,9 @@ from store.attempts import state as attempts
 from store.attempts.facts import Claim
 from store.output import metrics
 from store.output.checkpoints_facts import CAPTURED
+from store.output.facts import MetricPoint
 from store.output.metrics import POINT
-from store.output.series_reads import PointFilter
-from store.output.telemetry_facts import MetricPoint
+from store.output.series import PointFilter
 from store.tables import Attempt, PointChunk, Series
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint

@@ -14,18 +14,17 @@ from store.jobs import requests_writes as requests
 from store.jobs import submission_writes as submission
 from store.jobs.facts import JobFacts
 from store.jobs.submission_facts import Submission
-from store.models import reads as queries
-from store.models import rows
-from store.models import writes as commands
+from store.models import models
 from store.models.facts import ModelFilter, ModelVersionFacts, NewVersion
 from store.output import checkpoints
 from store.output.facts import NewCheckpoint
 from store.store import Store
 from store.tables import AuditEntry, Garbage, Job
 from store.team import quotas, users
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded
 from torchyard.contract.job import EndReason
@@ -96,13 +95,13 @@ def add(
     visibility: Visibility | None = None,
     caller: Caller = ADA,
 ) -> ModelVersionFacts:
-    return commands.add(store, NewVersion(name, job_id, ref, visibility, "private", caller))[0]
+    return write(store, models.add_version, NewVersion(name, job_id, ref, visibility, "private", caller))[0]
 
 
 def find(store: Store, name: str = "digits", version: int | None = None, **who: Any) -> ModelVersionFacts:
     caller, owner = who.get("caller", ADA), who.get("owner")
     with store.read() as session:
-        return rows.find_version(session, caller, owner, name, version)
+        return models.find_version(session, owner, name, version, caller=caller)
 
 
 def stored(db: StoreFixture, owner: str = "ada") -> int:
@@ -122,7 +121,7 @@ def test_a_version_keeps_the_files_when_the_job_is_deleted(db: StoreFixture, sto
     assert find(store) == kept
     assert store.blobs.path(kept.main_file["sha256"]).read_bytes() == STATE
     assert cleanup.collect_garbage(store) == 0
-    commands.remove(store, "ada", "digits", 1, caller=ADA)
+    write(store, models.remove, "ada", "digits", 1, caller=ADA)
     assert cleanup.collect_garbage(store) == 1
     assert not store.blobs.path(kept.main_file["sha256"]).exists()
     assert db.read(lambda session: session.scalars(select(Garbage)).all()) == []
@@ -133,9 +132,9 @@ def test_a_blob_stays_while_another_version_has_it(store: Store, trained: Traine
     add(store, trained.id, "one")
     add(store, trained.id, "two")
     trained.delete(store)
-    commands.remove(store, "ada", "one", caller=ADA)
+    write(store, models.remove, "ada", "one", caller=ADA)
     assert cleanup.collect_garbage(store) == 0
-    commands.remove(store, "ada", "two", caller=ADA)
+    write(store, models.remove, "ada", "two", caller=ADA)
     assert cleanup.collect_garbage(store) == 1
 
 
@@ -146,7 +145,10 @@ def test_the_newest_checkpoint_again_answers_the_version_that_has_it(
     job.save(1)
     job.save(2, b"later")
     one = add(store, job.id, ref="step-1")
-    assert commands.add(store, NewVersion("digits", job.id, "step-1", None, "private", ADA)) == (one, False)
+    assert write(store, models.add_version, NewVersion("digits", job.id, "step-1", None, "private", ADA)) == (
+        one,
+        False,
+    )
     assert add(store, job.id, ref="step-2").version == 2
     assert add(store, job.id, ref="step-1").version == 3
     actions = db.read(lambda session: session.execute(select(AuditEntry.action, AuditEntry.who)).all())
@@ -161,7 +163,7 @@ def test_a_number_is_never_given_twice(
     for step in (1, 2):
         job.save(step, bytes(step))
         add(store, job.id)
-    commands.remove(store, "ada", "digits", version, caller=ADA)
+    write(store, models.remove, "ada", "digits", version, caller=ADA)
     assert add(store, job.id, visibility="team").version == 3 if version is None else add(store, job.id).version == 3
     with pytest.raises(NotFound) as raised:
         find(store, version=2)
@@ -170,18 +172,18 @@ def test_a_number_is_never_given_twice(
 
 def test_a_model_without_versions_is_not_there(store: Store, trained: Trained, approved: Approved) -> None:
     add(store, trained.id)
-    commands.remove(store, "ada", "digits", caller=ADA)
+    write(store, models.remove, "ada", "digits", caller=ADA)
     for ask in (
-        lambda: queries.get(store, "ada", "digits", caller=ADA),
-        lambda: queries.versions(store, "ada", "digits", caller=ADA, limit=9),
+        lambda: read(store, models.find, "ada", "digits", caller=ADA),
+        lambda: read(store, models.list_versions, "ada", "digits", caller=ADA, limit=9),
         lambda: find(store),
-        lambda: commands.remove(store, "ada", "digits", caller=ADA),
-        lambda: commands.share(store, "ada", "digits", "team", caller=ADA),
+        lambda: write(store, models.remove, "ada", "digits", caller=ADA),
+        lambda: write(store, models.share, "ada", "digits", "team", caller=ADA),
     ):
         with pytest.raises(NotFound) as raised:
             ask()
         assert str(raised.value) == approved("message")
-    assert queries.listed(store, ModelFilter(), caller=ADA, limit=9).items == []
+    assert read(store, models.list_models, ModelFilter(), caller=ADA, limit=9).items == []
 
 
 def test_who_reads_and_changes_a_model(store: Store, trained: Trained, approved: Approved) -> None:
@@ -190,20 +192,20 @@ def test_who_reads_and_changes_a_model(store: Store, trained: Trained, approved:
         find(store, owner="ada", caller=BOB)
     assert str(raised.value) == approved("message")
     with pytest.raises(NotFound) as raised:
-        commands.remove(store, "ada", "digits", caller=BOB)
+        write(store, models.remove, "ada", "digits", caller=BOB)
     assert str(raised.value) == approved("there model")
-    commands.share(store, "ada", "digits", "team", caller=ADA)
+    write(store, models.share, "ada", "digits", "team", caller=ADA)
     assert find(store, owner="ada", caller=BOB).version == 1
     with pytest.raises(NotFound) as raised:
         find(store, caller=BOB)
     assert str(raised.value) == approved("there model again")
     for change in (
-        lambda: commands.remove(store, "ada", "digits", 1, caller=BOB),
-        lambda: commands.share(store, "ada", "digits", "private", caller=BOB),
+        lambda: write(store, models.remove, "ada", "digits", 1, caller=BOB),
+        lambda: write(store, models.share, "ada", "digits", "private", caller=BOB),
     ):
         with pytest.raises(Forbidden, match="belongs to ada"):
             change()
-    commands.remove(store, "ada", "digits", 1, caller=SERVICE)
+    write(store, models.remove, "ada", "digits", 1, caller=SERVICE)
     with pytest.raises(NotFound):
         find(store)
 
@@ -212,10 +214,10 @@ def test_the_job_of_a_shared_model_is_told_to_who_may_read_it(db: StoreFixture, 
     add(store, trained.id, visibility="team")
     assert not find(store, owner="ada", caller=BOB).shows_job
     assert find(store).shows_job
-    assert queries.listed(store, ModelFilter(), caller=BOB, limit=9).items[0].newest.shows_job is False
+    assert read(store, models.list_models, ModelFilter(), caller=BOB, limit=9).items[0].newest.shows_job is False
     of_job = ModelFilter(job=trained.id)
-    assert queries.listed(store, of_job, caller=BOB, limit=9).items == []
-    assert len(queries.listed(store, of_job, caller=ADA, limit=9).items) == 1
+    assert read(store, models.list_models, of_job, caller=BOB, limit=9).items == []
+    assert len(read(store, models.list_models, of_job, caller=ADA, limit=9).items) == 1
     db.write(lambda session: setattr(session.get_one(Job, trained.id), "visibility", "team"))
     assert find(store, owner="ada", caller=BOB).shows_job
     trained.delete(store)
@@ -258,7 +260,7 @@ def test_lists_are_in_pages_and_filtered(store: Store, trained: Trained) -> None
     add(store, add_of_bob.id, "z", caller=BOB)
 
     def names(where: ModelFilter = EVERYTHING, *, limit: int = 9, after: tuple[str, str] | None = None) -> list[str]:
-        found = queries.listed(store, where, caller=ADA, limit=limit, after=after)
+        found = read(store, models.list_models, where, caller=ADA, limit=limit, after=after)
         return [f"{item.owner}/{item.name}" for item in found.items]
 
     assert names() == ["ada/a", "ada/b", "ada/c", "bob/b"]
@@ -274,14 +276,14 @@ def test_versions_are_listed_newest_first_without_cards(store: Store, blobs: Blo
     for step in (1, 2, 3):
         job.save(step, bytes(step))
         add(store, job.id)
-    found = queries.versions(store, "ada", "digits", caller=ADA, limit=2)
+    found = read(store, models.list_versions, "ada", "digits", caller=ADA, limit=2)
     assert ([item.version for item in found.items], found.has_more) == ([3, 2], True)
     assert {item.card is None for item in found.items} == {True}
-    assert [each.version for each in queries.versions(store, "ada", "digits", caller=ADA, limit=2, before=2).items] == [
-        1
-    ]
+    assert [
+        each.version for each in read(store, models.list_versions, "ada", "digits", caller=ADA, limit=2, before=2).items
+    ] == [1]
     assert find(store, version=2).card == {"parameters": 7}
-    model = queries.get(store, "ada", "digits", caller=ADA)
+    model = read(store, models.find, "ada", "digits", caller=ADA)
     assert (model.versions, model.size, model.newest.version) == (3, 6, 3)
 
 
@@ -295,9 +297,9 @@ def test_bytes_count_once_while_the_checkpoint_is_there_and_after_its_job(
     assert stored(db) == before
     trained.delete(store)
     assert stored(db) == len(STATE)
-    commands.remove(store, "ada", "again", caller=ADA)
+    write(store, models.remove, "ada", "again", caller=ADA)
     assert stored(db) == len(STATE)
-    commands.remove(store, "ada", "digits", caller=ADA)
+    write(store, models.remove, "ada", "digits", caller=ADA)
     assert stored(db) == 0
 
 
@@ -328,7 +330,7 @@ def test_a_kept_checkpoint_is_not_trimmed_with_its_job(db: StoreFixture, store: 
     for step in (3, 4):
         job.save(step, bytes(step), loss=0.5)
     assert job.steps() == [4, 2, 1]
-    commands.remove(store, "ada", "digits", caller=ADA)
+    write(store, models.remove, "ada", "digits", caller=ADA)
     job.save(5, b"5", loss=0.5)
     assert job.steps() == [5, 1]
 
@@ -379,7 +381,7 @@ def test_a_job_starts_from_the_version_that_it_named_and_keeps_its_files(
         assert (initial.ref, initial.size, initial.step) == (f"model:ada/digits@{version}", size, version)
         assert parse_spec(db.job(made.id).spec).init_from == initial.ref
     before = stored(db)
-    commands.remove(store, "ada", "digits", caller=ADA)
+    write(store, models.remove, "ada", "digits", caller=ADA)
     assert cleanup.collect_garbage(store) == 0
     assert stored(db) == before, "what was removed counts as long as a job needs it"
     for made in (newest, older):
@@ -397,7 +399,7 @@ def test_a_job_starts_only_from_a_model_that_its_owner_may_read(
     assert refused(store, "model:ada/digits", caller=BOB) == approved("refused")
     assert refused(store, "model:digits", caller=BOB) == approved("there model")
     assert refused(store, "model:digits@2") == approved("model version")
-    commands.share(store, "ada", "digits", "team", caller=ADA)
+    write(store, models.share, "ada", "digits", "team", caller=ADA)
     initial = start_from(store, "model:ada/digits", caller=BOB).initial
     assert initial is not None
     assert (initial.ref, initial.source_job) == ("model:ada/digits@1", None), "bob may not read the job"
@@ -416,7 +418,7 @@ def test_a_job_beside_the_removal_of_its_model_has_the_files_or_is_refused(
         add(store, job.id)
         job.delete(store)
         made, _ = run_together(
-            lambda: start_from(store, "model:digits"), lambda: commands.remove(store, "ada", "digits", caller=ADA)
+            lambda: start_from(store, "model:digits"), lambda: write(store, models.remove, "ada", "digits", caller=ADA)
         )
         cleanup.collect_garbage(store)
         assert isinstance(made, JobFacts | InvalidSpec), made
@@ -445,12 +447,14 @@ def test_versions_do_not_let_a_job_store_more_than_the_quota(db: StoreFixture, s
 def test_there_is_a_most_of_versions(
     store: Store, trained: Trained, monkeypatch: pytest.MonkeyPatch, approved: Approved
 ) -> None:
-    monkeypatch.setattr(rows, "MOST_VERSIONS", 1)
+    monkeypatch.setattr(models, "MOST_VERSIONS", 1)
     add(store, trained.id)
     with pytest.raises(Conflict) as raised:
         add(store, trained.id, "other")
     assert str(raised.value) == approved("message")
-    assert [item.name for item in queries.listed(store, ModelFilter(), caller=ADA, limit=9).items] == ["digits"]
+    assert [item.name for item in read(store, models.list_models, ModelFilter(), caller=ADA, limit=9).items] == [
+        "digits"
+    ]
 
 
 def test_adds_at_once_get_different_numbers(store: Store, blobs: Blobs, db: StoreFixture) -> None:
@@ -499,10 +503,10 @@ def test_a_version_that_a_transaction_has_found_is_removed_after_it(
     add(store, trained.id)
     with ThreadPoolExecutor(1) as pool:
         with store.write("other") as session:
-            found = rows.find_version(session, ADA, None, "digits", 1, locked=True)
-            removal = pool.submit(commands.remove, store, "ada", "digits", caller=ADA)
+            found = models.find_version(session, None, "digits", 1, caller=ADA, locked=True)
+            removal = pool.submit(write, store, models.remove, "ada", "digits", caller=ADA)
             assert not wait([removal], timeout=0.1).done
-            assert rows.find_version(session, ADA, None, "digits", None) == found
+            assert models.find_version(session, None, "digits", None, caller=ADA) == found
         removal.result()
     with pytest.raises(NotFound):
         find(store)

@@ -23,7 +23,7 @@ from store.secret_keys import SecretKeys
 from store.tables import Base, Message, Signal
 from store.team import secrets_writes as secrets
 from store.team import users
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on

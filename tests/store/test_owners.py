@@ -4,7 +4,7 @@ import pytest
 
 from store.jobs import owners
 from store.team import users
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests.approved import Approved
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import OwnerDisabled

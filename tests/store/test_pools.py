@@ -21,7 +21,7 @@ from store.queue import credits, placement, usage
 from store.queue.line_facts import Bucket
 from store.tables import Attempt, Worker
 from store.team import quotas, users
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from store.worker.records import Prepared
 from store.worker.verbs import WorkerStore
 from tests.approved import Approved

@@ -10,11 +10,10 @@ import pytest
 from store import housekeeping as cleanup
 from store.attempts.facts import Claim
 from store.jobs import deletion, edits, new_jobs
-from store.output.facts import NewEvent, NewLines, TrimLimits
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint, NewEvent, NewLines, TrimLimits
 from store.tables import User
 from store.team import quotas, users
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_postgresql, quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on

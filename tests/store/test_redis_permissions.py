@@ -8,8 +8,7 @@ import pytest
 
 from store.announcement import Announcement
 from store.db.database import Database
-from store.jobs import new_jobs
-from store.jobs import rows as jobs
+from store.jobs import jobs, new_jobs
 from store.queue.announcing import Queue, RedisForbids
 from store.queue.line.line import line_of
 from store.queue.line_facts import Credits

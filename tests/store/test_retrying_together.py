@@ -6,14 +6,13 @@ from functools import partial
 import pytest
 from sqlalchemy import select
 
-from store.jobs import deletion
-from store.jobs import rows as jobs
+from store.jobs import deletion, jobs
 from store.jobs import submission_writes as submission
 from store.jobs.submission_facts import KeyedRequest, Retry, Submission, Submitted
 from store.queue.announcing import Queue
 from store.tables import AuditEntry, Job
 from store.team import quotas, users
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from tests import line
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded

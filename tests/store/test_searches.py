@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import event, text
 
 from store.jobs import listing
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.store.fixture import StoreFixture
 from torchyard.contract.filters import JobQuery
 

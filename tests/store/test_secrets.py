@@ -11,7 +11,7 @@ from store.store import Store
 from store.tables import Job
 from store.team import secrets, users
 from store.team import secrets_writes as commands
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on

@@ -5,7 +5,7 @@ import pytest
 from store.attempts import stacks
 from store.attempts import state as attempts
 from store.db.database import Database
-from store.output.telemetry_facts import Answer
+from store.output.facts import Answer
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Conflict, StaleClaim
 from torchyard.contract.job import EndReason

@@ -17,7 +17,7 @@ from store.jobs.submission_facts import Submission
 from store.output.facts import Batch
 from store.queue.announcing import Queue, WakeupListener
 from store.store import Store
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from store.worker.verbs import WorkerStore
 from tests import line, sessions
 from tests.store.fixture import StoreFixture, a_service, placement_on, store_on

@@ -16,11 +16,9 @@ from store.db.database import Database
 from store.db.documents import bytes_of
 from store.jobs import deletion, edits
 from store.jobs import requests_writes as requests
-from store.output.facts import NewEvent, NewLines, TrimLimits
-from store.output.telemetry_facts import MetricPoint
-from store.sweeps import rows as sweeps
-from store.sweeps import trials
-from store.sweeps import writes as sweep_commands
+from store.output.facts import MetricPoint, NewEvent, NewLines, TrimLimits
+from store.sweeps import requests as sweep_requests
+from store.sweeps import submit, sweeps, trials
 from store.sweeps.facts import NewSweep
 from store.tables import (
     Artifact,
@@ -36,10 +34,10 @@ from store.tables import (
 )
 from store.team import preferences, quotas, stored_counts, tokens, users
 from store.team import writes as team
-from store.team.callers_facts import SERVICE, Caller
+from store.team.callers import SERVICE, Caller
 from store.team.stored_counts import FREE_WRITTEN_BYTES, Stored
-from tests import sessions
 from tests.databases import quick_on_sqlite
+from tests.sessions import write
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, QuotaExceeded
 from torchyard.contract.job import EndReason, JobState
@@ -147,9 +145,10 @@ class History:
 def add_sweep(session: Any, *, owner: str = "ada", text: str = "text") -> Sweep:
     spec = SweepSpec.model_validate({"name": "s", "job": JOB, "method": "list", "points": [{"name": text}]})
     spec = spec.model_copy(update={"monitor": "val/loss", "mode": "min"})
-    made = sweeps.add(session, NewSweep(spec, Caller(owner, Role.MEMBER), "private"))
-    trials.add(session, made.id, [{"number": 0, "point": {"name": text}, "outcome": "failed", "error": "no"}])
-    return made
+    sweep = submit.add(session, NewSweep(spec, Caller(owner, Role.MEMBER), "private"), spec)
+    assert sweep is not None
+    trials.add(session, sweep.id, [{"number": 0, "point": {"name": text}, "outcome": "failed", "error": "no"}])
+    return sweep
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2, 3))])
@@ -256,10 +255,10 @@ def test_a_request_about_other_things_that_changes_nothing_is_bounded_too(db: St
     _written_before(db, FREE_WRITTEN_BYTES - 5_000)
     changes: dict[str, Callable[[], object]] = {
         "revoke": lambda: team.revoke_token(store, token, user="ada", caller=ADA),
-        "keep": lambda: sessions.write(store, keeping.ask, job_id, ["results/"], ADA),
-        "pause": lambda: sweep_commands.ask(store, "pause", made, caller=ADA),
-        "resume": lambda: sweep_commands.ask(store, "resume", made, caller=ADA),
-        "cancel": lambda: sweep_commands.ask(store, "cancel", made, caller=ADA),
+        "keep": lambda: write(store, keeping.ask, job_id, ["results/"], ADA),
+        "pause": lambda: write(store, sweep_requests.ask, "pause", made, caller=ADA),
+        "resume": lambda: write(store, sweep_requests.ask, "resume", made, caller=ADA),
+        "cancel": lambda: write(store, sweep_requests.ask, "cancel", made, caller=ADA),
     }
     with pytest.raises(QuotaExceeded):
         for _ in range(200):

@@ -19,7 +19,7 @@ from store.queue.line.line import line_of
 from store.queue.line_facts import Bucket, Credits
 from store.tables import AuditEntry, Job
 from store.team import quotas, users
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import IdempotencyMismatch, InvalidSpec, QuotaExceeded, Unavailable
 from torchyard.contract.spec import parse_spec

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from store.sweeps.rows import document_of
+from store.sweeps.submit import document_of
 from torchyard.contract.sweeps import parse_sweep
 
 SCRIPT = {"trainer": "script", "config": {"code": "file:///x", "args": []}}

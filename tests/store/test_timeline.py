@@ -8,8 +8,7 @@ import pytest
 
 from store.db.database import Database
 from store.jobs import timeline
-from store.output.facts import NewEvent, NewLines
-from store.output.telemetry_facts import EventFacts, Line, MetricPoint, TimelineItem
+from store.output.facts import EventFacts, Line, MetricPoint, NewEvent, NewLines, TimelineItem
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason

@@ -6,7 +6,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.tables import Job
 from tests.rows import each_row
 from tests.store.fixture import StoreFixture

@@ -11,7 +11,7 @@ from store.attempts.facts import Claim
 from store.cluster import usage_rows
 from store.cluster.usage_facts import Figures, UsageFacts
 from store.cluster.usage_rows import Asked, Key
-from store.output.pages_facts import FactPage
+from store.pages import FactPage
 from store.tables import Attempt, AttemptUse, DeviceDay, Job, Usage
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, placement_on, recorded_statements

@@ -7,8 +7,7 @@ from sqlalchemy import select, update
 
 from store.attempts import state as attempts
 from store.cluster import occupancy as cluster
-from store.jobs import listing, reasons
-from store.jobs import rows as jobs
+from store.jobs import jobs, listing, reasons
 from store.jobs.facts import QueueCursor
 from store.jobs.shapes import shape_of
 from store.queue import placement, waiting

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 import zlib
 
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint
 from tests.worker.eventfiles import nested, varint
 from worker.curves import parsing
 from worker.curves.child import Parser

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from store.output.telemetry_facts import MetricPoint
+from store.output.facts import MetricPoint
 from tests.approved import Approved
 from tests.worker.curvefiles import files_of, points_of, rest
 from tests.worker.eventfiles import NAME, event, nested, record, scalars, simple, tensor, varint, write

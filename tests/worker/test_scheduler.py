@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scheduling.snapshot import OVERDUE_AFTER
-from store.jobs import rows as jobs
+from store.jobs import jobs
 from store.queue.announcing import Queue
 from store.team import quotas, users
 from tests import line, servers

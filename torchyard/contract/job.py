@@ -6,7 +6,7 @@ from torchyard.contract.since311 import StrEnum
 
 
 class JobState(StrEnum):
-    """The state of a job. Only `store.jobs.rows.transition` writes it."""
+    """The state of a job. Only `store.jobs.jobs.transition` writes it."""
 
     QUEUED = "queued"  # entered by submit, retry, rescue and resume; left by a worker's claim, a pause or a cancel
     STARTING = "starting"  # entered by a worker's claim; left when every rank's process exists, or the attempt ends

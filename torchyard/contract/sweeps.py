@@ -51,7 +51,7 @@ Key = Annotated[
 
 
 class SweepState(StrEnum):
-    """The state of a sweep. Only `store.sweeps.rows` writes it."""
+    """The state of a sweep. Only `store.sweeps.sweeps` writes it."""
 
     RUNNING = "running"  # trials are made while there are points and room
     PAUSED = "paused"  # none is made; those that waited or ran are paused

@@ -26,7 +26,7 @@ from store.secret_keys import SecretKeys
 from store.store import Store
 from store.tables import Message
 from store.team import users
-from store.team.callers_facts import SERVICE
+from store.team.callers import SERVICE
 from tests.controller.notifications.mailboxes import mailbox
 from tests.controller.notifications.receivers import Receiver, answering, join_senders, receiver
 from tests.databases import quick_on_sqlite

@@ -6,7 +6,7 @@ import pytest
 
 from store.attempts import stacks
 from store.attempts.facts import AttemptSecrets
-from store.output.telemetry_facts import Answer, Stacks
+from store.output.facts import Answer, Stacks
 from store.team import secrets
 from tests.approved import Approved
 from tests.worker.attempt import wait_for

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from store.blobs.files import Blobs
-from store.output.facts import Batch
-from store.output.media_facts import NewMedia
+from store.output.facts import Batch, NewMedia
 from tests.approved import Approved
 from tests.worker.attempts.output.relays import announce, drain, relay_of, store, texts, write_checkpoint
 from torchyard.contract.rundir import RunDir

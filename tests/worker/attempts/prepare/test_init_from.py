@@ -8,7 +8,7 @@ import pytest
 from store.jobs import deletion
 from store.jobs import submission_writes as submission
 from store.jobs.submission_facts import Submission
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from tests.store.fixture import store_on
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState

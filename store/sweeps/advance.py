@@ -1,6 +1,6 @@
-"""What a controller does with the trials of sweeps. Each is one guarded transaction: several controllers may try.
+"""What a controller does with the trials of sweeps, guarded by the row of the sweep: several controllers may try.
 
-All of them raise Unavailable, and do nothing for a sweep that is gone or has changed meanwhile.
+All of them do nothing for a sweep that is gone or has changed meanwhile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,14 +8,11 @@ import time
 
 from sqlalchemy.orm import Session
 
-from store.jobs import batches, intents, owners
-from store.jobs import rows as jobs
+from store.jobs import batches, intents, jobs, owners
 from store.jobs.submission_facts import Submission, Submitted, TrialOf
-from store.store import Store
-from store.sweeps import due_sweeps, trials
-from store.sweeps import rows as sweeps
+from store.sweeps import due, sweeps, trials
 from store.tables import Sweep
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.errors import (
     Conflict,
     InvalidSpec,
@@ -40,120 +37,108 @@ _TOO_MANY_FAILED = "too_many_failed"
 _FAILED_STEP = Reason("internal", "a step of the sweep failed, and is tried again: the log of the controller says why")
 
 
-class _OnlyFirst(Exception):
-    """Only so many of the trials can be made: the transaction is undone, as it has made others."""
+class OnlyFirst(Exception):
+    """Only so many of the trials can be made: undo the transaction, as it has made others, and make these."""
 
     def __init__(self, count: int) -> None:
         super().__init__(count)
         self.count = count
 
 
-def make(store: Store, sweep_id: str, points: Sequence[Point], *, first: int) -> bool:
+def make_trials(session: Session, sweep_id: str, points: Sequence[Point], *, first: int) -> bool:
     """Makes the trials of these points, of which the first has the number `first`. Returns whether it made any.
 
     Each with its job, exactly once: only while the sweep runs and `first` is its next number. A quota that is used up
     is waited for, a sweep whose owner may submit nothing is paused, and a job that is refused is a failed trial: also
-    one that its owner's quota never allows.
+    one that its owner's quota never allows. Raises OnlyFirst.
     """
-    while True:
-        try:
-            with store.write("make_trials") as session:
-                sweep = _locked(session, sweep_id)
-                if sweep is None or not _is_next(sweep, first):
-                    return False
-                return _make(session, sweep, points)
-        except _OnlyFirst as only:
-            points = points[: max(only.count, 1)]
+    sweep = _lock(session, sweep_id)
+    return sweep is not None and _is_next(sweep, first) and _make(session, sweep, points)
 
 
-def ask(store: Store, sweep_id: str) -> bool:
+def ask_jobs(session: Session, sweep_id: str) -> bool:
     """Pauses, resumes or cancels the jobs of some trials, as was asked of the sweep. Returns whether it did."""
-    with store.write("ask_trials") as session:
-        sweep = _locked(session, sweep_id)
-        if sweep is None or sweep.asked is None:
-            return False
-        found = due_sweeps.to_ask(session, sweep, limit=MOST)
-        for job_id in sorted(job_id for _, job_id in found):
-            _ask(session, sweep.asked, job_id)
-        more = len(found) == MOST
-        sweeps.change(session, sweep, asked=sweep.asked if more else None, asked_to=found[-1][0] + 1 if more else 0)
-        return True
+    sweep = _lock(session, sweep_id)
+    if sweep is None or sweep.asked is None:
+        return False
+    found = due.list_to_ask(session, sweep, limit=MOST)
+    for job_id in sorted(job_id for _, job_id in found):
+        _ask(session, sweep.asked, job_id)
+    more = len(found) == MOST
+    sweeps.change(session, sweep, asked=sweep.asked if more else None, asked_to=found[-1][0] + 1 if more else 0)
+    return True
 
 
-def stop(store: Store, sweep_id: str) -> bool:
+def stop_failing(session: Session, sweep_id: str) -> bool:
     """Stops a sweep of which too many trials have failed. Returns whether it did."""
-    with store.write("ask_trials") as session:
-        sweep = _locked(session, sweep_id)
-        most = None if sweep is None else sweep.spec.get("max_failed")
-        if sweep is None or most is None or sweep.state != SweepState.RUNNING:
-            return False
-        failed = due_sweeps.failed_trials(session, sweep_id)
-        if failed < most:
-            return False
-        reason = Reason(_TOO_MANY_FAILED, f"{failed} trials have failed, and max_failed is {most}")
-        sweeps.move(session, sweep, SweepState.CANCELLING, reason=reason, asked="cancel", asked_to=0)
-        return True
+    sweep = _lock(session, sweep_id)
+    most = None if sweep is None else sweep.spec.get("max_failed")
+    if sweep is None or most is None or sweep.state != SweepState.RUNNING:
+        return False
+    failed = due.count_failed(session, sweep_id)
+    if failed < most:
+        return False
+    reason = Reason(_TOO_MANY_FAILED, f"{failed} trials have failed, and max_failed is {most}")
+    sweeps.move(session, sweep, SweepState.CANCELLING, reason=reason, asked="cancel", asked_to=0)
+    return True
 
 
-def promote(store: Store, sweep_id: str, wanted: Mapping[int, int]) -> bool:
+def promote_trials(session: Session, sweep_id: str, wanted: Mapping[int, int]) -> bool:
     """Has trials go on that wait at a rung, each to the rung that `wanted` has for its number. Returns whether any did.
 
-    As `make` does, it waits for a quota, and pauses a sweep whose owner may submit nothing.
+    As `make_trials` does, it waits for a quota, and pauses a sweep whose owner may submit nothing.
     """
-    with store.write("promote_trials") as session:
-        sweep = _locked(session, sweep_id)
-        halving = None if sweep is None else sweeps.spec_of(sweep).halving
-        if sweep is None or halving is None or sweep.state != SweepState.RUNNING or sweep.asked is not None:
-            return False
-        caller = _acting(session, sweep)
-        if caller is None:
-            return False
-        done, reason = False, sweeps.STARTED
-        for number, job_id in due_sweeps.waiting(session, sweep_id):
-            try:
-                if number in wanted:
-                    done |= intents.promote(session, job_id, PausePoint(halving.unit, wanted[number]), caller)
-            except QuotaExceeded as error:
-                reason = _waits(error)
-        sweeps.say(session, sweep, reason)
-        return done
+    sweep = _lock(session, sweep_id)
+    halving = None if sweep is None else sweeps.spec_of(sweep).halving
+    if sweep is None or halving is None or sweep.state != SweepState.RUNNING or sweep.asked is not None:
+        return False
+    caller = _acting(session, sweep)
+    if caller is None:
+        return False
+    done, reason = False, sweeps.STARTED
+    for number, job_id in due.list_waiting(session, sweep_id):
+        try:
+            if number in wanted:
+                done |= intents.promote(session, job_id, PausePoint(halving.unit, wanted[number]), caller)
+        except QuotaExceeded as error:
+            reason = _waits(error)
+    sweeps.set_reason(session, sweep, reason)
+    return done
 
 
-def settle(store: Store, sweep_id: str) -> bool:
+def settle(session: Session, sweep_id: str) -> bool:
     """Ends a sweep of which all trials have ended, or stops those that wait at a rung. Returns whether it did."""
-    with store.write("ask_trials") as session:
-        sweep = _locked(session, sweep_id)
-        if sweep is None or sweep.asked is not None:
-            return False
-        if sweep.state == SweepState.RUNNING and sweep.next_number == sweep.total and _stop_early(session, sweep):
-            return True
-        if sweeps.open_trials(session, sweep_id):
-            return False
-        if sweep.state == SweepState.CANCELLING:
-            failed = sweep.reason_code == _TOO_MANY_FAILED
-            end, reason = SweepState.FAILED if failed else SweepState.CANCELLED, sweeps.reason_of(sweep)
-        elif sweep.state == SweepState.RUNNING and sweep.next_number == sweep.total:
-            end, reason = SweepState.FINISHED, Reason("finished", "all trials have ended")
-        else:
-            return False
-        sweeps.move(session, sweep, end, reason=reason)
+    sweep = _lock(session, sweep_id)
+    if sweep is None or sweep.asked is not None:
+        return False
+    if sweep.state == SweepState.RUNNING and sweep.next_number == sweep.total and _stop_early(session, sweep):
         return True
+    if sweeps.count_open_trials(session, sweep_id):
+        return False
+    if sweep.state == SweepState.CANCELLING:
+        failed = sweep.reason_code == _TOO_MANY_FAILED
+        end, reason = SweepState.FAILED if failed else SweepState.CANCELLED, sweeps.reason_of(sweep)
+    elif sweep.state == SweepState.RUNNING and sweep.next_number == sweep.total:
+        end, reason = SweepState.FINISHED, Reason("finished", "all trials have ended")
+    else:
+        return False
+    sweeps.move(session, sweep, end, reason=reason)
+    return True
 
 
-def note_failed_step(store: Store, sweep_id: str) -> None:
+def note_failed_step(session: Session, sweep_id: str) -> None:
     """Has the sweep say that a step of it failed. It says so until a step makes trials, or has them go on."""
-    with store.write("ask_trials") as session:
-        sweep = _locked(session, sweep_id)
-        if sweep is None or SweepState(sweep.state).ended:
-            return
-        reason = _FAILED_STEP
-        if sweep.state == SweepState.CANCELLING:  # its code says how it ends
-            said = sweep.reason_message.removesuffix(f"; {reason.message}")
-            reason = Reason(sweep.reason_code, f"{said}; {reason.message}")
-        sweeps.say(session, sweep, reason)
+    sweep = _lock(session, sweep_id)
+    if sweep is None or SweepState(sweep.state).ended:
+        return
+    reason = _FAILED_STEP
+    if sweep.state == SweepState.CANCELLING:  # its code says how it ends
+        said = sweep.reason_message.removesuffix(f"; {reason.message}")
+        reason = Reason(sweep.reason_code, f"{said}; {reason.message}")
+    sweeps.set_reason(session, sweep, reason)
 
 
-def _locked(session: Session, sweep_id: str) -> Sweep | None:
+def _lock(session: Session, sweep_id: str) -> Sweep | None:
     try:
         return sweeps.lock(session, sweep_id)
     except NotFound:
@@ -175,9 +160,9 @@ def _acting(session: Session, sweep: Sweep) -> Caller | None:
 
 def _stop_early(session: Session, sweep: Sweep) -> bool:
     """Cancels some trials that wait at a rung, if none can come to one any more. Returns whether it did."""
-    if due_sweeps.running_trials(session, sweep.id):
+    if due.count_running(session, sweep.id):
         return False
-    found = due_sweeps.waiting(session, sweep.id)[:MOST]
+    found = due.list_waiting(session, sweep.id)[:MOST]
     for _, job_id in found:
         job = jobs.lock(session, job_id)
         if job is not None and job.pause_at is not None:
@@ -194,12 +179,12 @@ def _make(session: Session, sweep: Sweep, points: Sequence[Point]) -> bool:
     found = _submitted(session, sweep, dict(enumerate(points[: sweep.total - first], start=first)), caller)
     full = next((number for number, each in found.items() if _has_to_wait(each)), None)
     if full is not None and any(number > full and isinstance(each, Submitted) for number, each in found.items()):
-        raise _OnlyFirst(full - first)
+        raise OnlyFirst(max(full - first, 1))
     made = {number: each for number, each in found.items() if full is None or number < full}
     if made:
         trials.add(session, sweep.id, [_row(number, points[number - first], each) for number, each in made.items()])
         sweeps.change(session, sweep, next_number=first + len(made))
-    sweeps.say(session, sweep, sweeps.STARTED if full is None else _waits(found[full]))
+    sweeps.set_reason(session, sweep, sweeps.STARTED if full is None else _waits(found[full]))
     return bool(made)
 
 
@@ -235,10 +220,10 @@ def _submitted(
 def _row(number: int, point: Point, made: Submitted | Exception) -> dict[str, object]:
     if isinstance(made, Submitted):
         return {"number": number, "point": point, "job_id": made.job.id, "outcome": None, "error": None}
-    return {"number": number, "point": point, "job_id": None, "outcome": JobState.FAILED, "error": _told(made)}
+    return {"number": number, "point": point, "job_id": None, "outcome": JobState.FAILED, "error": _message_of(made)}
 
 
-def _told(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     errors = error.errors if isinstance(error, TorchyardError) else ()
     return shown_text("; ".join([str(error), *(f"{each.field}: {each.message}" for each in errors[:5])]))
 

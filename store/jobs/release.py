@@ -8,12 +8,11 @@ from sqlalchemy import and_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import dependencies, initial_files, initial_weights, owners
-from store.jobs import rows as jobs
+from store.jobs import dependencies, initial_files, initial_weights, jobs, owners
 from store.jobs.facts import WAITING
 from store.jobs.submission_facts import Submission
 from store.tables import HELD, Dependency, Job
-from store.team.callers_facts import Caller, may_read
+from store.team.callers import Caller, may_read
 from torchyard.contract.after import is_failed, unmet
 from torchyard.contract.errors import InvalidSpec, OwnerDisabled
 from torchyard.contract.initial import AfterRef, parse_initial

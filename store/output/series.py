@@ -10,15 +10,14 @@ from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
 from store.db.database import Snapshots
-from store.output import point_chunks
-from store.output import series_columns_reads as series_columns
+from store.output import point_chunks, series_columns
+from store.output.facts import END, KnownSeries
 from store.output.metrics import POINT, last_visible_steps
 from store.output.point_chunks import StoredPoints
-from store.output.series_columns_reads import SeriesColumns
-from store.output.telemetry_facts import END, KnownSeries
+from store.output.series_columns import SeriesColumns
 from store.tables import Job, Series
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,7 +22,7 @@ from store.queue.estimates_facts import EstimateFacts
 from store.sweeps import trials
 from store.tables import Base, Job
 from store.team import access
-from store.team.callers_facts import Caller
+from store.team.callers import Caller
 from torchyard.contract.job import JobState
 from torchyard.contract.team import Role
 

@@ -1,0 +1,52 @@
+"""How many of our files a route's function reaches: `python -m bench.reach [TREE] [--hops NAME]`.
+
+All, and its own, which are neither in `torchyard/contract` and `torchyard/host` nor passed by `GET /v1/me`. With
+`--hops` it prints what is called, in the order in which it is read. TREE is another checkout.
+"""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.reach.follow import Reached, follow
+
+ROOT = Path(__file__).parent.parent.parent
+STARTS: Mapping[str, tuple[str, ...]] = {
+    "POST /v1/jobs": ("POST /jobs",),
+    "GET /v1/jobs/{id}": ("GET /jobs/{job_id}",),
+    "a notification": (
+        "controller.notifications.fan_out:FanOut.run",
+        "controller.notifications.deliveries:Deliveries.run",
+    ),
+    "a sweep's children": ("controller.sweeps.duty:Sweeps.run",),
+}
+"""Where each begins: a route by its method and path, or a function by its module and name."""
+_PLAIN = ("GET /me",)
+"""What its route passes, all routes pass: it finds out who asks."""
+_FOR_ALL = ("torchyard.contract.", "torchyard.host.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench.reach")
+    parser.add_argument("tree", nargs="?", type=Path, default=ROOT)
+    parser.add_argument("--hops", choices=STARTS, help="print the functions of this one in their order")
+    asked = parser.parse_args()
+    if asked.hops:
+        for depth, thing in follow(asked.tree, STARTS[asked.hops]).hops:
+            print(f"{'  ' * depth}{thing.module.name}:{thing.name}")
+        return
+    print(f"{'start':<20} {'files':>5} {'own':>5} {'functions':>9}")
+    plain = follow(asked.tree, _PLAIN)
+    for name, starts in STARTS.items():
+        reached = follow(asked.tree, starts)
+        print(f"{name:<20} {len(reached.files):>5} {len(own_files(reached, plain)):>5} {reached.functions:>9}")
+
+
+def own_files(reached: Reached, plain: Reached) -> list[str]:
+    """Returns the files that are reached, without those that are for all and those of the plain route."""
+    passed = set(plain.files)
+    return [name for name in reached.files if name not in passed and not name.startswith(_FOR_ALL)]
+
+
+if __name__ == "__main__":
+    main()
