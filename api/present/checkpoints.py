@@ -1,21 +1,16 @@
-"""The views of checkpoints, artifacts and bundles."""
+"""The views of checkpoints and artifacts."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from api.present.times import time, time_or_none
 from store.attempts.facts import KeepFacts
-from store.bundles.facts import BundleFacts
-from store.bundles.folder import Partial
 from store.output.checkpoints_facts import ArtifactFacts, CheckpointFacts
-from torchyard.contract.parts import SharedParts
 from torchyard.contract.views.checkpoints import (
     ArtifactView,
-    BundleView,
     CheckpointFolder,
     CheckpointView,
     KeepView,
-    SharedPartsView,
 )
 
 
@@ -74,30 +69,3 @@ def keep(found: KeepFacts) -> KeepView:
         worker=found.worker,
         away=found.away,
     )
-
-
-def bundle(found: BundleFacts | Partial) -> BundleView:
-    """Returns the view of a bundle, or of what has arrived of one."""
-    if isinstance(found, Partial):
-        return BundleView(
-            sha256=found.sha256,
-            size=found.size,
-            files=None,
-            state="partial",
-            received=found.received,
-            created_at=time(found.started_at),
-        )
-    return BundleView(
-        sha256=found.sha256,
-        size=found.size,
-        files=found.files,
-        state="complete",
-        received=found.size,
-        created_at=time(found.created_at),
-        name=found.name,
-    )
-
-
-def shared(run: SharedParts) -> SharedPartsView:
-    """Returns the view of parts that need not be sent."""
-    return SharedPartsView(index=run.index, count=run.count, source=run.source, start=run.start, size=run.size)

@@ -14,19 +14,19 @@ from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.paging import BUNDLE, AfterBundle, Limit, page
 from api.parameters.reads import in_turns
-from api.present import checkpoints as present
+from api.present.times import time
 from api.services import Services, ServicesDep
 from api.transfers.blobs import Blob, send_blob
 from api.transfers.decoding import Decoder
 from api.transfers.permits import permit
 from api.transfers.uploads import TarBody
-from store.bundles import reads as bundles
-from store.bundles import writes as commands
+from store.bundles import bundles, library
+from store.bundles import upload as uploads
 from store.bundles.facts import BundleFacts
+from store.bundles.folder import Partial
+from store.bundles.library import BundleCursor
 from store.bundles.partial import PartialFile
-from store.bundles.reads import BundleCursor
-from store.bundles.writes import Piece, Upload
-from store.store import Store
+from store.bundles.upload import Piece, Upload
 from torchyard.contract.bundles import is_digest
 from torchyard.contract.errors import (
     Conflict,
@@ -38,9 +38,10 @@ from torchyard.contract.errors import (
     TooManyRequests,
     Unavailable,
 )
+from torchyard.contract.parts import SharedParts
 from torchyard.contract.requests import NewBundleName, WantedParts
 from torchyard.contract.views.base import Page
-from torchyard.contract.views.checkpoints import BundleView, FoundParts
+from torchyard.contract.views.checkpoints import BundleView, FoundParts, SharedPartsView
 
 router = guarded("bundles", Unavailable)
 
@@ -80,9 +81,9 @@ async def upload_bundle(
     settings = services.settings
     upload = Upload(sha256, size, offset, max_bytes=settings.max_bundle_bytes, max_files=settings.max_bundle_files)
     turns = services.writes
-    opened = await turns.begin(caller.key, partial(commands.begin, services.store, upload, caller=caller))
+    opened = await turns.begin(caller.key, partial(uploads.begin, services.store, upload, caller=caller))
     if isinstance(opened, BundleFacts):
-        return _answer(present.bundle(opened), 200)
+        return _answer(_view(opened), 200)
     try:
         with permit(services, caller) as check:
             async for data in tar.pieces():
@@ -98,7 +99,9 @@ async def upload_bundle(
 def find_parts(services: ServicesDep, caller: JobReader, wanted: PartsBody) -> FoundParts:
     """Tells which parts of a new tar are in one's complete bundles: `POST /v1/bundles/{sha256}/copy` takes them."""
     digests = [bytes.fromhex(sha256) for sha256 in wanted.parts]
-    return FoundParts(data=[present.shared(run) for run in bundles.shared(services.store, caller.name, digests)])
+    return FoundParts(
+        data=[_parts_view(run) for run in library.find_shared_parts(services.store, caller.name, digests)]
+    )
 
 
 @router.post("/bundles/{sha256}/copy", status_code=201, responses=_UPLOADED)
@@ -120,16 +123,16 @@ async def copy_bundle(
     settings, turns = services.settings, services.writes
     upload = Upload(sha256, size, offset, max_bytes=settings.max_bundle_bytes, max_files=settings.max_bundle_files)
     whole = Piece(source, start, length)
-    begin = partial(commands.begin, services.store, upload, caller=caller, copies=whole)
+    begin = partial(uploads.begin, services.store, upload, caller=caller, copies=whole)
     opened = await turns.begin(caller.key, begin)
     if isinstance(opened, BundleFacts):
-        return _answer(present.bundle(opened), 200)
+        return _answer(_view(opened), 200)
     try:
         with permit(services, caller) as check:
             for at in range(0, length, _COPIED_BYTES):
                 await check()
                 piece = Piece(source, start + at, min(length - at, _COPIED_BYTES))
-                copy = partial(commands.copy, services.store, opened, upload, piece, caller=caller)
+                copy = partial(uploads.copy, services.store, opened, upload, piece, caller=caller)
                 await turns.go_on(caller.key, copy)
         return await _finished(services, caller, opened, upload)
     finally:
@@ -146,16 +149,16 @@ def list_bundles(
     name: Annotated[str | None, Query(max_length=100, description="only the one of that name")] = None,
 ) -> Page[BundleView]:
     """Lists one's bundles and unfinished uploads, newest first."""
-    found = bundles.newest_first(services.store, caller.name, limit=limit, after=_behind(after), name=name)
-    cursors = {item.sha256: "{}:{}".format(*bundles.cursor_of(item)) for item in found.items}
-    return page(BundleView, found, present.bundle, cursor=lambda item: cursors[item.sha256])
+    listed = library.list_newest(services.store, caller.name, limit=limit, after=_cursor_after(after), name=name)
+    cursors = {item.sha256: "{}:{}".format(*library.cursor_of(item)) for item in listed.items}
+    return page(BundleView, listed, _view, cursor=lambda item: cursors[item.sha256])
 
 
 @router.head("/bundles/{sha256}")
 @router.get("/bundles/{sha256}")
 def get_bundle(services: ServicesDep, caller: JobReader, sha256: Sha256) -> BundleView:
     """Returns one of one's bundles, or what has arrived of it."""
-    return _view(services.store, caller, sha256)
+    return _view(library.find(services.store, caller.name, sha256))
 
 
 @router.head("/bundles/{sha256}/content", **DOWNLOAD_HEAD)
@@ -163,10 +166,10 @@ def get_bundle(services: ServicesDep, caller: JobReader, sha256: Sha256) -> Bund
 @in_turns
 def download_bundle(request: Request, services: ServicesDep, caller: JobReader, sha256: Sha256) -> Response:
     """Sends the tar of a complete bundle. Its sha256 is the `ETag`."""
-    found = bundles.find_complete(services.store, caller.name, sha256)
-    if found is None:
+    bundle = library.find_complete(services.store, caller.name, sha256)
+    if bundle is None:
         raise NotFound(f"there is no complete bundle {sha256}")
-    blob = Blob(sha256, size=found.size, name=f"bundle-{sha256[:12]}.tar")
+    blob = Blob(sha256, size=bundle.size, name=f"bundle-{sha256[:12]}.tar")
     return send_blob(request, services, blob, caller)
 
 
@@ -175,47 +178,74 @@ def name_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256, wanted
     """Gives a complete bundle a name, in place of another one of one's own that has it. It is kept as long as it has
     it.
     """
-    return present.bundle(commands.give_name(services.store, sha256, wanted.name, caller=caller))
+    if library.find_complete(services.store, caller.name, sha256) is None:  # its blob may be lost
+        raise NotFound(f"there is no complete bundle {sha256}")
+    with services.store.write("bundle") as session:
+        bundle = bundles.give_name(session, sha256, wanted.name, caller=caller)
+    return _view(bundle)
 
 
 @router.delete("/bundles/{sha256}", status_code=204, responses=problems(Conflict))
 def delete_bundle(services: ServicesDep, caller: JobWriter, sha256: Sha256) -> None:
     """Deletes a bundle that no job needs which has not ended, or what has arrived of one."""
-    commands.remove(services.store, sha256, caller=caller)
+    library.remove(services.store, sha256, caller=caller)
 
 
 def _append(partial_file: PartialFile, upload: Upload, decoder: Decoder, data: bytes) -> None:
     """Raises what `append` and the decoder raise, which leaves nothing of the body."""
     try:
         for piece in decoder.decode(data):
-            commands.append(partial_file, upload, piece)
+            uploads.append(partial_file, upload, piece)
     except InvalidRequest:
-        commands.withdraw(partial_file, upload)
+        uploads.withdraw(partial_file, upload)
         raise
 
 
 async def _finished(services: Services, caller: Principal, opened: PartialFile, upload: Upload) -> Response:
     """Makes what has arrived durable, and answers with the new bundle, or with what is still missing of it."""
-    finish = partial(commands.finish, services.store, opened, upload, caller=caller)
+    finish = partial(uploads.finish, services.store, opened, upload, caller=caller)
     row = await services.writes.go_on(caller.key, finish)
     if row is not None:
-        return _answer(present.bundle(row), 201)
-    return _answer(await run_in_threadpool(_view, services.store, caller, upload.sha256), 202)
+        return _answer(_view(row), 201)
+    unfinished = await run_in_threadpool(library.find, services.store, caller.name, upload.sha256)
+    return _answer(_view(unfinished), 202)
 
 
-def _view(store: Store, caller: Principal, sha256: str) -> BundleView:
-    return present.bundle(bundles.get(store, caller.name, sha256))
-
-
-def _behind(cursor: str | None) -> BundleCursor | None:
-    """Returns the place that the cursor stands for, None for the start of the list. Raises InvalidCursor."""
+def _cursor_after(cursor: str | None) -> BundleCursor | None:
+    """Returns what the cursor stands for, None for the start of the list. Raises InvalidCursor."""
     if cursor is None:
         return None
     if re.fullmatch(BUNDLE, cursor) is None:
         raise InvalidCursor(f"{cursor!r} is not a `next` value of this list")
-    time, _, sha256 = cursor.partition(":")
-    return int(time), sha256
+    moment, _, sha256 = cursor.partition(":")
+    return int(moment), sha256
 
 
 def _answer(view: BundleView, status: int) -> Response:
     return Response(view.model_dump_json(), status_code=status, media_type="application/json")
+
+
+def _view(bundle: BundleFacts | Partial) -> BundleView:
+    """Returns the view of a bundle, or of what has arrived of one."""
+    if isinstance(bundle, Partial):
+        return BundleView(
+            sha256=bundle.sha256,
+            size=bundle.size,
+            files=None,
+            state="partial",
+            received=bundle.received,
+            created_at=time(bundle.started_at),
+        )
+    return BundleView(
+        sha256=bundle.sha256,
+        size=bundle.size,
+        files=bundle.files,
+        state="complete",
+        received=bundle.size,
+        created_at=time(bundle.created_at),
+        name=bundle.name,
+    )
+
+
+def _parts_view(run: SharedParts) -> SharedPartsView:
+    return SharedPartsView(index=run.index, count=run.count, source=run.source, start=run.start, size=run.size)

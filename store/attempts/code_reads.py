@@ -3,7 +3,7 @@
 from typing import Any
 
 from store.attempts import packages
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.bundles.facts import BundleFacts
 from store.output.facts import JobPackagesFacts
 from store.store import Store

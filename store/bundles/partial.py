@@ -7,10 +7,12 @@ import os
 from pathlib import Path
 import time
 
-from torchyard.contract.errors import Conflict, TooManyRequests
+from torchyard.contract.errors import Conflict, TooManyRequests, Unavailable
+from torchyard.host.disk import FULL, PASSING
 
 _PATIENCE_S = 1.0
 _PAUSE_S = 0.01
+_FULL_DISK_PAUSE_S = 10
 
 
 class PartialFile:
@@ -36,7 +38,7 @@ class PartialFile:
                 left = left[written:]
 
     def cut(self, size: int) -> None:
-        """Removes all behind the first `size` bytes, or the file if there are none. Needs `locked`. Raises OSError."""
+        """Removes all after the first `size` bytes, or the file if there are none. Needs `locked`. Raises OSError."""
         os.ftruncate(self._descriptor, size)
         self.at = size
         if not size:
@@ -64,11 +66,11 @@ class PartialFile:
         mine = os.fstat(self._descriptor)
         try:
             there = self.path.stat(follow_symlinks=False)
-            found = mine.st_size if os.path.samestat(mine, there) else None
+            size = mine.st_size if os.path.samestat(mine, there) else None
         except FileNotFoundError:
-            found = None
-        if found != self.at:
-            raise out_of_place(found or 0)
+            size = None
+        if size != self.at:
+            raise out_of_place(size or 0)
 
 
 def lock(descriptor: int) -> None:
@@ -83,6 +85,19 @@ def lock(descriptor: int) -> None:
             time.sleep(_PAUSE_S)
         else:
             return
+
+
+@contextmanager
+def disk_errors() -> Generator[None]:
+    """Raises Unavailable for an OSError that may pass. What has arrived is kept."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in PASSING:
+            raise
+        pause = _FULL_DISK_PAUSE_S if error.errno in FULL else None
+        what = "is full" if error.errno in FULL else f"does not answer ({error.strerror})"
+        raise Unavailable(f"the disk of the service {what}: what has arrived is kept", retry_after=pause) from error
 
 
 def out_of_place(received: int) -> Conflict:

@@ -7,7 +7,7 @@ import hashlib
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.jobs import after, idempotency, initial_weights, submissions
 from store.jobs.idempotency import Answer
 from store.jobs.submission_facts import KeyedRequest, Submission, Submitted

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.cluster import gpus, pools
 from store.jobs import (
     after,

@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from controller.schedules import Schedules
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.db.database import Database, now_us
 from store.jobs import requests_writes as requests
 from store.jobs.submission_facts import KeyedRequest

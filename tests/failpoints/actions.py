@@ -17,10 +17,10 @@ from controller.notifications.fan_out import FanOut, Upkeep
 from controller.sweeps.duty import Sweeps
 from store import housekeeping as cleanup
 from store.attempts.facts import Claim
-from store.bundles import writes as bundles
+from store.bundles import upload as uploads
 from store.bundles.folder import Uploads
 from store.bundles.partial import PartialFile
-from store.bundles.writes import Upload
+from store.bundles.upload import Upload
 from store.jobs import batches_writes as batches
 from store.jobs import dependencies_writes as dependencies
 from store.jobs import requests_writes as requests
@@ -86,11 +86,11 @@ def _upload(store: Store, _: str) -> None:
         offset = found.received if found is not None else 0
         upload = Upload(bundle.sha256, len(bundle.tar), offset, max_bytes=1 << 20, max_files=10)
         try:
-            opened = bundles.begin(store, upload, caller=SERVICE)
+            opened = uploads.begin(store, upload, caller=SERVICE)
             if isinstance(opened, PartialFile):
                 with closing(opened):
-                    bundles.append(opened, upload, bundle.tar[offset:])
-                    bundles.finish(store, opened, upload, caller=SERVICE)
+                    uploads.append(opened, upload, bundle.tar[offset:])
+                    uploads.finish(store, opened, upload, caller=SERVICE)
         except (Conflict, TooManyRequests):
             continue
         return

@@ -24,7 +24,7 @@ from store.backup.contents import Folder, read_manifest
 from store.backup.make import make
 from store.backup.restore import check, restore
 from store.blobs.files import Blobs
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.db.database import Database
 from store.jobs import deletion
 from store.models import models

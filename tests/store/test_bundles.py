@@ -10,11 +10,10 @@ from sqlalchemy import select, update
 
 from store import housekeeping as cleanup
 from store.blobs.files import Blobs
-from store.bundles import reads as queries
-from store.bundles import writes as commands
+from store.bundles import bundles, library, upload
 from store.bundles.folder import Uploads
 from store.bundles.partial import PartialFile
-from store.bundles.writes import Upload
+from store.bundles.upload import Upload
 from store.db.database import now_us
 from store.jobs import deletion
 from store.jobs import submission_writes as submission
@@ -23,6 +22,7 @@ from store.store import Store
 from store.tables import Bundle, BundleUse, Garbage
 from store.team.callers import Caller
 from tests.api.bundles import Packed, packed
+from tests.sessions import write
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.bundles import bundle_url
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
@@ -43,15 +43,15 @@ def request_of(bundle: Packed, *, offset: int = 0) -> Upload:
 
 
 def begin(store: Store, bundle: Packed, *, offset: int = 0, caller: Caller = ADA) -> PartialFile:
-    opened = commands.begin(store, request_of(bundle, offset=offset), caller=caller)
+    opened = upload.begin(store, request_of(bundle, offset=offset), caller=caller)
     assert isinstance(opened, PartialFile)
     return opened
 
 
-def upload(store: Store, bundle: Packed, *, caller: Caller = ADA) -> None:
+def send(store: Store, bundle: Packed, *, caller: Caller = ADA) -> None:
     with closing(begin(store, bundle, caller=caller)) as partial:
-        commands.append(partial, request_of(bundle), bundle.tar)
-        assert commands.finish(store, partial, request_of(bundle), caller=caller) is not None
+        upload.append(partial, request_of(bundle), bundle.tar)
+        assert upload.finish(store, partial, request_of(bundle), caller=caller) is not None
 
 
 def spec_of(bundle: Packed) -> Spec:
@@ -75,13 +75,13 @@ def owners(db: StoreFixture) -> set[str]:
 
 def test_a_blob_goes_with_the_last_bundle_that_needs_it(db: StoreFixture, store: Store) -> None:
     bundle = packed()
-    upload(store, bundle)
-    upload(store, bundle, caller=BOB)
+    send(store, bundle)
+    send(store, bundle, caller=BOB)
     assert cleanup.collect_garbage(store) == 0
-    commands.remove(store, bundle.sha256, caller=ADA)
+    library.remove(store, bundle.sha256, caller=ADA)
     assert cleanup.collect_garbage(store) == 0
     assert store.blobs.path(bundle.sha256).read_bytes() == bundle.tar
-    commands.remove(store, bundle.sha256, caller=BOB)
+    library.remove(store, bundle.sha256, caller=BOB)
     assert cleanup.collect_garbage(store) == 1
     assert not store.blobs.path(bundle.sha256).exists()
     assert db.read(lambda session: session.scalars(select(Garbage)).all()) == []
@@ -90,59 +90,59 @@ def test_a_blob_goes_with_the_last_bundle_that_needs_it(db: StoreFixture, store:
 def test_a_bundle_is_removed_when_nobody_used_it_for_long(db: StoreFixture, store: Store) -> None:
     old, used, new = (packed(seed=seed) for seed in range(3))
     for bundle in (old, used, new):
-        upload(store, bundle)
+        send(store, bundle)
     job_id = submit(store, used)
     for bundle, days in ((old, 31), (used, 31), (new, 29)):
         age(db, bundle, days=days)
-    assert commands.remove_unused(store, age=None) == 0
-    assert commands.remove_unused(store, age=MONTH) == 1
+    assert library.remove_unused(store, age=None) == 0
+    assert library.remove_unused(store, age=MONTH) == 1
     kept = db.read(lambda session: set(session.scalars(select(Bundle.sha256))))
     assert kept == {used.sha256, new.sha256}
     assert cleanup.collect_garbage(store) == 1
     db.cancel(job_id)
-    assert commands.remove_unused(store, age=MONTH) == 0, "the job is still stored, and can be retried"
+    assert library.remove_unused(store, age=MONTH) == 0, "the job is still stored, and can be retried"
     db.write(lambda session: deletion.delete_job(session, job_id))
     assert db.read(lambda session: session.scalars(select(BundleUse)).all()) == []
-    assert commands.remove_unused(store, age=MONTH) == 1
+    assert library.remove_unused(store, age=MONTH) == 1
 
 
 def test_a_bundle_with_a_name_stays_until_another_one_has_it(db: StoreFixture, store: Store) -> None:
     old, new = packed(seed=1), packed(seed=2)
     for bundle in (old, new):
-        upload(store, bundle)
-    commands.give_name(store, old.sha256, "mnist", caller=ADA)
+        send(store, bundle)
+    write(store, bundles.give_name, old.sha256, "mnist", caller=ADA)
     age(db, old, days=31)
-    assert commands.remove_unused(store, age=MONTH) == 0
-    assert commands.give_name(store, new.sha256, "mnist", caller=ADA).name == "mnist"
+    assert library.remove_unused(store, age=MONTH) == 0
+    assert write(store, bundles.give_name, new.sha256, "mnist", caller=ADA).name == "mnist"
     age(db, old, days=31)
-    assert commands.remove_unused(store, age=MONTH) == 1
+    assert library.remove_unused(store, age=MONTH) == 1
     with pytest.raises(NotFound):
-        commands.give_name(store, old.sha256, "mnist", caller=ADA)
+        write(store, bundles.give_name, old.sha256, "mnist", caller=ADA)
     with pytest.raises(NotFound):
-        commands.give_name(store, new.sha256, "mnist", caller=BOB)
+        write(store, bundles.give_name, new.sha256, "mnist", caller=BOB)
 
 
 def test_a_job_of_another_user_does_not_keep_a_bundle(db: StoreFixture, store: Store) -> None:
     bundle = packed()
-    upload(store, bundle)
-    upload(store, bundle, caller=BOB)
+    send(store, bundle)
+    send(store, bundle, caller=BOB)
     submit(store, bundle, caller=BOB)
     age(db, bundle, days=31)
-    assert commands.remove_unused(store, age=MONTH) == 1
+    assert library.remove_unused(store, age=MONTH) == 1
     assert owners(db) == {"bob"}
     with pytest.raises(Conflict, match="is used by job"):
-        commands.remove(store, bundle.sha256, caller=BOB)
+        library.remove(store, bundle.sha256, caller=BOB)
 
 
 def test_a_submission_beside_a_removal_has_the_bundle_or_is_refused(db: StoreFixture, store: Store) -> None:
     for seed in range(5):
         bundle = packed(seed=seed)
-        upload(store, bundle)
+        send(store, bundle)
         age(db, bundle, days=31)
         submitted, removed, expired = run_together(
             lambda bundle=bundle: submit(store, bundle),
-            lambda bundle=bundle: commands.remove(store, bundle.sha256, caller=ADA),
-            lambda: commands.remove_unused(store, age=MONTH),
+            lambda bundle=bundle: library.remove(store, bundle.sha256, caller=ADA),
+            lambda: library.remove_unused(store, age=MONTH),
         )
         has = db.read(lambda session, sha256=bundle.sha256: session.get(Bundle, ("ada", sha256))) is not None
         assert isinstance(submitted, str) == has, (submitted, removed, expired)
@@ -155,27 +155,27 @@ def test_an_upload_that_got_nothing_for_a_day_is_removed(store: Store) -> None:
     uploads = Uploads(store.blobs.uploads)
     for bundle in (old, new):
         with closing(begin(store, bundle)) as partial:
-            commands.append(partial, request_of(bundle), bundle.tar[:100])
+            upload.append(partial, request_of(bundle), bundle.tar[:100])
     found = uploads.find("ada", old.sha256)
     assert found is not None
     a_day_ago = time.time() - 25 * 3600
     os.utime(found.path, (a_day_ago, a_day_ago))
     with closing(PartialFile(found.path, at=100)) as busy, busy.locked():
         assert uploads.remove_abandoned() == 0
-    assert commands.remove_unused(store, age=MONTH) == 0
+    assert library.remove_unused(store, age=MONTH) == 0
     assert [item.sha256 for item in uploads.list_of("ada")] == [new.sha256]
 
 
 def test_a_request_whose_upload_was_removed_cannot_append(store: Store) -> None:
     bundle = packed()
     with closing(begin(store, bundle)) as partial:
-        commands.append(partial, request_of(bundle), bundle.tar[:100])
-        commands.remove(store, bundle.sha256, caller=ADA)
+        upload.append(partial, request_of(bundle), bundle.tar[:100])
+        library.remove(store, bundle.sha256, caller=ADA)
         with pytest.raises(Conflict) as raised:
-            commands.append(partial, request_of(bundle), bundle.tar[100:])
+            upload.append(partial, request_of(bundle), bundle.tar[100:])
         assert raised.value.received == 0
-        upload(store, bundle)
-        row = commands.finish(store, partial, request_of(bundle), caller=ADA)
+        send(store, bundle)
+        row = upload.finish(store, partial, request_of(bundle), caller=ADA)
         assert row is not None, "another request has completed it"
     assert store.blobs.path(bundle.sha256).read_bytes() == bundle.tar
 
@@ -183,19 +183,19 @@ def test_a_request_whose_upload_was_removed_cannot_append(store: Store) -> None:
 def test_of_two_requests_at_one_place_one_continues(store: Store) -> None:
     bundle = packed()
     with closing(begin(store, bundle)) as first, closing(begin(store, bundle)) as second:
-        commands.append(first, request_of(bundle), bundle.tar[:100])
+        upload.append(first, request_of(bundle), bundle.tar[:100])
         with pytest.raises(Conflict) as raised:
-            commands.append(second, request_of(bundle), bundle.tar[:50])
+            upload.append(second, request_of(bundle), bundle.tar[:50])
         assert raised.value.received == 100
         with first.locked(), pytest.raises(TooManyRequests):
-            commands.append(second, request_of(bundle), b"x")
+            upload.append(second, request_of(bundle), b"x")
 
 
 def test_the_parts_of_users_are_separate_files(store: Store) -> None:
     bundle = packed()
     for caller in (ADA, BOB):
         with closing(begin(store, bundle, caller=caller)) as partial:
-            commands.append(partial, request_of(bundle), bundle.tar[:100])
+            upload.append(partial, request_of(bundle), bundle.tar[:100])
     files = list(store.blobs.uploads.rglob(f"{bundle.sha256}.*"))
     assert len(files) == 2
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
@@ -204,8 +204,8 @@ def test_the_parts_of_users_are_separate_files(store: Store) -> None:
 
 def test_a_bundle_whose_blob_is_damaged_is_not_complete(db: StoreFixture, store: Store) -> None:
     bundle = packed()
-    upload(store, bundle)
-    found = queries.find_complete(store, "ada", bundle.sha256)
+    send(store, bundle)
+    found = library.find_complete(store, "ada", bundle.sha256)
     assert found is not None
     store.blobs.path(bundle.sha256).write_bytes(b"short")
-    assert queries.find_complete(store, "ada", bundle.sha256) is None
+    assert library.find_complete(store, "ada", bundle.sha256) is None

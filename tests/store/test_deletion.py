@@ -13,7 +13,7 @@ from sqlalchemy import select
 from store import housekeeping as cleanup
 from store.attempts import removal
 from store.blobs.files import Blobs
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.jobs import deletion, dependencies, idempotency, initial_files, jobs, stars
 from store.jobs.facts import DependencyFacts
 from store.jobs.idempotency import Answer

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from store import housekeeping as cleanup
 from store.blobs import garbage
 from store.blobs.files import Blobs, FolderAway
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.db.database import Database
 from store.db.revision import NotMigrated
 from store.queue.announcing import Queue

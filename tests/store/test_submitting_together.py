@@ -10,7 +10,7 @@ from sqlalchemy import event, select, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.jobs import submission_writes as submission
 from store.jobs.submission_facts import KeyedRequest, Submission, Submitted
 from store.queue import credits

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from store import housekeeping
 from store.attempts import removal
-from store.bundles import writes as bundles
+from store.bundles import library as bundles
 from store.ids import is_id
 from store.store import Store
 from torchyard.host.failpoints import failpoint

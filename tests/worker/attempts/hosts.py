@@ -8,7 +8,7 @@ from typing import Any
 
 from store.attempts.facts import Claim
 from store.blobs.files import Blobs
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.db.database import Database
 from tests.store.fixture import StoreFixture
 from tests.worker.attempts.fixture import INVENTORY, SimulatedRunnerFixture, worker_context

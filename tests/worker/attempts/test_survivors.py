@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from store.attempts.facts import Claim
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.db.database import Database
 from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture

@@ -1,10 +1,11 @@
-"""Bundles: who has uploaded which, which jobs name them, and when nobody needs them any more.
+"""The rows of bundles: who has uploaded which, which jobs name them, and when nobody needs them any more.
 
 What one user has is never visible to another: each has a row of their own, and only the blob is shared.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 
 from sqlalchemy import and_, delete, exists, insert, select, tuple_, update
@@ -16,8 +17,9 @@ from store.db import columns
 from store.db.database import in_us, now_us
 from store.db.upsert import upsert
 from store.tables import Bundle, BundleUse, Job, Schedule
-from store.team import users
-from torchyard.contract.errors import Conflict, FieldError, InvalidSpec
+from store.team import audit, users
+from store.team.callers import Caller
+from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound
 from torchyard.contract.job import JobState
 from torchyard.contract.parts import count_parts
 
@@ -28,7 +30,9 @@ _ENDED = [state for state in JobState if state.terminal]
 
 def find(session: Session, owner: str, sha256: str) -> BundleFacts | None:
     """Returns the complete bundle of this user, or None."""
-    return _read(session, owner, sha256)
+    query = columns.select(BundleFacts, Bundle).where(Bundle.owner == owner, Bundle.sha256 == sha256)
+    row = session.execute(query).first()
+    return None if row is None else BundleFacts(*row)
 
 
 def add(session: Session, owner: str, sha256: str, *, size: int, files: int, parts: bytes | None = None) -> BundleFacts:
@@ -37,12 +41,12 @@ def add(session: Session, owner: str, sha256: str, *, size: int, files: int, par
     again = {"last_used_at": now_us(), "parts": parts}
     new = new.on_conflict_do_update(index_elements=["owner", "sha256"], set_=again)
     session.execute(new, {"owner": owner, "sha256": sha256, "size": size, "files": files, "parts": parts})
-    added = _read(session, owner, sha256)
+    added = find(session, owner, sha256)
     assert added is not None
     return added
 
 
-def newest_first(
+def list_newest(
     session: Session, owner: str, *, limit: int, after: tuple[int, str] | None = None, name: str | None = None
 ) -> Sequence[BundleFacts]:
     """Returns bundles of the user; with `after` (time and sha256), only older ones, and only that of a `name`."""
@@ -57,34 +61,36 @@ def newest_first(
     return [BundleFacts(*row) for row in rows]
 
 
-def give_name(session: Session, owner: str, sha256: str, name: str) -> BundleFacts | None:
-    """Gives a bundle the name, which another one of the user may have had. Returns it; None: there is none."""
+def give_name(session: Session, sha256: str, name: str, *, caller: Caller) -> BundleFacts:
+    """Gives the caller's bundle a name, which another one of theirs may have had. Raises NotFound."""
+    owner, options = caller.name, {"synchronize_session": False}
     users.lock(session, owner)
-    options = {"synchronize_session": False}
+    bundle = find(session, owner, sha256)
+    if bundle is None:
+        raise NotFound(f"there is no complete bundle {sha256}")
     taken = update(Bundle).where(Bundle.owner == owner, Bundle.name == name, Bundle.sha256 != sha256)
-    if find(session, owner, sha256) is None:
-        return None
     session.execute(taken.values(name=None), execution_options=options)
     mine = update(Bundle).where(Bundle.owner == owner, Bundle.sha256 == sha256)
     session.execute(mine.values(name=name, last_used_at=now_us()), execution_options=options)
-    return find(session, owner, sha256)
+    audit.add(session, caller, "bundle.name", sha256)
+    return replace(bundle, name=name)
 
 
-def parts_of(session: Session, owner: str, *, most: int, bundles: int) -> list[tuple[str, int, bytes]]:
+def list_parts(session: Session, owner: str, *, most: int, bundles: int) -> list[tuple[str, int, bytes]]:
     """Returns the sha256, the size and the parts of the user's newest bundles: of no more than `bundles`, and no more
     than `most` parts, but for the last one.
     """
     query = select(Bundle.sha256, Bundle.size, Bundle.parts).where(Bundle.owner == owner, Bundle.parts.is_not(None))
-    found: list[tuple[str, int, bytes]] = []
+    listed: list[tuple[str, int, bytes]] = []
     newest = query.order_by(Bundle.created_at.desc()).limit(bundles)
     with closing(session.execute(newest, execution_options={"yield_per": _AT_ONCE})) as rows:
         for sha256, size, parts in rows:
             assert parts is not None
-            found.append((sha256, size, parts))
+            listed.append((sha256, size, parts))
             most -= count_parts(parts)
             if most <= 0:
                 break
-    return found
+    return listed
 
 
 def remove(session: Session, owner: str, sha256: str) -> bool:
@@ -177,10 +183,3 @@ def _remove(session: Session, keys: Sequence[tuple[str, str]]) -> None:
     statement = delete(Bundle).where(tuple_(Bundle.owner, Bundle.sha256).in_(keys))
     session.execute(statement, execution_options={"synchronize_session": False})
     garbage.add_blobs(session, [sha256 for _, sha256 in keys])
-
-
-def _read(session: Session, owner: str, sha256: str) -> BundleFacts | None:
-    row = session.execute(
-        columns.select(BundleFacts, Bundle).where(Bundle.owner == owner, Bundle.sha256 == sha256)
-    ).first()
-    return None if row is None else BundleFacts(*row)

@@ -1,27 +1,26 @@
-"""Uploads and removals of bundles. All of them raise Unavailable, also if the disk is full or does not answer."""
+"""Uploads of bundles. Each takes the store: files are written between its transactions.
 
-from collections.abc import Generator
-from contextlib import contextmanager
+All of them raise Unavailable, also if the disk is full or does not answer.
+"""
+
 from dataclasses import dataclass
-from datetime import timedelta
 
 from store.blobs import garbage
-from store.bundles import rows as bundles
+from store.bundles import bundles
 from store.bundles.checking import check
 from store.bundles.facts import BundleFacts
 from store.bundles.folder import Uploads
-from store.bundles.partial import PartialFile
-from store.bundles.reads import find_complete
+from store.bundles.library import find_complete
+from store.bundles.partial import PartialFile, disk_errors
 from store.store import Store
 from store.team import audit, quotas, users
 from store.team.callers import Caller
-from torchyard.contract.errors import Conflict, InvalidBundle, InvalidRequest, NotFound, TooLarge, Unavailable
+from torchyard.contract.errors import Conflict, InvalidBundle, InvalidRequest, NotFound, TooLarge
 from torchyard.contract.tar import BundleContents
-from torchyard.host.disk import FULL, PASSING, require_free_space
+from torchyard.host.disk import require_free_space
 from torchyard.host.failpoints import failpoint
 
 _CHUNK = 1 << 20
-_FULL_DISK_PAUSE_S = 10
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def begin(store: Store, upload: Upload, *, caller: Caller, copies: Piece | None 
     if upload.size > upload.max_bytes:
         raise TooLarge(f"the bundle has {upload.size} bytes: this service takes at most {upload.max_bytes} of one")
     uploads = Uploads(store.blobs.uploads)
-    with _disk_errors(), uploads.locked(caller.name):
+    with disk_errors(), uploads.locked(caller.name):
         if (row := find_complete(store, caller.name, upload.sha256)) is not None:
             return row
         if copies is not None:
@@ -72,7 +71,7 @@ def append(partial: PartialFile, upload: Upload, data: bytes) -> None:
 
     Raises Conflict and TooManyRequests if another request appends to the file.
     """
-    with _disk_errors():
+    with disk_errors():
         if partial.at + len(data) > upload.size:
             with partial.locked():
                 partial.path.unlink()
@@ -87,7 +86,7 @@ def copy(store: Store, partial: PartialFile, upload: Upload, piece: Piece, *, ca
     `append` raises.
     """
     _require_source(store, piece, caller=caller)
-    with _disk_errors(), store.blobs.open(piece.source) as file:
+    with disk_errors(), store.blobs.open(piece.source) as file:
         file.seek(piece.start)
         left = piece.size
         while left:
@@ -100,7 +99,7 @@ def copy(store: Store, partial: PartialFile, upload: Upload, piece: Piece, *, ca
 
 def withdraw(partial: PartialFile, upload: Upload) -> None:
     """Removes what this request has appended. Raises Conflict and TooManyRequests if another one changed the file."""
-    with _disk_errors(), partial.locked():
+    with disk_errors(), partial.locked():
         partial.cut(upload.offset)
 
 
@@ -110,7 +109,7 @@ def finish(store: Store, partial: PartialFile, upload: Upload, *, caller: Caller
     Raises InvalidBundle, and removes the file, if its digest or its contents are wrong; QuotaExceeded; and Conflict and
     TooManyRequests if another request has changed the file.
     """
-    with _disk_errors():
+    with disk_errors():
         try:
             with partial.locked():
                 if partial.at < upload.size:
@@ -125,44 +124,6 @@ def finish(store: Store, partial: PartialFile, upload: Upload, *, caller: Caller
             if row is None:
                 raise
             return row
-
-
-def give_name(store: Store, sha256: str, name: str, *, caller: Caller) -> BundleFacts:
-    """Gives the caller's complete bundle a name, which another one of theirs may have had. Raises NotFound."""
-    if find_complete(store, caller.name, sha256) is None:
-        raise NotFound(f"there is no complete bundle {sha256}")
-    with store.write("bundle") as session:
-        row = bundles.give_name(session, caller.name, sha256, name)
-        if row is None:
-            raise NotFound(f"there is no complete bundle {sha256}")
-        audit.add(session, caller, "bundle.name", sha256)
-    return row
-
-
-def remove(store: Store, sha256: str, *, caller: Caller) -> None:
-    """Removes the caller's bundle, or what has arrived of it.
-
-    Raises NotFound, Conflict while a job that has not ended uses it, and TooManyRequests while it is being checked.
-    """
-    with _disk_errors():
-        with store.write("bundle") as session:
-            removed = bundles.remove(session, caller.name, sha256)
-            if removed:
-                audit.add(session, caller, "bundle.delete", sha256)
-        if not Uploads(store.blobs.uploads).remove(caller.name, sha256) and not removed:
-            raise NotFound(f"there is no bundle {sha256}")
-
-
-def remove_unused(store: Store, *, age: timedelta | None, limit: int = 100) -> int:
-    """Removes bundles that were not used for `age` (None: none) and that no stored job names; returns their number.
-
-    Removes abandoned uploads as well. Raises OSError, too.
-    """
-    Uploads(store.blobs.uploads).remove_abandoned()
-    if age is None:
-        return 0
-    with store.write("collect") as session:
-        return len(bundles.remove_unused(session, age=age, limit=limit))
 
 
 def _require_source(store: Store, piece: Piece, *, caller: Caller) -> None:
@@ -204,16 +165,3 @@ def _publish(
             row = bundles.add(session, owner, sha256, size=upload.size, files=contents.files, parts=contents.parts)
             audit.add(session, caller, "bundle.upload", sha256)
     return row
-
-
-@contextmanager
-def _disk_errors() -> Generator[None]:
-    """Raises Unavailable for an OSError that may pass. What has arrived is kept."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in PASSING:
-            raise
-        pause = _FULL_DISK_PAUSE_S if error.errno in FULL else None
-        what = "is full" if error.errno in FULL else f"does not answer ({error.strerror})"
-        raise Unavailable(f"the disk of the service {what}: what has arrived is kept", retry_after=pause) from error
