@@ -8,8 +8,9 @@ from contextlib import suppress
 
 from starlette.concurrency import run_in_threadpool
 
-from store.jobs import submission_writes as submission
-from store.jobs.submission_facts import Retry, Submission, Submitted
+from store.jobs.shared_commits import Outcome, submit_together
+from store.jobs.submission import Retry, Submission, Submitted
+from store.jobs.submit import submit_alone
 from store.store import Store
 from torchyard.contract.errors import Unavailable
 
@@ -39,13 +40,13 @@ class Submissions:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def submit(self, wanted: Submission | Retry) -> Submitted:
-        """Returns when the job is committed. Raises what `store.jobs.submission_writes.submit` does."""
+        """Returns when the job is committed. Raises what `store.jobs.submit.submit_alone` does."""
         committed = asyncio.get_running_loop().create_future()
         self._waiting.append((wanted, committed))
         self._begin()
         made = await committed
         if made is None:  # it may wait for another transaction: in a thread of its own, as others must not
-            return await run_in_threadpool(submission.submit, self._store, wanted)
+            return await run_in_threadpool(submit_alone, self._store, wanted)
         return made
 
     def _begin(self) -> None:
@@ -61,16 +62,16 @@ class Submissions:
         loop = asyncio.get_running_loop()
 
         def run() -> None:
-            found = _outcomes(self._store, [wanted for wanted, _ in asked])
+            outcomes = _outcomes(self._store, [wanted for wanted, _ in asked])
             with suppress(RuntimeError):  # the loop is closed: the service has stopped
-                loop.call_soon_threadsafe(self._end, asked, found)
+                loop.call_soon_threadsafe(self._end, asked, outcomes)
 
         self._threads.submit(run)
 
-    def _end(self, asked: Sequence[_Waiting], found: Sequence[Submitted | Exception | None]) -> None:
+    def _end(self, asked: Sequence[_Waiting], outcomes: Sequence[Outcome]) -> None:
         self._busy -= 1
         self._begin()
-        for (_, committed), outcome in zip(asked, found, strict=True):
+        for (_, committed), outcome in zip(asked, outcomes, strict=True):
             if committed.done():  # its client has left
                 continue
             if isinstance(outcome, Exception):
@@ -79,10 +80,10 @@ class Submissions:
                 committed.set_result(outcome)
 
 
-def _outcomes(store: Store, wanted: Sequence[Submission | Retry]) -> Sequence[Submitted | Exception | None]:
+def _outcomes(store: Store, wanted: Sequence[Submission | Retry]) -> Sequence[Outcome]:
     """Returns the outcome of each. If the transaction was refused, none of them is stored, and each is told so."""
     try:
-        return submission.submit_together(store, wanted)
+        return submit_together(store, wanted)
     except Unavailable as error:
         return [Unavailable(error.message) for _ in wanted]
     except Exception as error:  # noqa: BLE001 - each of them answers 500

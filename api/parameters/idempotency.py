@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from api.access.auth import JobWriter
 from api.parameters.batches import BatchBytes
 from api.parameters.bodies import Body
-from store.jobs.submission_facts import KeyedRequest
+from store.jobs.submission import KeyedRequest
 from torchyard.contract.errors import FieldError, InvalidRequest
 
 _KEY = "Idempotency-Key"

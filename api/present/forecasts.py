@@ -6,7 +6,7 @@ from api.present.estimates import estimate_or_none
 from api.present.times import time_or_none
 from scheduling.alternatives import Alternative
 from store.jobs.foresight_facts import Forecast
-from store.jobs.submission_facts import Prospect
+from store.jobs.submission import Prospect
 from torchyard.contract.views.estimates import StartsIfView
 from torchyard.contract.views.submission import ProspectView
 

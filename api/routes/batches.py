@@ -12,9 +12,9 @@ from api.parameters.batches import Batch
 from api.parameters.idempotency import KeyedBatch
 from api.parameters.reads import Parts, writes_in_turns
 from api.services import Services, ServicesDep
-from store.jobs import batches_writes as batches
-from store.jobs.batches_writes import Refused
-from store.jobs.submission_facts import Submission
+from store.jobs import batches
+from store.jobs.batches import Refused
+from store.jobs.submission import Submission
 from torchyard.contract.errors import FieldError, TooLarge, TorchyardError, Unavailable, kept
 from torchyard.contract.maximums import within
 from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec
@@ -44,7 +44,7 @@ def submit_batch(services: ServicesDep, caller: JobWriter, sent: Batch, keyed: K
             raise _nothing_stored(errors)
         made |= errors
         try:
-            made |= batches.submit(services.store, wanted, whole=keyed, atomic=sent.atomic)
+            made |= batches.submit_part(services.store, wanted, whole=keyed, atomic=sent.atomic)
         except Refused as refused:
             raise _nothing_stored(refused.errors) from None
         except Unavailable as error:
@@ -90,17 +90,17 @@ def _nothing_stored(errors: Mapping[int, Exception]) -> Exception:
     others = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
     return type(first)(
         f"nothing is stored, because of job {index}{others}: {first.message}",
-        errors=tuple(field for place, error in errors.items() for field in _fields(f"jobs.{place}", error)),
+        errors=tuple(field for index, error in errors.items() for field in _fields(f"jobs.{index}", error)),
     )
 
 
-def _fields(place: str, error: Exception) -> Iterator[FieldError]:
+def _fields(path: str, error: Exception) -> Iterator[FieldError]:
     if not isinstance(error, TorchyardError):
-        yield FieldError(place, "an internal error occurred")
+        yield FieldError(path, "an internal error occurred")
     elif not error.errors:
-        yield FieldError(place, error.message)
+        yield FieldError(path, error.message)
     else:
-        yield from (FieldError(f"{place}.{each.field}" if each.field else place, each.message) for each in error.errors)
+        yield from (FieldError(f"{path}.{each.field}" if each.field else path, each.message) for each in error.errors)
 
 
 def _item(index: int, made: str | Exception) -> BatchItem:

@@ -22,10 +22,10 @@ from api.present.times import time
 from api.services import Services, ServicesDep
 from scheduling.snapshot import Waiting
 from store.jobs import foresight_reads as foresight
-from store.jobs import submission_reads as queries
+from store.jobs import validate
 from store.jobs.facts import JobFacts
 from store.jobs.foresight_facts import Ahead, Forecast
-from store.jobs.submission_facts import Prospect, Retry, Submission, Submitted
+from store.jobs.submission import Prospect, Retry, Submission, Submitted
 from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
 from torchyard.contract.job import WAITS_FOR_JOBS, Reason
@@ -61,17 +61,20 @@ def validate_spec(
     """
     store, spec = services.store, _within_limits(services, sent)
     if not (place or forecast):
-        return SpecView(spec=queries.resolved(store, spec, caller=caller))
+        if validate.needs_store(spec):
+            with store.read() as session:
+                spec = validate.resolve_spec(session, spec, caller=caller)
+        return SpecView(spec=spec)
     visibility, grace = services.settings.visibility, services.settings.max_stop_grace
     budget = forecasts.budget()
-    with budget.counted():
-        spec, found = queries.placed(store, spec, caller=caller, visibility=visibility, max_stop_grace=grace)
-    first_run = None if spec.schedule is None else time(queries.first_run(store, spec.schedule))
+    with budget.counted(), store.read() as session:
+        spec, foresight = validate.foresee(session, spec, caller=caller, visibility=visibility, max_stop_grace=grace)
+        first_run = None if spec.schedule is None else time(validate.find_first_run(session, spec.schedule))
     if not forecast:
-        return SpecView(spec=spec, waits_for=prospect_view(found.prospect), first_run_at=first_run)
+        return SpecView(spec=spec, waits_for=prospect_view(foresight.prospect), first_run_at=first_run)
     yield
-    made = yield from forecasts.forecast(found, budget, read=_ahead(services))
-    return SpecView(spec=spec, waits_for=prospect_view(found.prospect, made), first_run_at=first_run)
+    forecasted = yield from forecasts.forecast(foresight, budget, read=_ahead(services))
+    return SpecView(spec=spec, waits_for=prospect_view(foresight.prospect, forecasted), first_run_at=first_run)
 
 
 @router.post("/jobs", status_code=201, responses=_CREATED)
@@ -130,5 +133,5 @@ def _answer(made: Submitted, caller: Caller, prospect: ProspectView | None = Non
     job = present.encoded_job(made.job, caller, is_new=not made.replayed)
     if prospect is not None:
         job = b'%s,"waits_for":%s}' % (job[:-1], prospect.model_dump_json().encode())
-    headers = {"Location": made.location} | ({"Idempotent-Replayed": "true"} if made.replayed else {})
-    return Response(job, status_code=made.status, headers=headers, media_type="application/json")
+    headers = {"Location": f"/v1/jobs/{made.job.id}"} | ({"Idempotent-Replayed": "true"} if made.replayed else {})
+    return Response(job, status_code=201, headers=headers, media_type="application/json")

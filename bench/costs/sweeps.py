@@ -16,7 +16,7 @@ from controller.sweeps.sampling import sample
 from store.db.database import Database
 from store.jobs import cycles
 from store.jobs.shapes import shape
-from store.jobs.submission_facts import Submission
+from store.jobs.submission import Submission
 from store.queue.groups import in_turn
 from store.queue.line_facts import Member
 from store.store import Store

@@ -10,7 +10,7 @@ from store.ids import is_id
 from store.jobs import dependencies, initial_weights
 from store.jobs.beside import Beside, Known, wrong
 from store.jobs.facts import DependencyFacts
-from store.jobs.submission_facts import Submission
+from store.jobs.submission import Submission
 from store.tables import Job
 from store.team import access
 from store.team.callers import Caller

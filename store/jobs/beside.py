@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from store.ids import new_id
-from store.jobs.submission_facts import Submission
+from store.jobs.submission import Submission
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.job import JobState
 

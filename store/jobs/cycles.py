@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from store.jobs.submission_facts import Submission
+from store.jobs.submission import Submission
 from torchyard.contract.errors import FieldError, InvalidSpec
 
 _MOST_TOLD = 10

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from scheduling.alternatives import Alternative
 from scheduling.calibration import Track
 from scheduling.snapshot import Snapshot, Waiting
-from store.jobs.submission_facts import Prospect
+from store.jobs.submission import Prospect
 from store.queue.estimates_facts import EstimateFacts, Seen
 
 _FOR_DEVICES = frozenset({"waiting", "devices_busy", "reserved", "preempting", "quota"})

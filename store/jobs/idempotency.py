@@ -1,7 +1,6 @@
-"""Idempotency keys: a request that is sent twice creates one job and gets the same answer twice."""
+"""Idempotency keys: a request that is sent twice makes one job, sweep or schedule, and is answered by it twice."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
@@ -10,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from store.db.database import now_us
 from store.db.upsert import upsert
-from store.jobs.submission_facts import KeyedRequest
+from store.jobs.submission import KeyedRequest
 from store.tables import IdempotencyKey, Schedule, Sweep
 from torchyard.contract.errors import Conflict, IdempotencyMismatch
 
@@ -22,28 +21,19 @@ _KEPT_US = KEPT_FOR // timedelta(microseconds=1)
 _DELETED_PER_CALL = 100
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer to a request that created a job. Its body is the job as it is now."""
-
-    job_id: str
-    status: int
-    location: str
-
-
 class KeyTaken(Conflict):
-    """Another transaction has stored an answer for the key. Roll back, and return that answer."""
+    """Another transaction has stored the key. Roll back, and return what that has made."""
 
 
-def find_answer(session: Session, request: KeyedRequest) -> Answer | None:
-    """Returns the answer stored within 24 hours, by the database's clock. Raises IdempotencyMismatch."""
-    found = find_answers(session, [request])
-    return answer_of(request, found[request.owner, request.key]) if found else None
+def find_job(session: Session, request: KeyedRequest) -> str | None:
+    """Returns the job that a request with the key made within 24 hours. Raises IdempotencyMismatch."""
+    row = find_keys(session, [request]).get(request.identity)
+    return None if row is None else job_of(request, row)
 
 
-def find_answers(session: Session, requests: Collection[KeyedRequest]) -> dict[tuple[str, str], IdempotencyKey]:
-    """Returns what is stored for the keys of requests, by owner and key, for `answer_of`."""
-    keys = sorted({(request.owner, request.key) for request in requests})
+def find_keys(session: Session, requests: Collection[KeyedRequest]) -> dict[tuple[str, str], IdempotencyKey]:
+    """Returns what is stored for the keys of requests, by owner and key, for `job_of`. The database's clock decides."""
+    keys = sorted({request.identity for request in requests})
     query = select(IdempotencyKey).where(IdempotencyKey.created_at > now_us() - _KEPT_US)
     if len(keys) == 1:
         query = query.where(IdempotencyKey.owner == keys[0][0], IdempotencyKey.key == keys[0][1])
@@ -52,11 +42,11 @@ def find_answers(session: Session, requests: Collection[KeyedRequest]) -> dict[t
     return {(row.owner, row.key): row for row in session.scalars(query)} if keys else {}
 
 
-def answer_of(request: KeyedRequest, row: IdempotencyKey) -> Answer:
-    """Returns the answer that is stored for the request's key. Raises IdempotencyMismatch if another one has it."""
+def job_of(request: KeyedRequest, row: IdempotencyKey) -> str:
+    """Returns the job that is stored for the request's key. Raises IdempotencyMismatch if another request has it."""
     if row.fingerprint != request.fingerprint:
         raise mismatch(request, f"job {row.job_id}")
-    return Answer(job_id=row.job_id, status=row.status, location=row.location)
+    return row.job_id
 
 
 def mismatch(request: KeyedRequest, made: str) -> IdempotencyMismatch:
@@ -67,13 +57,13 @@ def mismatch(request: KeyedRequest, made: str) -> IdempotencyMismatch:
     )
 
 
-def store_answer(session: Session, request: KeyedRequest, answer: Answer) -> None:
-    """Stores the answer in the transaction that creates its job. Raises KeyTaken."""
-    store_answers(session, [(request, answer)])
+def store_keys(session: Session, made: Sequence[tuple[KeyedRequest, str]]) -> None:
+    """Stores different keys with the jobs that they made, in the transaction that creates those.
 
-
-def store_answers(session: Session, made: Sequence[tuple[KeyedRequest, Answer]]) -> None:
-    """Stores answers of different keys. Raises KeyTaken if another transaction has one of the keys."""
+    Raises KeyTaken if another transaction has stored one of the keys.
+    """
+    if not made:
+        return
     new = upsert(session, IdempotencyKey)
     names = ("fingerprint", "status", "location", "job_id")
     statement = new.on_conflict_do_update(
@@ -83,8 +73,8 @@ def store_answers(session: Session, made: Sequence[tuple[KeyedRequest, Answer]])
     ).returning(IdempotencyKey.key)
     rows = [
         {"owner": request.owner, "key": request.key, "fingerprint": request.fingerprint}
-        | {"status": answer.status, "location": answer.location, "job_id": answer.job_id}
-        for request, answer in made
+        | {"status": 201, "location": f"/v1/jobs/{job_id}", "job_id": job_id}
+        for request, job_id in made
     ]
     # In one order: two transactions that wait for each other's keys would deadlock.
     rows.sort(key=lambda row: (row["owner"], row["key"]))
@@ -107,7 +97,7 @@ def made_by(session: Session, table: type[Keeper], keyed: KeyedRequest) -> Keepe
 
 
 def delete_old(session: Session) -> None:
-    """Deletes some old answers. Call it last: a transaction that waited with them deleted could deadlock."""
+    """Deletes some old keys. Call it last: a transaction that waited with them deleted could deadlock."""
     # Rows that another transaction is deleting are skipped: two that wait for each other's rows would deadlock.
     old = (
         select(IdempotencyKey.owner, IdempotencyKey.key)

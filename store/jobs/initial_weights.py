@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from store.ids import is_id
 from store.jobs import initial_files
 from store.jobs.initial_weights_facts import InitialFacts
-from store.jobs.submission_facts import Submission
+from store.jobs.submission import Submission
 from store.models import models
 from store.output import checkpoints
 from store.sweeps import sweeps

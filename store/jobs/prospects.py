@@ -11,7 +11,7 @@ from store.db.database import in_us, now_us
 from store.ids import new_id
 from store.jobs.foresight_facts import Foresight, Waits
 from store.jobs.shapes import shape
-from store.jobs.submission_facts import Prospect, Submission
+from store.jobs.submission import Prospect, Submission
 from store.queue import planning, usage, waiting
 from store.queue.credits import credits
 from store.queue.line.line import line_of

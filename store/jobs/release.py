@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from store.db.database import now_us
 from store.jobs import dependencies, initial_files, initial_weights, jobs, owners
 from store.jobs.facts import WAITING
-from store.jobs.submission_facts import Submission
+from store.jobs.submission import Submission
 from store.tables import HELD, Dependency, Job
 from store.team.callers import Caller, may_read
 from torchyard.contract.after import is_failed, unmet

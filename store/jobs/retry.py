@@ -12,7 +12,7 @@ from store.ids import new_id
 from store.jobs import events as job_events
 from store.jobs import initial_weights, resizing
 from store.jobs.facts import BestCheckpoint
-from store.jobs.submission_facts import Retry, Submission
+from store.jobs.submission import Retry, Submission
 from store.output import checkpoints
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
 from store.tables import Checkpoint, Job
@@ -36,23 +36,23 @@ def read(session: Session, wanted: Retry) -> Submission:
 
 
 def read_free(session: Session, wanted: Sequence[Submission | Retry]) -> dict[int, Submission]:
-    """Returns submissions by their places: those in `wanted`, and what `read` returns for retries.
+    """Returns submissions by their indexes: those in `wanted`, and what `read` returns for retries.
 
     It waits for nobody: retries for whose job it would wait are left out, and those for which `read` would raise.
     """
-    found = {place: each for place, each in enumerate(wanted) if isinstance(each, Submission)}
-    retries = [(place, each) for place, each in enumerate(wanted) if isinstance(each, Retry)]
-    for place, each in sorted(retries, key=lambda retry: retry[1].job_id):
+    submissions = {index: each for index, each in enumerate(wanted) if isinstance(each, Submission)}
+    retries = [(index, each) for index, each in enumerate(wanted) if isinstance(each, Retry)]
+    for index, each in sorted(retries, key=lambda retry: retry[1].job_id):
         with suppress(TorchyardError):
             old = access.lock_readable(session, each.job_id, each.caller, waits=False)
-            found[place] = _submission(session, old, each)
-    return dict(sorted(found.items()))  # stored in the order in which they came
+            submissions[index] = _submission(session, old, each)
+    return dict(sorted(submissions.items()))  # stored in the order in which they came
 
 
 def go_on(session: Session, made: Sequence[Any], wanted: Sequence[Submission]) -> dict[str, BestCheckpoint]:
     """Has those of the new jobs that are retries go on with what the old ones saved. Returns their best checkpoints.
 
-    `made` are the columns of the new jobs, as `new_jobs.submit_all` returns them.
+    `made` are the columns of the new jobs, as `new_jobs.insert_all` returns them.
     """
     modes: dict[str, str] = {}
     for job, each in zip(made, wanted, strict=True):

@@ -90,7 +90,7 @@ def of_new(
 ) -> JobFacts:
     """Returns what is told of a job that was just submitted, but for its place in the queue.
 
-    `job` has its columns, as `new_jobs.submit_all` returns them.
+    `job` has its columns, as `new_jobs.insert_all` returns them.
     """
     documents = _Documents(job.spec, None)
     return _facts(

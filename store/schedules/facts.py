@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from store.jobs.submission_facts import KeyedRequest
+from store.jobs.submission import KeyedRequest
 from store.team.callers import Caller
 from torchyard.contract.schedules import Schedule, ScheduleState
 from torchyard.contract.spec import Spec

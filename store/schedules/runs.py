@@ -12,8 +12,9 @@ from sqlalchemy import case, exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import intents, owners, savepoints, submissions
-from store.jobs.submission_facts import ScheduledRun, Submission, Submitted
+from store.jobs import intents, owners, savepoints
+from store.jobs import submit as submissions
+from store.jobs.submission import ScheduledRun, Submission, Submitted
 from store.schedules import cron, schedules
 from store.schedules.facts import Due
 from store.tables import Job, Schedule
@@ -88,7 +89,7 @@ def _submit(session: Session, row: Schedule) -> Submitted:
     caller = owners.acting(session, row.owner)
     assert row.next_at is not None
     run = ScheduledRun(row.id, row.next_at)
-    return submissions.store_one(session, Submission(parse_spec(row.spec), caller, "private", run=run))
+    return submissions.submit(session, Submission(parse_spec(row.spec), caller, "private", run=run))
 
 
 def _note_run(session: Session, row: Schedule, job_id: str, *, replaces: bool) -> None:

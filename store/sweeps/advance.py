@@ -8,8 +8,9 @@ import time
 
 from sqlalchemy.orm import Session
 
-from store.jobs import batches, intents, jobs, owners
-from store.jobs.submission_facts import Submission, Submitted, TrialOf
+from store.jobs import intents, jobs, owners
+from store.jobs.submission import Submission, Submitted, TrialOf
+from store.jobs.submit import submit_each
 from store.sweeps import due, sweeps, trials
 from store.tables import Sweep
 from store.team.callers import Caller
@@ -207,7 +208,7 @@ def _submitted(
         except InvalidSpec as error:
             found[number] = kept(error)
     if wanted:
-        found |= batches.submit(session, wanted)
+        found |= submit_each(session, wanted)
     if spec.halving is not None:
         point = PausePoint(spec.halving.unit, spec.halving.rungs[0])
         jobs.pause_at(session, [each.job.id for each in found.values() if isinstance(each, Submitted)], point)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import math
 from typing import TypeAlias
 
-from store.jobs.submission_facts import KeyedRequest
+from store.jobs.submission import KeyedRequest
 from store.team.callers import Caller
 from torchyard.contract.job import JobState
 from torchyard.contract.sweeps import Halving, Method, Point, SweepSpec, SweepState

@@ -9,9 +9,10 @@ from typing import Literal
 
 from sqlalchemy.orm import Session
 
-from store.jobs import intents, owners, submissions
+from store.jobs import intents, owners
 from store.jobs import requests_writes as job_requests
-from store.jobs.submission_facts import Retry, TrialOf
+from store.jobs import submit as submissions
+from store.jobs.submission import Retry, TrialOf
 from store.store import Store
 from store.sweeps import listing, sweeps, trials
 from store.sweeps.facts import WholeSweep
@@ -64,7 +65,7 @@ def promote(session: Session, sweep_id: str, number: int, *, caller: Caller) -> 
         intents.promote(session, trial.job_id, None, caller)
     elif trial.state.terminal:
         acting, of = owners.acting(session, sweep.owner), TrialOf(sweep_id, number)
-        job = submissions.store_one(session, Retry(trial.job_id, acting, trial=of))
+        job = submissions.submit(session, Retry(trial.job_id, acting, trial=of))
         trials.begin_again(session, sweep_id, number, job.job.id)
     else:
         raise Conflict(f"trial {number} of sweep {sweep_id} is {trial.state}: it has not ended")

@@ -7,9 +7,9 @@ from sqlalchemy.orm import Session
 
 from store.db.upsert import upsert
 from store.ids import new_id
-from store.jobs import submissions
+from store.jobs import submit as submissions
 from store.jobs.idempotency import made_by
-from store.jobs.submission_facts import Submission
+from store.jobs.submission import Submission
 from store.store import Store
 from store.sweeps import listing, sweeps
 from store.sweeps.facts import NewSweep, WholeSweep
@@ -33,7 +33,7 @@ def submit(session: Session, new: NewSweep, first: Spec) -> tuple[WholeSweep, bo
 
     It was, if an earlier request with the same key has made it. The weights and jobs that its job spec names in
     `init_from` and `after` are those of this moment for all trials. Raises IdempotencyMismatch, what
-    `store.jobs.submissions.check` does, Conflict if the owner has as many sweeps that have not ended as one may have,
+    `store.jobs.submit.check` does, Conflict if the owner has as many sweeps that have not ended as one may have,
     and QuotaExceeded if the owner has stored as much as they may.
     """
     if new.keyed is not None and (known := made_by(session, Sweep, new.keyed)) is not None:

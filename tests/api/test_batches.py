@@ -13,7 +13,7 @@ import pytest
 
 from api.routes import batches as route
 from bench.load import post
-from store.jobs import batches_writes as batches
+from store.jobs import batches
 from tests.api.raw import wait_until
 from tests.api.service import SPEC, TOKEN, ApiFixture, both_databases
 from tests.api.serving import api_thread

@@ -19,8 +19,9 @@ from store.cluster import workers
 from store.jobs import foresight_reads as foresight
 from store.jobs import new_jobs
 from store.jobs.foresight_facts import Ahead, Forecast, Foresight, Waits
-from store.jobs.submission_facts import NewJob, Prospect
+from store.jobs.submission import Prospect, Submission
 from store.queue.estimates_facts import Seen
+from store.team.callers import Caller
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.api.writes import Writes, writes
 from tests.scheduling.clusters import HOUR, NOW, host, runs, seen, slots, waits
@@ -219,7 +220,8 @@ def test_a_forecast_in_a_huge_line_ends_with_its_budget(service: ApiFixture, mon
     fill(service)
     spec = parse_spec(SPEC)
     with service.database.write() as session:
-        new_jobs.submit_all(session, [NewJob(spec, f"user{number % 200}") for number in range(400)])
+        callers = [Caller(f"user{number}", Role.MEMBER) for number in range(200)]
+        new_jobs.insert_all(session, [Submission(spec, callers[number % 200], "private") for number in range(400)])
     looks: list[Budget] = []
 
     def budget() -> Budget:

@@ -166,7 +166,7 @@ def test_a_job_whose_answer_was_lost_is_found_by_its_key(service: ApiFixture, mo
         raise RuntimeError("crashed")
 
     with monkeypatch.context() as crashing:
-        crashing.setattr("store.queue.Queue.announce", crash)  # runs after the commit
+        crashing.setattr("store.queue.announcing.Queue.announce", crash)  # runs after the commit
         assert submit(service, "lost").status_code == 500
     stored = service.get("/v1/jobs")["data"]
     replayed = submit(service, "lost")

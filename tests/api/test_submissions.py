@@ -11,7 +11,7 @@ import pytest
 
 from api.submissions import MOST, THREADS, Submissions
 from bench.load import post
-from store.jobs.submission_facts import KeyedRequest, Submission, Submitted
+from store.jobs.submission import KeyedRequest, Submission, Submitted
 from store.team import users
 from store.team.callers import SERVICE
 from tests.api.raw import read_answer, wait_until

@@ -13,7 +13,7 @@ from controller.schedules import Schedules
 from store.bundles import bundles
 from store.db.database import Database, now_us
 from store.jobs import requests_writes as requests
-from store.jobs.submission_facts import KeyedRequest
+from store.jobs.submission import KeyedRequest
 from store.schedules import schedules
 from store.schedules.facts import NewSchedule, ScheduleFacts
 from store.schedules.runs import MOST_REFUSED

@@ -21,11 +21,11 @@ from store.bundles import upload as uploads
 from store.bundles.folder import Uploads
 from store.bundles.partial import PartialFile
 from store.bundles.upload import Upload
-from store.jobs import batches_writes as batches
+from store.jobs import batches
 from store.jobs import dependencies_writes as dependencies
 from store.jobs import requests_writes as requests
-from store.jobs import submission_writes as submission
-from store.jobs.submission_facts import KeyedRequest, Submission
+from store.jobs import submit as submission
+from store.jobs.submission import KeyedRequest, Submission
 from store.models import models
 from store.models.facts import NewVersion
 from store.notifications import writes as notifications
@@ -65,7 +65,7 @@ _LAUNCHER = Path(__file__).parent.parent / "worker" / "launcher.py"
 def _submit(store: Store, _: str) -> None:
     keyed = KeyedRequest("admin", "once", "the same")
     spec = parse_spec({"trainer": "script", "name": "once", "config": {"code": "file:///code"}})
-    submission.submit(store, Submission(spec, SERVICE, "private", keyed))
+    submission.submit_alone(store, Submission(spec, SERVICE, "private", keyed))
 
 
 def _delete(store: Store, job_id: str) -> None:
@@ -142,7 +142,7 @@ def submit_batch(settings: Settings, parts: int, answered: Path) -> None:
     with opened(settings) as store:
         for part in range(parts):
             wanted = {part * 10 + number: Submission(spec, SERVICE, "private") for number in range(10)}
-            found |= batches.submit(store, wanted, whole=whole, atomic=False)
+            found |= batches.submit_part(store, wanted, whole=whole, atomic=False)
     answered.write_text(" ".join(map(str, found.values())))
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from store.blobs.files import Blobs
-from store.jobs import batches_writes as batches
-from store.jobs.submission_facts import Submission
+from store.jobs import batches
+from store.jobs.submission import Submission
 from store.output.facts import NewCheckpoint
 from store.team.callers import SERVICE
 from tests import line
@@ -61,7 +61,7 @@ def _ended(service: FailpointFixture) -> dict[str, str]:
         )
         for place, spec in enumerate(SPECS)
     }
-    made = batches.submit(store_on(service.database, queue=service.queue), wanted, whole=None, atomic=True)
+    made = batches.submit_part(store_on(service.database, queue=service.queue), wanted, whole=None, atomic=True)
     ids = {spec["name"]: str(made[place]) for place, spec in enumerate(SPECS)}
     claim = service.running(ids["prep"], service.worker())
     blob = Blobs(service.settings.blobs).add(BytesIO(b"state"))

@@ -24,9 +24,10 @@ from store.db import prepared
 from store.db.database import Database, now_us
 from store.ids import new_id
 from store.jobs import events as job_events
-from store.jobs import intents, jobs, new_jobs, reasons, submissions
+from store.jobs import intents, jobs, new_jobs, reasons
+from store.jobs import submit as submission
 from store.jobs.facts import DisplayedReason
-from store.jobs.submission_facts import Retry
+from store.jobs.submission import Retry, Submission
 from store.output import series
 from store.output.facts import Batch, EventFacts, NewCheckpoint
 from store.output.series import PointFilter, SeriesColumns
@@ -49,6 +50,13 @@ from torchyard.contract.team import Role
 T = TypeVar("T")
 
 
+def new_job(session: Session, spec: Spec, *, owner: str = "ada") -> Any:
+    """Stores a new queued job, whatever else a submission does. Returns its columns."""
+    (job,) = new_jobs.insert_all(session, [Submission(spec, Caller(owner, Role.MEMBER), "private")])
+    jobs.announce(session, job)
+    return job
+
+
 class StoreFixture:
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -67,12 +75,12 @@ class StoreFixture:
 
     def submit(self, *, owner: str = "ada", **spec: Any) -> str:
         parsed = self.spec(**spec)
-        return self.write(lambda session: new_jobs.submit(session, parsed, owner=owner)).id
+        return self.write(lambda session: new_job(session, parsed, owner=owner)).id
 
     def retry(self, job_id: str, *, owner: str = "ada", **wanted: Any) -> str:
         """Retries an ended job. Returns the id of the new one."""
         retry = Retry(job_id, Caller(owner, Role.MEMBER), **wanted)
-        return self.write(lambda session: submissions.store_one(session, retry)).job.id
+        return self.write(lambda session: submission.submit(session, retry)).job.id
 
     @staticmethod
     def spec(**changes: Any) -> Spec:

@@ -16,8 +16,8 @@ from store.bundles.partial import PartialFile
 from store.bundles.upload import Upload
 from store.db.database import now_us
 from store.jobs import deletion
-from store.jobs import submission_writes as submission
-from store.jobs.submission_facts import Submission
+from store.jobs import submit as submission
+from store.jobs.submission import Submission
 from store.store import Store
 from store.tables import Bundle, BundleUse, Garbage
 from store.team.callers import Caller
@@ -60,7 +60,7 @@ def spec_of(bundle: Packed) -> Spec:
 
 def submit(store: Store, bundle: Packed, *, caller: Caller = ADA) -> str:
     """Submits a job, and returns its id."""
-    return submission.submit(store, Submission(spec_of(bundle), caller, "private")).job.id
+    return submission.submit_alone(store, Submission(spec_of(bundle), caller, "private")).job.id
 
 
 def age(db: StoreFixture, bundle: Packed, *, days: int) -> None:

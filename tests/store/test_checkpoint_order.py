@@ -6,8 +6,8 @@ import pytest
 
 from store.attempts import prices
 from store.attempts.facts import Claim
-from store.jobs import submissions
-from store.jobs.submission_facts import Retry
+from store.jobs import submit as submission
+from store.jobs.submission import Retry
 from store.output import checkpoints
 from store.output.checkpoints_facts import CAPTURED
 from store.output.facts import CapturedFile, NewCheckpoint
@@ -165,7 +165,7 @@ def test_no_job_is_retried_from_a_torn_checkpoint(db: StoreFixture, claim: Claim
     torn, _ = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))
     wanted = Retry(claim.job_id, Caller("ada", Role.MEMBER), ref=torn.id)
     with pytest.raises(Conflict, match="is not whole"):
-        db.write(lambda session: submissions.store_one(session, wanted))
+        db.write(lambda session: submission.submit(session, wanted))
 
 
 @pytest.mark.parametrize(

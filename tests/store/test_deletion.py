@@ -16,9 +16,8 @@ from store.blobs.files import Blobs
 from store.bundles import bundles
 from store.jobs import deletion, dependencies, idempotency, initial_files, jobs, stars
 from store.jobs.facts import DependencyFacts
-from store.jobs.idempotency import Answer
 from store.jobs.initial_weights_facts import InitialFacts
-from store.jobs.submission_facts import KeyedRequest
+from store.jobs.submission import KeyedRequest
 from store.output.facts import MetricPoint, NewArtifact, NewCheckpoint, NewEvent, NewLines, NewMedia, PictureFacts
 from store.tables import AttemptUse, Estimate, Forecast, Garbage, KeepRequest, WorkFolder
 from store.team.callers import SERVICE, Caller
@@ -68,7 +67,7 @@ def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     db.write(lambda session: initial_files.add_all(session, {job_id: INITIAL}))
     db.write(lambda session: stars.set_star(session, job_id, SERVICE, starred=True))
     key = KeyedRequest("ada", job_id, "f")
-    db.write(lambda session: idempotency.store_answer(session, key, Answer(job_id, 201, "")))
+    db.write(lambda session: idempotency.store_keys(session, [(key, job_id)]))
     estimated = (
         Estimate(job_id=job_id, made_at=1),
         Forecast(job_id=job_id, attempt=1, hour=0, made_at=1, wait_us=1, bucket=0),

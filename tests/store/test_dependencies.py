@@ -9,15 +9,14 @@ from sqlalchemy import insert, update
 from controller.dependencies import Dependencies
 from store.blobs.files import Blobs
 from store.db.database import now_us
-from store.jobs import batches_writes as batches
+from store.jobs import batches, validate
 from store.jobs import dependencies_writes as dependencies
 from store.jobs import reads as queries
 from store.jobs import requests_writes as requests
-from store.jobs import submission_reads as validation
-from store.jobs import submission_writes as submission
-from store.jobs.batches_writes import Refused
+from store.jobs import submit as submission
+from store.jobs.batches import Refused
 from store.jobs.facts import JobFacts
-from store.jobs.submission_facts import Retry, Submission
+from store.jobs.submission import Retry, Submission
 from store.output.facts import NewCheckpoint
 from store.queue.line import sweep
 from store.store import Store
@@ -26,6 +25,7 @@ from store.team import quotas
 from store.team.callers import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.sessions import read
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.errors import InvalidSpec, QuotaExceeded
 from torchyard.contract.job import EndReason, JobState
@@ -51,12 +51,12 @@ def store(db: StoreFixture, blobs: Blobs) -> Store:
 def submit(store: Store, *after: str | dict[str, str], caller: Caller = ADA, **spec: Any) -> JobFacts:
     named = [{"job": each} if isinstance(each, str) else each for each in after]
     parsed = parse_spec({**SCRIPT, "after": named, **spec})
-    return submission.submit(store, Submission(parsed, caller, "private")).job
+    return submission.submit_alone(store, Submission(parsed, caller, "private")).job
 
 
 def batch(store: Store, *specs: dict[str, Any], caller: Caller = ADA, atomic: bool = True) -> list[str]:
     wanted = {place: Submission(parse_spec(SCRIPT | spec), caller, "private") for place, spec in enumerate(specs)}
-    made = batches.submit(store, wanted, whole=None, atomic=atomic)
+    made = batches.submit_part(store, wanted, whole=None, atomic=atomic)
     errors = [each for each in made.values() if isinstance(each, Exception)]
     if errors:
         raise errors[0]
@@ -194,7 +194,7 @@ def test_what_is_not_there_or_not_ones_own_is_refused_alike(db: StoreFixture, st
     assert submit(store, "shared").after[0].job_id == shared
     assert refused(store, "shared", shared) == approved("after named twice", shared=shared)
     with pytest.raises(InvalidSpec, match="not valid"):
-        validation.resolved(store, parse_spec({**SCRIPT, "after": [{"job": "nobody"}]}), caller=ADA)
+        read(store, validate.resolve_spec, parse_spec({**SCRIPT, "after": [{"job": "nobody"}]}), caller=ADA)
 
 
 def test_a_name_is_of_the_newest_of_ones_own_jobs_before_any_others(db: StoreFixture, store: Store) -> None:
@@ -450,7 +450,7 @@ def test_a_retry_waits_for_what_has_not_ended(db: StoreFixture, store: Store) ->
     end(db, done, EndReason.DATA_ERROR, saved(store.blobs, b"one", step=1))
     settle(store)
     assert told(db, job.id)[0] == "failed"
-    again = submission.submit(store, Retry(job.id, ADA)).job
+    again = submission.submit_alone(store, Retry(job.id, ADA)).job
     assert [each.job_id for each in again.after] == [open_]
     assert again.initial is not None
     assert waits(db, again.id)
@@ -458,7 +458,7 @@ def test_a_retry_waits_for_what_has_not_ended(db: StoreFixture, store: Store) ->
     settle(store)
     assert not waits(db, again.id)
     db.cancel(again.id)
-    assert submission.submit(store, Retry(again.id, ADA)).job.after == ()
+    assert submission.submit_alone(store, Retry(again.id, ADA)).job.after == ()
 
 
 def test_two_controllers_settle_each_job_once(db: StoreFixture, store: Store) -> None:

@@ -7,12 +7,11 @@ import pytest
 
 from store import housekeeping as cleanup
 from store.blobs.files import Blobs
-from store.jobs import batches_writes as batches
-from store.jobs import deletion, initial_files
+from store.jobs import batches, deletion, initial_files, shared_commits
 from store.jobs import reads as queries
-from store.jobs import submission_writes as submission
+from store.jobs import submit as submission
 from store.jobs.facts import JobFacts
-from store.jobs.submission_facts import KeyedRequest, Retry, Submission, Submitted
+from store.jobs.submission import KeyedRequest, Retry, Submission, Submitted
 from store.output import checkpoints
 from store.output.facts import NewCheckpoint
 from store.store import Store
@@ -63,7 +62,7 @@ def trained(db: StoreFixture, blobs: Blobs, *contents: bytes, first: int = 1, **
 def submit(store: Store, init_from: str, *, caller: Caller = ADA, key: str | None = None, **spec: Any) -> JobFacts:
     parsed = parse_spec({**SCRIPT, **spec, "init_from": init_from})
     keyed = None if key is None else KeyedRequest(caller.name, key, "f")
-    return submission.submit(store, Submission(parsed, caller, "private", keyed)).job
+    return submission.submit_alone(store, Submission(parsed, caller, "private", keyed)).job
 
 
 def refused(store: Store, init_from: str, *, caller: Caller = ADA, **spec: Any) -> str:
@@ -203,15 +202,15 @@ def test_submissions_together_and_batches_each_have_their_own_answer(db: StoreFi
     source = trained(db, store.blobs, b"one")
     specs = [{"init_from": f"{source}/best"}, {"init_from": f"{NOBODY}/best"}, {}]
     asked = [Submission(parse_spec({**SCRIPT, **more}), ADA, "private") for more in specs]
-    good, bad, plain = submission.submit_together(store, asked)
+    good, bad, plain = shared_commits.submit_together(store, asked)
     assert isinstance(good, Submitted)
     assert isinstance(plain, Submitted)
     assert isinstance(bad, InvalidSpec)
     whole = KeyedRequest("ada", "k", "f")
-    first = batches.submit(store, dict(enumerate(asked)), whole=whole, atomic=False)
+    first = batches.submit_part(store, dict(enumerate(asked)), whole=whole, atomic=False)
     assert [type(first[index]) for index in range(3)] == [str, InvalidSpec, str]
     delete(db, source)
-    assert batches.submit(store, {0: asked[0]}, whole=whole, atomic=False) == {0: first[0]}
+    assert batches.submit_part(store, {0: asked[0]}, whole=whole, atomic=False) == {0: first[0]}
 
 
 @quick_on_sqlite
@@ -240,7 +239,7 @@ def test_who_starts_from_a_job_is_found_by_those_who_may_read(db: StoreFixture, 
 
 
 def retry(store: Store, job_id: str, *, caller: Caller = ADA, ref: str | None = None) -> JobFacts:
-    return submission.submit(store, Retry(job_id, caller, ref=ref)).job
+    return submission.submit_alone(store, Retry(job_id, caller, ref=ref)).job
 
 
 def test_a_retry_needs_the_weights_again_unless_it_has_a_checkpoint(
@@ -284,7 +283,7 @@ def test_a_retry_goes_on_from_the_checkpoint_that_it_names(db: StoreFixture, sto
         retry(store, old, ref="epoch-1")
     with pytest.raises(NotFound, match="no checkpoint 'epoch-7'"):
         retry(store, old, ref="epoch-7")
-    (alone,) = submission.submit_together(store, [Retry(old, ADA, ref="step-3")])
+    (alone,) = shared_commits.submit_together(store, [Retry(old, ADA, ref="step-3")])
     assert isinstance(alone, Submitted)
 
 

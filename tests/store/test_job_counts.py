@@ -9,13 +9,13 @@ from sqlalchemy import func, select
 
 from store.attempts import lease as leases
 from store.jobs import counts as job_counts
-from store.jobs import deletion, edits, listing, new_jobs
+from store.jobs import deletion, edits, listing
 from store.jobs.facts import JobCounts
 from store.tables import Job, JobCount
 from store.team import access
 from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite
-from tests.store.fixture import StoreFixture, recorded_statements, run_together
+from tests.store.fixture import StoreFixture, new_job, recorded_statements, run_together
 from torchyard.contract.filters import JobQuery
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.patches import JobPatch
@@ -110,7 +110,7 @@ def test_counts_that_are_added_up_by_two_workers_while_jobs_come_stay_exact(db: 
 def test_a_transaction_that_fails_counts_nothing(db: StoreFixture) -> None:
     db.submit()
     with pytest.raises(ZeroDivisionError), db.database.write() as session:
-        new_jobs.submit(session, db.spec(), owner="ada")
+        new_job(session, db.spec(), owner="ada")
         raise ZeroDivisionError
     check(db)
 

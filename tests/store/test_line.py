@@ -15,9 +15,9 @@ from sqlalchemy import Update, select, update
 from store.attempts.facts import Claim
 from store.db.database import Database
 from store.jobs import requests_writes as requests
-from store.jobs import submission_writes as submission
+from store.jobs import submit as submission
 from store.jobs.facts import QueueCursor
-from store.jobs.submission_facts import Submission
+from store.jobs.submission import Submission
 from store.queue import placement
 from store.queue.announcing import Queue
 from store.queue.credits import CreditCache
@@ -103,7 +103,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def submit(self, owner: str, priority: int, device: str, count: int) -> str:
             spec = self.db.spec(priority=priority, resources={"device": device, "devices_per_node": count})
             caller = Caller(owner, Role.MEMBER)
-            made = submission.submit(self.store, Submission(spec, caller, "private")).job
+            made = submission.submit_alone(self.store, Submission(spec, caller, "private")).job
             assert made.place == self.db.place(made.id)
             return made.id
 

@@ -16,8 +16,8 @@ from sqlalchemy import update
 from store.db.database import Database
 from store.jobs import deletion, edits, jobs
 from store.jobs import reads as queries
-from store.jobs import submission_writes as submission
-from store.jobs.submission_facts import Submission
+from store.jobs import submit as submission
+from store.jobs.submission import Submission
 from store.queue.announcing import Queue
 from store.queue.groups import Groups
 from store.queue.line.from_redis import written
@@ -54,7 +54,7 @@ class Lined:
         return redis_names.line(service_of(self.db.database)())
 
     def submit(self, **spec: Any) -> str:
-        return submission.submit(self.store, Submission(self.db.spec(**spec), SERVICE, "private")).job.id
+        return submission.submit_alone(self.store, Submission(self.db.spec(**spec), SERVICE, "private")).job.id
 
     def queued(self) -> list[str]:
         """Returns the queue as the API shows it."""

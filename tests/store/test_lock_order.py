@@ -13,10 +13,11 @@ from store.attempts import stacks
 from store.attempts import state as attempts
 from store.attempts.facts import Begun
 from store.db.database import Database
-from store.jobs import batches, deletion, edits, jobs, new_jobs, submissions
+from store.jobs import batches, deletion, edits, jobs, shared_commits
 from store.jobs import requests_writes as requests
+from store.jobs import submit as submission
 from store.jobs.facts import AT_ONCE
-from store.jobs.submission_facts import Retry, Submission, Submitted
+from store.jobs.submission import Retry, Submission, Submitted
 from store.models import models
 from store.models.facts import NewVersion
 from store.queue import waiting
@@ -26,7 +27,7 @@ from store.team.callers import SERVICE, Caller
 from store.worker.verbs import WorkerStore
 from tests.sessions import write
 from tests.store import pools
-from tests.store.fixture import StoreFixture, checkpoint, store_on
+from tests.store.fixture import StoreFixture, checkpoint, new_job, store_on
 from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.patches import JobPatch
 from torchyard.contract.team import Resource, Role
@@ -116,13 +117,13 @@ def _live(db: StoreFixture) -> None:
     ada = Caller("ada", Role.MEMBER)
     wanted = NewVersion("kept", runs, "latest", None, "private", ada)
     write(store_on(db.database), models.add_version, wanted)
-    db.cancel(db.write(lambda session: submissions.store_one(session, _starting("model:kept", ada))).job.id)
+    db.cancel(db.write(lambda session: submission.submit(session, _starting("model:kept", ada))).job.id)
     starts = _starting(f"{runs}/latest", ada)
     both = [Submission(db.spec(), ada, "private"), Retry(other, ada), starts]
-    stored = db.write(lambda session: submissions.store_together(session, both))
+    stored = db.write(lambda session: shared_commits.submit_free(session, both))
     assert all(isinstance(each, Submitted) for each in stored)
-    db.write(lambda session: batches.store(session, {0: starts}, whole=None))
-    begun = db.write(lambda session: submissions.store_one(session, starts)).job.id
+    db.write(lambda session: batches.submit(session, {0: starts}, whole=None))
+    begun = db.write(lambda session: submission.submit(session, starts)).job.id
     db.cancel(begun)
     db.retry(begun)
     db.write(lambda session: deletion.delete_job(session, other))
@@ -148,6 +149,6 @@ def _submit(db: StoreFixture, **spec: Any) -> str:
 
     def submit(session: Session) -> str:
         quotas.check_submission(session, "ada", devices=parsed.resources.total_devices, priority=parsed.priority)
-        return new_jobs.submit(session, parsed, owner="ada").id
+        return new_job(session, parsed, owner="ada").id
 
     return db.write(submit)

@@ -11,9 +11,9 @@ from store import housekeeping as cleanup
 from store.attempts.facts import Claim
 from store.blobs.files import Blobs
 from store.jobs import requests_writes as requests
-from store.jobs import submission_writes as submission
+from store.jobs import submit as submission
 from store.jobs.facts import JobFacts
-from store.jobs.submission_facts import Submission
+from store.jobs.submission import Submission
 from store.models import models
 from store.models.facts import ModelFilter, ModelVersionFacts, NewVersion
 from store.output import checkpoints
@@ -353,7 +353,7 @@ def test_a_model_of_another_user_keeps_the_files_but_not_the_jobs_checkpoint(
 
 def start_from(store: Store, ref: str, *, caller: Caller = ADA) -> JobFacts:
     spec = {"trainer": "script", "config": {"code": "file:///code"}, "init_from": ref}
-    return submission.submit(store, Submission(parse_spec(spec), caller, "private")).job
+    return submission.submit_alone(store, Submission(parse_spec(spec), caller, "private")).job
 
 
 def refused(store: Store, ref: str, *, caller: Caller = ADA) -> str:

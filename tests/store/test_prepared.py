@@ -8,8 +8,9 @@ from sqlalchemy.orm import Session
 from store.db.documents import Parsed
 from store.db.prepared import Prepared, among, texts
 from store.jobs import new_jobs
-from store.jobs.submission_facts import NewJob
+from store.jobs.submission import Submission
 from store.tables import Base
+from store.team.callers import SERVICE
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Unavailable
 
@@ -98,7 +99,7 @@ def test_many_rows_are_stored_as_each_by_itself_is(db: StoreFixture) -> None:
 
 def test_many_rows_count_as_many_jobs(db: StoreFixture) -> None:
     with db.database.write() as session:
-        new_jobs.submit_all(session, [NewJob(db.spec(), "ada")] * 3)
+        new_jobs.insert_all(session, [Submission(db.spec(), SERVICE, "private")] * 3)
     counted = db.read(lambda session: session.execute(text("SELECT sum(jobs) FROM job_counts")).scalar_one())
     assert counted == 3
 

@@ -9,14 +9,14 @@ import pytest
 
 from store import housekeeping as cleanup
 from store.attempts.facts import Claim
-from store.jobs import deletion, edits, new_jobs
+from store.jobs import deletion, edits
 from store.output.facts import MetricPoint, NewEvent, NewLines, TrimLimits
 from store.tables import User
 from store.team import quotas, users
 from store.team.callers import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_postgresql, quick_on_sqlite
-from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
+from tests.store.fixture import StoreFixture, checkpoint, new_job, run_together, store_on
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import EndReason
 from torchyard.contract.patches import parse_patch
@@ -47,7 +47,7 @@ def submit(db: StoreFixture, owner: str = "ada", *, devices: int = 1, priority: 
     with db.database.write() as session:
         quotas.check_submission(session, owner, devices=devices, priority=priority)
         like = {"resources": {"devices_per_node": devices}, "priority": priority}
-        return new_jobs.submit(session, db.spec(**like), owner=owner).id
+        return new_job(session, db.spec(**like), owner=owner).id
 
 
 def test_a_users_limit_replaces_that_of_the_role(team: StoreFixture) -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from store.announcement import Announcement
 from store.db.database import Database
-from store.jobs import jobs, new_jobs
+from store.jobs import jobs
 from store.queue.announcing import Queue, RedisForbids
 from store.queue.line.line import line_of
 from store.queue.line_facts import Credits
 from tests import line
 from tests.servers import administered, redis_server
-from tests.store.fixture import StoreFixture, a_service, service_of, store_on
+from tests.store.fixture import StoreFixture, a_service, new_job, service_of, store_on
 from torchyard.host.redis_rules import CHANNELS, COMMANDS, KEYS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating" / "databases.md"
@@ -68,7 +68,7 @@ def test_without_a_permission_jobs_are_accepted_and_the_rows_answer(
                 store, db = store_on(database, queue=queue), StoreFixture(database)
                 caplog.clear()
                 with store.write("submit") as session:
-                    new = new_jobs.submit(session, db.spec(), owner="ada").id
+                    new = new_job(session, db.spec(), owner="ada").id
                 assert "`torchyard doctor` says what to add" in caplog.text
                 assert not store.sweep_line()
                 with store.read() as session:

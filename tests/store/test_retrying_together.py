@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 from sqlalchemy import select
 
-from store.jobs import deletion, jobs
-from store.jobs import submission_writes as submission
-from store.jobs.submission_facts import KeyedRequest, Retry, Submission, Submitted
+from store.jobs import deletion, jobs, shared_commits
+from store.jobs import submit as submission
+from store.jobs.submission import KeyedRequest, Retry, Submission, Submitted
 from store.queue.announcing import Queue
 from store.tables import AuditEntry, Job
 from store.team import quotas, users
@@ -37,11 +37,11 @@ def retry(job_id: str, *, owner: str = "ada", key: str | None = None) -> Retry:
 def together(
     db: StoreFixture, *asked: Submission | Retry, queue: Queue | None = None
 ) -> list[Submitted | Exception | None]:
-    return submission.submit_together(store_on(db.database, queue=queue), asked)
+    return shared_commits.submit_together(store_on(db.database, queue=queue), asked)
 
 
 def one_by_one(db: StoreFixture, asked: Sequence[Retry]) -> list[Submitted]:
-    return [submission.submit(store_on(db.database), each) for each in asked]
+    return [submission.submit_alone(store_on(db.database), each) for each in asked]
 
 
 def retried(db: StoreFixture) -> list[str]:
@@ -59,7 +59,7 @@ def test_what_is_announced_and_audited_of_each_is_what_one_alone_has(db: StoreFi
     old = ended(db, 2)
     fresh = Submission(db.spec(), Caller("ada", Role.MEMBER), "private")
     found = together(db, retry(old[0]), fresh, retry(old[1]), queue=queue)
-    alone = submission.submit(store_on(db.database, queue=queue), retry(old[0]))
+    alone = submission.submit_alone(store_on(db.database, queue=queue), retry(old[0]))
     made = [each.job for each in (*found, alone) if isinstance(each, Submitted)]
     assert [job.retry_of for job in made] == [old[0], None, old[1], old[0]]
     assert sorted(line.waiting(queue)) == sorted(job.id for job in made)
@@ -82,7 +82,7 @@ def test_a_job_that_cannot_be_retried_is_refused_alone_and_the_others_are_stored
     for wanted, error in zip(asked, (Conflict, None, NotFound, NotFound, QuotaExceeded), strict=True):
         if error is not None:
             with pytest.raises(error):
-                submission.submit(store_on(db.database), wanted)
+                submission.submit_alone(store_on(db.database), wanted)
     assert together(db, retry(still_open)) == [None]
 
 
@@ -92,7 +92,7 @@ def test_one_key_in_one_commit_retries_once_also_after_the_old_job_is_gone(db: S
     assert len({each.job.id for each in found if isinstance(each, Submitted)}) == 1
     assert retried(db) == [old]
     db.write(lambda session: deletion.delete_job(session, old))
-    again = submission.submit(store_on(db.database), retry(old, key="k"))
+    again = submission.submit_alone(store_on(db.database), retry(old, key="k"))
     assert again.replayed
 
 

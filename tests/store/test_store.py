@@ -12,8 +12,8 @@ from store.attempts.facts import Begun, Claim
 from store.db.database import Database
 from store.jobs import intents
 from store.jobs import requests_writes as requests
-from store.jobs import submission_writes as submission
-from store.jobs.submission_facts import Submission
+from store.jobs import submit as submission
+from store.jobs.submission import Submission
 from store.output.facts import Batch
 from store.queue.announcing import Queue, WakeupListener
 from store.store import Store
@@ -68,7 +68,7 @@ def rang(listener: WakeupListener) -> bool:
 
 
 def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store, listener: WakeupListener) -> None:
-    made = submission.submit(store, Submission(SPEC, SERVICE, "private"))
+    made = submission.submit_alone(store, Submission(SPEC, SERVICE, "private"))
     assert (line.waiting(store.queue), rang(listener)) == ([made.job.id], True)
 
 

@@ -11,8 +11,9 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from store.bundles import bundles
-from store.jobs import submission_writes as submission
-from store.jobs.submission_facts import KeyedRequest, Submission, Submitted
+from store.jobs import shared_commits
+from store.jobs import submit as submission
+from store.jobs.submission import KeyedRequest, Submission, Submitted
 from store.queue import credits
 from store.queue.announcing import Queue
 from store.queue.line.line import line_of
@@ -38,7 +39,7 @@ def wanted(
 
 
 def together(db: StoreFixture, *asked: Submission, queue: Queue | None = None) -> list[Submitted | Exception | None]:
-    return submission.submit_together(store_on(db.database, queue=queue), asked)
+    return shared_commits.submit_together(store_on(db.database, queue=queue), asked)
 
 
 def ids(found: list[Submitted | Exception | None]) -> list[str]:
@@ -68,9 +69,9 @@ def test_what_orders_the_line_is_not_read_in_the_transaction_of_a_submission(
 
     store = store_on(db.database)
     if known:
-        submission.submit(store, wanted())
+        submission.submit_alone(store, wanted())
     monkeypatch.setattr(credits, "_read", noted)
-    made = submission.submit(store, wanted())
+    made = submission.submit_alone(store, wanted())
     assert (made.job.place, jobs_before_reads) == ((2, []) if known else (1, [1]))
 
 
@@ -137,7 +138,7 @@ def test_all_are_announced_and_what_failed_is_not(db: StoreFixture, queue: Queue
     limit(db, "bob", queued=0)
     store = store_on(db.database, queue=queue)
     store.sweep_line()
-    found = submission.submit_together(store, [wanted("a"), wanted("b", owner="bob"), wanted("c")])
+    found = shared_commits.submit_together(store, [wanted("a"), wanted("b", owner="bob"), wanted("c")])
     with store.read() as session:
         counts = line_of(session).buckets()
         assert line_of(session).asks_redis
@@ -178,7 +179,7 @@ def test_an_error_that_nobody_expects_is_that_of_its_own_submission(db: StoreFix
     with pytest.raises(AttributeError):
         together(db, broken)
     store = store_on(db.database)
-    assert [submission.submit(store, each).job.name for each in (some[0], some[2])] == ["one", "two"]
+    assert [submission.submit_alone(store, each).job.name for each in (some[0], some[2])] == ["one", "two"]
 
 
 def test_one_key_in_one_commit_makes_one_job(db: StoreFixture) -> None:

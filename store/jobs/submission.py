@@ -20,6 +20,11 @@ class KeyedRequest:
     key: str
     fingerprint: str
 
+    @property
+    def identity(self) -> tuple[str, str]:
+        """The owner and the key: keys of different users are different."""
+        return self.owner, self.key
+
 
 @dataclass(frozen=True)
 class TrialOf:
@@ -35,22 +40,6 @@ class ScheduledRun:
 
     schedule_id: str
     due_at: int
-
-
-@dataclass(frozen=True)
-class NewJob:
-    """A job to store. `visibility`: the default visibility, for a spec that sets none."""
-
-    spec: Spec
-    owner: str
-    visibility: Visibility = "private"
-    retry_of: str | None = None
-    begins_with: Inherits | None = None
-    trial: TrialOf | None = None
-    job_id: str | None = None
-    waits_for: Reason | None = None
-    """Why it is held out of the line, if it waits for other jobs."""
-    run: ScheduledRun | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +103,4 @@ class Submitted:
     """A job that was created by this request or, if `replayed`, by an earlier one with the same key."""
 
     job: JobFacts
-    status: int
-    location: str
     replayed: bool = False
