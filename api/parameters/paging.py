@@ -14,7 +14,7 @@ from fastapi import Query
 from store.ids import Prefix, is_id
 from store.jobs.columns_facts import Order, TableCursor
 from store.jobs.facts import ListCursor, ListedJob, QueueCursor, has_number, sort_key
-from store.output.facts import MediaPlace
+from store.output.facts import MediaPosition
 from store.pages import FactPage
 from torchyard.contract.columns import parse_column
 from torchyard.contract.errors import InvalidCursor
@@ -155,7 +155,7 @@ def model_after(cursor: str | None) -> tuple[str, str] | None:
     return owner, name
 
 
-def media_after(cursor: str | None) -> MediaPlace | None:
+def media_after(cursor: str | None) -> MediaPosition | None:
     """Returns the place of the last item of the previous page. Raises InvalidCursor."""
     if cursor is None:
         return None
@@ -163,7 +163,7 @@ def media_after(cursor: str | None) -> MediaPlace | None:
     if re.fullmatch(MEDIA, cursor) is None or int(step) >= 2**63:
         raise InvalidCursor(f"{cursor[:100]!r} is not a `next` value of this list")
     number, _, key = rest.partition(":")
-    return MediaPlace(storable(key), int(step), int(number))
+    return MediaPosition(storable(key), int(step), int(number))
 
 
 def usage_cursor(owner: str, label: str) -> str:

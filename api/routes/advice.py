@@ -17,7 +17,6 @@ from api.parameters.reads import Parts, Reader
 from api.present import jobs
 from api.present.cluster import worker
 from api.present.forecasts import starts_if
-from api.present.telemetry import log_line
 from api.services import Services, ServicesDep
 from store.attempts import advice_reads as advice
 from store.attempts.advice_reads import AdviceFacts
@@ -75,7 +74,7 @@ def _shown(found: AdviceFacts, caller: Caller) -> Facts:
     return Facts(
         job=JobView.model_validate_json(jobs.encoded_job(found.job, caller)),
         failure=None if found.failure is None else ErrorView.model_validate(found.failure),
-        lines=[*map(log_line, found.lines)],
+        lines=found.lines,
         workers=[worker(facts, caller) for facts in found.workers],
         silence=None if silence is None else timedelta(microseconds=silence),
         checkpoint_step=found.checkpoint_step,

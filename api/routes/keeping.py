@@ -6,7 +6,6 @@ from api.access.auth import JobId, JobReader, JobWriter
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.reads import in_turns
-from api.present import checkpoints as present
 from api.services import ServicesDep
 from store.attempts import keeping
 from torchyard.contract.errors import Conflict, Unavailable
@@ -25,7 +24,7 @@ def keep_files(services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: 
     The same request again changes nothing until it is answered.
     """
     with services.store.write("keep") as session:
-        return present.keep(keeping.ask(session, job_id, wanted.paths, caller))
+        return keeping.ask(session, job_id, wanted.paths, caller)
 
 
 @router.get("/jobs/{job_id}/keep")
@@ -33,4 +32,4 @@ def keep_files(services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: 
 def get_keep(services: ServicesDep, caller: JobReader, job_id: JobId) -> KeepView:
     """Returns the newest such request, to the job's owner and administrators."""
     with services.store.read() as session:
-        return present.keep(keeping.find_newest(session, job_id, caller))
+        return keeping.find_newest(session, job_id, caller)

@@ -168,24 +168,6 @@ class KnownJob:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepFacts:
-    """A request to keep files of a working folder, and how far its worker has come. Times are microseconds."""
-
-    paths: Sequence[str]
-    attempt: int
-    requested_at: int
-    answered_at: int | None
-    refused: str | None
-    files: int
-    size: int
-    copied: int
-    worker: str = ""
-    """The name of the worker on whose host the folder is."""
-    away: bool = False
-    """Whether that worker has not been seen for a while."""
-
-
-@dataclass(frozen=True, slots=True)
 class KeepOrder:
     """A request to keep files of a working folder, as the worker reads it that is to answer."""
 

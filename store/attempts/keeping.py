@@ -7,7 +7,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.attempts.facts import KeepFacts, KeepOrder
+from store.attempts.facts import KeepOrder
 from store.cluster import workers
 from store.db import columns
 from store.db.database import now_us
@@ -18,9 +18,10 @@ from store.tables import Attempt, Job, KeepRequest, Worker
 from store.team import access, audit
 from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
+from torchyard.contract.views.checkpoints import KeepView
 
 
-def ask(session: Session, job_id: str, paths: Sequence[str], caller: Caller = SERVICE) -> KeepFacts:
+def ask(session: Session, job_id: str, paths: Sequence[str], caller: Caller = SERVICE) -> KeepView:
     """Asks the worker on whose host the job's working folder is to store files of it.
 
     The same request again changes nothing until it is answered. Raises NotFound, Forbidden, and Conflict for a job
@@ -33,7 +34,7 @@ def ask(session: Session, job_id: str, paths: Sequence[str], caller: Caller = SE
         if before.paths != list(paths):
             raise Conflict(f"{worker.name} stores {', '.join(before.paths)} of this job now: ask again after that")
         audit.add(session, caller, "job.keep", job_id)
-        return _facts(session, before)
+        return _view(session, before)
     if not alive:
         raise Conflict(f"{worker.name}, which has the folder of this job, is away: ask again once it is back")
     session.execute(delete(KeepRequest).where(KeepRequest.job_id == job_id))
@@ -44,16 +45,16 @@ def ask(session: Session, job_id: str, paths: Sequence[str], caller: Caller = SE
     session.refresh(row)
     announcement_of(session).wake_workers()
     audit.add(session, caller, "job.keep", job_id)
-    return _facts(session, row)
+    return _view(session, row)
 
 
-def find_newest(session: Session, job_id: str, caller: Caller = SERVICE) -> KeepFacts:
+def find_newest(session: Session, job_id: str, caller: Caller = SERVICE) -> KeepView:
     """Returns the newest request. Raises NotFound, also if there is none, and Forbidden."""
     access.check_own(session, job_id, caller)
     row = session.get(KeepRequest, job_id)
     if row is None:
         raise NotFound(f"nobody has asked to keep files of job {job_id}")
-    return _facts(session, row)
+    return _view(session, row)
 
 
 def list_unanswered(session: Session, worker_id: str, *, limit: int) -> list[KeepOrder]:
@@ -110,7 +111,17 @@ def _folder_of(session: Session, job: Job) -> tuple[Attempt, Worker, bool]:
     return attempt, *workers.get(session, attempt.worker_id)
 
 
-def _facts(session: Session, row: KeepRequest) -> KeepFacts:
+def _view(session: Session, row: KeepRequest) -> KeepView:
     worker, alive = workers.get(session, row.worker_id)
-    values = {column.key: getattr(row, column.key) for column in columns.of(KeepFacts, KeepRequest)}
-    return KeepFacts(**values, worker=worker.name, away=not alive)
+    return KeepView(
+        paths=row.paths,
+        attempt=row.attempt,
+        requested_at=columns.to_time(row.requested_at),
+        answered_at=None if row.answered_at is None else columns.to_time(row.answered_at),
+        refused=row.refused,
+        files=row.files,
+        size=row.size,
+        copied=row.copied,
+        worker=worker.name,
+        away=not alive,
+    )

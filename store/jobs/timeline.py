@@ -64,7 +64,7 @@ def _lines(session: Session, job_id: str, position: int) -> Iterator[TimelineIte
         lambda last: session.scalars(query.where(LogChunk.position > last)).all(), begin - 1, lambda row: row.position
     )
     for chunk in rows:
-        for place, line in enumerate(logs.lines(chunk), start=chunk.position):
+        for place, line in enumerate(logs.lines_of(chunk), start=chunk.position):
             if place > position:
                 yield TimelineItem(place, "log", chunk.attempt, line)
 

@@ -50,7 +50,7 @@ class JobHistory:
     def list_files(self, job_id: str) -> tuple[list[CheckpointFacts], Sequence[ArtifactFacts]]:
         """Returns the checkpoints of a job, newest first, and the files that it has left."""
         with self._store.read() as session:
-            left = artifacts.after(session, job_id, limit=_MOST_ARTIFACTS, kept=None)
+            left = artifacts.list_after(session, job_id, limit=_MOST_ARTIFACTS, kept=None)
             return checkpoints.newest_first(session, job_id), left
 
     def find_initial(self, job_id: str) -> InitialFacts | None:

@@ -100,7 +100,9 @@ def test_a_full_disk_is_unavailable_and_stores_nothing_partially(sqlite: SQLiteD
         _let_grow(database, pages=1_000_000)
         db.record(claim, seq=0, points=points, lines=lines, offsets={"events.jsonl": 1})
         assert db.attempt(claim).relay_seq == 1
-        assert len(db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=30_000).items)) == 20_000
+        assert (
+            len(db.read(lambda session: logs.list_after(session, claim.job_id, line=0, limit=30_000).items)) == 20_000
+        )
 
 
 def _let_grow(database: Database, *, pages: int) -> None:

@@ -49,7 +49,7 @@ def messages(db: StoreFixture, job_id: str) -> list[str]:
 
 
 def stored_lines(db: StoreFixture, job_id: str) -> list[str]:
-    return [line.text for line in db.read(lambda session: logs.after(session, job_id, line=0, limit=1000)).items]
+    return [line.text for line in db.read(lambda session: logs.list_after(session, job_id, line=0, limit=1000)).items]
 
 
 def stored_series(db: StoreFixture, job_id: str) -> dict[str, list[float]]:
@@ -287,11 +287,11 @@ def test_a_page_of_lines_has_at_most_8_mib(db: StoreFixture, claim: Claim) -> No
     for seq in range(3):
         db.record(claim, seq=seq, lines=[lines(*[text] * 64)])
     most = PAGE_BYTES // len(text)
-    first = db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=1000))
+    first = db.read(lambda session: logs.list_after(session, claim.job_id, line=0, limit=1000))
     assert ([line.line for line in first.items], first.has_more) == (list(range(1, most + 1)), True)
-    rest = db.read(lambda session: logs.after(session, claim.job_id, line=most, limit=1000))
+    rest = db.read(lambda session: logs.list_after(session, claim.job_id, line=most, limit=1000))
     assert ([line.line for line in rest.items], rest.has_more) == (list(range(most + 1, 193)), False)
-    tail = db.read(lambda session: logs.before(session, claim.job_id, line=193, limit=10_000))
+    tail = db.read(lambda session: logs.list_before(session, claim.job_id, line=193, limit=10_000))
     assert [line.line for line in tail.items] == list(range(193 - most, 193))
 
 

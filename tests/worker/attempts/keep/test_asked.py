@@ -10,7 +10,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from store.attempts import keeping
-from store.attempts.facts import KeepFacts, KeepOrder
+from store.attempts.facts import KeepOrder
 from store.blobs.files import Blobs
 from store.db.database import Database
 from store.jobs import deletion
@@ -24,6 +24,7 @@ from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.bundles import bundle_url
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import EndReason
+from torchyard.contract.views.checkpoints import KeepView
 from worker.attempts.keep import asked, left_files
 from worker.attempts.keep.asked import AskedFiles
 
@@ -57,22 +58,22 @@ def job_id(db: StoreFixture, worker: str, tmp_path: Path) -> str:
     return job_id
 
 
-def asked_for(store: Store, job_id: str, paths: Sequence[str]) -> KeepFacts:
+def asked_for(store: Store, job_id: str, paths: Sequence[str]) -> KeepView:
     return sessions.write(store, keeping.ask, job_id, paths)
 
 
-def newest(store: Store, job_id: str) -> KeepFacts:
+def newest(store: Store, job_id: str) -> KeepView:
     return sessions.read(store, keeping.find_newest, job_id)
 
 
-def answered(store: Store, job_id: str, worker: str, runs: Path, paths: Sequence[str]) -> KeepFacts:
+def answered(store: Store, job_id: str, worker: str, runs: Path, paths: Sequence[str]) -> KeepView:
     asked_for(store, job_id, paths)
     AskedFiles(runs, WorkerStore(store, worker)).answer_some()
     return newest(store, job_id)
 
 
 def kept(db: StoreFixture, job_id: str) -> list[str]:
-    return [item.path for item in db.read(lambda session: artifacts.after(session, job_id, limit=100, kept=True))]
+    return [item.path for item in db.read(lambda session: artifacts.list_after(session, job_id, limit=100, kept=True))]
 
 
 def test_paths_folders_and_patterns_are_stored(
