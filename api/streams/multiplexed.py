@@ -11,7 +11,7 @@ from api.streams.events import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
 from api.streams.feed import Feed
 from api.streams.stored import MOST_BYTES, ItemsKey, SharedItems, StoredItems
 from api.streams.subscription import Subscription
-from store.jobs import streams_reads as streams
+from store.jobs import timeline as timelines
 from store.jobs.facts import Head, VisibleJobs
 from store.output.facts import EventFacts, TimelineItem
 from store.store import Store
@@ -115,7 +115,8 @@ class MultiplexedStream:
 
     def _load(self, key: ItemsKey, *, to: int) -> StoredItems:
         page = _Columns(key.job_id)
-        with streams.opened(self._store, key.job_id, key.after, kinds=key.kinds) as timeline:
+        with self._store.read() as session:
+            timeline = timelines.read(session, key.job_id, key.after, kinds=key.kinds)
             for item in timeline.items:
                 if item.position > to:
                     break

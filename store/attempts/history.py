@@ -20,7 +20,11 @@ _AS_THEY_ARE = ("number", "started_at", "ended_at", "end_reason", "detail", "sta
 
 
 def list_attempts(session: Session, job_id: str, *, caller: Caller, after: int, limit: int) -> FactPage[ListedAttempt]:
-    """Returns the attempts numbered above `after`, oldest first, with a fixed number of statements."""
+    """Returns attempts of a job numbered above `after`, oldest first, with a fixed number of statements.
+
+    Raises NotFound if the caller may not read the job.
+    """
+    access.readable_job(session, job_id, caller)
     query = select(
         Attempt.id, Attempt.worker_id, Attempt.stopped_for, *(getattr(Attempt, name) for name in _AS_THEY_ARE)
     )

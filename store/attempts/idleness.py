@@ -11,7 +11,7 @@ from store.attempts.facts import LEASE
 from store.db.database import in_us, now_us
 from store.db.stored_spec import StoredSpec
 from store.jobs import events as job_events
-from store.jobs import intents, jobs
+from store.jobs import jobs, stop
 from store.notifications import signals
 from store.tables import Attempt, AttemptUse, Job
 from torchyard.contract.idleness import SHORTEST_IDLE_TIMEOUT, warning
@@ -100,7 +100,7 @@ def follow(session: Session, job_id: str, *, maximum: timedelta | None) -> None:
     if due.what == "warning":
         _warn(session, job, idle, due.timeout)
     else:
-        intents.request_idle_stop(session, job, timeout=due.timeout)
+        stop.request_idle_stop(session, job, timeout=due.timeout)
 
 
 def _warn(session: Session, job: Job, idle: IdleJob, timeout: timedelta) -> None:

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from store.attempts import state
 from store.attempts.facts import AttemptFacts, Claim, Inherited, Inherits, Wanted
-from store.jobs import intents, jobs
+from store.jobs import jobs, stop
 from store.secret_keys import SecretKeys
 from store.tables import Job
 from store.team import secrets
@@ -35,7 +35,7 @@ def read_attempt(session: Session, claim: Claim, keys: SecretKeys) -> AttemptFac
         world_size=row.pool_devices or len(job.devices),
         in_pool=in_pool,
         secrets=secrets.resolve(session, keys, job),
-        wanted=intents.wanted_of(row, job),
+        wanted=stop.wanted_of(row, job),
         inherited=_inherited_of(job),
         variables=_variables_of(job),
         worker=jobs.worker_name(session, row.worker_id),
@@ -45,7 +45,7 @@ def read_attempt(session: Session, claim: Claim, keys: SecretKeys) -> AttemptFac
 def read_wanted(session: Session, claim: Claim) -> Wanted:
     """Returns what is wanted of the attempt. Raises StaleClaim as `read_attempt` does."""
     row = state.find_open(session, claim)
-    return intents.wanted_of(row, jobs.get(session, claim.job_id))
+    return stop.wanted_of(row, jobs.get(session, claim.job_id))
 
 
 def _inherited_of(job: Job) -> Inherited | None:

@@ -10,7 +10,7 @@ from store.cluster import device_history, workers
 from store.cluster.facts import HolderFacts, KeptFacts, PoolFacts, WorkerFacts, WorkerHistory
 from store.pages import FactPage
 from store.tables import Allocation, Attempt, Job, Reservation, Worker
-from store.team import access
+from store.team import access, audit
 from store.team.callers import Caller
 from torchyard.contract.job import JobState
 
@@ -43,6 +43,16 @@ def find_worker(session: Session, worker_id: str) -> WorkerFacts:
     return _worker_facts(
         worker, alive, _read_holders(session).get(worker_id, {}), _read_kept_places(session).get(worker_id, []), counts
     )
+
+
+def drain(session: Session, worker_id: str, *, drain: bool, caller: Caller) -> WorkerFacts:
+    """Requests a worker to claim no jobs and return those that it runs to the queue, or to work again.
+
+    Raises NotFound.
+    """
+    workers.set_drain(session, worker_id, drain=drain)
+    audit.add(session, caller, "worker.drain" if drain else "worker.undrain", worker_id)
+    return find_worker(session, worker_id)
 
 
 def list_workers(session: Session, *, limit: int, after: str | None = None) -> FactPage[WorkerFacts]:

@@ -13,7 +13,7 @@ from scheduling.snapshot import Place, Reservation, Snapshot
 from scheduling.steps import Plan
 from store.announcement import QUEUE, announcement_of
 from store.cluster import workers
-from store.jobs import intents, jobs, reasons
+from store.jobs import jobs, reasons, stop
 from store.queue import planning, reservations, waiting
 from store.queue.groups import Groups
 from store.queue.reservations import Runs
@@ -100,9 +100,9 @@ def free_idle_places(store: Store) -> None:
 def preempt(session: Session, victims: Sequence[str], *, preemptor: str, reason: Reason) -> bool:
     """Requests all `victims` to save and return to the queue, and stores `reason` for the preemptor.
 
-    Returns False, without any request, under the conditions of `store.jobs.intents.request_preempt`.
+    Returns False, without any request, under the conditions of `store.jobs.stop.request_preempt`.
     """
-    if not intents.request_preempt(session, victims, preemptor=preemptor):
+    if not stop.request_preempt(session, victims, preemptor=preemptor):
         return False
     jobs.set_waiting_reason(session, [preemptor], reason)
     announcement_of(session).mark_changed(preemptor)

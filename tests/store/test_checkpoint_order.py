@@ -140,7 +140,7 @@ def test_where_a_program_publishes_the_latest_is_one_of_those(db: StoreFixture, 
 def test_the_price_of_a_stop_counts_from_the_checkpoint_that_is_resumed(db: StoreFixture, claim: Claim) -> None:
     db.record(claim, seq=0, progress={"step": 100})
     add(db, claim, saved("b", 20, step=60), saved("a", 10, step=90), saved("torn", 30, step=95, damaged=True))
-    (price,) = db.read(lambda session: prices.of_jobs(session, [claim.job_id]))
+    (price,) = db.read(lambda session: prices.price_jobs(session, [claim.job_id]))
     assert (price.stake.resumes_at, price.stake.steps) == (60, 40)
 
 

@@ -17,6 +17,7 @@ from store.output.series import PointFilter
 from store.pages import PAGE_BYTES
 from store.tables import PointChunk, Quota, Series, User
 from store.team import quotas
+from store.team.callers import SERVICE
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
@@ -304,7 +305,11 @@ def test_a_page_of_events_has_at_most_8_mib(db: StoreFixture, claim: Claim) -> N
     more = True
     while more:
         after = seen[-1] if seen else 0
-        found = db.read(lambda session, after=after: job_events.page(session, claim.job_id, after=after, limit=1000))
+        found = db.read(
+            lambda session, after=after: job_events.list_events(
+                session, claim.job_id, caller=SERVICE, after=after, limit=1000
+            )
+        )
         seen += [event.seq for event in found.items]
         pages.append(sum(event.type == "checkpoint" for event in found.items))
         more = found.has_more

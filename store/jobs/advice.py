@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from store.blobs.files import Blobs
 from store.cluster import shown_workers as worker_facts
 from store.cluster.facts import WorkerFacts
-from store.db.database import Snapshots, now_us
+from store.db.database import now_us
 from store.jobs import show
 from store.jobs.facts import JobFacts
 from store.output import checkpoints, logs
@@ -44,21 +44,20 @@ class AdviceFacts:
     """The step of the checkpoint that the job would go on from; None without any."""
 
 
-def collect(store: Snapshots, job_id: str, *, caller: Caller) -> AdviceFacts:
-    """Reads what advice about a job is made of. Raises NotFound and Unavailable."""
-    with store.read() as session:
-        job = access.get(session, job_id, caller)
-        state = JobState(job.state)
-        failure = _last_failure(session, job) if state in {JobState.FAILED, JobState.QUEUED} else None
-        saved = checkpoints.resumed(session, job.id)
-        return AdviceFacts(
-            job=show.of(session, job),
-            failure=failure,
-            lines=_last_lines(session, job, failure),
-            workers=_workers(session, job),
-            silence_us=_silence_us(session, job) if state is JobState.RUNNING else None,
-            checkpoint_step=None if saved is None else saved.step,
-        )
+def collect(session: Session, job_id: str, *, caller: Caller) -> AdviceFacts:
+    """Reads what advice about a job is made of. Raises NotFound."""
+    job = access.get(session, job_id, caller)
+    state = JobState(job.state)
+    failure = _last_failure(session, job) if state in {JobState.FAILED, JobState.QUEUED} else None
+    saved = checkpoints.resumed(session, job.id)
+    return AdviceFacts(
+        job=show.show_job(session, job),
+        failure=failure,
+        lines=_last_lines(session, job, failure),
+        workers=_workers(session, job),
+        silence_us=_silence_us(session, job) if state is JobState.RUNNING else None,
+        checkpoint_step=None if saved is None else saved.step,
+    )
 
 
 def bundle_paths(blobs: Blobs, sha256: str) -> list[str]:
