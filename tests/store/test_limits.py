@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
-from store.attempts import rows as attempts
+from store.attempts import append
 from store.attempts.facts import Claim
 from store.jobs import deletion
 from store.jobs import events as job_events
@@ -35,7 +35,7 @@ def claim(db: StoreFixture) -> Claim:
 
 def record(db: StoreFixture, claim: Claim, limits: OutputLimits, **batch: Any) -> frozenset[str]:
     new, seq = Batch(offsets={}, **batch), db.attempt(claim).relay_seq
-    return db.write(lambda session: attempts.record(session, claim, new, seq=seq, limits=limits))
+    return db.write(lambda session: append.record(session, claim, new, seq=seq, limits=limits))
 
 
 def lines(*texts: str, rank: int = 0) -> NewLines:
@@ -122,7 +122,7 @@ def test_a_batch_that_was_not_committed_counts_once(db: StoreFixture, claim: Cla
 
     def crash() -> None:
         with db.database.write() as session:
-            attempts.record(session, claim, new, seq=0, limits=OutputLimits(log_bytes=10))
+            append.record(session, claim, new, seq=0, limits=OutputLimits(log_bytes=10))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -205,7 +205,7 @@ def test_a_long_series_is_read_in_parts_without_a_transaction_between_them(
     with db.database.write() as session:
         for seq in range(31):
             two = [MetricPoint("a", 2 * seq + step, 0.5, 0) for step in range(2)]
-            attempts.record(session, claim, Batch(offsets={}, points=two), seq=seq)
+            append.record(session, claim, Batch(offsets={}, points=two), seq=seq)
     parts = 0
     with recorded_statements(db.database) as statements:
         for found in series.read(db.database, claim.job_id, PointFilter()):
