@@ -8,9 +8,8 @@ from api.access.auth import JobReader, JobWriter, Principal
 from api.openapi.completion import problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
-from api.parameters.paging import AfterMessage, Limit, id_after, page
+from api.parameters.paging import AfterMessage, Limit, id_after, page_of_views
 from api.parameters.reads import in_turns
-from api.present import notifications as present
 from api.services import ServicesDep
 from store.notifications import facts, messages, targets
 from torchyard.contract.errors import Conflict, Forbidden, Unavailable
@@ -34,8 +33,7 @@ def list_targets(services: ServicesDep, caller: JobReader, user: User = None) ->
     """Lists targets by name, one's own or those of `user`, with what waits for them and why it failed last."""
     owner = _owner(caller, user)
     with services.store.read() as session:
-        listed = targets.list_targets(session, owner)
-    return Page[TargetView](data=[*map(present.target, listed)])
+        return Page[TargetView](data=[*targets.list_targets(session, owner)])
 
 
 @router.post("/notifications/targets", status_code=201, responses=problems(Conflict))
@@ -58,15 +56,14 @@ def add_target(services: ServicesDep, caller: JobWriter, new: NewTargetBody) -> 
     )
     with services.store.write("team") as session:
         target, secret = targets.add(session, services.store.secret_keys, wanted, caller=caller)
-    return present.new_target(target, secret)
+    return NewTargetView(**target.model_dump(), secret=secret)
 
 
 @router.get("/notifications/targets/{target_id}")
 def get_target(services: ServicesDep, caller: JobReader, target_id: str) -> TargetView:
     """Returns a target."""
     with services.store.read() as session:
-        target = targets.find(session, target_id, owner=_own(caller))
-    return present.target(target)
+        return targets.find(session, target_id, owner=_own(caller))
 
 
 @router.patch("/notifications/targets/{target_id}")
@@ -74,8 +71,7 @@ def change_target(services: ServicesDep, caller: JobWriter, target_id: str, patc
     """Changes what a target is told of."""
     change = facts.TargetChange(kinds=patch.on, jobs=patch.jobs)
     with services.store.write("team") as session:
-        target = targets.change(session, target_id, change, owner=_own(caller), caller=caller)
-    return present.target(target)
+        return targets.change(session, target_id, change, owner=_own(caller), caller=caller)
 
 
 @router.delete("/notifications/targets/{target_id}", status_code=204)
@@ -89,8 +85,7 @@ def remove_target(services: ServicesDep, caller: JobWriter, target_id: str) -> N
 def try_target(services: ServicesDep, caller: JobWriter, target_id: str) -> MessageView:
     """Sends a message that only shows whether it arrives. It counts among the 60 of an hour."""
     with services.store.write("team") as session:
-        message = targets.send_test(session, target_id, owner=_own(caller), caller=caller)
-    return present.message(message)
+        return targets.send_test(session, target_id, owner=_own(caller), caller=caller)
 
 
 @router.get("/notifications/messages")
@@ -109,7 +104,7 @@ def list_messages(
     owner = _owner(caller, user)
     with services.store.read() as session:
         found = messages.list_messages(session, owner, target_id=target, limit=limit, before=before)
-    return page(MessageView, found, present.message, cursor=lambda message: message.id)
+    return page_of_views(MessageView, found, cursor=lambda message: message.id)
 
 
 def _owner(caller: Principal, user: str | None) -> str:

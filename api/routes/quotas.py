@@ -8,7 +8,6 @@ from api.access.auth import Account, UserManager
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.reads import in_turns
-from api.present import team as present
 from api.services import ServicesDep
 from store.team import quotas
 from torchyard.contract.errors import Forbidden, Unavailable
@@ -28,8 +27,7 @@ Resources = Annotated[list[Resource] | None, Query(max_length=20, description="o
 def list_quotas(services: ServicesDep, caller: UserManager) -> Page[QuotaView]:
     """Lists the quotas of roles and users. A user's own limits replace those of the role."""
     with services.store.read() as session:
-        limits = quotas.list_all(session)
-    return Page[QuotaView](data=present.quotas(limits))
+        return Page[QuotaView](data=quotas.list_all(session))
 
 
 @router.get("/quotas/users/{name}")
@@ -39,8 +37,7 @@ def get_quota(services: ServicesDep, caller: Account, name: str) -> UserQuotaVie
     if name != caller.name and Scope.USERS not in caller.scopes:
         raise Forbidden("only an administrator may see the quota of another user")
     with services.store.read() as session:
-        usage = quotas.find_usage(session, name)
-    return present.quota_usage(name, usage)
+        return quotas.find_usage(session, name)
 
 
 @router.put("/quotas/users/{name}", status_code=204)

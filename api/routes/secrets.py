@@ -7,7 +7,6 @@ from api.access.auth import SecretOwner, UserManager
 from api.openapi.completion import problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
-from api.present import team as present
 from api.services import ServicesDep
 from store.team import secrets
 from torchyard.contract.environment import VARIABLE_NAME
@@ -26,7 +25,7 @@ def list_secrets(services: ServicesDep, caller: SecretOwner) -> Page[SecretView]
     """Lists the names of one's secrets."""
     with services.store.read() as session:
         listed = secrets.list_of(session, caller.name)
-    return Page[SecretView](data=[*map(present.secret, listed)])
+    return Page[SecretView](data=[*listed])
 
 
 @router.put("/secrets/{name}", responses=problems(Conflict))
@@ -36,8 +35,7 @@ def set_secret(services: ServicesDep, caller: SecretOwner, name: str, secret: Se
         wrong = FieldError("name", "must be the name of a variable: letters, digits and `_`, at most 100")
         raise InvalidRequest("the request is not valid", errors=(wrong,))
     with services.store.write("team") as session:
-        stored = secrets.put(session, services.store.secret_keys, name, secret.value, caller=caller)
-    return present.secret(stored)
+        return secrets.put(session, services.store.secret_keys, name, secret.value, caller=caller)
 
 
 @router.delete("/secrets/{name}", status_code=204)

@@ -12,16 +12,15 @@ from api.access.auth import Auditor, Principal, TokenOwner, UserManager
 from api.openapi.completion import problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
-from api.parameters.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
+from api.parameters.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page_of_views
 from api.parameters.reads import Parts, WriterDep, in_turns
-from api.present import team as present
-from api.present.times import microseconds
+from api.present.times import microseconds, time, time_or_none
 from api.services import Services, ServicesDep
 from store.ids import is_id
 from store.jobs import requests
 from store.team import audit, login, tokens, users
 from store.team.callers import BOOTSTRAP, Caller
-from store.team.facts import AuditFilter, UserFacts, digest_of
+from store.team.facts import AuditFilter, ListedSession, digest_of
 from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable
 from torchyard.contract.filters import NO_NUL, Instant
 from torchyard.contract.requests import USER_NAME, NewToken, NewUser, UserPatch
@@ -50,15 +49,14 @@ def list_users(
         raise InvalidCursor(f"{after!r} is not a `next` value of this list")
     with services.store.read() as session:
         found = users.list_all(session, limit=limit, after=after)
-    return page(UserView, found, present.user, cursor=lambda user: user.name)
+    return page_of_views(UserView, found, cursor=lambda user: user.name)
 
 
 @router.post("/users", status_code=201, responses=problems(Conflict))
 def add_user(services: ServicesDep, caller: UserManager, new: NewUserBody) -> UserView:
     """Adds a user. They need a token to do anything."""
     with services.store.write("team") as session:
-        user = users.add(session, new.name, new.role, caller=caller)
-    return present.user(user)
+        return users.add(session, new.name, new.role, caller=caller)
 
 
 @router.patch("/users/{name}", responses=problems(Conflict))
@@ -73,7 +71,7 @@ async def change_user(
     changed = await run_in_threadpool(_change, services, name, patch, caller)
     if patch.disabled and patch.jobs == "cancel":
         await writer.run(cancelling_jobs(services, name, caller), caller)
-    return present.user(changed)
+    return changed
 
 
 @router.get("/tokens")
@@ -90,7 +88,7 @@ def list_tokens(
     owner = _owner(caller, user)
     with services.store.read() as session:
         found = tokens.list_of(session, owner, limit=limit, before=before)
-    return page(TokenView, found, present.token, cursor=lambda token: token.id)
+    return page_of_views(TokenView, found, cursor=lambda token: token.id)
 
 
 @router.post("/tokens", status_code=201)
@@ -110,7 +108,7 @@ def make_token(services: ServicesDep, caller: TokenOwner, new: NewTokenBody) -> 
         token, text = tokens.make(
             session, owner, name=new.name, scopes=scopes, lifetime=new.lifetime, made_by=made_by, caller=caller
         )
-    return NewTokenView(**present.token(token).model_dump(), token=text)
+    return NewTokenView(**token.model_dump(), token=text)
 
 
 @router.delete("/tokens/{token_id}", status_code=204)
@@ -129,7 +127,7 @@ def list_sessions(services: ServicesDep, caller: TokenOwner) -> Page[BrowserSess
     """Lists the browsers in which one is signed in, the last used first."""
     with services.store.read() as session:
         sessions = login.list_sessions(session, caller.name, credential=_credential(services, caller))
-    return Page[BrowserSessionView](data=[present.browser_session(each, current=caller.session) for each in sessions])
+    return Page[BrowserSessionView](data=[_session_view(each, current=caller.session) for each in sessions])
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
@@ -167,8 +165,7 @@ def list_audit(
     with services.store.read() as session:
         found = audit.list_entries(session, where, limit=limit, before=before)
     cursor = None if found.next is None else str(found.next)
-    data = [*map(present.audit_entry, found.entries)]
-    return Page[AuditView](data=data, has_more=cursor is not None, next=cursor)
+    return Page[AuditView](data=[*found.entries], has_more=cursor is not None, next=cursor)
 
 
 def cancelling_jobs(services: Services, owner: str, caller: Caller) -> Parts[None]:
@@ -197,6 +194,19 @@ def _owner(caller: Principal, user: str | None) -> str:
     return user
 
 
-def _change(services: Services, name: str, patch: UserPatch, caller: Caller) -> UserFacts:
+def _session_view(listed: ListedSession, *, current: str) -> BrowserSessionView:
+    """`current`: the digest of the one in which the request was made."""
+    return BrowserSessionView(
+        id=listed.id,
+        token_id=listed.credential if listed.credential.startswith("tok_") else None,
+        address=listed.address,
+        created_at=time(listed.created_at),
+        used_at=time_or_none(listed.used_at),
+        expires_at=time(listed.expires_at),
+        current=listed.digest == current,
+    )
+
+
+def _change(services: Services, name: str, patch: UserPatch, caller: Caller) -> UserView:
     with services.store.write("team") as session:
         return users.change(session, name, role=patch.role, disabled=patch.disabled, caller=caller)

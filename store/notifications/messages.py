@@ -8,13 +8,13 @@ from sqlalchemy import and_, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store import pages
-from store.db import columns
+from store.db.columns import to_time
 from store.db.database import in_us, now_us
 from store.ids import new_id
-from store.notifications.facts import ListedMessage
 from store.pages import FactPage
 from store.tables import Message, NotificationTarget, Signal
 from torchyard.contract.notifications import DIGEST, MESSAGES_AN_HOUR, TEST, EventKind
+from torchyard.contract.views.notifications import MessageView
 
 MOST_ITEMS = 20
 """That a digest lists; it counts the others."""
@@ -32,7 +32,6 @@ _WORDS = {
     EventKind.WORKER_LOST: "is lost",
 }
 _HOUR_US = in_us(timedelta(hours=1))
-_LISTED = columns.of(ListedMessage, Message)
 
 
 def add(
@@ -45,12 +44,11 @@ def add(
     return message_id
 
 
-def add_test(session: Session, target: NotificationTarget) -> ListedMessage:
+def add_test(session: Session, target: NotificationTarget) -> MessageView:
     """Stores the message by which a user tries a target that is locked, and returns it."""
     body = _body_of_test(time=session.execute(select(now_us())).scalar_one(), name=target.name)
     message_id = add(session, target, kind=TEST, subject="", body=body)
-    row = session.execute(select(*_LISTED).where(Message.id == message_id)).one()
-    return ListedMessage(*row, target=target.name)
+    return _view(session.scalars(select(Message).where(Message.id == message_id)).one(), target.name)
 
 
 def room_of(session: Session, owner: str) -> int:
@@ -88,9 +86,9 @@ def give_up_all(session: Session, *, why: str) -> None:
 
 def list_messages(
     session: Session, owner: str, *, target_id: str | None = None, limit: int, before: str | None = None
-) -> FactPage[ListedMessage]:
+) -> FactPage[MessageView]:
     """Returns messages of the user's targets, newest first; with `before` (an id), only older ones."""
-    query = select(*_LISTED, NotificationTarget.name).join(
+    query = select(Message, NotificationTarget.name).join(
         NotificationTarget, NotificationTarget.id == Message.target_id, isouter=True
     )
     query = query.where(Message.owner == owner).order_by(Message.id.desc()).limit(limit + 1)
@@ -98,7 +96,7 @@ def list_messages(
         query = query.where(Message.target_id == target_id)
     if before is not None:
         query = query.where(Message.id < before)
-    return pages.first([ListedMessage(*row) for row in session.execute(query)], limit)
+    return pages.first([_view(*row) for row in session.execute(query)], limit)
 
 
 def body_of_signal(signal: Signal) -> dict[str, Any]:
@@ -129,6 +127,26 @@ def add_to_digest(digest: Mapping[str, Any], message: Mapping[str, Any]) -> dict
     listed = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
     words = {"title": f"{count} more message{'' if count == 1 else 's'}", "text": listed}
     return {**digest, "data": {**words, "count": count, "kinds": kinds, "items": items}}
+
+
+def _view(row: Message, target: str | None) -> MessageView:
+    """`target`: the name of the message's target, None if that was removed."""
+    done = "delivered" if row.delivered_at is not None else "given_up"
+    return MessageView(
+        id=row.id,
+        target_id=row.target_id,
+        target=target,
+        kind=row.kind,
+        subject=row.subject or None,
+        state="waiting" if row.next_at is not None else done,
+        title=row.body["data"]["title"],
+        text=row.body["data"]["text"],
+        created_at=to_time(row.created_at),
+        attempts=row.attempts,
+        next_at=None if row.next_at is None else to_time(row.next_at),
+        delivered_at=None if row.delivered_at is None else to_time(row.delivered_at),
+        error=row.error,
+    )
 
 
 def _body_of_test(*, time: int, name: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 import json
 import secrets
 from typing import Any
@@ -13,10 +12,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.db import columns
+from store.db.columns import to_time
 from store.ids import is_id, new_id
 from store.notifications import messages
-from store.notifications.facts import Destination, ListedMessage, NewTarget, TargetChange, TargetFacts
+from store.notifications.facts import Destination, NewTarget, TargetChange
 from store.secret_keys import SecretKeys
 from store.tables import Message, NotificationTarget, User
 from store.team import audit, users
@@ -25,11 +24,10 @@ from torchyard.contract.errors import Conflict, FieldError, Forbidden, InvalidSp
 from torchyard.contract.notifications import MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Role
+from torchyard.contract.views.notifications import MessageView, TargetView
 
-_COLUMNS = columns.of(TargetFacts, NotificationTarget)
 
-
-def add(session: Session, keys: SecretKeys, new: NewTarget, *, caller: Caller) -> tuple[TargetFacts, str | None]:
+def add(session: Session, keys: SecretKeys, new: NewTarget, *, caller: Caller) -> tuple[TargetView, str | None]:
     """Stores a target, and returns it with what its webhooks are signed with, which is told this once.
 
     Raises NotFound, Forbidden if the user may not be told of all, Conflict if the user has one of that name or too
@@ -62,21 +60,21 @@ def add(session: Session, keys: SecretKeys, new: NewTarget, *, caller: Caller) -
         raise Conflict(f"{new.owner} has a target {new.name} already") from None
     session.refresh(row)
     audit.add(session, caller, "target.add", f"{row.id} of {new.owner}: {new.kind} {row.shown}")
-    return columns.read(TargetFacts, row), secret
+    return _view(row), secret
 
 
-def list_targets(session: Session, owner: str) -> Sequence[TargetFacts]:
+def list_targets(session: Session, owner: str) -> Sequence[TargetView]:
     """Returns the user's targets by name, with how many messages wait and were given up."""
-    query = select(*_COLUMNS).where(NotificationTarget.owner == owner).order_by(NotificationTarget.name)
-    return _with_counts(session, [TargetFacts(*row) for row in session.execute(query)])
+    query = select(NotificationTarget).where(NotificationTarget.owner == owner).order_by(NotificationTarget.name)
+    return _views(session, session.scalars(query).all())
 
 
-def find(session: Session, target_id: str, *, owner: str | None) -> TargetFacts:
+def find(session: Session, target_id: str, *, owner: str | None) -> TargetView:
     """Returns a target; with `owner`, only one of theirs. Raises NotFound."""
-    return _with_counts(session, [columns.read(TargetFacts, _find_row(session, target_id, owner=owner))])[0]
+    return _views(session, [_find_row(session, target_id, owner=owner)])[0]
 
 
-def change(session: Session, target_id: str, wanted: TargetChange, *, owner: str | None, caller: Caller) -> TargetFacts:
+def change(session: Session, target_id: str, wanted: TargetChange, *, owner: str | None, caller: Caller) -> TargetView:
     """Changes what a target is told of; with `owner`, only one of theirs. Raises NotFound."""
     row = _find_row(session, target_id, owner=owner, locked=True)
     if wanted.kinds is not None:
@@ -84,9 +82,8 @@ def change(session: Session, target_id: str, wanted: TargetChange, *, owner: str
     if wanted.jobs is not None:
         row.jobs = wanted.jobs
     session.flush()
-    changed = _with_counts(session, [columns.read(TargetFacts, row)])[0]
     audit.add(session, caller, "target.change", f"{target_id} of {row.owner}")
-    return changed
+    return _views(session, [row])[0]
 
 
 def remove(session: Session, target_id: str, *, owner: str | None, caller: Caller) -> None:
@@ -99,7 +96,7 @@ def remove(session: Session, target_id: str, *, owner: str | None, caller: Calle
     audit.add(session, caller, "target.remove", f"{target_id} of {whose}")
 
 
-def send_test(session: Session, target_id: str, *, owner: str | None, caller: Caller) -> ListedMessage:
+def send_test(session: Session, target_id: str, *, owner: str | None, caller: Caller) -> MessageView:
     """Makes a message that only shows whether it arrives. It counts in the hour of the target's user.
 
     Raises NotFound, Conflict if that user may not be told, and TooManyRequests.
@@ -179,17 +176,22 @@ def _find_row(session: Session, target_id: str, *, owner: str | None, locked: bo
     return row
 
 
-def _with_counts(session: Session, targets: Sequence[TargetFacts]) -> list[TargetFacts]:
+def _views(session: Session, rows: Sequence[NotificationTarget]) -> list[TargetView]:
+    """Returns the views of targets, with how many messages wait and were given up."""
     waits = func.sum(case((Message.next_at.is_not(None), 1), else_=0))
     gone = and_(Message.next_at.is_(None), Message.delivered_at.is_(None))
     query = select(Message.target_id, waits, func.sum(case((gone, 1), else_=0)))
-    query = query.where(Message.target_id.in_([each.id for each in targets])).group_by(Message.target_id)
+    query = query.where(Message.target_id.in_([row.id for row in rows])).group_by(Message.target_id)
     counts = {target: (int(waiting), int(given_up)) for target, waiting, given_up in session.execute(query)}
-    return [
-        replace(each, waiting=waiting, given_up=given_up)
-        for each in targets
-        for waiting, given_up in [counts.get(each.id, (0, 0))]
-    ]
+    return [_view(row, *counts.get(row.id, (0, 0))) for row in rows]
+
+
+def _view(row: NotificationTarget, waiting: int = 0, given_up: int = 0) -> TargetView:
+    same = {name: getattr(row, name) for name in ("id", "owner", "name", "kind", "jobs", "scope", "error")}
+    times = {name: getattr(row, name) for name in ("created_at", "delivered_at", "failed_at")}
+    times = {name: None if time is None else to_time(time) for name, time in times.items()}
+    counts = {"waiting": waiting, "given_up": given_up}
+    return TargetView.model_validate({**same, **times, **counts, "address": row.shown, "on": row.kinds.split()})
 
 
 def _seal(keys: SecretKeys, target_id: str, owner: str, opened: dict[str, Any]) -> bytes:

@@ -1,24 +1,24 @@
 """Quotas: how much of each resource a user may use, and uses."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, cast
 
 from sqlalchemy import ColumnElement, Select, delete, exists, func, select
 from sqlalchemy.orm import Session
 
 from scheduling.quotas import Allowance
 from store.announcement import announcement_of
-from store.db import columns
 from store.db.upsert import upsert
 from store.tables import Allocation, Attempt, Checkpoint, InitialWeights, Job, ModelVersion, Quota
 from store.team import audit, stored_counts, users
 from store.team.callers import Caller
-from store.team.facts import QuotaFacts, QuotaUsage
 from store.team.limits import find_limit, find_limits, find_limits_of
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import JobState
-from torchyard.contract.team import Resource
+from torchyard.contract.team import DEFAULT_SHARE, Resource
+from torchyard.contract.views.team import QuotaUse, QuotaView, UserQuotaView
 
 Kind = Literal["role", "user"]
 """Whose limits: those of each user of a role, or of one user."""
@@ -91,10 +91,13 @@ def shares(session: Session, owners: Collection[str]) -> dict[str, int]:
     return {owner: limits[Resource.SHARE] for owner, limits in found.items() if Resource.SHARE in limits}
 
 
-def find_usage(session: Session, owner: str) -> QuotaUsage:
+def find_usage(session: Session, owner: str) -> UserQuotaView:
     """Returns what a user may use, and uses. Raises NotFound."""
     users.find(session, owner)
-    return QuotaUsage(find_limits(session, owner), count_usage(session, owner))
+    limits = {Resource.SHARE: DEFAULT_SHARE, **find_limits(session, owner)}
+    used = count_usage(session, owner)
+    uses = [QuotaUse(resource=each, limit=limits.get(each), used=used.get(each)) for each in Resource]
+    return UserQuotaView(user=owner, uses=uses)
 
 
 def count_usage(session: Session, owner: str) -> dict[Resource, int]:
@@ -191,10 +194,13 @@ def check_queue(session: Session, owner: str, limits: Mapping[Resource, int]) ->
     _check_queued(owner, queued_jobs(session, owner), most=most)
 
 
-def list_all(session: Session) -> list[QuotaFacts]:
+def list_all(session: Session) -> list[QuotaView]:
     """Returns all quotas, of roles and then of users, by name."""
-    query = columns.select(QuotaFacts, Quota).order_by(Quota.kind, Quota.name, Quota.resource)
-    return [QuotaFacts(*row) for row in session.execute(query)]
+    query = select(Quota.kind, Quota.name, Quota.resource, Quota.limit)
+    limits = defaultdict[tuple[Kind, str], dict[Resource, int | None]](dict)
+    for kind, name, resource, limit in session.execute(query.order_by(Quota.kind, Quota.name, Quota.resource)):
+        limits[cast("Kind", kind), name][Resource(resource)] = limit
+    return [QuotaView(kind=kind, name=name, limits=set_for) for (kind, name), set_for in limits.items()]
 
 
 def set_limits(

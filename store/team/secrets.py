@@ -13,16 +13,16 @@ from store.secret_keys import SecretKeys, bytes_of
 from store.tables import Job, NotificationTarget, Secret
 from store.team import audit, users
 from store.team.callers import Caller
-from store.team.facts import SecretFacts
 from torchyard.contract.environment import MOST_SECRETS_BYTES, VARIABLE_NAME
 from torchyard.contract.errors import ConfigError, Conflict, FieldError, InvalidSpec, NotFound
 from torchyard.contract.spec import Spec
+from torchyard.contract.views.team import SecretView
 
 MAX_SECRETS = 100
 """Of one user."""
 
 
-def put(session: Session, keys: SecretKeys, name: str, value: str, *, caller: Caller) -> SecretFacts:
+def put(session: Session, keys: SecretKeys, name: str, value: str, *, caller: Caller) -> SecretView:
     """Stores a secret of the caller, or its new value. Raises Conflict if the user has too many, and ConfigError."""
     owner = caller.name
     users.lock(session, owner)  # the count below would miss what another request adds meanwhile
@@ -38,7 +38,7 @@ def put(session: Session, keys: SecretKeys, name: str, value: str, *, caller: Ca
     session.flush()
     session.refresh(row)
     audit.add(session, caller, "secret.set", name)
-    return columns.read(SecretFacts, row)
+    return columns.read(SecretView, row)
 
 
 def remove(session: Session, name: str, *, caller: Caller) -> None:
@@ -71,10 +71,10 @@ def rotate(session: Session, keys: SecretKeys, *, caller: Caller) -> int:
     return count
 
 
-def list_of(session: Session, owner: str) -> Sequence[SecretFacts]:
+def list_of(session: Session, owner: str) -> Sequence[SecretView]:
     """Returns the user's secrets by name."""
-    query = columns.select(SecretFacts, Secret).where(Secret.owner == owner).order_by(Secret.name)
-    return [SecretFacts(*row) for row in session.execute(query)]
+    query = columns.select(SecretView, Secret).where(Secret.owner == owner).order_by(Secret.name)
+    return columns.views(SecretView, session.execute(query))
 
 
 def named(session: Session, owner: str, names: Collection[str]) -> dict[str, Secret]:

@@ -16,10 +16,11 @@ from store.pages import FactPage
 from store.tables import Base, Token
 from store.team import access, audit, users
 from store.team.callers import Caller
-from store.team.facts import Identity, TokenFacts, digest_of
+from store.team.facts import Identity, digest_of
 from store.team.limits import check_change
 from torchyard.contract.errors import Conflict, NotAuthorized, NotFound
 from torchyard.contract.team import Role, Scope
+from torchyard.contract.views.team import TokenView
 
 _PREFIX = "ty"
 _USE_US = 60_000_000
@@ -59,7 +60,7 @@ def make(
     lifetime: timedelta | None,
     made_by: str | None = None,
     caller: Caller,
-) -> tuple[TokenFacts, str]:
+) -> tuple[TokenView, str]:
     """Returns a new token of the user, and its text, which is not stored. `lifetime` None: it does not expire.
 
     It expires at the latest with `made_by`, the id of the token that is used to make it. Raises NotFound if there is
@@ -86,7 +87,7 @@ def make(
     if made_by is not None:
         _end_with(session, row, made_by)
     audit.add(session, caller, "token.make", f"{row.id} of {user}")
-    return columns.read(TokenFacts, row), f"{_PREFIX}_{row.id.removeprefix('tok_')}_{secret}"
+    return columns.read(TokenView, row), f"{_PREFIX}_{row.id.removeprefix('tok_')}_{secret}"
 
 
 def find(session: Session, text: str) -> Identity | None:
@@ -108,11 +109,11 @@ def mark_used(session: Session, token_id: str) -> None:
     session.execute(update(Token).where(Token.id == token_id).values(used_at=now_us()))
 
 
-def list_of(session: Session, user: str, *, limit: int, before: str | None = None) -> FactPage[TokenFacts]:
+def list_of(session: Session, user: str, *, limit: int, before: str | None = None) -> FactPage[TokenView]:
     """Returns the tokens of a user, newest first; with `before` (an id), only older ones."""
-    query = columns.select(TokenFacts, Token).where(Token.user == user).order_by(Token.id.desc()).limit(limit + 1)
+    query = columns.select(TokenView, Token).where(Token.user == user).order_by(Token.id.desc()).limit(limit + 1)
     rows = session.execute(query if before is None else query.where(Token.id < before))
-    return pages.first([TokenFacts(*row) for row in rows], limit)
+    return pages.first(columns.views(TokenView, rows), limit)
 
 
 def revoke(session: Session, token_id: str, *, user: str | None, caller: Caller) -> None:

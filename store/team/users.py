@@ -16,16 +16,16 @@ from store.pages import FactPage
 from store.tables import Job, Preferences, User
 from store.team import access, audit
 from store.team.callers import BOOTSTRAP, Caller
-from store.team.facts import UserFacts
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import JobState
 from torchyard.contract.requests import USER_NAME
 from torchyard.contract.team import Role
+from torchyard.contract.views.team import UserView
 
 _LIVE = tuple(state for state in JobState if not state.terminal)
 
 
-def add(session: Session, name: str, role: Role, *, caller: Caller) -> UserFacts:
+def add(session: Session, name: str, role: Role, *, caller: Caller) -> UserView:
     """Adds a user. Raises Conflict if the name was ever used, as it may own jobs."""
     user = User(name=name, role=role)
     try:
@@ -35,7 +35,7 @@ def add(session: Session, name: str, role: Role, *, caller: Caller) -> UserFacts
         raise Conflict(f"there is a user {name} already, or there was one: choose another name") from None
     session.refresh(user)
     audit.add(session, caller, "user.add", f"{name} as {role}")
-    return columns.read(UserFacts, user)
+    return columns.read(UserView, user)
 
 
 def find(session: Session, name: str) -> User:
@@ -57,16 +57,16 @@ def lock_free(session: Session, names: Collection[str]) -> set[str]:
     return set(session.scalars(query.with_for_update(key_share=True, skip_locked=True)))
 
 
-def list_all(session: Session, *, limit: int, after: str | None = None) -> FactPage[UserFacts]:
+def list_all(session: Session, *, limit: int, after: str | None = None) -> FactPage[UserView]:
     """Returns users by name; with `after` (a name), only those behind it."""
-    query = columns.select(UserFacts, User).order_by(User.name).limit(limit + 1)
+    query = columns.select(UserView, User).order_by(User.name).limit(limit + 1)
     rows = session.execute(query if after is None else query.where(User.name > after))
-    return pages.first([UserFacts(*row) for row in rows], limit)
+    return pages.first(columns.views(UserView, rows), limit)
 
 
 def change(
     session: Session, name: str, *, role: Role | None = None, disabled: bool | None = None, caller: Caller
-) -> UserFacts:
+) -> UserView:
     """Sets the role, or disables or enables the user. Their open streams are checked again at once; their jobs go on.
 
     Raises NotFound, and Conflict for the bootstrap administrator.
@@ -87,7 +87,7 @@ def change(
         audit.add(session, caller, "user.role", f"{name} as {role}")
     if disabled is not None:
         audit.add(session, caller, "user.disable" if disabled else "user.enable", name)
-    return columns.read(UserFacts, user)
+    return columns.read(UserView, user)
 
 
 def list_live_jobs(session: Session, name: str) -> Sequence[str]:

@@ -15,7 +15,7 @@ from controller.notifications.deliver import FanOut
 from store.db.database import in_us
 from store.jobs import edits
 from store.notifications import deliver, fan_out, messages, signals, targets
-from store.notifications.facts import MessageFacts, NewTarget, TargetChange, TargetFacts
+from store.notifications.facts import MessageFacts, NewTarget, TargetChange
 from store.output.facts import NewEvent
 from store.secret_keys import SecretKeys
 from store.tables import Base, Message, Signal
@@ -30,6 +30,7 @@ from torchyard.contract.job import EndReason
 from torchyard.contract.notifications import DEFAULT_ON, MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
 from torchyard.contract.patches import JobPatch
 from torchyard.contract.team import Role
+from torchyard.contract.views.notifications import TargetView
 
 ALL = tuple(EventKind)
 KEY = random.token_hex(32)
@@ -47,7 +48,7 @@ class Team:
         for name, role in (("ada", Role.MEMBER), ("eve", Role.MEMBER), ("root", Role.ADMIN)):
             db.write(partial(users.add, name=name, role=role, caller=SERVICE))
 
-    def target(self, owner: str = "ada", name: str = "hook", **wanted: Any) -> TargetFacts:
+    def target(self, owner: str = "ada", name: str = "hook", **wanted: Any) -> TargetView:
         new: dict[str, Any] = {
             "kind": "webhook",
             "address": "https://example.com/x?key=hidden",
@@ -411,7 +412,7 @@ def test_old_messages_are_given_up_and_then_deleted(team: Team, approved: Approv
 
 def test_a_target_is_its_owners_and_its_address_is_stored_sealed(team: Team) -> None:
     target = team.target()
-    assert target.shown == "https://example.com/…"
+    assert target.address == "https://example.com/…"
     assert "hidden" not in str(team.db.everything())
     assert "whsec_" not in str(team.db.everything())
     for act in (
@@ -424,7 +425,7 @@ def test_a_target_is_its_owners_and_its_address_is_stored_sealed(team: Team) -> 
         with pytest.raises(NotFound):
             act()
     changed = write(team.store, targets.change, target.id, TargetChange(jobs="named"), owner="ada", caller=SERVICE)
-    assert (changed.jobs, changed.kinds) == ("named", target.kinds)
+    assert (changed.jobs, changed.on) == ("named", target.on)
 
 
 def test_a_target_that_cannot_be_decrypted_says_so_and_delays_nobody(team: Team) -> None:

@@ -20,7 +20,7 @@ from controller.notifications.http import Http
 from controller.notifications.settings import NotificationSettings
 from store.db.database import in_us
 from store.notifications import deliver, targets
-from store.notifications.facts import Destination, MessageFacts, NewTarget, TargetFacts
+from store.notifications.facts import Destination, MessageFacts, NewTarget
 from store.secret_keys import SecretKeys
 from store.store import Store
 from store.tables import Message
@@ -33,6 +33,7 @@ from tests.sessions import read, write
 from tests.worker.attempt import wait_for
 from torchyard.contract.notifications import EventKind
 from torchyard.contract.team import Role
+from torchyard.contract.views.notifications import TargetView
 
 BODY = {"type": "job.failed", "timestamp": "2026-11-27T01:00:00.000Z"}
 DATA: dict[str, Any] = {
@@ -54,13 +55,13 @@ class Sender:
             for name in ("ada", "eve"):
                 users.add(session, name=name, role=Role.MEMBER, caller=SERVICE)
 
-    def target(self, address: str, *, kind: str = "webhook", owner: str = "ada", name: str = "hook") -> TargetFacts:
+    def target(self, address: str, *, kind: str = "webhook", owner: str = "ada", name: str = "hook") -> TargetView:
         new = NewTarget(owner=owner, name=name, kind=kind, address=address, kinds=tuple(EventKind))
         added, secret = write(self.store, targets.add, self.store.secret_keys, new, caller=SERVICE)
         self.secret = secret or self.secret
         return added
 
-    def message(self, target: TargetFacts, *, kind: str = "job.failed") -> str:
+    def message(self, target: TargetView, *, kind: str = "job.failed") -> str:
         """Makes a message of this kind, by the way of a test of the target."""
         made = write(self.store, targets.send_test, target.id, owner=None, caller=SERVICE)
         values = {} if kind == "test" else {"kind": kind, "body": {**BODY, "data": DATA}}
