@@ -55,7 +55,7 @@ async def authenticate(request: Request, access: AccessDep, credentials: _Creden
     Raises NotAuthorized, TooManyRequests, and Forbidden for a request from another web site.
     """
     if credentials is not None:
-        return await identified(request, access, credentials.credentials)
+        return await identify(request, access, credentials.credentials)
     names = (access.cookie_name(secure=True), access.cookie_name(secure=False))
     cookies = [request.cookies[name] for name in names if name in request.cookies]
     if not cookies:
@@ -63,7 +63,7 @@ async def authenticate(request: Request, access: AccessDep, credentials: _Creden
     csrf = request.headers.get(CSRF_HEADER)
     if csrf is None:  # such as a web server on another port of this host sends, which the browser gave the cookie
         raise SessionEnded(f"a cookie alone opens nothing: send {CSRF_HEADER}, too, or log in again")
-    found = await access.at_once(_of_cookies, access, cookies, csrf)
+    found = await access.at_once(_find_by_cookies, access, cookies, csrf)
     if found is None:
         await _count_unaudited(access, request, what="cookies")
         raise SessionEnded("the session has ended: log in again")
@@ -86,13 +86,13 @@ async def authenticate_download(
         return await authenticate(request, access, credentials)
     query = request.scope["query_string"].decode("latin-1")
     session = access.links.session_of(link, path=request.scope["path"], query=query)
-    found = None if session is None else await access.at_once(_of_session, access, session)
+    found = None if session is None else await access.at_once(_find_by_session, access, session)
     if found is None:
         raise NotAuthorized("the link is not valid: it is good for one file, for a minute, and while its session lasts")
     return await _admitted(access, found, request)
 
 
-async def identified(request: Request, access: Access, token: str) -> Principal:
+async def identify(request: Request, access: Access, token: str) -> Principal:
     """Returns whose token the request has. Raises NotAuthorized, TooManyRequests and Unavailable.
 
     A wrong token is counted against its address, and added to the audit. A valid one is accepted from any address.
@@ -103,7 +103,7 @@ async def identified(request: Request, access: Access, token: str) -> Principal:
     if known is not None:
         return await _admitted(access, _principal(known), request)
     read_at = access.identities.changes
-    found = await access.at_once(_of_token, access, token)
+    found = await access.at_once(_find_identity, access, token)
     if found is not None:
         access.identities.remember(token, found, read_at=read_at)
         admitted = await _admitted(access, _principal(found), request)
@@ -114,7 +114,7 @@ async def identified(request: Request, access: Access, token: str) -> Principal:
     raise NotAuthorized("the token is not valid: it is unknown, expired or revoked, or its user is disabled")
 
 
-async def of_code(request: Request, access: Access, code: str, *, ends: bool) -> Principal:
+async def identify_by_code(request: Request, access: Access, code: str, *, ends: bool) -> Principal:
     """Returns the user of the login code. `ends`: the code becomes invalid.
 
     Raises Forbidden unless the client is on this machine.
@@ -123,7 +123,7 @@ async def of_code(request: Request, access: Access, code: str, *, ends: bool) ->
     Unavailable.
     """
     check_local(request, access)
-    found = await access.at_once(_of_code, access, code)
+    found = await access.at_once(_find_by_code, access, code)
     if found is not None and (not ends or await run_in_threadpool(_take_code, access, code)):
         return await _admitted(access, found, request)
     await _count_failed_login(access, request, what="codes")
@@ -212,10 +212,10 @@ _NOBODY = Principal("", Role.VIEWER)
 
 async def _admitted(access: Access, principal: Principal, request: Request) -> Principal:
     await access.requests.take(principal.key, advice=f"{principal.name} has sent too many requests")
-    return _of_request(access, principal, request)
+    return _with_request(access, principal, request)
 
 
-def _of_request(access: Access, principal: Principal, request: Request) -> Principal:
+def _with_request(access: Access, principal: Principal, request: Request) -> Principal:
     address = client_address(request.scope, access.settings)
     return replace(principal, address=address, request_id=request.state.request_id)
 
@@ -231,7 +231,7 @@ async def _count_failed_login(access: Access, request: Request, *, what: str, au
 
     This process counts first, so that nobody makes the database count more than the limit.
     """
-    nobody = _of_request(access, _NOBODY, request)
+    nobody = _with_request(access, _NOBODY, request)
     host, most = host_of(nobody.address), access.settings.max_wrong_tokens_per_minute
     access.wrong_tokens.take(host, advice=f"{nobody.address} has sent too many wrong {what}")
     await access.note(_store_failed_login, access, nobody, host, most=most, audited=audited)
@@ -245,11 +245,11 @@ def _store_failed_login(access: Access, nobody: Principal, host: str, *, most: i
 def _is_still_valid(access: Access, principal: Principal) -> bool:
     """Returns whether the principal's credential is valid, for the same role."""
     if principal.session:
-        now = _of_session(access, principal.session)
+        now = _find_by_session(access, principal.session)
     elif principal.token_id is None:
         return True
     else:
-        now = _of_token_id(access, principal.token_id)
+        now = _find_by_token_id(access, principal.token_id)
     return now is not None and now.role is principal.role
 
 
@@ -264,28 +264,28 @@ def _mark_used(access: Access, caller: Principal) -> None:
         _log.warning("the last use of a token or of a session is not stored: %s", error.message)
 
 
-def _of_cookies(access: Access, cookies: Sequence[str], csrf: str) -> Principal | None:
+def _find_by_cookies(access: Access, cookies: Sequence[str], csrf: str) -> Principal | None:
     """Returns the user of the session that has one of the cookies and this CSRF secret."""
     with access.store.read() as session:
         found = (login.find_session(session, cookie, csrf=csrf) for cookie in cookies)
         opened = next((each for each in found if each is not None), None)
-    return _in_session(access, opened)
+    return _add_session(access, opened)
 
 
-def _of_session(access: Access, digest: str) -> Principal | None:
+def _find_by_session(access: Access, digest: str) -> Principal | None:
     with access.store.read() as session:
         opened = login.find_session_by_digest(session, digest)
-    return _in_session(access, opened)
+    return _add_session(access, opened)
 
 
-def _in_session(access: Access, opened: BrowserSessionFacts | None) -> Principal | None:
-    principal = None if opened is None else _of_credential(access, opened.credential)
+def _add_session(access: Access, opened: BrowserSessionFacts | None) -> Principal | None:
+    principal = None if opened is None else _find_by_credential(access, opened.credential)
     if opened is None or principal is None:
         return None
     return replace(principal, session=opened.digest, use_is_stale=opened.use_is_stale)
 
 
-def _of_token(access: Access, token: str) -> Identity | None:
+def _find_identity(access: Access, token: str) -> Identity | None:
     with access.store.read() as session:
         return tokens.find(session, token)
 
@@ -295,19 +295,19 @@ def _take_code(access: Access, code: str) -> bool:
         return login.take_code(session, code)
 
 
-def _of_code(access: Access, code: str) -> Principal | None:
+def _find_by_code(access: Access, code: str) -> Principal | None:
     with access.store.read() as session:
         credential = login.find_code(session, code)
-    return None if credential is None else _of_credential(access, credential)
+    return None if credential is None else _find_by_credential(access, credential)
 
 
-def _of_credential(access: Access, credential: str) -> Principal | None:
+def _find_by_credential(access: Access, credential: str) -> Principal | None:
     if hmac.compare_digest(credential, digest_of(access.token)):
         return _ADMIN
-    return _of_token_id(access, credential)
+    return _find_by_token_id(access, credential)
 
 
-def _of_token_id(access: Access, token_id: str) -> Principal | None:
+def _find_by_token_id(access: Access, token_id: str) -> Principal | None:
     with access.store.read() as session:
         identity = tokens.find_by_id(session, token_id)
     return None if identity is None else _principal(identity)

@@ -7,7 +7,7 @@ from fastapi import Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.access.auth import Account, Principal, check_local, check_origin, credential_of, identified, of_code
+from api.access.auth import Account, Principal, check_local, check_origin, credential_of, identify, identify_by_code
 from api.http.address import is_https
 from api.openapi.components import JOB
 from api.openapi.routers import unguarded
@@ -81,7 +81,7 @@ async def make_login_code(request: Request, services: ServicesDep, caller: Accou
 @router.post("/session/codes/check", dependencies=[Depends(_from_here)])
 async def check_login_code(request: Request, services: ServicesDep, login: CodeBody) -> CodeOwnerView:
     """Answers for whom a login code was made, so that a page can ask before it logs in. The code stays valid."""
-    owner = await of_code(request, services.access, login.code, ends=False)
+    owner = await identify_by_code(request, services.access, login.code, ends=False)
     return CodeOwnerView(name=owner.name, role=owner.role)
 
 
@@ -133,8 +133,8 @@ def keep_preferences(services: ServicesDep, caller: Account, sent: PreferencesBo
 async def _principal(request: Request, services: Services, login: Login | CodeLogin) -> Principal:
     """Returns whose token or login code was sent."""
     if isinstance(login, CodeLogin):
-        return await of_code(request, services.access, login.code, ends=True)
-    return await identified(request, services.access, login.token)
+        return await identify_by_code(request, services.access, login.code, ends=True)
+    return await identify(request, services.access, login.token)
 
 
 def _me(caller: Principal) -> MeView:
