@@ -79,6 +79,11 @@ def page(kind: type[V], found: FactPage[T], present: Callable[[T], V], *, cursor
     return Page[kind](data=shown, has_more=found.has_more, next=cursor(shown[-1]) if found.has_more else None)
 
 
+def page_of_views(kind: type[V], listed: FactPage[V], *, cursor: Callable[[V], str]) -> Page[V]:
+    """Returns the page of views that the store has made. `cursor` tells of a view where the next page begins."""
+    return page(kind, listed, lambda view: view, cursor=cursor)
+
+
 def number_after(cursor: str | None) -> int:
     """Returns the number that the cursor stands for, 0 for the start of the list. Raises InvalidCursor."""
     if cursor is None:

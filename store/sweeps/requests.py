@@ -15,13 +15,13 @@ from store.jobs import submit as submissions
 from store.jobs.submission import Retry, TrialOf
 from store.store import Store
 from store.sweeps import listing, sweeps, trials
-from store.sweeps.facts import WholeSweep
 from store.tables import Sweep
 from store.team import audit, quotas
 from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CANCELLED_BY_OWNER, Reason
 from torchyard.contract.sweeps import SweepState
+from torchyard.contract.views.sweeps import SweepView
 
 Action = Literal["pause", "resume", "cancel"]
 
@@ -29,7 +29,7 @@ _PAUSED = Reason("paused", "paused by its owner")
 _CANCELLING = Reason("cancelled", CANCELLED_BY_OWNER)
 
 
-def ask(session: Session, action: Action, sweep_id: str, *, caller: Caller) -> WholeSweep:
+def ask(session: Session, action: Action, sweep_id: str, *, caller: Caller) -> SweepView:
     """Pauses, resumes or cancels a sweep. A controller does so with its jobs. Repeating it changes nothing.
 
     Raises Conflict if its state forbids that.
