@@ -6,7 +6,7 @@ from api.parameters.paging import AfterNumber, Limit, number_after, page
 from api.parameters.reads import in_turns
 from api.present.times import time, time_or_none
 from api.services import ServicesDep
-from store.attempts import facts_rows as attempts
+from store.attempts import history as attempts
 from store.jobs.facts import ListedAttempt
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason
