@@ -10,7 +10,8 @@ from store.attempts import append
 from store.attempts.facts import Claim
 from store.jobs import deletion
 from store.jobs import events as job_events
-from store.output import checkpoints, logs, metrics, point_chunks, series
+from store.output import checkpoints, logs, metrics, series
+from store.output import points as stored_points
 from store.output.facts import MAX_SERIES, Batch, MetricPoint, NewCheckpoint, NewEvent, NewLines, OutputLimits
 from store.output.metrics import POINT
 from store.output.series import PointFilter
@@ -198,8 +199,8 @@ def test_a_long_series_is_read_by_itself(db: StoreFixture, claim: Claim, monkeyp
 def test_a_long_series_is_read_in_parts_without_a_transaction_between_them(
     db: StoreFixture, claim: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(point_chunks, "PART_POINTS", 5)
-    monkeypatch.setattr(point_chunks, "_ROWS", 10)  # a part reads at least so many
+    monkeypatch.setattr(stored_points, "PART_POINTS", 5)
+    monkeypatch.setattr(stored_points, "_ROWS", 10)  # a part reads at least so many
     monkeypatch.setattr(series, "GROUP_POINTS", 5)
     with db.database.write() as session:
         for seq in range(31):
