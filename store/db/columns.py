@@ -1,12 +1,16 @@
-"""Selects the columns of a record: its fields have their names, and a field of type datetime is a time of the store."""
+"""Selects the columns of a record: its fields have their names, and a field of type datetime is a time of the store.
+
+A record is a dataclass, or a view that has the fields of its table.
+"""
 
 from dataclasses import MISSING, fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
+from pydantic import BaseModel
 import sqlalchemy
-from sqlalchemy import BigInteger, ColumnElement, Dialect, Select, TypeDecorator, and_, case, literal, type_coerce
+from sqlalchemy import BigInteger, ColumnElement, Dialect, Row, Select, TypeDecorator, and_, case, literal, type_coerce
 
 from store.db.tables import Base
 from torchyard.contract.checkpointfiles import MOST_SHOWN_FILES_BYTES
@@ -41,10 +45,18 @@ def select(record: type[Any], table: type[Base]) -> Select[*tuple[Any, ...]]:
     return sqlalchemy.select(*of(record, table))
 
 
+def from_row(record: type[T], row: Row[*tuple[Any, ...]]) -> T:
+    """Returns the record of a row that was selected by these columns."""
+    return record(**dict(zip(_stored_fields(record), row, strict=True)))
+
+
 def read(record: type[T], row: Base) -> T:
     """Returns the record that a row holds."""
-    values = ((getattr(row, name), is_time) for name, is_time in _stored_fields(record).items())
-    return record(*(_time(value) if is_time and value is not None else value for value, is_time in values))
+    values = dict[str, Any]()
+    for name, is_time in _stored_fields(record).items():
+        value = getattr(row, name)
+        values[name] = _time(value) if is_time and value is not None else value
+    return record(**values)
 
 
 def short_files(table: type[Any]) -> ColumnElement[Any]:
@@ -57,11 +69,11 @@ def short_files(table: type[Any]) -> ColumnElement[Any]:
 def _stored_fields(record: type[Any]) -> dict[str, bool]:
     """Returns the names of the fields without a default, and whether each is a time."""
     types = get_type_hints(record)
-    return {
-        field.name: types[field.name] in {datetime, datetime | None}
-        for field in fields(record)
-        if field.default is MISSING
-    }
+    if issubclass(record, BaseModel):
+        stored = [name for name, field in record.model_fields.items() if field.is_required()]
+    else:
+        stored = [field.name for field in fields(record) if field.default is MISSING]
+    return {name: types[name] in {datetime, datetime | None} for name in stored}
 
 
 def _column(column: ColumnElement[Any], *, is_time: bool) -> ColumnElement[Any]:
