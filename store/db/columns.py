@@ -31,7 +31,7 @@ class Instant(TypeDecorator[datetime]):
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
         """Returns the time."""
-        return None if value is None else _time(value)
+        return None if value is None else to_time(value)
 
 
 @cache
@@ -55,7 +55,7 @@ def read(record: type[T], row: Base) -> T:
     values = dict[str, Any]()
     for name, is_time in _stored_fields(record).items():
         value = getattr(row, name)
-        values[name] = _time(value) if is_time and value is not None else value
+        values[name] = to_time(value) if is_time and value is not None else value
     return record(**values)
 
 
@@ -80,5 +80,6 @@ def _column(column: ColumnElement[Any], *, is_time: bool) -> ColumnElement[Any]:
     return type_coerce(column, Instant).label(column.key) if is_time else column
 
 
-def _time(microseconds: int) -> datetime:
+def to_time(microseconds: int) -> datetime:
+    """Returns the time that a number of microseconds since the epoch stands for."""
     return _EPOCH + timedelta(microseconds=microseconds)
