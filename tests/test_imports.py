@@ -125,13 +125,14 @@ def _starts(path: Path, source: str) -> Iterator[tuple[str, list[str]]]:
 
 def _sessions(path: Path) -> Iterator[tuple[str, bool]]:
     """Where a file opens a session of the store, and whether it asks it for anything."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        for item in node.items if isinstance(node, ast.With) else ():
-            call, name = item.context_expr, item.optional_vars
-            if isinstance(call, ast.Call) and isinstance(name, ast.Name) and _opens(call.func):
-                asked = [each.value for each in ast.walk(node) if isinstance(each, ast.Attribute)]
-                is_used = any(isinstance(each, ast.Name) and each.id == name.id for each in asked)
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", is_used
+    blocks = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.With)]
+    for block in blocks:
+        asked = [each.value for each in ast.walk(block) if isinstance(each, ast.Attribute)]
+        names = {each.id for each in asked if isinstance(each, ast.Name)}
+        for item in block.items:
+            call, opened = item.context_expr, item.optional_vars
+            if isinstance(call, ast.Call) and isinstance(opened, ast.Name) and _opens(call.func):
+                yield f"{path.relative_to(ROOT)}:{block.lineno}", opened.id in names
 
 
 def _opens(function: ast.expr) -> bool:
