@@ -15,7 +15,6 @@ class Shown(View):
     name: str
     created_at: datetime
     disabled_at: datetime | None
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,6 @@ def test_a_record_is_read_from_the_columns_of_its_table(database: Database, reco
     with database.write() as session:
         session.add(User(name="ada", role="member", created_at=1_767_323_045_000_600))
     with database.read() as session:
-        (row,) = session.execute(columns.select(type(record), User).where(User.name == "ada"))
-        assert columns.from_row(type(record), row) == record
+        rows = session.execute(columns.select(type(record), User).where(User.name == "ada"))
+        assert columns.views(type(record), rows) == [record]
         assert columns.read(type(record), session.get_one(User, "ada")) == record
