@@ -1,4 +1,4 @@
-"""Metrics from lines of output: what expressions find in a line, and curves of the stored lines of a job that has ended.
+"""Metrics from lines of output: what expressions find in a line, and curves of the stored lines of an ended job.
 
 Each expression takes time in proportion to the text.
 """
