@@ -9,7 +9,7 @@ from threading import Lock
 from fastapi import FastAPI, Request, Response
 
 from api.http import etags
-from api.http.compression import accepts_gzip, compressed
+from api.http.etags import Fixed
 from torchyard.contract.errors import NotFound
 
 BUILT = Path(__file__).with_name("static")
@@ -59,38 +59,12 @@ _NOT_BUILT = """\
 
 
 @dataclass(frozen=True)
-class _Asset:
-    """A file of the build. `small` is the same in gzip; empty if that helps little."""
-
-    content: bytes
-    small: bytes
-    media_type: str
-    etag: str
-    lifetime: str
-
-    def answer(self, request: Request) -> Response:
-        """Returns the file, or 304 if the caller has it."""
-        # A web worker has the policy of its own script, not that of the page which starts it.
-        headers = {
-            "Content-Security-Policy": _POLICY,
-            "ETag": self.etag,
-            "Cache-Control": self.lifetime,
-            "Vary": "Accept-Encoding",
-        }
-        if etags.is_current(request, self.etag.removeprefix("W/")):
-            return Response(status_code=304, headers=headers)
-        if self.small and accepts_gzip(request.headers):
-            return Response(self.small, headers={**headers, "Content-Encoding": "gzip"}, media_type=self.media_type)
-        return Response(self.content, headers=headers, media_type=self.media_type)
-
-
-@dataclass(frozen=True)
 class _Build:
     """A build of the page as it was read. `marks` tell it from a later one."""
 
     marks: tuple[int, ...]
     index: bytes
-    assets: dict[str, _Asset]
+    assets: dict[str, Fixed]
 
 
 class Website:
@@ -102,7 +76,7 @@ class Website:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read: _Build | None = None
-        self._before: dict[str, _Asset] = {}
+        self._before: dict[str, Fixed] = {}
         self._lock = Lock()
 
     @property
@@ -117,11 +91,7 @@ class Website:
         # The page refers to its assets from the root of the service, which may be a folder of a proxy.
         up = b"../" * (request.scope["raw_path"].count(b"/") - 1)
         content = build.index.replace(b'="./', b'="' + up) if up else build.index
-        etag = etags.of(content)
-        headers = {**_PAGE_HEADERS, "ETag": etag}
-        if etags.is_current(request, etag):
-            return Response(status_code=304, headers=headers)
-        return Response(content, headers=headers, media_type="text/html")
+        return etags.answer(request, content, media_type="text/html", headers=_PAGE_HEADERS)
 
     def asset(self, request: Request, name: str) -> Response:
         """Returns a file of the build. Raises NotFound."""
@@ -167,15 +137,14 @@ def install(app: FastAPI, folder: Path) -> None:
         app.add_api_route(path, endpoint, methods=["GET", "HEAD"], include_in_schema=False)
 
 
-def _read(path: Path) -> _Asset:
+def _read(path: Path) -> Fixed:
     content = path.read_bytes()
     media_type = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    is_large = len(content) >= _LEAST_BYTES and _COMPRESSED.fullmatch(media_type) is not None
-    return _Asset(
+    lifetime = _FOR_EVER if _HASHED.search(path.name) else _REVALIDATED
+    return Fixed.of(
         content,
-        compressed(content, level=9) if is_large else b"",
-        media_type,
-        # Weak: one for both encodings.
-        etag=f"W/{etags.of(content)}",
-        lifetime=_FOR_EVER if _HASHED.search(path.name) else _REVALIDATED,
+        media_type=media_type,
+        # A web worker has the policy of its own script, not that of the page which starts it.
+        headers={"Content-Security-Policy": _POLICY, "Cache-Control": lifetime},
+        in_gzip=len(content) >= _LEAST_BYTES and _COMPRESSED.fullmatch(media_type) is not None,
     )

@@ -4,6 +4,7 @@
 answers, and the processor time of this process.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 import json
 import socket
@@ -47,8 +48,8 @@ def post(path: str, body: object, *, token: str = "") -> bytes:
     return "\r\n".join(head).encode() + content
 
 
-def get(path: str, *, token: str = "") -> bytes:
-    head = [f"GET {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}", "", ""]
+def get(path: str, *, token: str = "", headers: Sequence[str] = ()) -> bytes:
+    head = [f"GET {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {token}", *headers, "", ""]
     return "\r\n".join(head).encode()
 
 

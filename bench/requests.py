@@ -67,6 +67,7 @@ def _requests(service: Service) -> dict[str, bytes]:
         "who one is, by a personal token": get("/v1/me", token=personal),
         "a job": get(f"/v1/jobs/{job_id}", token=token),
         "a page of 50 jobs": get("/v1/jobs?limit=50", token=token),
+        "a page of 50 jobs, in gzip": get("/v1/jobs?limit=50", token=token, headers=["Accept-Encoding: gzip"]),
         "a submission": post("/v1/jobs", SPEC, token=token),
     }
 

@@ -1,6 +1,6 @@
 """Lets jobs go on for which others have ended, or fails them."""
 
-from store.jobs import dependencies_writes as dependencies
+from store.jobs import dependencies, release
 from store.store import Store
 
 
@@ -13,4 +13,9 @@ class Dependencies:
         self._store = store
 
     def run(self) -> bool:
-        return dependencies.settle(self._store)
+        with self._store.read() as session:
+            due = dependencies.due(session, limit=release.AT_ONCE)
+        if not due:
+            return False
+        with self._store.write("dependencies") as session:
+            return release.settle(session, due)

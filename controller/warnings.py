@@ -1,7 +1,8 @@
 """Warns of running jobs that are slow, once for each cause, so that nobody has to ask."""
 
-from store.attempts import slowness_reads as slowness
+from store.attempts import slowness
 from store.attempts import warnings_writes as commands
+from store.jobs import events
 from store.store import Store
 from torchyard.contract.symptoms import symptoms
 
@@ -21,14 +22,15 @@ class Warnings:
 
     def run(self) -> bool:
         """Judges all running jobs. Returns False: the next look is after the interval. Raises Unavailable."""
-        found = [
-            (job, cause, text)
-            for job in slowness.running(self._store)
-            for cause, text in symptoms(job.values, ranks=job.ranks, used=job.used).items()
-        ]
-        warned = slowness.warned(self._store, {job.job_id for job, _, _ in found}) if found else set()
-        for job, cause, text in found:
+        with self._store.read() as session:
+            slow = [
+                (job, cause, text)
+                for job in slowness.list_running(session)
+                for cause, text in symptoms(job.values, ranks=job.ranks, used=job.used).items()
+            ]
+            warned = events.find_causes(session, {job.job_id for job, _, _ in slow}) if slow else set()
+        for job, cause, text in slow:
             if (job.job_id, cause) not in warned:
-                told = f"{text}; {_HINT}"
-                commands.warn(self._store, job.job_id, attempt=job.attempt, cause=cause, text=told)
+                message = f"{text}; {_HINT}"
+                commands.warn(self._store, job.job_id, attempt=job.attempt, cause=cause, text=message)
         return False

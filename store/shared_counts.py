@@ -9,6 +9,7 @@ Of these keys there are, where BASE is KEYS[1]:
 """
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 import json
 import secrets
@@ -52,6 +53,8 @@ class SharedCounts:
         self._service = service
         self._pause = Pause()
         self._process = secrets.token_hex(8)
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="counts")
+        """Where an event loop calls the methods: one after the other, so that Redis is told everything in order."""
 
     def draw(self, user: str, bucket: Bucket, *, least: float, most: float) -> Drawn:
         """Takes at least `least` tokens, at most `most`, or none.
@@ -75,7 +78,8 @@ class SharedCounts:
         self._run(_LEAVE, (self._process,))
 
     def close(self) -> None:
-        """Closes idle connections."""
+        """Waits for the calls of its thread, and closes idle connections."""
+        self.thread.shutdown()
         self._redis.connection_pool.disconnect(inuse_connections=False)
 
     def _run(self, script: Script, arguments: tuple[str | int | float, ...]) -> Any:

@@ -3,16 +3,16 @@
 from collections.abc import Generator
 from contextlib import closing
 from functools import cache
-import gc
 import multiprocessing.util
 import os
 from pathlib import Path
 import sys
 import tempfile
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 import pytest
 
 from store.db.database import Database
@@ -22,6 +22,7 @@ from tests.databases import Databases, PostgreSQLDatabases, SQLiteDatabases, in_
 from tests.e2e.shared import home, shared_service
 from tests.postgresql import postgresql_server
 from tests.running.quick import QUICK
+from torchyard.host.collector import paused
 from worker.engines.local.warm.manager import WarmProcess
 
 __all__ = ["home", "shared_service"]
@@ -53,8 +54,14 @@ transports.create_ssl_context = _ssl_context
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tries fewer random examples where repeats are left out."""
-    settings.load_profile("quick" if config.getoption("markexpr") == QUICK else "thorough")
+    """Tries fewer random examples where repeats are left out, and takes none of them from the text of all modules.
+
+    To read those takes seconds, and a number anywhere in the code would change the examples of all tests.
+    """
+    is_quick = config.getoption("markexpr") == QUICK
+    settings.load_profile("quick" if is_quick else "thorough")
+    if is_quick:
+        cast(Any, providers)._get_local_constants = lambda: cast(Any, providers)._local_constants
 
 
 def pytest_workers_starting(session: pytest.Session) -> None:
@@ -69,12 +76,8 @@ def pytest_unconfigure() -> None:
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """What the tests import stays: looking through it again and again takes a fifth of the collection."""
     del session
-    gc.disable()
-    try:
+    with paused():
         return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable
-import gc
 from importlib import import_module
 import logging
 from multiprocessing import connection, get_context
@@ -14,6 +13,7 @@ import threading
 from typing import Any, NoReturn, TextIO, cast
 import warnings
 
+from torchyard.host.collector import paused
 from worker.engines.local.warm.memory import join_pages
 
 _MANY_TESTS = 1000
@@ -44,12 +44,12 @@ def start_server(*, tests: int) -> None:
     """
     if not _modules:
         return
-    for name in _modules:
-        import_module(name)
-    if tests > _MANY_TESTS:
-        for make in _made:
-            make()
-    gc.freeze()
+    with paused():
+        for name in _modules:
+            import_module(name)
+        if tests > _MANY_TESTS:
+            for make in _made:
+                make()
     if tests > _MANY_TESTS:
         deque(join_pages(), maxlen=0)
     sys.stdout.flush()

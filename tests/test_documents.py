@@ -24,6 +24,9 @@ PROGRAMS = ("torchyard", "scheduling", "store", "api", "controller", "worker", "
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
+_PATH = re.compile(
+    r"(?:torchyard|scheduling|store|api|controller|worker|trainer|migrations|bench|tests|deploy)(?:/[a-z0-9_.-]+)+/?"
+)
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _MAKE = re.compile(r"(?:^|`)make ([a-z][a-z-]*)", re.MULTILINE)
 _SETTING = re.compile(r"TORCHYARD_[A-Z_]+")
@@ -39,6 +42,14 @@ def test_the_contents_of_a_folder_name_each_page() -> None:
     for folder in (DOCS, DOCS / "operating", DOCS / "decisions"):
         listed = {(folder / target.partition("#")[0]).resolve() for target in _links(folder / "README.md")}
         assert [page.name for page in folder.glob("*.md") if page not in {folder / "README.md", *listed}] == []
+
+
+def test_each_path_of_the_tree_that_a_document_names_is_there() -> None:
+    def absent(document: Path) -> set[str]:
+        named = {code for code in _CODE.findall(document.read_text()) if _PATH.fullmatch(code)}
+        return {path for path in named if not (ROOT / path).exists()}
+
+    assert _wrong(absent) == []
 
 
 def test_each_setting_that_a_document_names_is_there() -> None:

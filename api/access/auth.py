@@ -15,8 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from api.access.access import Access, AccessDep
 from api.http.address import client_address, host_of, is_local
 from store.ids import is_id
-from store.jobs import reads as jobs
+from store.jobs import timeline
 from store.jobs.facts import VisibleJobs
+from store.team import access as job_access
 from store.team import reads as queries
 from store.team import writes as team
 from store.team.callers import BOOTSTRAP, Caller
@@ -177,14 +178,16 @@ def check_watcher(access: Access, principal: Principal, job_id: str) -> None:
     """Checks that an open stream may go on. Raises NotAuthorized, NotFound and Unavailable."""
     if not _is_still_valid(access, principal):
         raise NotAuthorized("the token or the session has ended")
-    jobs.check_readable(access.store, job_id, caller=principal)
+    with access.store.read() as session:
+        job_access.readable_job(session, job_id, principal)
 
 
 def check_watched(access: Access, principal: Principal, job_ids: Collection[str]) -> VisibleJobs:
     """Returns which of the jobs an open stream may go on to show. Raises NotAuthorized and Unavailable."""
     if not _is_still_valid(access, principal):
         raise NotAuthorized("the token or the session has ended")
-    return jobs.visible(access.store, job_ids, caller=principal)
+    with access.store.read() as session:
+        return timeline.find_visible(session, job_ids, caller=principal)
 
 
 async def open_stream(access: AccessDep, caller: JobReader) -> AsyncGenerator[None]:

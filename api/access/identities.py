@@ -8,6 +8,8 @@ import logging
 import threading
 import time
 
+from starlette.concurrency import run_in_threadpool
+
 from store import changes
 from store.redis import names as redis_names
 from store.team.facts import Identity, digest_of
@@ -87,7 +89,7 @@ class Identities:
         # Redis's client may swallow a cancellation while it connects, so it is asked for.
         while not task.cancelling():
             try:
-                service = await asyncio.to_thread(self._service)
+                service = await run_in_threadpool(self._service)
                 announced = changes.listen(self._url, channel=redis_names.access(service))
                 async with aclosing(announced) as names:
                     async for _ in names:  # the first stands for what was announced before it listened

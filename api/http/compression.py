@@ -1,11 +1,14 @@
-"""Compresses JSON answers. Streams, downloads and other answers pass through untouched, as the server sends files."""
+"""Compresses JSON answers. Streams, downloads and other answers pass through untouched, as the server sends files.
+
+A long read compresses its answer in its own turns; all others are compressed here on their way out.
+"""
 
 from collections.abc import Generator
 import gzip
 import re
 import zlib
 
-from anyio import CapacityLimiter, to_thread
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import Message, Scope
@@ -22,10 +25,6 @@ _GZIP = 16 + zlib.MAX_WBITS
 _TYPES = frozenset({b"application/json", b"application/problem+json"})
 _NAMES = frozenset({"gzip", "x-gzip"})
 _WEIGHT = re.compile(r"q=(?:0\.[0-9]{1,3}|1(?:\.0{0,3})?)")
-
-
-_THREADS = CapacityLimiter(2)
-"""Threads for this alone, as compressing takes long."""
 
 
 def is_json(start: Message) -> bool:
@@ -83,7 +82,7 @@ async def _compressed(start: Message, message: Message) -> Message:
     if len(body) < _THREAD_BYTES:
         small = compressed(body)
     else:
-        small = await to_thread.run_sync(compressed, body, limiter=_THREADS)
+        small = await run_in_threadpool(compressed, body)
     headers = MutableHeaders(scope=start)
     headers["Content-Encoding"] = "gzip"
     headers["Content-Length"] = str(len(small))

@@ -9,8 +9,6 @@ import math
 import time
 from typing import Generic, TypeVar
 
-from anyio import CapacityLimiter, to_thread
-
 from store.shared_counts import LEAST_SHARE, Bucket, SharedCounts
 from torchyard.contract.errors import TooManyRequests, Unavailable
 
@@ -19,7 +17,6 @@ T = TypeVar("T")
 _MOST_KEYS = 10_000
 _PORTION = 0.01
 """The share of a burst that a process takes from Redis at once: most requests then need no round trip."""
-_THREADS = 2
 
 
 class Rates:
@@ -64,7 +61,6 @@ class SharedRates:
         self._portion = burst * _PORTION
         self._own = Rates(per_second=per_second * LEAST_SHARE, burst=burst)
         self._drawn = _Newest[_Tokens](_Tokens)
-        self._threads = CapacityLimiter(_THREADS)
 
     async def take(self, user: str, *, advice: str, cost: float = 1) -> None:
         """Does what `Rates.take` does."""
@@ -83,7 +79,7 @@ class SharedRates:
         most = max(least, math.floor(self._portion))
         try:
             draw = partial(self._counts.draw, user, self._bucket, least=least, most=most)
-            found = await to_thread.run_sync(draw, limiter=self._threads)
+            found = await asyncio.wrap_future(self._counts.thread.submit(draw))
         except Unavailable:
             self._own.take(user, advice=advice, cost=least)
             return least

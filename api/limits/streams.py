@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from typing import ParamSpec
 
@@ -24,10 +24,11 @@ class OpenStreams:
     def __init__(self, most: int, counts: SharedCounts) -> None:
         self._most = most
         self._counts = counts
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="streams")
-        """All that follows is changed by it alone, so that Redis is told everything in order."""
+        self._thread = counts.thread
+        """All that follows is changed by it alone."""
         self._open: Counter[str] = Counter()
         self._renewing: asyncio.Task[None] | None = None
+        self._closed = False
 
     @asynccontextmanager
     async def open(self, user: str) -> AsyncGenerator[None]:
@@ -49,8 +50,9 @@ class OpenStreams:
         """Tells that nothing is open here any more: clients may go to another process, or to the next one."""
         if self._renewing is not None:
             self._renewing.cancel()
-        self._submit(self._leave)
-        self._thread.shutdown()
+        self._closed = True
+        with suppress(RuntimeError):  # it is closed already
+            self._thread.submit(self._leave).result()
 
     def _add(self, user: str) -> None:
         wanted = self._open[user] + 1
@@ -69,7 +71,7 @@ class OpenStreams:
             self._submit(self._remove, user)
 
     def _submit(self, change: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        with suppress(RuntimeError):  # it is closed: the service has stopped
+        if not self._closed:
             self._thread.submit(change, *args, **kwargs)
 
     def _remove(self, user: str) -> None:

@@ -8,8 +8,7 @@ import json
 from fastapi import FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
 
-from api.http import etags
-from api.http.compression import accepts_gzip, compressed
+from api.http.etags import Fixed
 from torchyard.contract.errors import NotFound
 
 _ASSETS = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png")
@@ -68,24 +67,15 @@ def install(app: FastAPI) -> None:
 
 
 class _Document:
-    """The document as bytes, built at the first request."""
+    """The document as bytes, made at the first request."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
-        self._content = b""
-        self._small = b""
-        """The same, compressed once: anybody may ask for it, without a token."""
-        self._etag = ""
+        self._made: Fixed | None = None
 
     def answer(self, request: Request) -> Response:
-        if not self._content:
-            self._content = json.dumps(self._app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
-            self._small = compressed(self._content)
-            self._etag = etags.of(self._content)
-        headers = {"ETag": self._etag, "Cache-Control": "no-cache"}
-        if etags.is_current(request, self._etag):
-            return Response(status_code=304, headers=headers)
-        if accepts_gzip(request.headers):
-            headers |= {"Content-Encoding": "gzip"}
-            return Response(self._small, media_type="application/json", headers=headers)
-        return Response(self._content, media_type="application/json", headers=headers)
+        if self._made is None:
+            content = json.dumps(self._app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+            headers = {"Cache-Control": "no-cache"}
+            self._made = Fixed.of(content, media_type="application/json", headers=headers, in_gzip=True)
+        return self._made.answer(request)

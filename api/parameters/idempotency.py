@@ -13,6 +13,8 @@ from api.parameters.bodies import Body
 from store.jobs.submission import KeyedRequest
 from torchyard.contract.errors import FieldError, InvalidRequest
 
+_THREAD_BYTES = 1 << 16
+"""The digest of a body of this size is computed in a thread."""
 _KEY = "Idempotency-Key"
 _KEY_PATTERN = "^[!-~]{1,255}$"
 _Key = Annotated[
@@ -25,33 +27,36 @@ _Key = Annotated[
 ]
 
 
-def _key_of(request: Request, key: str | None) -> str | None:
-    """Returns the key. Raises InvalidRequest."""
-    if key is not None and len(request.headers.getlist(_KEY)) > 1:
-        raise _invalid_key("was sent more than once")
-    if key is not None and re.fullmatch(_KEY_PATTERN, key) is None:
-        raise _invalid_key("must be 1 to 255 visible ASCII characters")
-    return key
-
-
 async def _keyed(request: Request, body: Body, caller: JobWriter, key: _Key = None) -> KeyedRequest | None:
-    """Returns the request with its key, or None if it has no key. Raises InvalidRequest."""
-    found = _key_of(request, key)
-    return None if found is None else KeyedRequest(caller.name, found, _fingerprint(request, body))
+    return await _named(request, body, caller.name, key)
 
 
 async def _keyed_batch(request: Request, body: BatchBytes, caller: JobWriter, key: _Key = None) -> KeyedRequest | None:
-    """Does what `_keyed` does for a body that may be large."""
-    found = _key_of(request, key)
-    if found is None:
-        return None
-    return KeyedRequest(caller.name, found, await run_in_threadpool(_fingerprint, request, body))
+    return await _named(request, body, caller.name, key)
 
 
 Keyed = Annotated[KeyedRequest | None, Depends(_keyed)]
 """A route's parameter: the request's idempotency key with its fingerprint; None if it has no key."""
 KeyedBatch = Annotated[KeyedRequest | None, Depends(_keyed_batch)]
 """The same for a batch."""
+
+
+async def _named(request: Request, body: bytes, owner: str, key: str | None) -> KeyedRequest | None:
+    """Returns the request with its key, or None if it has no key. Raises InvalidRequest."""
+    if key is None:
+        return None
+    _check(request, key)
+    if len(body) < _THREAD_BYTES:
+        return KeyedRequest(owner, key, _fingerprint(request, body))
+    return KeyedRequest(owner, key, await run_in_threadpool(_fingerprint, request, body))
+
+
+def _check(request: Request, key: str) -> None:
+    """Raises InvalidRequest for a key that is not one."""
+    if len(request.headers.getlist(_KEY)) > 1:
+        raise _invalid_key("was sent more than once")
+    if re.fullmatch(_KEY_PATTERN, key) is None:
+        raise _invalid_key("must be 1 to 255 visible ASCII characters")
 
 
 def _fingerprint(request: Request, body: bytes) -> str:

@@ -14,7 +14,7 @@ from fastapi import Query
 from store.ids import Prefix, is_id
 from store.jobs.columns_facts import Order, TableCursor
 from store.jobs.facts import ListCursor, ListedJob, QueueCursor, has_number, sort_key
-from store.output.facts import MediaPlace
+from store.output.facts import MediaPosition
 from store.pages import FactPage
 from torchyard.contract.columns import parse_column
 from torchyard.contract.errors import InvalidCursor
@@ -79,6 +79,11 @@ def page(kind: type[V], found: FactPage[T], present: Callable[[T], V], *, cursor
     return Page[kind](data=shown, has_more=found.has_more, next=cursor(shown[-1]) if found.has_more else None)
 
 
+def page_of_views(kind: type[V], listed: FactPage[V], *, cursor: Callable[[V], str]) -> Page[V]:
+    """Returns the page of views that the store has made. `cursor` tells of a view where the next page begins."""
+    return page(kind, listed, lambda view: view, cursor=cursor)
+
+
 def number_after(cursor: str | None) -> int:
     """Returns the number that the cursor stands for, 0 for the start of the list. Raises InvalidCursor."""
     if cursor is None:
@@ -132,7 +137,7 @@ def job_after(cursor: str | None, sort: JobSort) -> ListCursor | None:
 
 def table_cursor(after: TableCursor) -> str:
     """Returns the cursor behind a place of a list that is arranged anew for each page."""
-    return f"{_ARRANGED}:{after.place}:{after.job_id}"
+    return f"{_ARRANGED}:{after.index}:{after.job_id}"
 
 
 def table_after(cursor: str | None) -> TableCursor | None:
@@ -155,7 +160,7 @@ def model_after(cursor: str | None) -> tuple[str, str] | None:
     return owner, name
 
 
-def media_after(cursor: str | None) -> MediaPlace | None:
+def media_after(cursor: str | None) -> MediaPosition | None:
     """Returns the place of the last item of the previous page. Raises InvalidCursor."""
     if cursor is None:
         return None
@@ -163,7 +168,7 @@ def media_after(cursor: str | None) -> MediaPlace | None:
     if re.fullmatch(MEDIA, cursor) is None or int(step) >= 2**63:
         raise InvalidCursor(f"{cursor[:100]!r} is not a `next` value of this list")
     number, _, key = rest.partition(":")
-    return MediaPlace(storable(key), int(step), int(number))
+    return MediaPosition(storable(key), int(step), int(number))
 
 
 def usage_cursor(owner: str, label: str) -> str:

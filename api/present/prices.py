@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from store.attempts.prices_facts import StopPrice
+from store.attempts.facts import StopPrice
 from store.team.callers import Caller, may_list, may_read
 from torchyard.contract.price import NOTHING_RUNS, Kind, at_stake, price_of_stop, price_of_stops, price_of_unread
 from torchyard.contract.views.estimates import PriceView, StopView

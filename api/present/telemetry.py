@@ -1,11 +1,9 @@
 """The views of what attempts report."""
 
-from collections.abc import Sequence
-
 from api.present.times import time, time_or_none
-from store.output.facts import EventFacts, Line, Stacks, TimelineItem
+from store.output.facts import EventFacts, Stacks, TimelineItem
 from torchyard.contract.views.base import View
-from torchyard.contract.views.telemetry import EventView, LogLine, LogMatch, MetricView, RankStacksView, StacksView
+from torchyard.contract.views.telemetry import EventView, LogLine, MetricView, RankStacksView, StacksView
 
 
 def event(facts: EventFacts) -> EventView:
@@ -20,8 +18,8 @@ def item(stored: TimelineItem) -> View:
     content = stored.content
     if isinstance(content, EventFacts):
         return event(content)
-    if isinstance(content, Line):
-        return log_line(content)
+    if isinstance(content, LogLine):
+        return content
     assert stored.attempt is not None  # points come from attempts only
     return MetricView(
         key=content.key,
@@ -30,25 +28,6 @@ def item(stored: TimelineItem) -> View:
         time=time(content.time),
         attempt=stored.attempt,
     )
-
-
-def log_line(line: Line) -> LogLine:
-    """Returns the view of a line of output."""
-    return LogLine.model_validate(
-        {
-            "line": line.line,
-            "time": time(line.time),
-            "attempt": line.attempt,
-            "rank": line.rank,
-            "stream": line.stream,
-            "text": line.text,
-        }
-    )
-
-
-def log_match(line: Line, spans: Sequence[tuple[int, int]]) -> LogMatch:
-    """Returns the view of a line that a search found."""
-    return LogMatch(**log_line(line).model_dump(), spans=[*spans])
 
 
 def stacks(found: Stacks) -> StacksView:

@@ -17,12 +17,10 @@ from api.parameters.reads import Parts, Reader
 from api.present import jobs
 from api.present.cluster import worker
 from api.present.forecasts import starts_if
-from api.present.telemetry import log_line
 from api.services import Services, ServicesDep
-from store.attempts import advice_reads as advice
-from store.attempts.advice_reads import AdviceFacts
 from store.blobs.files import Blobs
-from store.jobs import foresight_reads as foresight
+from store.jobs import advice, prospects
+from store.jobs.advice import AdviceFacts
 from store.team.callers import Caller
 from torchyard.contract.bundles import digest_in
 from torchyard.contract.errors import Unavailable
@@ -52,7 +50,9 @@ async def get_advice(request: Request, services: ServicesDep, caller: JobReader,
 
 def _judged(services: Services, job_id: str, caller: Principal) -> Parts[tuple[AdviceView, bool]]:
     """Returns the advice, and whether the job waits for devices."""
-    facts = _shown(advice.collect(services.store, job_id, caller=caller), caller)
+    with services.store.read() as session:
+        collected = advice.collect(session, job_id, caller=caller)
+    facts = _shown(collected, caller)
     yield
     paths = _paths_of_code(services.store.blobs, facts)
     folder = None if facts.missing_module is None else folder_of(facts.missing_module, paths)
@@ -62,8 +62,8 @@ def _judged(services: Services, job_id: str, caller: Principal) -> Parts[tuple[A
 
 def _starts_if(services: Services, job_id: str) -> Parts[list[StartsIfView]]:
     budget = forecasts.budget()
-    with budget.counted():
-        found = foresight.of_job(services.store, job_id, max_stop_grace=services.settings.max_stop_grace)
+    with budget.counted(), services.store.read() as session:
+        found = prospects.of_job(session, job_id, max_stop_grace=services.settings.max_stop_grace)
     yield
     if found is None or found.waits is None:
         return []
@@ -75,7 +75,7 @@ def _shown(found: AdviceFacts, caller: Caller) -> Facts:
     return Facts(
         job=JobView.model_validate_json(jobs.encoded_job(found.job, caller)),
         failure=None if found.failure is None else ErrorView.model_validate(found.failure),
-        lines=[*map(log_line, found.lines)],
+        lines=found.lines,
         workers=[worker(facts, caller) for facts in found.workers],
         silence=None if silence is None else timedelta(microseconds=silence),
         checkpoint_step=found.checkpoint_step,

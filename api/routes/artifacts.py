@@ -10,10 +10,11 @@ from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterArtifact, Limit, id_after, page
 from api.parameters.reads import in_turns
-from api.present import checkpoints as present
+from api.present.times import time
 from api.services import Services, ServicesDep
 from api.transfers.blobs import Blob, send_blob
-from store.output import checkpoints_reads as checkpoints
+from store.output import artifacts
+from store.output.checkpoints_facts import ArtifactFacts
 from torchyard.contract.artifacts import MOST_PATH_BYTES
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.text import storable
@@ -39,7 +40,7 @@ def list_artifacts(
     after: AfterArtifact = None,
 ) -> Page[ArtifactView]:
     """Lists the files that the job's attempts left in `artifacts`, oldest first. A newer one of a path replaces it."""
-    return _listed(services, caller, job_id, path=path, limit=limit, after=after)
+    return _list(services, caller, job_id, path=path, limit=limit, after=after)
 
 
 @router.head("/jobs/{job_id}/artifacts/{path:path}", **DOWNLOAD_HEAD)
@@ -47,7 +48,7 @@ def list_artifacts(
 @in_turns
 def download_artifact(request: Request, services: ServicesDep, caller: FileReader, job_id: str, path: str) -> Response:
     """Sends a file, by its listed path. Its sha256 is the `ETag`."""
-    return _sent(request, services, caller, job_id, path)
+    return _send(request, services, caller, job_id, path)
 
 
 @router.get("/jobs/{job_id}/kept")
@@ -62,7 +63,7 @@ def list_kept_files(
     after: AfterArtifact = None,
 ) -> Page[ArtifactView]:
     """Lists the files of the job's working folder that are kept, oldest first. A newer one of a path replaces it."""
-    return _listed(services, caller, job_id, path=path, limit=limit, after=after, kept=True)
+    return _list(services, caller, job_id, path=path, limit=limit, after=after, kept=True)
 
 
 @router.head("/jobs/{job_id}/kept/{path:path}", **DOWNLOAD_HEAD)
@@ -70,10 +71,10 @@ def list_kept_files(
 @in_turns
 def download_kept_file(request: Request, services: ServicesDep, caller: FileReader, job_id: str, path: str) -> Response:
     """Sends a kept file, by its listed path. Its sha256 is the `ETag`."""
-    return _sent(request, services, caller, job_id, path, kept=True)
+    return _send(request, services, caller, job_id, path, kept=True)
 
 
-def _listed(
+def _list(
     services: Services,
     caller: Principal,
     job_id: str,
@@ -85,15 +86,28 @@ def _listed(
 ) -> Page[ArtifactView]:
     """Returns a page of the files in `artifacts`, or of those of the working folder that are `kept`."""
     cursor, wanted = id_after(after, "art"), None if path is None else storable(path)
-    found = checkpoints.artifacts_of(
-        services.store, job_id, caller=caller, limit=limit, after=cursor, path=wanted, kept=kept
-    )
-    return page(ArtifactView, found, present.artifact, cursor=lambda item: item.id)
+    with services.store.read() as session:
+        listed = artifacts.list_artifacts(
+            session, job_id, caller=caller, limit=limit, after=cursor, path=wanted, kept=kept
+        )
+    return page(ArtifactView, listed, _artifact_view, cursor=lambda item: item.id)
 
 
-def _sent(
+def _send(
     request: Request, services: Services, caller: Principal, job_id: str, path: str, *, kept: bool = False
 ) -> Response:
-    found = checkpoints.artifact(services.store, job_id, storable(path), caller=caller, kept=kept)
-    blob = Blob(found.sha256, size=found.size, name=found.path.rpartition("/")[2])
+    with services.store.read() as session:
+        artifact = artifacts.find_artifact(session, job_id, storable(path), caller=caller, kept=kept)
+    blob = Blob(artifact.sha256, size=artifact.size, name=artifact.path.rpartition("/")[2])
     return send_blob(request, services, blob, caller, job_id)
+
+
+def _artifact_view(artifact: ArtifactFacts) -> ArtifactView:
+    return ArtifactView(
+        id=artifact.id,
+        path=artifact.path,
+        size=artifact.size,
+        attempt=artifact.attempt,
+        sha256=artifact.sha256,
+        created_at=time(artifact.created_at),
+    )

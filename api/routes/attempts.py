@@ -6,7 +6,7 @@ from api.parameters.paging import AfterNumber, Limit, number_after, page
 from api.parameters.reads import in_turns
 from api.present import jobs as present
 from api.services import ServicesDep
-from store.jobs import reads as jobs
+from store.attempts import facts_rows as attempts
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.attempts import AttemptView
 from torchyard.contract.views.base import Page
@@ -21,5 +21,6 @@ def list_attempts(
 ) -> Page[AttemptView]:
     """Lists the runs of a job, oldest first: when, on which devices, why they ended, and from which step."""
     number = number_after(after)
-    found = jobs.attempts(services.store, job_id, caller=caller, after=number, limit=limit)
+    with services.store.read() as session:
+        found = attempts.list_attempts(session, job_id, caller=caller, after=number, limit=limit)
     return page(AttemptView, found, present.attempt, cursor=lambda shown: str(shown.number))

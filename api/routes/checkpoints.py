@@ -1,5 +1,8 @@
 """Lists checkpoints and sends their files."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from fastapi import Request
 from starlette.responses import Response
 
@@ -8,14 +11,13 @@ from api.openapi.completion import DOWNLOAD, DOWNLOAD_FILE, DOWNLOAD_HEAD
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterCheckpoint, Limit, id_after, page
 from api.parameters.reads import in_turns
-from api.present import checkpoints as present
 from api.services import Services, ServicesDep
 from api.transfers.blobs import Blob, send_blob
-from store.output import checkpoints_reads as checkpoints
+from store.output import checkpoints
 from store.output.checkpoints_facts import CheckpointFacts
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.base import Page
-from torchyard.contract.views.checkpoints import CheckpointView
+from torchyard.contract.views.checkpoints import CheckpointFolder, CheckpointView
 
 router = guarded("checkpoints", Unavailable)
 
@@ -27,8 +29,9 @@ def list_checkpoints(
 ) -> Page[CheckpointView]:
     """Lists the job's checkpoints, newest first."""
     cursor = id_after(after, "ckpt")
-    found = checkpoints.listed(services.store, job_id, caller=caller, limit=limit, after=cursor)
-    return page(CheckpointView, found, present.checkpoint, cursor=lambda item: item.id)
+    with services.store.read() as session:
+        listed = checkpoints.list_checkpoints(session, job_id, caller=caller, limit=limit, after=cursor)
+    return page(CheckpointView, listed, checkpoint_view, cursor=lambda item: item.id)
 
 
 @router.get("/jobs/{job_id}/checkpoints/{ref}")
@@ -38,7 +41,9 @@ def get_checkpoint(services: ServicesDep, caller: JobReader, job_id: str, ref: s
 
     With the id of a sweep in place of a job's, `best` is that of its best trial, here and in the downloads.
     """
-    return present.checkpoint(checkpoints.named(services.store, job_id, ref, caller=caller).checkpoint)
+    with services.store.read() as session:
+        named = checkpoints.find_named(session, job_id, ref, caller=caller)
+    return checkpoint_view(named.checkpoint)
 
 
 @router.head("/jobs/{job_id}/checkpoints/{ref}/download", **DOWNLOAD_HEAD)
@@ -62,15 +67,48 @@ def download_file(
     return _send(request, services, caller, job_id=job_id, ref=ref, path=path)
 
 
+def checkpoint_view(facts: CheckpointFacts) -> CheckpointView:
+    """Returns the view of a checkpoint."""
+    sent = facts.main_file
+    return CheckpointView.model_validate(
+        {
+            "id": facts.id,
+            "epoch": facts.epoch,
+            "step": facts.step,
+            "attempt": facts.attempt,
+            "metrics": facts.metrics,
+            "files": facts.files,
+            "files_omitted": facts.files_omitted,
+            "folder": folder_view(sent),
+            "size": sent["size"],
+            "sha256": sent["sha256"],
+            "aliases": facts.aliases,
+            "source": facts.source or "run",
+            "damaged": facts.damaged,
+            "remeasured": None if facts.remeasured is None else {"metrics": facts.remeasured},
+            "created_at": facts.created_at,
+        }
+    )
+
+
+def folder_view(sent: Mapping[str, Any]) -> CheckpointFolder | None:
+    """Returns the view of what a download sends, if that is a tar of a folder."""
+    return CheckpointFolder(path=sent["folder"], files=sent["files"]) if "files" in sent else None
+
+
 def _send(
     request: Request, services: Services, caller: Principal, *, job_id: str, ref: str, path: str | None
 ) -> Response:
-    named = checkpoints.named(services.store, job_id, ref, caller=caller)
-    found = named.checkpoint
-    entry = found.main_file if path is None else found.file(path)
-    blob = Blob.of(entry, f"{named.job_name}-{_place(found)}", files=found.files, path=path)
+    with services.store.read() as session:
+        named = checkpoints.find_named(session, job_id, ref, caller=caller)
+    checkpoint = named.checkpoint
+    entry = checkpoint.main_file if path is None else checkpoint.file(path)
+    blob = Blob.of(entry, f"{named.job_name}-{_moment(checkpoint)}", files=checkpoint.files, path=path)
     return send_blob(request, services, blob, caller, named.job_id)
 
 
-def _place(found: CheckpointFacts) -> str:
-    return f"epoch-{found.epoch}" if found.epoch is not None and found.end_of_epoch else f"step-{found.step}"
+def _moment(checkpoint: CheckpointFacts) -> str:
+    """Returns what names a checkpoint in the name of a file: the epoch that it ended, or its step."""
+    if checkpoint.epoch is not None and checkpoint.end_of_epoch:
+        return f"epoch-{checkpoint.epoch}"
+    return f"step-{checkpoint.step}"

@@ -19,11 +19,11 @@ from api.parameters.reads import in_turns
 from api.present import cluster as present
 from api.present import jobs, prices
 from api.services import Services, ServicesDep
-from store.attempts import prices_reads as price_queries
+from store.attempts import prices as stop_prices
+from store.cluster import facts_rows as worker_rows
 from store.cluster import workers_reads as workers
 from store.ids import is_id
-from store.jobs import reads as queries
-from store.jobs import requests_writes as requests
+from store.jobs import queued
 from store.team.callers import Caller
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.filters import Instant
@@ -108,7 +108,8 @@ def drain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str, d
     """Stops the worker from taking jobs. Its running jobs are asked to save, and return to the queue, uncounted."""
     if dry_run:
         _check_id(worker_id)
-        return _answer(prices.stops(price_queries.of_drain(services.store, worker_id), caller))
+        with services.store.read() as session:
+            return _answer(prices.stops(stop_prices.price_drain(session, worker_id), caller))
     return _answer(_set_drain(services, caller, worker_id, drain=True))
 
 
@@ -131,7 +132,9 @@ def list_queue(
     Another user's private job is shown without id, name and reason.
     """
     cursors = QueueCursors(services.access.token)
-    found = queries.queue(services.store, limit=limit, after=cursors.read(after))
+    begin = cursors.read(after)
+    with services.store.read() as session:
+        found = queued.list_queue(session, limit=limit, after=begin)
     return QueuePage(
         data=[jobs.queue_entry(facts, caller) for facts in found.items],
         has_more=found.has_more,
@@ -158,7 +161,9 @@ def _spec_schema(of: Literal["job", "sweep"]) -> bytes:
 
 def _set_drain(services: Services, caller: Caller, worker_id: str, *, drain: bool) -> WorkerView:
     _check_id(worker_id)
-    return present.worker(requests.drain(services.store, worker_id, drain=drain, caller=caller), caller)
+    with services.store.write("drain") as session:
+        worker = worker_rows.drain(session, worker_id, drain=drain, caller=caller)
+    return present.worker(worker, caller)
 
 
 def _answer(view: WorkerView | StopView) -> Response:

@@ -9,9 +9,11 @@ from api.access.auth import JobReader
 from api.openapi.completion import TEXT_FILE
 from api.openapi.routers import guarded
 from api.parameters.reads import Parts, in_turns
-from api.services import ServicesDep
+from api.services import Services, ServicesDep
 from api.transfers import code as bundle_files
-from store.attempts import code_reads as code
+from store.bundles.facts import BundleFacts
+from store.jobs import code
+from store.team.callers import Caller
 from torchyard.contract.errors import NotFound, Unavailable
 from torchyard.contract.views.code import CodeView, PackagesView
 
@@ -31,7 +33,7 @@ def list_code(
     digests: Annotated[bool, Query(description="with the sha256 of files up to 256 KiB")] = False,
 ) -> Parts[CodeView]:
     """Lists the files of the bundle that the job runs, up to 5,000. `note` says why there are none."""
-    found = code.bundle_of(services.store, job_id, caller=caller)
+    found = _find_bundle(services, job_id, caller)
     if isinstance(found, str):
         return CodeView(sha256=None, note=found, files=[], total=0)
     return (yield from bundle_files.listed(services.store.blobs, found, digests=digests))
@@ -41,7 +43,7 @@ def list_code(
 @in_turns
 def show_code(*, services: ServicesDep, caller: JobReader, job_id: str, path: str) -> Parts[Response]:
     """Sends the text of one file of the job's code, of at most 256 KiB and in UTF-8."""
-    found = code.bundle_of(services.store, job_id, caller=caller)
+    found = _find_bundle(services, job_id, caller)
     if isinstance(found, str):
         raise NotFound(found)
     text = yield from bundle_files.text_of(services.store.blobs, found, path)
@@ -52,7 +54,17 @@ def show_code(*, services: ServicesDep, caller: JobReader, job_id: str, path: st
 @in_turns
 def show_packages(*, services: ServicesDep, caller: JobReader, job_id: str) -> PackagesView:
     """Returns the packages that were installed where the job runs, as rank 0 told them after its first step."""
-    found = code.packages_of(services.store, job_id, caller=caller)
+    with services.store.read() as session:
+        found = code.find_packages(session, job_id, caller=caller)
     if found is None:
         return PackagesView(attempt=None, packages={})
     return PackagesView(attempt=found.attempt, packages=found.packages)
+
+
+def _find_bundle(services: Services, job_id: str, caller: Caller) -> BundleFacts | str:
+    """Returns the bundle of the job's code, or why there is none that can be read. Raises NotFound and Unavailable."""
+    with services.store.read() as session:
+        found = code.find_bundle(session, job_id, caller=caller)
+    if isinstance(found, str) or services.store.blobs.has(found.sha256, size=found.size):
+        return found
+    return code.say_deleted(found.sha256)

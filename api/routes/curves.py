@@ -16,10 +16,10 @@ from api.parameters.reads import Parts, in_turns
 from api.routes.telemetry import Step
 from api.services import Services, ServicesDep
 from store.output import series
-from store.output.series import JobSeries, PointFilter
+from store.output.series import PointFilter
 from torchyard.contract.errors import NotFound, Unavailable
 from torchyard.contract.schema import MetricKey
-from torchyard.contract.views.curves import CurvesView, CurveView, JobKeys, KeyView
+from torchyard.contract.views.curves import CurvesView, CurveView
 
 router = guarded("telemetry", Unavailable)
 JobIdOrName = Annotated[str, Field(max_length=100)]
@@ -59,38 +59,24 @@ def get_curves(
     where = PointFilter(keys=keys, attempt=attempt, tails=hidden)
     if not smooth:  # an average begins at the first point, whatever is shown of it
         where = replace(where, from_step=from_step, to_step=to_step)
-    jobs = [_keys(found) for found in series.listed(services.store, dict.fromkeys(job), caller=caller)]
+    with services.store.read() as session:
+        jobs = series.list_series(session, dict.fromkeys(job), caller=caller)
     counts = [listed.count for one in jobs for listed in one.keys if listed.key in keys]
     most = min(max_points, share(counts * 2 if hidden else counts))
     shape = Shape(most, from_step=from_step, to_step=to_step, smooth=smooth, smooth_points=smooth_points)
-    found: list[CurveView] = []
+    shown: list[CurveView] = []
     for one in jobs if keys else ():
-        found += yield from _curves(services, one.job_id, where, shape)
-    return encoded(CurvesView(jobs=jobs, series=found, max_points=most))
-
-
-def _keys(found: JobSeries) -> JobKeys:
-    keys = [
-        KeyView(
-            key=known.key,
-            count=known.points,
-            source=known.source or "run",
-            latest=known.latest,
-            low=known.low,
-            high=known.high,
-        )
-        for known in found.series
-    ]
-    return JobKeys(job_id=found.job_id, position=found.position, keys=keys)
+        shown += yield from _curves(services, one.job_id, where, shape)
+    return encoded(CurvesView(jobs=jobs, series=shown, max_points=most))
 
 
 def _curves(services: Services, job_id: str, where: PointFilter, shape: Shape) -> Parts[list[CurveView]]:
     """Returns the curves of a job, in the order in which their keys were asked for."""
-    found: dict[str, list[CurveView]] = {}
+    by_key: dict[str, list[CurveView]] = {}
     for item in series.read(services.store, job_id, where):
         if item is None:
             yield
             continue
         key, columns = item
-        found[key] = [*curves(job_id, key, columns, shape)]
-    return [curve for key in where.keys for curve in found.get(key, ())]
+        by_key[key] = [*curves(job_id, key, columns, shape)]
+    return [curve for key in where.keys for curve in by_key.get(key, ())]

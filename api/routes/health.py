@@ -14,7 +14,7 @@ from api.openapi.completion import headers, problems
 from api.openapi.routers import unguarded
 from api.parameters.reads import in_turns
 from api.services import ServicesDep
-from store.jobs import reads as jobs
+from store.jobs import queued
 from store.queue.announcing import RedisForbids
 from store.store import Store
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
@@ -77,4 +77,5 @@ def _state(name: str, ask: Callable[[], None]) -> str:
 
 
 def _check_database(store: Store) -> None:
-    jobs.check_queue(store)
+    with store.read() as session:
+        queued.check(session)

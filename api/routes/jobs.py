@@ -32,15 +32,11 @@ from api.present import jobs as present
 from api.present import prices, telemetry
 from api.services import Services, ServicesDep
 from api.streams import waiting
-from store.attempts import prices_reads as price_queries
-from store.attempts.prices_facts import StopPrice
+from store.attempts.facts import StopPrice
 from store.blobs import cleanup_writes as cleanup
-from store.jobs import actions_writes as actions
-from store.jobs import reads as queries
-from store.jobs import requests_writes as requests
-from store.jobs import table_reads as job_table
+from store.jobs import actions, events, listing, requests, show, stop, table
 from store.jobs.columns_facts import Order
-from store.jobs.facts import AT_ONCE, JobFacts
+from store.jobs.facts import AT_ONCE, JobCounts, JobFacts
 from torchyard.contract.columns import MOST_COLUMNS, ColumnName, GroupBy, GroupKey, Sort, parse_column
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from torchyard.contract.filters import JobQuery
@@ -125,29 +121,30 @@ def list_jobs(
     group = None if by is None or in_group is None else (by, in_group)
     grouped, values = None, [*shown.values()]
     if by is not None and group is None:
-        grouped = yield from job_table.groups(services.store, where, caller=caller, by=by, columns=values)
+        grouped = yield from table.group_jobs(services.store, where, caller=caller, by=by, columns=values)
     order = order_of(sort)
     if group is not None or isinstance(order, Order):
-        place = table_after(after)
-        found = yield from job_table.arranged(
-            services.store, where, caller=caller, limit=limit, sort=order, group=group, after=place, columns=values
+        begin = table_after(after)
+        found = yield from table.list_arranged(
+            services.store, where, caller=caller, limit=limit, sort=order, group=group, after=begin, columns=values
         )
-        behind = None if found.after is None else table_cursor(found.after)
-        counted = queries.counts(services.store, where, caller=caller) if counts else None
+        following = None if found.after is None else table_cursor(found.after)
+        counted = _count(services, where, caller) if counts else None
     else:
         last = job_after(after, order)
-        found = queries.find(
-            services.store, where, caller=caller, limit=limit, sort=order, after=last, counts=counts, columns=values
-        )
+        with services.store.read() as session:
+            found = listing.list_jobs(
+                session, where, caller=caller, limit=limit, sort=order, after=last, counts=counts, columns=values
+            )
         counted = found.counts
-        behind = job_cursor(found.page.items[-1], order) if found.page.has_more else None
+        following = job_cursor(found.page.items[-1], order) if found.page.has_more else None
     rows = list[bytes]()
     for first in range(0, len(found.page.items), _PART_ROWS):
         if first:
             yield
         some = found.page.items[first : first + _PART_ROWS]
         rows += present.encoded_summaries(some, caller, columns=shown, cells=found.cells)
-    rest = present.page(found, counted, grouped, shown, after=behind)
+    rest = present.page(found, counted, grouped, shown, after=following)
     return with_data(rest, b"[%s]" % b",".join(rows))
 
 
@@ -155,7 +152,7 @@ def list_jobs(
 @in_turns
 def list_columns(services: ServicesDep, caller: JobReader, where: Annotated[JobQuery, Query()]) -> Parts[ColumnsView]:
     """Lists the columns that a table of these jobs may have: what the newest 500 of them have."""
-    return present.known_columns((yield from job_table.columns(services.store, where, caller=caller)))
+    return present.known_columns((yield from table.find_columns(services.store, where, caller=caller)))
 
 
 @router.post("/jobs/actions", response_model=ActionsView)
@@ -219,7 +216,9 @@ def change_job(services: ServicesDep, caller: JobWriter, job_id: JobId, patch: P
 
     Fields that are left out do not change. `labels` replaces all labels.
     """
-    return _answer(requests.change(services.store, job_id, patch, caller=caller), caller)
+    with services.store.write("change") as session:
+        job = requests.change(session, job_id, patch, caller=caller)
+    return _answer(job, caller)
 
 
 @router.post("/jobs/{job_id}/cancel", status_code=202, responses=_STOPPED)
@@ -237,32 +236,40 @@ def cancel_job(
     An operator kills the jobs of others by `POST /v1/jobs/actions`, which shows nothing of them.
     """
     if dry_run:
-        price = price_queries.of_stop(services.store, "cancel", job_id, caller=caller, now=now)
-        return _told(prices.stop(price, caller, ends=True))
+        with services.store.read() as session:
+            price = stop.price_stop(session, "cancel", job_id, caller=caller, now=now)
+        return _answer_price(prices.stop(price, caller, ends=True))
     grace = AT_ONCE if now else None
-    return _answer(requests.ask(services.store, "cancel", job_id, caller=caller, grace=grace), caller, status=202)
+    with services.store.write("cancel") as session:
+        job = requests.ask(session, "cancel", job_id, caller=caller, grace=grace)
+    return _answer(job, caller, status=202)
 
 
 @router.post("/jobs/{job_id}/pause", status_code=202, responses=_STOPPED)
 def pause_job(services: ServicesDep, caller: JobWriter, job_id: JobId, dry_run: DryRun = False) -> Response:
     """Pauses a waiting job at once; asks a running one to save a checkpoint, stop, and release its devices."""
     if dry_run:
-        price = price_queries.of_stop(services.store, "pause", job_id, caller=caller)
-        return _told(prices.stop(price, caller))
-    return _answer(requests.ask(services.store, "pause", job_id, caller=caller), caller, status=202)
+        with services.store.read() as session:
+            price = stop.price_stop(session, "pause", job_id, caller=caller)
+        return _answer_price(prices.stop(price, caller))
+    with services.store.write("pause") as session:
+        job = requests.ask(session, "pause", job_id, caller=caller)
+    return _answer(job, caller, status=202)
 
 
 @router.post("/jobs/{job_id}/resume", status_code=202, responses=_ASKED)
 def resume_job(services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: ResumeBody) -> Response:
     """Queues a paused job again. It continues from its newest checkpoint."""
-    found = requests.resume(services.store, job_id, caller=caller, devices=wanted.devices)
-    return _answer(found, caller, status=202)
+    with services.store.write("resume") as session:
+        job = requests.ask(session, "resume", job_id, caller=caller, devices=wanted.devices)
+    return _answer(job, caller, status=202)
 
 
 @router.delete("/jobs/{job_id}", status_code=204, responses=problems(Conflict), response_class=Response)
 def delete_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
     """Deletes a job that has ended, and everything that it stored: events, metrics, logs and checkpoints."""
-    requests.act(services.store, "delete", job_id, caller=caller)
+    with services.store.write("delete") as session:
+        requests.act(session, "delete", job_id, caller=caller)
     return Response(status_code=204, background=BackgroundTask(collect_garbage, services))
 
 
@@ -273,7 +280,8 @@ def list_events(
 ) -> Page[EventView]:
     """Lists the job's events with a `seq` above `after`, in order. A page has at most 8 MiB of them."""
     seq = number_after(after)
-    found = queries.events(services.store, job_id, caller=caller, after=seq, limit=limit)
+    with services.store.read() as session:
+        found = events.list_events(session, job_id, caller=caller, after=seq, limit=limit)
     return page(EventView, found, telemetry.event, cursor=lambda event: str(event.seq))
 
 
@@ -289,7 +297,7 @@ def _answer(job: JobFacts, caller: Principal, *, status: int = 200) -> Response:
     return Response(present.encoded_job(job, caller), status_code=status, media_type="application/json")
 
 
-def _told(view: StopView) -> Response:
+def _answer_price(view: StopView) -> Response:
     return Response(view.model_dump_json(), media_type="application/json")
 
 
@@ -297,5 +305,12 @@ def _price_of_all(found: Sequence[StopPrice], caller: Principal, wanted: JobActi
     return prices.stops(found, caller, ends=wanted.action == "cancel", now=wanted.now)
 
 
+def _count(services: Services, where: JobQuery, caller: Principal) -> JobCounts:
+    with services.store.read() as session:
+        return listing.count_states(session, where, caller=caller)
+
+
 def _content(services: Services, caller: Principal, job_id: str) -> bytes:
-    return present.encoded_job(queries.get(services.store, job_id, caller=caller), caller)
+    with services.store.read() as session:
+        job = show.find_job(session, job_id, caller)
+    return present.encoded_job(job, caller)

@@ -11,18 +11,16 @@ from api.openapi.completion import LOG_FILE
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterNumber, Limit, number_after
 from api.parameters.reads import Parts, ReaderDep, in_turns
-from api.present import telemetry as present
 from api.services import Services, ServicesDep
 from api.transfers import logfile
 from api.transfers.files import disposition
 from api.transfers.permits import while_permitted
-from store.output import log_patterns_reads as log_patterns
-from store.output import logs_reads as logs
+from store.output import log_search, logs
 from store.output.facts import END, LogFilter
-from store.output.log_search_reads import LogSearch
+from store.output.log_search import LogSearch
 from store.team.callers import Caller
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.views.telemetry import LogMatch, LogPage, LogSearchView
+from torchyard.contract.views.telemetry import LogPage, LogSearchView
 
 router = guarded("telemetry", Unavailable)
 
@@ -61,15 +59,15 @@ def list_logs(
     An answer has at most 8 MiB of them.
     """
     line = number_after(after)
-    if tail is not None:
-        found, total = logs.lines(services.store, job_id, caller=caller, where=where, limit=tail, before=END)
-        return LogPage(data=[*map(present.log_line, found.items)], total=total)
-    found, total = logs.lines(
-        services.store, job_id, caller=caller, where=where, limit=limit, after=line, before=before
-    )
-    data = [*map(present.log_line, found.items)]
-    following = str(data[-1].line) if found.has_more and before is None else None
-    return LogPage(data=data, has_more=found.has_more, next=following, total=total)
+    with services.store.read() as session:
+        if tail is not None:
+            page, total = logs.list_lines(session, job_id, caller=caller, where=where, limit=tail, before=END)
+            return LogPage(data=[*page.items], total=total)
+        page, total = logs.list_lines(
+            session, job_id, caller=caller, where=where, limit=limit, after=line, before=before
+        )
+    following = str(page.items[-1].line) if page.has_more and before is None else None
+    return LogPage(data=[*page.items], has_more=page.has_more, next=following, total=total)
 
 
 @router.get("/jobs/{job_id}/logs/search", response_model=LogSearchView)
@@ -93,15 +91,15 @@ def search_logs(
     is false: it answers what it has found, perhaps nothing. Send `next` as `after` for the rest.
     """
     line = number_after(after)
-    pattern = log_patterns.regular(q, case=case) if regex else log_patterns.plain(q, case=case)
-    end = logs.extent(services.store, job_id, caller=caller).lines + 1
+    pattern = log_search.regular(q, case=case) if regex else log_search.plain(q, case=case)
+    with services.store.read() as session:
+        end = logs.find_extent(session, job_id, caller=caller).lines + 1
     end = end if before is None else min(before, end)
     searching = LogSearch(job_id, pattern, after=line, before=end, limit=limit, where=where)
     yield from searching.parts(services.store)
     found = searching.found
-    matches: list[LogMatch] = [present.log_match(row.line, row.spans) for row in found.lines]
     return LogSearchView(
-        data=matches,
+        data=found.lines,
         has_more=found.next is not None,
         next=None if found.next is None else str(found.next),
         matches=found.matches,
@@ -133,6 +131,7 @@ def _file(
     services: Services, caller: Caller, job_id: str, where: LogFilter, *, timestamps: bool
 ) -> Generator[str | bytes]:
     """Yields the name of the file, and then its parts. Raises NotFound."""
-    log = logs.extent(services.store, job_id, caller=caller)
+    with services.store.read() as session:
+        log = logs.find_extent(session, job_id, caller=caller)
     yield f"{log.name}-logs.txt"
     yield from logfile.parts(services.store, job_id, where=where, last=log.lines, timestamps=timestamps)

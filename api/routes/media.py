@@ -10,10 +10,9 @@ from api.openapi.completion import DOWNLOAD_HEAD, DOWNLOAD_PICTURE
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterMedia, Limit, media_after
 from api.parameters.reads import in_turns
-from api.present import media as present
 from api.services import ServicesDep
 from api.transfers.blobs import Blob, send_blob
-from store.output import media_reads as media
+from store.output import media
 from store.output.facts import MediaFilter
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.media import MediaKind
@@ -48,9 +47,14 @@ def list_media(
     out, as it may have many.
     """
     where = MediaFilter([storable(each) for each in key or ()], kind or (), from_step, to_step)
-    behind = media_after(after)
-    found = media.shown(services.store, job_id, caller=caller, where=where, limit=limit, after=behind, keys=keys)
-    return present.page(found)
+    position = media_after(after)
+    with services.store.read() as session:
+        page, all_keys = media.list_media(
+            session, job_id, caller=caller, where=where, limit=limit, after=position, with_keys=keys
+        )
+    last = page.items[-1] if page.has_more else None
+    following = None if last is None else f"{last.step}:{last.number}:{last.key}"
+    return MediaPage(data=[*page.items], has_more=page.has_more, next=following, keys=all_keys)
 
 
 @router.head("/jobs/{job_id}/media/{media_id}/{part}", **DOWNLOAD_HEAD)
@@ -60,7 +64,8 @@ def download_picture(
     *, request: Request, services: ServicesDep, caller: FileReader, job_id: str, media_id: str, part: str
 ) -> Response:
     """Sends a picture of an item: its `image`, `truth` or `predicted`. It never changes. Its sha256 is the `ETag`."""
-    key, found = media.picture(services.store, job_id, storable(media_id), storable(part), caller=caller)
-    name = f"{key.rpartition('/')[2]}-{found.part}.{_SUFFIXES[found.media_type]}"
-    blob = Blob(found.sha256, size=found.size, name=name, media_type=found.media_type, fixed=True)
+    with services.store.read() as session:
+        key, picture = media.find_picture(session, job_id, storable(media_id), storable(part), caller=caller)
+    name = f"{key.rpartition('/')[2]}-{part}.{_SUFFIXES[picture.media_type]}"
+    blob = Blob(picture.sha256, size=picture.size, name=name, media_type=picture.media_type, fixed=True)
     return send_blob(request, services, blob, caller, job_id)

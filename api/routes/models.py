@@ -13,7 +13,7 @@ from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.paging import AfterModel, AfterNumber, Limit, model_after, number_after, page
 from api.parameters.reads import in_turns
-from api.present.checkpoints import folder
+from api.routes.checkpoints import folder_view
 from api.services import ServicesDep
 from api.transfers.blobs import Blob, send_blob
 from store.models import models
@@ -212,7 +212,7 @@ def _version_values(facts: ModelVersionFacts) -> dict[str, Any]:
         "metrics": facts.metrics,
         "files": facts.files,
         "files_omitted": facts.files_omitted,
-        "folder": folder(sent),
+        "folder": folder_view(sent),
         "size": sent["size"],
         "sha256": sent["sha256"],
         "stored_bytes": facts.size,

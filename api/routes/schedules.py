@@ -10,9 +10,8 @@ from api.openapi.completion import headers, problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import SpecBody, json_body
 from api.parameters.idempotency import Keyed
-from api.parameters.paging import AfterSchedule, Limit, id_after, page
+from api.parameters.paging import AfterSchedule, Limit, id_after, page_of_views
 from api.parameters.reads import in_turns
-from api.present import schedules as present
 from api.services import ServicesDep
 from store.schedules import schedules
 from store.schedules.facts import NewSchedule
@@ -43,7 +42,7 @@ def add_schedule(services: ServicesDep, caller: JobWriter, sent: SpecBody, keyed
     with services.store.write("change") as session:
         schedule, replayed = schedules.add(session, new)
     sent_headers = {"Location": f"/v1/schedules/{schedule.id}"} | ({"Idempotent-Replayed": "true"} if replayed else {})
-    body = present.schedule(schedule).model_dump_json()
+    body = schedule.model_dump_json()
     return Response(body, status_code=201, headers=sent_headers, media_type="application/json")
 
 
@@ -61,7 +60,7 @@ def list_schedules(
     last = id_after(after, "sch")
     with services.store.read() as session:
         listed = schedules.list_schedules(session, caller=caller, owner=owner, limit=limit, after=last)
-    return page(ScheduleSummary, listed, present.summary, cursor=lambda item: item.id)
+    return page_of_views(ScheduleSummary, listed, cursor=lambda item: item.id)
 
 
 @router.get("/schedules/{schedule_id}", responses=problems(NotFound))
@@ -69,16 +68,14 @@ def list_schedules(
 def get_schedule(services: ServicesDep, caller: JobReader, schedule_id: str) -> ScheduleView:
     """Returns a schedule with the spec of its jobs."""
     with services.store.read() as session:
-        schedule = schedules.find(session, schedule_id, caller=caller)
-    return present.schedule(schedule)
+        return schedules.find(session, schedule_id, caller=caller)
 
 
 @router.patch("/schedules/{schedule_id}", responses=problems(NotFound))
 def change_schedule(services: ServicesDep, caller: JobWriter, schedule_id: str, patch: PatchBody) -> ScheduleView:
     """Pauses or resumes a schedule, or replaces its times. What was due while it was paused is not made up for."""
     with services.store.write("change") as session:
-        schedule = schedules.change(session, schedule_id, patch, caller=caller)
-    return present.schedule(schedule)
+        return schedules.change(session, schedule_id, patch, caller=caller)
 
 
 @router.delete("/schedules/{schedule_id}", status_code=204, responses=problems(NotFound))

@@ -5,8 +5,7 @@ from api.openapi.routers import guarded
 from api.parameters.reads import in_turns
 from api.present import telemetry as present
 from api.services import ServicesDep
-from store.jobs import reads as queries
-from store.jobs import requests_writes as requests
+from store.attempts import stacks
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.views.telemetry import StacksView
 
@@ -19,11 +18,13 @@ def request_stacks(services: ServicesDep, caller: JobWriter, job_id: JobId) -> S
 
     The answer is there some seconds later. A second request before that changes nothing.
     """
-    return present.stacks(requests.ask_stacks(services.store, job_id, caller=caller))
+    with services.store.write("stacks") as session:
+        return present.stacks(stacks.request(session, job_id, caller))
 
 
 @router.get("/jobs/{job_id}/stacks")
 @in_turns
 def get_stacks(services: ServicesDep, caller: JobReader, job_id: JobId) -> StacksView:
     """Returns the newest answer, to the job's owner and administrators. `ranks` is empty while it is not there."""
-    return present.stacks(queries.stacks(services.store, job_id, caller=caller))
+    with services.store.read() as session:
+        return present.stacks(stacks.read(session, job_id, caller))

@@ -5,7 +5,7 @@ from starlette.responses import Response
 from api.access.auth import JobId, JobWriter
 from api.openapi.routers import guarded
 from api.services import ServicesDep
-from store.jobs import requests_writes as requests
+from store.jobs import stars
 from torchyard.contract.errors import Unavailable
 
 router = guarded("jobs", Unavailable)
@@ -14,12 +14,14 @@ router = guarded("jobs", Unavailable)
 @router.put("/jobs/{job_id}/star", status_code=204, response_class=Response)
 def star_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
     """Stars a job that you may read, so that you find it again. Only you see it."""
-    requests.star(services.store, job_id, caller=caller, starred=True)
+    with services.store.write("change") as session:
+        stars.set_star(session, job_id, caller, starred=True)
     return Response(status_code=204)
 
 
 @router.delete("/jobs/{job_id}/star", status_code=204, response_class=Response)
 def unstar_job(services: ServicesDep, caller: JobWriter, job_id: JobId) -> Response:
     """Removes your star from a job."""
-    requests.star(services.store, job_id, caller=caller, starred=False)
+    with services.store.write("change") as session:
+        stars.set_star(session, job_id, caller, starred=False)
     return Response(status_code=204)

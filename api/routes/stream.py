@@ -1,5 +1,6 @@
 """Streams what jobs store, as server-sent events."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query
@@ -10,9 +11,11 @@ from api.access.auth import JobReader, check_watched, check_watcher, open_stream
 from api.openapi.completion import JOBS_STREAM, STREAM
 from api.openapi.routers import guarded
 from api.parameters.paging import NUMBER, POSITIONS, number_after, positions_after
-from api.services import ServicesDep
+from api.services import Services, ServicesDep
 from api.streams.multiplexed import WatchRequest
-from store.jobs import reads as jobs
+from store.jobs import timeline
+from store.jobs.facts import Head
+from store.team.callers import Caller
 from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.team import Scope
 from torchyard.contract.views.telemetry import StoredKind, StreamTopic
@@ -110,7 +113,7 @@ async def stream_jobs(
         raise Forbidden(f"the topics `queue` and `workers` need the scope {Scope.CLUSTER_READ}")
     begun, seen = positions_after(after), positions_after(last_event_id)
     asked = WatchRequest(
-        heads=await run_in_threadpool(jobs.heads, services.store, [*dict.fromkeys(job or ())], caller=caller),
+        heads=await run_in_threadpool(_find_heads, services, [*dict.fromkeys(job or ())], caller),
         after=begun if last_event_id is None else seen,
         kinds=frozenset(kind or ()),
         topics=frozenset(topic or ()),
@@ -118,3 +121,8 @@ async def stream_jobs(
         check=lambda job_ids: services.access.at_once(check_watched, services.access, caller, job_ids),
     )
     return EventStream(services.multiplexed_stream.events(asked), headers=_HEADERS)
+
+
+def _find_heads(services: Services, job_ids: Sequence[str], caller: Caller) -> dict[str, Head]:
+    with services.store.read() as session:
+        return timeline.find_heads(session, job_ids, caller=caller)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Query, Request
@@ -21,8 +20,7 @@ from api.present.forecasts import prospect as prospect_view
 from api.present.times import time
 from api.services import Services, ServicesDep
 from scheduling.snapshot import Waiting
-from store.jobs import foresight_reads as foresight
-from store.jobs import validate
+from store.jobs import prospects, validate
 from store.jobs.facts import JobFacts
 from store.jobs.foresight_facts import Ahead, Forecast
 from store.jobs.submission import Prospect, Retry, Submission, Submitted
@@ -116,8 +114,8 @@ def _within_limits(services: Services, spec: Spec) -> Spec:
 def _foreseen(services: Services, job: JobFacts) -> Parts[tuple[Prospect, Forecast]]:
     """Returns what a job waits for that was stored just now. It may have started meanwhile."""
     budget = forecasts.budget()
-    with budget.counted():
-        found = foresight.of_job(services.store, job.id, max_stop_grace=services.settings.max_stop_grace)
+    with budget.counted(), services.store.read() as session:
+        found = prospects.of_job(session, job.id, max_stop_grace=services.settings.max_stop_grace)
     yield
     if found is None:
         reason = Reason(job.reason.code, job.reason.message)
@@ -126,7 +124,11 @@ def _foreseen(services: Services, job: JobFacts) -> Parts[tuple[Prospect, Foreca
 
 
 def _ahead(services: Services) -> Callable[[Waiting], Ahead]:
-    return partial(foresight.ahead_of, services.store, max_stop_grace=services.settings.max_stop_grace)
+    def read(job: Waiting) -> Ahead:
+        with services.store.read() as session:
+            return prospects.find_ahead(session, job, max_stop_grace=services.settings.max_stop_grace)
+
+    return read
 
 
 def _answer(made: Submitted, caller: Caller, prospect: ProspectView | None = None) -> Response:

@@ -13,14 +13,13 @@ from api.access.auth import JobReader, JobWriter, Principal
 from api.openapi.completion import headers, problems
 from api.openapi.routers import guarded
 from api.parameters.idempotency import Keyed
-from api.parameters.paging import AfterNumber, AfterSweep, Limit, id_after, number_after, page
+from api.parameters.paging import AfterNumber, AfterSweep, Limit, id_after, number_after, page_of_views
 from api.parameters.reads import Parts, in_turns, writes_in_turns
 from api.parameters.sweeps import ExtensionBody, SweepBody
-from api.present import sweeps as present
 from api.routes.jobs import collect_garbage
 from api.services import Services, ServicesDep
 from store.sweeps import listing, requests, submit
-from store.sweeps.facts import NewSweep, SweepFilter, WholeSweep
+from store.sweeps.facts import NewSweep, SweepFilter, TrialFacts
 from store.sweeps.listing import TrialSort
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, Unavailable
 from torchyard.contract.filters import Text
@@ -69,8 +68,8 @@ def submit_sweep(services: ServicesDep, caller: JobWriter, sent: SweepBody, keye
     new = NewSweep(spec, caller, services.settings.visibility, keyed)
     with services.store.write("sweeps") as session:
         sweep, replayed = submit.submit(session, new, first)
-    sent_headers = {"Location": f"/v1/sweeps/{sweep.facts.id}"} | ({"Idempotent-Replayed": "true"} if replayed else {})
-    body = present.sweep(sweep).model_dump_json()
+    sent_headers = {"Location": f"/v1/sweeps/{sweep.id}"} | ({"Idempotent-Replayed": "true"} if replayed else {})
+    body = sweep.model_dump_json()
     return Response(body, status_code=201, headers=sent_headers, media_type="application/json")
 
 
@@ -90,14 +89,14 @@ def list_sweeps(
     where, last = SweepFilter(name, owner, state), id_after(after, "swp")
     with services.store.read() as session:
         sweeps = listing.list_sweeps(session, where, caller=caller, limit=limit, after=last)
-    return page(SweepSummary, sweeps, present.summary, cursor=lambda sweep: sweep.id)
+    return page_of_views(SweepSummary, sweeps, cursor=lambda sweep: sweep.id)
 
 
 @router.get("/sweeps/{sweep_id}")
 @in_turns
 def get_sweep(services: ServicesDep, caller: JobReader, sweep_id: str) -> SweepView:
     """Returns a sweep, with its best trial so far."""
-    return present.sweep(_find(services, sweep_id, caller))
+    return _find(services, sweep_id, caller)
 
 
 @router.get("/sweeps/{sweep_id}/trials")
@@ -115,7 +114,7 @@ def list_trials(
     before = number_after(after)
     with services.store.read() as session:
         trials = listing.list_trials(session, sweep_id, caller=caller, sort=sort, limit=limit, after=before)
-    shown = [present.trial(trial, rank) for trial, rank in trials.items]
+    shown = [_trial_view(trial, rank) for trial, rank in trials.items]
     return Page[TrialView](
         data=shown, has_more=trials.has_more, next=str(before + len(shown)) if trials.has_more else None
     )
@@ -146,7 +145,7 @@ def extend_sweep(services: ServicesDep, caller: JobWriter, sweep_id: str, more: 
     before = _find(services, sweep_id, caller).spec
     wider = extended(before, more)
     yield from _check(services, wider, added_points(before, wider))
-    return present.sweep(submit.extend(services.store, sweep_id, more, caller=caller))
+    return submit.extend(services.store, sweep_id, more, caller=caller)
 
 
 @router.post("/sweeps/{sweep_id}/trials/{number}/promote", status_code=202, responses=problems(Conflict, QuotaExceeded))
@@ -156,7 +155,7 @@ def promote_trial(services: ServicesDep, caller: JobWriter, sweep_id: str, numbe
         requests.promote(session, sweep_id, number, caller=caller)
     with services.store.read() as session:
         trial, rank = listing.find_trial(session, sweep_id, number, caller=caller)
-    return present.trial(trial, rank)
+    return _trial_view(trial, rank)
 
 
 @router.delete(
@@ -182,15 +181,30 @@ def delete_sweep(
     return Response(status_code=204, background=BackgroundTask(collect_garbage, services) if jobs else None)
 
 
-def _find(services: Services, sweep_id: str, caller: Principal) -> WholeSweep:
+def _find(services: Services, sweep_id: str, caller: Principal) -> SweepView:
     with services.store.read() as session:
         return listing.find_sweep(session, sweep_id, caller=caller)
 
 
 def _ask(services: Services, action: requests.Action, sweep_id: str, caller: Principal) -> SweepView:
     with services.store.write("sweeps") as session:
-        sweep = requests.ask(session, action, sweep_id, caller=caller)
-    return present.sweep(sweep)
+        return requests.ask(session, action, sweep_id, caller=caller)
+
+
+def _trial_view(trial: TrialFacts, rank: int | None) -> TrialView:
+    return TrialView(
+        number=trial.number,
+        job_id=trial.job_id,
+        state=trial.state,
+        point=trial.point,
+        point_omitted=trial.point_omitted or None,
+        value=trial.value,
+        step=trial.step,
+        epoch=trial.epoch,
+        rank=rank,
+        rung=len(trial.rungs) or None,
+        error=trial.error,
+    )
 
 
 def _checked(services: Services, sent: SweepSpec) -> Generator[None, None, tuple[SweepSpec, Spec]]:

@@ -44,13 +44,15 @@ def get_metrics(
     All series together have at most 100,000 points. `max_points` in the answer is what that leaves to each.
     """
     where = PointFilter(keys=tuple(key or ()), from_step=from_step, to_step=to_step, attempt=attempt, in_points=True)
-    most = min(max_points, share(series.counts(services.store, job_id, where.keys, caller=caller)))
+    with services.store.read() as session:
+        counts = series.count_points(session, job_id, where.keys, caller=caller)
+    most = min(max_points, share(counts))
     shown: list[bytes] = []
     some: list[tuple[str, SeriesColumns]] = []
-    for found in series.read(services.store, job_id, where):
-        if found is not None:
-            key_found, columns = found
-            some.append((key_found, _thinned(columns, most)))
+    for item in series.read(services.store, job_id, where):
+        if item is not None:
+            series_key, columns = item
+            some.append((series_key, _thin_out(columns, most)))
             continue
         shown += [encoding.series(some)] if some else []
         some.clear()
@@ -73,10 +75,10 @@ def make_log_curves(
     return LogCurvesView(keys=made.keys, known=made.known, points=made.points, complete=made.complete)
 
 
-def _thinned(found: SeriesColumns, max_points: int) -> SeriesColumns:
-    if len(found.values) <= max_points:
-        return found
+def _thin_out(columns: SeriesColumns, max_points: int) -> SeriesColumns:
+    if len(columns.values) <= max_points:
+        return columns
     # Imported here, because numpy is slow to import and most processes never need it.
     from api.curves import downsample
 
-    return found.at(downsample.select(found.values, max_points))
+    return columns.at(downsample.select(columns.values, max_points))

@@ -15,7 +15,7 @@ from api.streams.subscription import ListedRow, Subscription
 from api.streams.watched import WatchedJobs
 from store.announcement import QUEUE, WORKERS, job_of_row
 from store.ids import is_id
-from store.jobs import reads as jobs
+from store.jobs import listing, timeline
 from store.jobs.facts import Head, ListedJob
 from store.store import Store
 from store.team.callers import Caller
@@ -168,7 +168,9 @@ class Feed:
                 pass
 
     def _read(self, due: _Due) -> _Found:
-        heads, listed = jobs.changes(self._store, heads=due.positions, listed=due.rows)
+        with self._store.read() as session:
+            heads = timeline.heads_of(session, due.positions) if due.positions else {}
+            listed = listing.list_some(session, due.rows)
         return _Found(heads, {job.id: _row(job) for job in listed})
 
     def _give_heads(self, due: _Due, found: _Found) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, aclosing, contextmanager
 import logging
 
+from starlette.concurrency import run_in_threadpool
+
 from store import changes
 from store.announcement import channel, is_channel, live_line
 from store.redis import names as redis_names
@@ -168,7 +170,7 @@ class Live:
         # Redis's client may swallow a cancellation while it connects, so `closed` is checked as well.
         while not self.closed:
             try:
-                service = await asyncio.to_thread(self._service)
+                service = await run_in_threadpool(self._service)
                 async with aclosing(changes.listen(self._url, channel=redis_names.changes(service))) as announcements:
                     async for name in announcements:
                         if self.closed:

@@ -11,14 +11,14 @@ from api.streams.events import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
 from api.streams.feed import Feed
 from api.streams.stored import MOST_BYTES, ItemsKey, SharedItems, StoredItems
 from api.streams.subscription import Subscription
-from store.jobs import streams_reads as streams
+from store.jobs import timeline as timelines
 from store.jobs.facts import Head, VisibleJobs
-from store.output.facts import EventFacts, Line, TimelineItem
+from store.output.facts import EventFacts, TimelineItem
 from store.store import Store
 from store.team.callers import Caller
 from torchyard.contract.codec import json_number
 from torchyard.contract.errors import NotAuthorized, Unavailable
-from torchyard.contract.views.telemetry import ChangedView, ListedView, StoredKind, StreamCursor, StreamTopic
+from torchyard.contract.views.telemetry import ChangedView, ListedView, LogLine, StoredKind, StreamCursor, StreamTopic
 
 MOST_ITEMS = 2000
 """The most items of one event."""
@@ -115,7 +115,8 @@ class MultiplexedStream:
 
     def _load(self, key: ItemsKey, *, to: int) -> StoredItems:
         page = _Columns(key.job_id)
-        with streams.opened(self._store, key.job_id, key.after, kinds=key.kinds) as timeline:
+        with self._store.read() as session:
+            timeline = timelines.read(session, key.job_id, key.after, kinds=key.kinds)
             for item in timeline.items:
                 if item.position > to:
                     break
@@ -139,7 +140,7 @@ class _Columns:
     def add(self, item: TimelineItem) -> None:
         self.items += 1
         content = item.content
-        if isinstance(content, EventFacts | Line):
+        if isinstance(content, EventFacts | LogLine):
             text = present.item(item).model_dump_json()
             (self._events if isinstance(content, EventFacts) else self._logs).append(text)
             self.size += len(text)

@@ -7,7 +7,7 @@ from api.present import telemetry as present
 from api.streams.events import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
 from api.streams.live import Live
 from api.streams.stored import MOST_BYTES, MOST_ITEMS, ItemsKey, SharedItems, StoredItems
-from store.jobs import streams_reads as streams
+from store.jobs import timeline as timelines
 from store.store import Store
 from torchyard.contract.errors import NotAuthorized, NotFound, Unavailable
 from torchyard.contract.views.telemetry import EndView, StoredKind
@@ -67,7 +67,8 @@ class SingleStream:
         return await self._shared.get(key, lambda: self._load(key), user=user, moment=moment)
 
     def _load(self, key: ItemsKey) -> StoredItems:
-        with streams.opened(self._store, key.job_id, key.after, kinds=key.kinds) as timeline:
+        with self._store.read() as session:
+            timeline = timelines.read(session, key.job_id, key.after, kinds=key.kinds)
             events: list[bytes] = []
             size, last = 0, key.after
             for item in timeline.items:

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 from api.access.access import Access
 from api.access.auth import Principal, check_watcher
 from api.streams.live import Live
-from store.jobs import reads as jobs
+from store.jobs import show
 
 
 async def for_version(
@@ -20,10 +20,15 @@ async def for_version(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     with live.watch(job_id, user=caller.name) as watch:
-        version = await run_in_threadpool(jobs.version, access.store, job_id, caller=caller)
+        version = await run_in_threadpool(_read_version, access, job_id, caller)
         known = version if above is None else above
         while version <= known and not watch.ended and (left := deadline - loop.time()) > 0:
             await watch.wait_for_change(within=left)
             if watch.is_check_due():
                 await access.at_once(check_watcher, access, caller, job_id)
-            version = await run_in_threadpool(jobs.version, access.store, job_id, caller=caller)
+            version = await run_in_threadpool(_read_version, access, job_id, caller)
+
+
+def _read_version(access: Access, job_id: str, caller: Principal) -> int:
+    with access.store.read() as session:
+        return show.find_version(session, job_id, caller)

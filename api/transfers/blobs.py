@@ -93,8 +93,8 @@ def send_blob(request: Request, services: Services, blob: Blob, caller: Principa
         headers["Vary"] = "Authorization, Cookie"
     if blob.media_type in _SHOWN:
         headers |= _PICTURE_HEADERS
-    if etags.is_current(request, headers["ETag"]):
-        return Response(status_code=304, headers=headers)
+    if (answer := etags.unchanged(request, headers)) is not None:
+        return answer
     services.store.blobs.check()
     sendfile = services.settings.sendfile
     # A proxy sends one file, and cannot evaluate If-Range, as the ETag is ours.

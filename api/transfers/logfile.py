@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from api.present.times import time
-from store.output import logs_reads as logs
+from store.output import logs
 from store.output.facts import Lines, LogFilter
 from store.store import Store
 
@@ -15,7 +15,7 @@ def parts(store: Store, job_id: str, *, where: LogFilter, last: int, timestamps:
     line = 1
     while line <= last:
         text, size = list[str](), 0
-        with logs.chunks(store, job_id, line=line, where=where, to=last) as chunks:
+        with store.read() as session, logs.pieces(session, job_id, line=line, where=where, to=last) as chunks:
             line = last + 1
             for chunk in chunks:
                 if size >= PART_CHARACTERS:

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from api.present.checkpoints import checkpoint
+from api.routes.checkpoints import checkpoint_view
 from api.transfers.blobs import tar_of
 from api.transfers.files import Span
 from store.blobs.files import Blobs
@@ -59,10 +60,10 @@ def answer() -> Prepare:
         saved_at=1,
         damaged=False,
         remeasured=None,
-        created_at=1,
+        created_at=datetime.now(UTC),
     )
-    checkpoint(replace(facts, files=files[:2])).model_dump_json()  # the view is built once a process
-    return lambda: checkpoint(facts).model_dump_json()
+    checkpoint_view(replace(facts, files=files[:2])).model_dump_json()  # the view is built once a process
+    return lambda: checkpoint_view(facts).model_dump_json()
 
 
 def part_of_a_tar() -> Prepare:

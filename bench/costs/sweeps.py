@@ -117,7 +117,7 @@ def _stored_trials() -> tuple[Store, str]:
     raw = {"method": "tpe", "trials": MOST_POINTS, "parameters": {name: [1, 2] for name in names}, "job": _JOB}
     spec, first = resolved(parse_sweep(raw), visibility="private", maximums=Maximums())
     with store.write("sweeps") as session:
-        sweep_id = submit.submit(session, NewSweep(spec, SERVICE, "private"), first)[0].facts.id
+        sweep_id = submit.submit(session, NewSweep(spec, SERVICE, "private"), first)[0].id
     ended = {"job_id": None, "outcome": "succeeded", "error": None}
     rows = [
         {**ended, "sweep_id": sweep_id, "number": number, "value": chance.random(), "rungs": _rungs(number)}

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
-from store.jobs.intents import requested_stop
+from store.jobs.stop import requested_stop
 from store.tables import Attempt, Job, Worker
 from torchyard.contract.job import DID_NOT_USE_GPUS, OUTCOMES, EndReason, JobState
 from torchyard.contract.records import ExitReport

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.job import EndReason, Reason
+from torchyard.contract.price import Saving, Stake
 
 LEASE = timedelta(seconds=30)
 """So long an attempt belongs to its worker after a renewal, and a worker counts as alive after a heartbeat."""
@@ -165,3 +166,17 @@ class KnownJob:
     def runs(self) -> bool:
         """Whether an attempt is open."""
         return None in self.attempts.values()
+
+
+@dataclass(frozen=True, slots=True)
+class StopPrice:
+    """What stopping a running job would cost, now."""
+
+    job_id: str
+    name: str
+    owner: str
+    visibility: str
+    devices: int
+    stake: Stake
+    saving: Saving
+    """What it does when it is asked to stop."""

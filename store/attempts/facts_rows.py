@@ -19,8 +19,12 @@ _TOLD = ("number", "started_at", "ended_at", "end_reason", "detail", "start_step
 """Columns that are told as they are."""
 
 
-def listed(session: Session, job_id: str, *, caller: Caller, after: int, limit: int) -> FactPage[ListedAttempt]:
-    """Returns the attempts numbered above `after`, oldest first, with a fixed number of statements."""
+def list_attempts(session: Session, job_id: str, *, caller: Caller, after: int, limit: int) -> FactPage[ListedAttempt]:
+    """Returns attempts of a job numbered above `after`, oldest first, with a fixed number of statements.
+
+    Raises NotFound if the caller may not read the job.
+    """
+    access.readable_job(session, job_id, caller)
     query = select(Attempt.id, Attempt.worker_id, Attempt.stopped_for, *(getattr(Attempt, name) for name in _TOLD))
     query = query.where(Attempt.job_id == job_id, Attempt.number > after).order_by(Attempt.number)
     found = pages.first(session.execute(query.limit(limit + 1)).all(), limit)

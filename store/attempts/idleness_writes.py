@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from store.attempts import idleness
 from store.attempts.idleness_facts import IdleFacts
 from store.jobs import events as job_events
-from store.jobs import intents, jobs
+from store.jobs import jobs, stop
 from store.notifications import signals
 from store.store import Store
 from store.tables import Job
@@ -28,7 +28,7 @@ def follow(store: Store, job_id: str, *, maximum: timedelta | None) -> None:
         if due.what == "warning":
             _warn(session, job, found, due.timeout)
         else:
-            intents.request_idle_stop(session, job, timeout=due.timeout)
+            stop.request_idle_stop(session, job, timeout=due.timeout)
 
 
 def _warn(session: Session, job: Job, found: IdleFacts, timeout: timedelta) -> None:

@@ -7,7 +7,8 @@ from sqlalchemy import bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from scheduling.price import lost_steps, lost_us
-from store.attempts.prices_facts import StopPrice
+from store.attempts.facts import StopPrice
+from store.cluster import workers
 from store.cluster.rows import SAVED_AT, SINCE
 from store.db.database import now_us
 from store.db.prepared import Prepared, among, texts
@@ -55,27 +56,28 @@ _OF_JOBS = Prepared(_RUNNING.where(among(_JOB_ID, "ids")))
 _ON_WORKER = Prepared(_RUNNING.where(Attempt.worker_id == bindparam("worker")))
 
 
-def of_jobs(session: Session, job_ids: Collection[str], *, now: bool = False) -> Sequence[StopPrice]:
+def price_jobs(session: Session, job_ids: Collection[str], *, now: bool = False) -> Sequence[StopPrice]:
     """Returns the prices of those of the jobs that run, the highest first. `now`: they are killed."""
     rows = _OF_JOBS.rows(session, {"ids": texts(job_ids)}) if job_ids else []
-    return _priced(rows, now=now)
+    return _price_rows(rows, now=now)
 
 
-def on_worker(session: Session, worker_id: str) -> Sequence[StopPrice]:
-    """Returns the prices of all jobs that run on the worker, the highest first."""
-    return _priced(_ON_WORKER.rows(session, {"worker": worker_id}), now=False)
+def price_drain(session: Session, worker_id: str) -> Sequence[StopPrice]:
+    """Returns the prices of all jobs that run on the worker, the highest first. Raises NotFound."""
+    workers.get(session, worker_id)
+    return _price_rows(_ON_WORKER.rows(session, {"worker": worker_id}), now=False)
 
 
-def _priced(rows: Sequence[Any], *, now: bool) -> Sequence[StopPrice]:
-    return sorted((_price(row, now=now) for row in rows), key=lambda one: (-one.stake.device_us, one.job_id))
+def _price_rows(rows: Sequence[Any], *, now: bool) -> Sequence[StopPrice]:
+    return sorted((_price_row(row, now=now) for row in rows), key=lambda one: (-one.stake.device_us, one.job_id))
 
 
-def _price(row: Any, *, now: bool) -> StopPrice:
+def _price_row(row: Any, *, now: bool) -> StopPrice:
     devices = row.pool_devices or row.held
     stake = Stake(
-        kind=_kind(row),
+        kind=_kind_of(row),
         device_us=lost_us(now=row.now, since=row.since, saved_at=row.saved_at, devices=devices),
-        steps=_steps(row),
+        steps=_lost_steps(row),
         resumes_at=row.saved_step,
         is_training=row.running_at is not None,
         has_folder=row.trainer == "script" and str(row.code).startswith(BUNDLE_URL),
@@ -84,13 +86,13 @@ def _price(row: Any, *, now: bool) -> StopPrice:
     return StopPrice(row.id, row.name, row.owner, row.visibility, devices, stake, by)
 
 
-def _kind(row: Any) -> Kind:
-    told = row.kind if row.pool is None else row.pool.get("kind")
-    return "cuda" if told == "cuda" else "cpu"
+def _kind_of(row: Any) -> Kind:
+    reported = row.kind if row.pool is None else row.pool.get("kind")
+    return "cuda" if reported == "cuda" else "cpu"
 
 
-def _steps(row: Any) -> int | None:
+def _lost_steps(row: Any) -> int | None:
     if row.stepped_at is None:
-        return 0  # what the job tells is of an earlier attempt
-    told = row.progress.get("step") if isinstance(row.progress, dict) else None
-    return lost_steps(told, saved=row.saved_step)
+        return 0  # what the job has reported is of an earlier attempt
+    step = row.progress.get("step") if isinstance(row.progress, dict) else None
+    return lost_steps(step, saved=row.saved_step)

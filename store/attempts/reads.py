@@ -10,7 +10,7 @@ from store.attempts import rows as attempts
 from store.attempts.facts import AttemptFacts, Claim, EarlierAttempt, Inherited, Inherits, Wanted
 from store.db.database import Snapshots
 from store.jobs import events as job_events
-from store.jobs import initial_files, intents, jobs
+from store.jobs import initial_files, jobs, stop
 from store.jobs.initial_weights_facts import InitialFacts
 from store.output import artifacts, checkpoints
 from store.output.checkpoints_facts import ArtifactFacts, CheckpointFacts
@@ -49,7 +49,7 @@ def read(store: Store, claim: Claim) -> AttemptFacts:
             world_size=row.pool_devices or len(job.devices),
             in_pool=in_pool,
             secrets=secrets.resolve(session, store.secret_keys, job),
-            wanted=intents.wanted_of(row, job),
+            wanted=stop.wanted_of(row, job),
             inherited=_inherited_of(job),
             variables=_variables_of(job),
             worker=jobs.worker_name(session, row.worker_id),
@@ -60,7 +60,7 @@ def wanted(store: Snapshots, claim: Claim) -> Wanted:
     """Returns what is wanted of the attempt. Raises StaleClaim as `read` does."""
     with store.read() as session:
         row = attempts.read_open(session, claim)
-        return intents.wanted_of(row, jobs.get(session, claim.job_id))
+        return stop.wanted_of(row, jobs.get(session, claim.job_id))
 
 
 def owned(store: Snapshots, worker_id: str, *, holder: str | None = None) -> list[Claim]:
@@ -108,7 +108,7 @@ def attempts_of(store: Snapshots, job_id: str) -> list[EarlierAttempt]:
 def files_of(store: Snapshots, job_id: str) -> tuple[list[CheckpointFacts], Sequence[ArtifactFacts]]:
     """Returns the checkpoints of a job, newest first, and the files that it has left; none if it was deleted."""
     with store.read() as session:
-        return checkpoints.newest_first(session, job_id), artifacts.after(
+        return checkpoints.newest_first(session, job_id), artifacts.list_after(
             session, job_id, limit=_MOST_ARTIFACTS, kept=None
         )
 

@@ -254,7 +254,7 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
 def _add_media(session: Session, claim: Claim, batch: Batch, meter: OutputMeter, limits: OutputLimits) -> None:
     """Stores what the attempt shows, and an event of each key, so that a page knows when to read again."""
     added = media.add(session, claim.job_id, attempt=claim.number, new=batch.media, limits=limits)
-    for data in added.told:
+    for data in added.events:
         if meter.takes_message(json.dumps(data)):
             job_events.append(session, claim.job_id, type="media", attempt=claim.number, data=data)
     if added.why is not None:

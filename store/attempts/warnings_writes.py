@@ -13,7 +13,7 @@ def warn(store: Store, job_id: str, *, attempt: int, cause: str, text: str) -> b
         job = jobs.lock(session, job_id)
         if job is None or (job.state, job.attempt) != (JobState.RUNNING, attempt):
             return False
-        if (job_id, cause) in job_events.causes_told(session, [job_id]):
+        if (job_id, cause) in job_events.find_causes(session, [job_id]):
             return False
         data = {"level": "warning", "text": text, "cause": cause}
         job_events.append(session, job_id, type="message", attempt=attempt, data=data)

@@ -8,6 +8,8 @@ from sqlalchemy.orm import Session
 from store.cluster import workers
 from store.cluster.workers_facts import HolderFacts, KeptFacts, PoolFacts, WorkerFacts
 from store.tables import Allocation, Attempt, Job, Reservation, Worker
+from store.team import audit
+from store.team.callers import Caller
 from torchyard.contract.job import JobState
 
 # Built once, because every answer with workers executes it.
@@ -37,6 +39,16 @@ def get(session: Session, worker_id: str) -> WorkerFacts:
     worker, alive = workers.get(session, worker_id)
     counts = _counts(session, [worker])
     return _facts(worker, alive, _holders(session).get(worker_id, {}), _kept(session).get(worker_id, []), counts)
+
+
+def drain(session: Session, worker_id: str, *, drain: bool, caller: Caller) -> WorkerFacts:
+    """Requests a worker to claim no jobs and return those that it runs to the queue, or to work again.
+
+    Raises NotFound.
+    """
+    workers.set_drain(session, worker_id, drain=drain)
+    audit.add(session, caller, "worker.drain" if drain else "worker.undrain", worker_id)
+    return get(session, worker_id)
 
 
 def listed(session: Session, *, limit: int, after: str | None = None) -> Sequence[WorkerFacts]:

@@ -27,7 +27,7 @@ class Instant(TypeDecorator[datetime]):
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
         """Returns the time."""
-        return None if value is None else _time(value)
+        return None if value is None else to_time(value)
 
 
 @cache
@@ -44,7 +44,7 @@ def select(record: type[Any], table: type[Base]) -> Select[*tuple[Any, ...]]:
 def read(record: type[T], row: Base) -> T:
     """Returns the record that a row holds."""
     values = ((getattr(row, name), is_time) for name, is_time in _stored_fields(record).items())
-    return record(*(_time(value) if is_time and value is not None else value for value, is_time in values))
+    return record(*(to_time(value) if is_time and value is not None else value for value, is_time in values))
 
 
 def short_files(table: type[Any]) -> ColumnElement[Any]:
@@ -68,5 +68,6 @@ def _column(column: ColumnElement[Any], *, is_time: bool) -> ColumnElement[Any]:
     return type_coerce(column, Instant).label(column.key) if is_time else column
 
 
-def _time(microseconds: int) -> datetime:
+def to_time(microseconds: int) -> datetime:
+    """Returns the time that a number of microseconds since the epoch stands for."""
     return _EPOCH + timedelta(microseconds=microseconds)

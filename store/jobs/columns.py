@@ -67,7 +67,7 @@ def values(
     return found
 
 
-def of_listed(
+def values_of_listed(
     session: Session, jobs: Sequence[ListedJob], columns: Sequence[Column], *, caller: Caller
 ) -> dict[str, Cells]:
     """Returns the values of those of the jobs that the caller may read, by id."""

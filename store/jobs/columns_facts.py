@@ -81,7 +81,7 @@ class Order:
 class TableCursor:
     """A position in a list that is arranged anew for each page."""
 
-    place: int
+    index: int
     """How many jobs came before."""
     job_id: str
     """The last of them."""

@@ -96,7 +96,7 @@ def due(session: Session, *, limit: int) -> Sequence[str]:
     return session.scalars(_DUE, {"limit": limit}).all()
 
 
-def due_behind(session: Session, job_ids: Collection[str], *, limit: int) -> Sequence[str]:
+def due_after(session: Session, job_ids: Collection[str], *, limit: int) -> Sequence[str]:
     """Returns those that `due` does which wait for one of these jobs."""
-    behind: Select[Any] = select(Dependency.job_id).where(Dependency.awaited.in_(job_ids))
-    return session.scalars(_DUE.where(Job.id.in_(behind)), {"limit": limit}).all()
+    after: Select[Any] = select(Dependency.job_id).where(Dependency.awaited.in_(job_ids))
+    return session.scalars(_DUE.where(Job.id.in_(after)), {"limit": limit}).all()

@@ -16,6 +16,8 @@ from store.db.prepared import Prepared
 from store.output.facts import EventFacts
 from store.pages import FactPage
 from store.tables import Base, Job, JobEvent
+from store.team import access
+from store.team.callers import Caller
 from torchyard.contract.job import JobState, Reason
 
 # Built once: building a statement costs more than executing it.
@@ -27,18 +29,19 @@ _LAST_EVENT = (
     .limit(1)
     .scalar_subquery()
 )
-_TOLD = func.coalesce(bindparam("told", type_=BigInteger()), now_us())
-_NOT_LATER = case((now_us() < _TOLD, now_us()), else_=_TOLD)
+_REPORTED = func.coalesce(bindparam("reported", type_=BigInteger()), now_us())
+_NOT_LATER = case((now_us() < _REPORTED, now_us()), else_=_REPORTED)
 # Ranks, workers and the database each have a clock. A job's events never run backwards, and never into the future.
 _FIRST_EVENT = Prepared(insert(_EVENTS).inline(), columns=("job_id", "seq", "time", "type", "attempt", "data"))
 _NEW_EVENT = insert(_EVENTS).values(time=case((_LAST_EVENT > _NOT_LATER, _LAST_EVENT), else_=_NOT_LATER))
 
 
-def page(session: Session, job_id: str, *, after: int, limit: int) -> FactPage[EventFacts]:
+def list_events(session: Session, job_id: str, *, caller: Caller, after: int, limit: int) -> FactPage[EventFacts]:
     """Returns events with a position above `after`, oldest first, without progress, which only streams show.
 
-    Returns up to `limit` of them, and up to 8 MiB.
+    Returns up to `limit` of them, and up to 8 MiB. Raises NotFound if the caller may not read the job.
     """
+    access.readable_job(session, job_id, caller)
     query = columns.select(EventFacts, JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after)
     query = query.where(JobEvent.type != "progress").order_by(JobEvent.seq).limit(limit + 1)
     with closing(session.execute(query.execution_options(yield_per=16))) as rows:
@@ -60,7 +63,7 @@ def append(
 ) -> None:
     """Appends an event to the job, in the caller's transaction.
 
-    `time` is when it happened by the clock of who tells it, in microseconds; None means now. It is stored as a time
+    `time` is when it happened by the clock of who reports it, in microseconds; None means now. It is stored as a time
     between that of the event before it and now, by the database's clock.
     """
     seq = reserve_positions(session, job_id, 1)
@@ -99,11 +102,11 @@ def add_state(
     _add(session, job_id, seq=seq, type="state", attempt=attempt, data=data)
 
 
-def causes_told(session: Session, job_ids: Collection[str]) -> set[tuple[str, str]]:
+def find_causes(session: Session, job_ids: Collection[str]) -> set[tuple[str, str]]:
     """Returns the causes of the warnings that are stored of these jobs, as pairs of job id and cause."""
     cause = JobEvent.data["cause"].as_string()
-    told = select(JobEvent.job_id, cause).where(JobEvent.job_id.in_(job_ids), JobEvent.type == "message")
-    return {(row[0], row[1]) for row in session.execute(told.where(cause.is_not(None)))}
+    messages = select(JobEvent.job_id, cause).where(JobEvent.job_id.in_(job_ids), JobEvent.type == "message")
+    return {(row[0], row[1]) for row in session.execute(messages.where(cause.is_not(None)))}
 
 
 def _add(
@@ -118,7 +121,7 @@ def _add(
 ) -> None:
     """Inserts an event at the position `seq`. `append` says what `time` is."""
     values = {"job_id": job_id, "seq": seq, "type": type, "attempt": attempt, "data": data}
-    session.execute(_NEW_EVENT, {**values, "of_job": job_id, "told": time})
+    session.execute(_NEW_EVENT, {**values, "of_job": job_id, "reported": time})
 
 
 def _moved(source: JobState | None, target: JobState, reason: Reason) -> dict[str, Any]:

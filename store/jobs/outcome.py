@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import intents, jobs
+from store.jobs import jobs, stop
 from store.tables import Job
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.job import (
@@ -34,9 +34,9 @@ def with_who_stopped(session: Session, job: Job, report: ExitReport) -> ExitRepo
     """Returns the report of an attempt with what its worker does not know: who has cancelled the job, or for how long
     it has not used its GPUs."""
     if report.reason is EndReason.CANCELLED:
-        return replace(report, message=report.message.replace(CANCELLED_BY_OWNER, intents.cancelled_by(session, job)))
+        return replace(report, message=report.message.replace(CANCELLED_BY_OWNER, stop.cancelled_by(session, job)))
     if report.reason is EndReason.IDLE_TIMEOUT and job.idle_timeout_s is not None:
-        why = intents.idle_for(job, timedelta(seconds=job.idle_timeout_s))
+        why = stop.idle_for(job, timedelta(seconds=job.idle_timeout_s))
         return replace(report, message=report.message.replace(DID_NOT_USE_GPUS, why))
     return report
 
@@ -62,7 +62,7 @@ def apply(
     without = 0 if published_checkpoint else job.attempts_without_checkpoint + failed
     backoff_s = min(2 ** (without - 1), _MAX_BACKOFF_S) if without and failed else 0
     point = PausePoint.of(job.pause_at) if by_itself and job.pause_at is not None else None
-    cancelled = None if job.cancel_requested_at is None else intents.cancelled_by(session, job)
+    cancelled = None if job.cancel_requested_at is None else stop.cancelled_by(session, job)
     state, reason = _next_state(
         job, report, attempts_without_checkpoint=without, backoff_s=backoff_s, point=point, cancelled=cancelled
     )
@@ -89,7 +89,7 @@ def apply(
 
 def _preempted_by(session: Session, preemptor: str) -> str:
     found = session.execute(select(Job.owner, Job.priority).where(Job.id == preemptor)).first()
-    return "preempted by a job that was deleted since" if found is None else intents.preempted_by(*found)
+    return "preempted by a job that was deleted since" if found is None else stop.preempted_by(*found)
 
 
 def _next_state(

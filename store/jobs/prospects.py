@@ -9,10 +9,10 @@ from scheduling.reasons import over_quota
 from scheduling.snapshot import Waiting
 from store.db.database import in_us, now_us
 from store.ids import new_id
-from store.jobs.foresight_facts import Foresight, Waits
+from store.jobs.foresight_facts import Ahead, Foresight, Waits
 from store.jobs.shapes import shape
 from store.jobs.submission import Prospect, Submission
-from store.queue import planning, usage, waiting
+from store.queue import calibrations, forecasting, planning, usage, waiting
 from store.queue.credits import credits
 from store.queue.line.line import line_of
 from store.queue.line_facts import Bucket, Member, Standing
@@ -38,9 +38,18 @@ def of_newcomer(session: Session, wanted: Submission, *, max_stop_grace: timedel
 
 
 def of_job(session: Session, job_id: str, *, max_stop_grace: timedelta) -> Foresight | None:
-    """Returns what becomes of a stored job; None if it does not wait for devices."""
-    found = waiting.waiting_among(session, [job_id])
-    return _in_line(session, found[0], max_stop_grace) if found else None
+    """Returns what becomes of a stored job; None if it does not wait for devices.
+
+    Whether the caller may read the job was asked before.
+    """
+    jobs = waiting.waiting_among(session, [job_id])
+    return _in_line(session, jobs[0], max_stop_grace) if jobs else None
+
+
+def find_ahead(session: Session, job: Waiting, *, max_stop_grace: timedelta) -> Ahead:
+    """Returns what is ahead of a job, which may not be stored yet."""
+    line = forecasting.first_in_line(session, here="", observed={}, max_stop_grace=max_stop_grace, newcomer=job)
+    return Ahead(line, calibrations.tracks(session))
 
 
 def _in_line(session: Session, job: Waiting, max_stop_grace: timedelta) -> Foresight:

@@ -20,8 +20,24 @@ from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.spec import parse_spec
 from torchyard.contract.team import Visibility
 
+AT_ONCE = 100
+"""Jobs of one transaction, so that others can write after it."""
 
-def settle(session: Session, job_ids: Collection[str]) -> list[str]:
+
+def settle(session: Session, job_ids: Collection[str]) -> bool:
+    """Settles held jobs, and those that wait for one that has failed by this, up to `AT_ONCE`. Returns whether any was.
+
+    Each is settled once, whoever does so at the same time, and by whatever it is interrupted.
+    """
+    done = settled = settle_some(session, job_ids)
+    while settled and len(done) < AT_ONCE:
+        after = dependencies.due_after(session, settled, limit=AT_ONCE - len(done))
+        settled = settle_some(session, after) if after else []
+        done = [*done, *settled]
+    return bool(done)
+
+
+def settle_some(session: Session, job_ids: Collection[str]) -> list[str]:
     """Queues those of the held jobs that may go on, and fails the others. Returns all whose state or place is new.
 
     `job_ids` are of those that `dependencies.due` returns. A job that another transaction has locked is left as it is.

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from store.attempts.facts import Inherits
 from store.ids import new_id
 from store.jobs import events as job_events
-from store.jobs import initial_weights, resizing
+from store.jobs import initial_weights, resume
 from store.jobs.facts import BestCheckpoint
 from store.jobs.submission import Retry, Submission
 from store.output import checkpoints
@@ -76,7 +76,7 @@ def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
         if saved.damaged:
             raise Conflict(f"checkpoint {saved.id} is not whole: no job can go on from it")
     return Submission(
-        parse_spec(resizing.with_devices(old.spec, wanted.devices)),
+        parse_spec(resume.with_devices(old.spec, wanted.devices)),
         wanted.caller,
         visibility,
         wanted.keyed,
@@ -110,7 +110,7 @@ def _go_on(session: Session, old_id: str, made: Submission, job_id: str) -> None
     else:
         text = f"starts job {old_id} from the beginning: it saved no checkpoint"
     if before is not None:
-        text += resizing.said(before, made.spec.resources.devices_per_node)
+        text += resume.say_devices(before, made.spec.resources.devices_per_node)
     job_events.append(session, job_id, type="message", attempt=None, data={"level": "info", "text": text})
 
 

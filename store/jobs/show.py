@@ -55,7 +55,7 @@ LISTED = (
     stars.STARRED_BY,
     *reasons.COMMON,
 )
-"""What `listed` reads of a job: neither spec, card nor traceback, which may be large."""
+"""What `show_rows` reads of a job: neither spec, card nor traceback, which may be large."""
 _TEXTS = tuple(cast(_JOBS[name], Text).label(name) for name in ("spec", "card"))
 _WHOLE = (
     *_columns(*_TOLD, *_PLACED, *_TRIAL, "error", "log_lines", "notes"),
@@ -63,17 +63,22 @@ _WHOLE = (
     *_TEXTS,
     *reasons.COMMON,
 )
-"""What `readable` reads of a job."""
+"""What `find_job` reads of a job."""
 
 
-def readable(session: Session, job_id: str, caller: Caller) -> JobFacts:
+def find_job(session: Session, job_id: str, caller: Caller) -> JobFacts:
     """Returns what is told of a job that the caller may read. Raises NotFound, also for what is no job's id."""
     row = access.readable_job(session, job_id, caller, *_WHOLE, source=reasons.JOINED)
     documents = _Documents(row.spec, row.card)
     return _whole(session, row, documents, reasons.of_row(row), caller, starred_by=row.starred_by)
 
 
-def of(session: Session, job: Job) -> JobFacts:
+def find_version(session: Session, job_id: str, caller: Caller) -> int:
+    """Returns the version of a job that the caller may read. Raises NotFound, also for what is no job's id."""
+    return access.readable_job(session, job_id, caller, Job.version)[0]
+
+
+def show_job(session: Session, job: Job) -> JobFacts:
     """Returns what is told of a job, as its owner may see it."""
     owner, reason = Caller(job.owner, Role.MEMBER), reasons.displayed(session, [job])[job.id]
     return _whole(session, job, _documents(job), reason, owner, starred_by=stars.starred_by(session, job.id))
@@ -107,7 +112,7 @@ def of_new(
     )
 
 
-def listed(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
+def show_rows(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     """Returns what lists tell of jobs, given by their columns `LISTED`, with a fixed number of statements."""
     policies = {row.id: policy_in(row.checkpoint) for row in rows}
     begun = [row.id for row in rows if _has_begun(row)]

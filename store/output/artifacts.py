@@ -7,14 +7,17 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, insert, or_, select
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.blobs import garbage
 from store.db import columns
 from store.ids import new_id
 from store.output import media_limits
 from store.output.checkpoints_facts import ArtifactFacts
 from store.output.facts import NewArtifact, Room, StoredArtifact
+from store.pages import FactPage
 from store.tables import Artifact, Job
-from store.team import quotas
+from store.team import access, quotas
+from store.team.callers import Caller
 from torchyard.contract.artifacts import KEPT
 from torchyard.contract.errors import NotFound
 
@@ -32,7 +35,26 @@ def add(session: Session, job_id: str, *, attempt: int, new: Sequence[NewArtifac
     session.execute(insert(Artifact), rows)
 
 
-def after(
+def list_artifacts(
+    session: Session,
+    job_id: str,
+    *,
+    caller: Caller,
+    limit: int,
+    after: str | None = None,
+    path: str | None = None,
+    kept: bool = False,
+) -> FactPage[ArtifactFacts]:
+    """Returns files of a job that the caller may read, oldest first: after the one with the id `after`, at or below
+    `path`.
+
+    `kept`: those of its working folder in place of its artifacts. Raises NotFound.
+    """
+    access.readable_job(session, job_id, caller)
+    return pages.first(list_after(session, job_id, limit=limit + 1, after=after, path=path, kept=kept), limit)
+
+
+def list_after(
     session: Session,
     job_id: str,
     *,
@@ -41,7 +63,7 @@ def after(
     path: str | None = None,
     kept: bool | None = False,
 ) -> Sequence[ArtifactFacts]:
-    """Returns files of the job, oldest first: behind the one with the id `after`, and at or below `path`.
+    """Returns files of the job, oldest first: after the one with the id `after`, and at or below `path`.
 
     `kept`: those of its working folder in place of its artifacts; None: both.
     """
@@ -51,19 +73,23 @@ def after(
     if after is not None:
         query = query.where(Artifact.id > after)
     if path is not None:
-        query = query.where(_at_or_below(stored_path(path, kept=bool(kept))))
-    return [_facts(row) for row in session.execute(query)]
+        query = query.where(_is_at_or_below(stored_path(path, kept=bool(kept))))
+    return [_to_facts(row) for row in session.execute(query)]
 
 
-def get(session: Session, job_id: str, path: str, *, kept: bool = False) -> ArtifactFacts:
-    """Returns the file of this path, among those of the working folder if `kept`. Raises NotFound."""
+def find_artifact(session: Session, job_id: str, path: str, *, caller: Caller, kept: bool = False) -> ArtifactFacts:
+    """Returns the file of this path of a job that the caller may read, among those of the working folder if `kept`.
+
+    Raises NotFound.
+    """
+    access.readable_job(session, job_id, caller)
     stored = stored_path(path, kept=kept)
     query = columns.select(ArtifactFacts, Artifact).where(Artifact.job_id == job_id, Artifact.path == stored)
-    found = session.execute(query).first()
+    row = session.execute(query).first()
     # The path of an artifact never looks like a stored path of the other files.
-    if found is None or path.startswith(KEPT):
+    if row is None or path.startswith(KEPT):
         raise NotFound(f"job {job_id} has no {'kept file' if kept else 'artifact'} {path[:200]!r}")
-    return _facts(found)
+    return _to_facts(row)
 
 
 def room(session: Session, job_id: str) -> Room:
@@ -79,12 +105,12 @@ def stored_path(path: str, *, kept: bool) -> str:
     return f"{KEPT}{path}" if kept else path
 
 
-def _facts(row: Sequence[Any]) -> ArtifactFacts:
+def _to_facts(row: Sequence[Any]) -> ArtifactFacts:
     facts = ArtifactFacts(*row)
     return replace(facts, path=facts.path.removeprefix(KEPT), kept=facts.path.startswith(KEPT))
 
 
-def _at_or_below(path: str) -> ColumnElement[bool]:
+def _is_at_or_below(path: str) -> ColumnElement[bool]:
     folder = f"{path}/"
     # LIKE ignores case in SQLite.
     return or_(Artifact.path == path, func.substr(Artifact.path, 1, len(folder)) == folder)

@@ -1,7 +1,7 @@
 """Checkpoints: rows over blobs. A row means that every byte is in the blob store."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 import json
 import math
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Select, and_, bindparam, cast, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.db import columns
 from store.db.documents import Parsed
 from store.db.prepared import Prepared, among, texts
@@ -19,10 +20,21 @@ from store.jobs import events as job_events
 from store.jobs.facts import BestCheckpoint
 from store.notifications import signals
 from store.output import checkpoint_order
-from store.output.checkpoints_facts import CAPTURED, CheckpointFacts, Place, path_written, resumable, sent_of
-from store.output.checkpoints_facts import place as place_of
+from store.output.checkpoints_facts import (
+    CAPTURED,
+    CheckpointFacts,
+    OrderKey,
+    path_written,
+    place,
+    resumable,
+    sent_of,
+)
 from store.output.facts import NewCheckpoint
+from store.pages import FactPage
+from store.sweeps import sweeps
 from store.tables import Base, Checkpoint, Job
+from store.team import access
+from store.team.callers import Caller
 from torchyard.contract.codec import json_number
 from torchyard.contract.errors import InvalidCursor, NotFound
 from torchyard.contract.events import Remeasured
@@ -34,28 +46,37 @@ MOST_FILES_BYTES = 64 << 20
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
 
-def _best(value: ColumnElement[float | None]) -> Select[*tuple[Any, ...]]:
+@dataclass(frozen=True)
+class NamedCheckpoint:
+    """A checkpoint, and the job that has it."""
+
+    job_id: str
+    job_name: str
+    checkpoint: CheckpointFacts
+
+
+def _select_best(value: ColumnElement[float | None]) -> Select[*tuple[Any, ...]]:
     order = (value, *checkpoint_order.COLUMNS)
-    place = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("place")
-    ranked = select(Checkpoint.id, place).where(
+    rank = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("rank")
+    ranked = select(Checkpoint.id, rank).where(
         Checkpoint.job_id.in_(bindparam("jobs", expanding=True)),
         Checkpoint.removed_at.is_(None),
         Checkpoint.monitored.is_not(None),
         ~Checkpoint.damaged,
     )
     first = ranked.subquery()
-    told = (Checkpoint.id, Checkpoint.monitored, Checkpoint.epoch, Checkpoint.step, Checkpoint.remeasured)
-    best = select(Checkpoint.job_id, *told)
-    return best.join(first, first.c.id == Checkpoint.id).where(first.c.place == 1)
+    values = (Checkpoint.id, Checkpoint.monitored, Checkpoint.epoch, Checkpoint.step, Checkpoint.remeasured)
+    best = select(Checkpoint.job_id, *values)
+    return best.join(first, first.c.id == Checkpoint.id).where(first.c.rank == 1)
 
 
 # Built once: building a statement costs more than executing it, and every answer with jobs executes these.
-_BEST = {"min": _best(Checkpoint.monitored.asc()), "max": _best(Checkpoint.monitored.desc())}
+_BEST = {"min": _select_best(Checkpoint.monitored.asc()), "max": _select_best(Checkpoint.monitored.desc())}
 
 
-_TOLD = columns.of(CheckpointFacts, Checkpoint)
+_COLUMNS = columns.of(CheckpointFacts, Checkpoint)
 _FILES = columns.short_files(Checkpoint)
-_LISTED: list[Any] = [_FILES if column is Checkpoint.files else column for column in _TOLD]
+_SUMMARY: list[Any] = [_FILES if column is Checkpoint.files else column for column in _COLUMNS]
 """The same without many files."""
 
 
@@ -105,13 +126,13 @@ def note_remeasured(session: Session, job_id: str, *, attempt: int, event: Remea
     """Stores what a checkpoint of the job has measured again. Does nothing if it is not listed."""
     saved_by = attempt if event.attempt is None else event.attempt
     values = {key: json_number(value) for key, value in event.metrics.items()}
-    found = session.execute(
+    changed = session.execute(
         update(Checkpoint)
         .where(_of_attempt(job_id, saved_by), Checkpoint.name == event.name, Checkpoint.removed_at.is_(None))
         .values(remeasured=values)
         .returning(Checkpoint.id)
     ).first()
-    if found is not None:
+    if changed is not None:
         session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
 
 
@@ -120,23 +141,23 @@ def newest_first(session: Session, job_id: str, *, most_bytes: int = MOST_FILES_
 
     Long lists of files are read for the newest alone, up to `most_bytes` of JSON: `with_files` reads one of the others.
     """
-    query = select(*_LISTED).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
-    found = [CheckpointFacts(*row) for row in session.execute(checkpoint_order.newest_first(query))]
-    sizes = accumulate((each.files_bytes or 0) if each.files_omitted else 0 for each in found)
-    near = [each.id for each, size in zip(found, sizes, strict=True) if each.files_omitted and size <= most_bytes]
-    whole = {each.id: each for each in _whole(session, near, {}, _TOLD)}
-    return [whole.get(each.id, each) for each in found]
+    query = select(*_SUMMARY).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
+    listed = [CheckpointFacts(*row) for row in session.execute(checkpoint_order.newest_first(query))]
+    sizes = accumulate((each.files_bytes or 0) if each.files_omitted else 0 for each in listed)
+    near = [each.id for each, size in zip(listed, sizes, strict=True) if each.files_omitted and size <= most_bytes]
+    whole = {each.id: each for each in _with_aliases(session, near, {}, _COLUMNS)}
+    return [whole.get(each.id, each) for each in listed]
 
 
 def with_files(session: Session, checkpoint_id: str) -> CheckpointFacts | None:
     """Returns a checkpoint with all of its files, without aliases; None if it is no longer there."""
-    row = session.execute(select(*_TOLD).where(Checkpoint.id == checkpoint_id)).first()
+    row = session.execute(select(*_COLUMNS).where(Checkpoint.id == checkpoint_id)).first()
     return None if row is None else CheckpointFacts(*row)
 
 
 def resumed(session: Session, job_id: str) -> CheckpointFacts | None:
     """Returns the checkpoint that the job goes on from, without aliases; None without a whole one."""
-    query = select(*_TOLD).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
+    query = select(*_COLUMNS).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
     row = session.execute(checkpoint_order.resumed_first(query).limit(1)).first()
     return None if row is None else CheckpointFacts(*row)
 
@@ -151,16 +172,31 @@ def is_progress(session: Session, job_id: str, *, attempt: int, start_step: int)
     return session.execute(query.limit(1)).first() is not None
 
 
-def listed(session: Session, job: Job, *, limit: int | None = None, after: str | None = None) -> list[CheckpointFacts]:
-    """Returns the job's checkpoints, newest first, with their aliases; with `after` (an id), only older ones, that one
-    may be removed. Raises InvalidCursor if the job has no such checkpoint.
+def list_checkpoints(
+    session: Session, job_id: str, *, caller: Caller, limit: int, after: str | None = None
+) -> FactPage[CheckpointFacts]:
+    """Returns the checkpoints of a job that the caller may read, newest first, with their aliases.
+
+    With `after` (an id), only older ones; that one may be removed. Raises NotFound, and InvalidCursor if the job has no
+    such checkpoint.
     """
-    places = _places(session, job.id)
-    aliases = _aliases(places, best_of(session, job))
+    job = access.get(session, job_id, caller)
+    entries = _entries(session, job.id)
+    aliases = _aliases(entries, best_of(session, job))
     if after is not None:
-        given = _given(session, job, after)
-        places = [place for place in places if place_of(place) < given]
-    return _whole(session, [place.id for place in places[:limit]], aliases, _LISTED)
+        given = _order_key_of(session, job, after)
+        entries = [entry for entry in entries if place(entry) < given]
+    ids = [entry.id for entry in entries[: limit + 1]]
+    return pages.first(_with_aliases(session, ids, aliases, _SUMMARY), limit)
+
+
+def find_named(session: Session, job_id: str, ref: str, *, caller: Caller) -> NamedCheckpoint:
+    """Returns the checkpoint of `ref` of a job that the caller may read, or, of a sweep's id, its `best`.
+
+    Raises NotFound as `resolve` does, and for what the caller may not read.
+    """
+    job = access.get(session, sweeps.job_named(session, caller, job_id, ref), caller)
+    return NamedCheckpoint(job.id, job.name, resolve(session, job, ref))
 
 
 def best_of(session: Session, job: Job) -> BestCheckpoint | None:
@@ -170,12 +206,12 @@ def best_of(session: Session, job: Job) -> BestCheckpoint | None:
 
 def best_of_jobs(session: Session, modes: Mapping[str, str]) -> dict[str, BestCheckpoint]:
     """Returns `best_of` for many jobs by id, each given with its `checkpoint.mode`. Leaves out jobs without one."""
-    found: dict[str, BestCheckpoint] = {}
+    best: dict[str, BestCheckpoint] = {}
     for mode, query in _BEST.items():
         ids = [job_id for job_id, wanted in modes.items() if wanted == mode]
         rows = session.execute(query, {"jobs": ids}) if ids else ()
-        found |= {row.job_id: BestCheckpoint(*row[1:]) for row in rows}
-    return found
+        best |= {row.job_id: BestCheckpoint(*row[1:]) for row in rows}
+    return best
 
 
 _MEASURED = Prepared(
@@ -191,12 +227,12 @@ def measured(session: Session, checkpoint_ids: Collection[str]) -> dict[str, dic
 def resolve(session: Session, job: Job, ref: str) -> CheckpointFacts:
     """Returns the checkpoint that `ref` names: an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
     wanted = _canonical(ref)
-    places = _places(session, job.id)
-    aliases = _aliases(places, best_of(session, job))
-    found = wanted if any(place.id == wanted for place in places) else aliases.get(wanted)
-    if found is None:
+    entries = _entries(session, job.id)
+    aliases = _aliases(entries, best_of(session, job))
+    checkpoint_id = wanted if any(entry.id == wanted for entry in entries) else aliases.get(wanted)
+    if checkpoint_id is None:
         raise NotFound(f"job {job.id} {_explain_missing(session, job, wanted)}")
-    return _whole(session, [found], aliases, _TOLD)[0]
+    return _with_aliases(session, [checkpoint_id], aliases, _COLUMNS)[0]
 
 
 def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
@@ -222,13 +258,13 @@ def _signal_best(session: Session, job: Job, checkpoint_id: str) -> None:
     if best is None or best.id != checkpoint_id:
         return
     metric = signals.brief(job.stored_spec.checkpoint.monitor)
-    told = {"id": best.id, "epoch": best.epoch, "step": best.step, "metric": metric, "value": best.value}
-    data = {"checkpoint": told, "text": f"{metric} {best.value:.6g} at step {best.step}"}
+    checkpoint = {"id": best.id, "epoch": best.epoch, "step": best.step, "metric": metric, "value": best.value}
+    data = {"checkpoint": checkpoint, "text": f"{metric} {best.value:.6g} at step {best.step}"}
     signals.add(session, EventKind.JOB_BEST, job=job, data=data)
 
 
-class _Place(NamedTuple):
-    """Of a listed checkpoint, what its place in the list and its aliases depend on."""
+class _Entry(NamedTuple):
+    """Of a listed checkpoint, what its position in the list and its aliases depend on."""
 
     id: str
     attempt: int
@@ -240,36 +276,37 @@ class _Place(NamedTuple):
     end_of_epoch: bool
 
 
-_PLACE = tuple(getattr(Checkpoint, name) for name in _Place._fields)
+_ENTRY = tuple(getattr(Checkpoint, name) for name in _Entry._fields)
 
 
-def _places(session: Session, job_id: str) -> list[_Place]:
-    """Returns the places of the job's checkpoints, newest first: without their files, which may be thousands."""
-    query = select(*_PLACE).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
-    return [_Place(*row) for row in session.execute(checkpoint_order.newest_first(query))]
+def _entries(session: Session, job_id: str) -> list[_Entry]:
+    """Returns the job's listed checkpoints, newest first: without their files, which may be thousands."""
+    query = select(*_ENTRY).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
+    return [_Entry(*row) for row in session.execute(checkpoint_order.newest_first(query))]
 
 
-def _given(session: Session, job: Job, checkpoint_id: str) -> Place:
+def _order_key_of(session: Session, job: Job, checkpoint_id: str) -> OrderKey:
+    """Returns what orders a checkpoint of the job, which may be removed. Raises InvalidCursor if there is none."""
     query = select(*checkpoint_order.COLUMNS)
-    given = session.execute(query.where(Checkpoint.id == checkpoint_id, Checkpoint.job_id == job.id)).first()
-    if given is None:
+    row = session.execute(query.where(Checkpoint.id == checkpoint_id, Checkpoint.job_id == job.id)).first()
+    if row is None:
         raise InvalidCursor(f"{checkpoint_id!r} is not a checkpoint of this job")
-    return given.attempt, given.saved_at, given.id
+    return row.attempt, row.saved_at, row.id
 
 
-def _whole(
-    session: Session, ids: Sequence[str], aliases: Mapping[str, str], told: Sequence[Any]
+def _with_aliases(
+    session: Session, ids: Sequence[str], aliases: Mapping[str, str], selected: Sequence[Any]
 ) -> list[CheckpointFacts]:
-    """Returns these checkpoints, in this order. `told`: the columns."""
-    rows = session.execute(select(*told).where(Checkpoint.id.in_(ids))) if ids else ()
-    found = {facts.id: facts for facts in (CheckpointFacts(*row) for row in rows)}
+    """Returns these checkpoints, in this order. `selected`: the columns that are read."""
+    rows = session.execute(select(*selected).where(Checkpoint.id.in_(ids))) if ids else ()
+    checkpoints = {facts.id: facts for facts in (CheckpointFacts(*row) for row in rows)}
     names: dict[str, list[str]] = {}
     for alias, checkpoint_id in aliases.items():
         names.setdefault(checkpoint_id, []).append(alias)
-    return [replace(found[each], aliases=names.get(each, ())) for each in ids]
+    return [replace(checkpoints[each], aliases=names.get(each, ())) for each in ids]
 
 
-def _aliases(rows: Sequence[_Place], best: BestCheckpoint | None) -> dict[str, str]:
+def _aliases(rows: Sequence[_Entry], best: BestCheckpoint | None) -> dict[str, str]:
     owners: dict[str, str] = {}
     if best is not None:
         owners["best"] = best.id

@@ -8,6 +8,7 @@ SQL, and nothing else decides either.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from torchyard.contract import archives
@@ -53,7 +54,7 @@ class CheckpointFacts:
     """Whether it is not whole: it has no alias, and no job goes on from it."""
     remeasured: Mapping[str, Any] | None
     """Its metrics as they were measured again in one process, after training; None if they were not."""
-    created_at: int
+    created_at: datetime
     aliases: Sequence[str] = ()
     """`best`, `latest`, `epoch-N` and `step-N`, those that name it now."""
 
@@ -146,7 +147,7 @@ def entry_of(files: Files, path: str, *, of: str) -> Mapping[str, Any]:
 
 ORDER = ("attempt", "saved_at", "id")
 """The columns that order checkpoints, oldest first."""
-Place = tuple[int, int, str]
+OrderKey = tuple[int, int, str]
 
 
 class Ordered(Protocol):
@@ -170,7 +171,7 @@ class Judged(Ordered, Protocol):
 J = TypeVar("J", bound=Judged)
 
 
-def place(checkpoint: Ordered) -> Place:
+def place(checkpoint: Ordered) -> OrderKey:
     """Returns what sorts checkpoints, oldest first: the values of `ORDER`."""
     return checkpoint.attempt, checkpoint.saved_at, checkpoint.id
 

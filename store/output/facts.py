@@ -8,10 +8,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple, TypedDict
 
-from store.pages import FactPage
 from torchyard.contract.events import Remeasured
 from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.views.telemetry import StoredKind
+from torchyard.contract.views.telemetry import LogLine, StoredKind
 
 LOG = "log"
 """The source of a series that was read from the lines that the job wrote, by the patterns of its spec."""
@@ -40,18 +39,6 @@ class MetricPoint:
     step: int
     value: float
     time: int
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of output. `rank` is None for the launcher's own."""
-
-    line: int
-    time: int
-    attempt: int
-    rank: int | None
-    stream: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +71,7 @@ class TimelineItem:
     position: int
     kind: StoredKind
     attempt: int | None
-    content: EventFacts | MetricPoint | Line
-
-
-@dataclass(frozen=True)
-class KnownSeries:
-    """A metric of a job. `source`: where its points come from, if not from the script itself."""
-
-    key: str
-    points: int
-    """How many are stored."""
-    source: str | None
-    latest: float
-    low: float | None
-    high: float | None
+    content: EventFacts | MetricPoint | LogLine
 
 
 class Answer(TypedDict):
@@ -145,23 +119,6 @@ class NewMedia:
     pictures: Sequence[PictureFacts] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MediaFacts:
-    """An item that is stored."""
-
-    id: str
-    key: str
-    kind: str
-    step: int
-    number: int
-    attempt: int
-    caption: str | None
-    classes: Sequence[str] | None
-    data: Mapping[str, Any] | None
-    created_at: int
-    pictures: Sequence[PictureFacts] = ()
-
-
 @dataclass(frozen=True)
 class MediaFilter:
     """Of which keys and kinds, and from which step to which. Empty and None: all."""
@@ -173,33 +130,12 @@ class MediaFilter:
 
 
 @dataclass(frozen=True)
-class MediaPlace:
-    """The place of an item in the list of a job's."""
+class MediaPosition:
+    """The position of an item in the list of a job's."""
 
     key: str
     step: int
     number: int
-
-
-@dataclass(frozen=True)
-class MediaKeyFacts:
-    """What a job has of one key and kind."""
-
-    key: str
-    kind: str
-    count: int
-    steps: Sequence[int]
-    """All, in order."""
-    numbers: int
-    """The most items of one step."""
-
-
-@dataclass(frozen=True)
-class ShownMedia:
-    """Some items of a job, and what it has in all."""
-
-    page: FactPage[MediaFacts]
-    keys: Sequence[MediaKeyFacts]
 
 
 @dataclass(frozen=True)

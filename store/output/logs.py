@@ -1,15 +1,21 @@
 """Logs: chunks of lines, numbered through the whole job in the order in which they were relayed."""
 
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Select, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store import pages
-from store.output.facts import END, EVERY_LINE, Line, LogFilter, NewLines
+from store.db.columns import to_time
+from store.output.facts import END, EVERY_LINE, Lines, LogFilter, NewLines
 from store.pages import FactPage
 from store.tables import Job, LogChunk
+from store.team import access
+from store.team.callers import Caller
+from torchyard.contract.views.telemetry import LogLine
 
 _MOST_NEWEST = 300
 MOST_CHUNKS, MOST_CHARACTERS = 400, 4 << 20
@@ -46,17 +52,52 @@ def add(session: Session, job_id: str, *, attempt: int, lines: Sequence[NewLines
         position += len(chunk.lines)
 
 
-def after(session: Session, job_id: str, *, line: int, limit: int, where: LogFilter = EVERY_LINE) -> FactPage[Line]:
+@dataclass(frozen=True)
+class LogExtent:
+    """A job's name, and how many lines it has."""
+
+    name: str
+    lines: int
+
+
+def find_extent(session: Session, job_id: str, *, caller: Caller) -> LogExtent:
+    """Returns how much output a job has that the caller may read. Raises NotFound."""
+    return LogExtent(*access.readable_job(session, job_id, caller, Job.name, Job.log_lines))
+
+
+def list_lines(
+    session: Session,
+    job_id: str,
+    *,
+    caller: Caller,
+    where: LogFilter,
+    limit: int,
+    after: int = 0,
+    before: int | None = None,
+) -> tuple[FactPage[LogLine], int]:
+    """Returns lines of a job that the caller may read, numbered above `after`, and how many the job has.
+
+    With `before`, the newest of those below it. Raises NotFound.
+    """
+    (total,) = access.readable_job(session, job_id, caller, Job.log_lines)
+    if before is None:
+        return list_after(session, job_id, line=after, limit=limit, where=where), total
+    return list_before(session, job_id, line=before, limit=limit, after=after, where=where), total
+
+
+def list_after(
+    session: Session, job_id: str, *, line: int, limit: int, where: LogFilter = EVERY_LINE
+) -> FactPage[LogLine]:
     """Returns lines numbered above `line`, oldest first: up to `limit`, and up to 8 MiB."""
     with closing(chunks_from(session, job_id, line + 1, where)) as chunks:
-        found = (item for chunk in chunks for item in lines(chunk) if item.line > line)
-        return pages.take(found, limit=limit, size=_size)
+        newer = (item for chunk in chunks for item in lines_of(chunk) if item.line > line)
+        return pages.take(newer, limit=limit, size=_size)
 
 
-def before(
+def list_before(
     session: Session, job_id: str, *, line: int, limit: int, after: int = 0, where: LogFilter = EVERY_LINE
-) -> FactPage[Line]:
-    """Returns the newest of the lines numbered below `line` and above `after`, oldest first: as many as `after` does.
+) -> FactPage[LogLine]:
+    """Returns the newest of the lines numbered below `line` and above `after`, oldest first: as many as `list_after`.
 
     `has_more`: whether there are older ones.
     """
@@ -64,24 +105,24 @@ def before(
     start = func.coalesce(_first_of_chunk(job_id, after + 1).scalar_subquery(), 1)
     query = _chunks(job_id, where).where(LogChunk.first < line, LogChunk.first >= start)
     with closing(session.scalars(query.order_by(LogChunk.first.desc()))) as chunks:
-        newest_first = (item for chunk in chunks for item in reversed(lines(chunk)) if after < item.line < line)
-        found = pages.take(newest_first, limit=limit, size=_size)
-    return FactPage(found.items[::-1], found.has_more)
+        newest_first = (item for chunk in chunks for item in reversed(lines_of(chunk)) if after < item.line < line)
+        page = pages.take(newest_first, limit=limit, size=_size)
+    return FactPage(page.items[::-1], page.has_more)
 
 
-def newest(session: Session, job_id: str, *, attempt: int, rank: int | None) -> list[Line]:
+def list_newest(session: Session, job_id: str, *, attempt: int, rank: int | None) -> list[LogLine]:
     """Returns the last lines of the newest attempt, of one rank or of all, oldest first: at most 300.
 
     They are looked for in the last 400 chunks and 4 Mi characters of the log.
     """
     query = select(LogChunk).where(LogChunk.job_id == job_id).order_by(LogChunk.first.desc()).limit(MOST_CHUNKS)
-    newest_first: list[Line] = []
+    newest_first: list[LogLine] = []
     characters = 0
     with closing(session.scalars(query.execution_options(yield_per=16))) as chunks:
         for chunk in chunks:
             characters += len(chunk.text)
             if chunk.attempt == attempt and rank in {None, chunk.rank}:
-                newest_first += reversed(lines(chunk))
+                newest_first += reversed(lines_of(chunk))
             if len(newest_first) >= _MOST_NEWEST or characters > MOST_CHARACTERS or chunk.attempt < attempt:
                 break
     return newest_first[:_MOST_NEWEST][::-1]
@@ -97,14 +138,29 @@ def chunks_from(
         yield from chunks
 
 
-def lines(chunk: LogChunk) -> list[Line]:
+@contextmanager
+def pieces(session: Session, job_id: str, *, line: int, where: LogFilter, to: int) -> Generator[Generator[Lines]]:
+    """Yields what yields the stored pieces of the log that have lines from `line` to `to`, in order, as it is read."""
+    with closing(chunks_from(session, job_id, line, where, to=to)) as chunks:
+        yield (Lines(chunk.first, chunk.time, chunk.text) for chunk in chunks)
+
+
+def lines_of(chunk: LogChunk) -> list[LogLine]:
     """Returns the chunk's lines, each with its number."""
-    return [line(chunk, number, text) for number, text in enumerate(chunk.text.split("\n"), start=chunk.first)]
+    time = to_time(chunk.time)
+    return [
+        _to_line(chunk, number, text, time) for number, text in enumerate(chunk.text.split("\n"), start=chunk.first)
+    ]
 
 
-def line(chunk: LogChunk, number: int, text: str) -> Line:
+def line_of(chunk: LogChunk, number: int, text: str) -> LogLine:
     """Returns the chunk's line of this number and text."""
-    return Line(number, chunk.time, chunk.attempt, chunk.rank, chunk.stream, text)
+    return _to_line(chunk, number, text, to_time(chunk.time))
+
+
+def _to_line(chunk: LogChunk, number: int, text: str, time: datetime) -> LogLine:
+    values = {"line": number, "time": time, "attempt": chunk.attempt, "rank": chunk.rank}
+    return LogLine.model_validate({**values, "stream": chunk.stream, "text": text})
 
 
 def _first_of_chunk(job_id: str, line: int) -> Select[int]:
@@ -123,5 +179,5 @@ def _chunks(job_id: str, where: LogFilter) -> Select[LogChunk]:
     return query.where(LogChunk.rank.is_(None)) if where.launcher else query
 
 
-def _size(line: Line) -> int:
+def _size(line: LogLine) -> int:
     return len(line.text.encode())

@@ -6,18 +6,19 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from sqlalchemy import Row, select
+from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from store.db.database import Snapshots
 from store.output import point_chunks, series_columns
-from store.output.facts import END, KnownSeries
+from store.output.facts import END
 from store.output.metrics import POINT, last_visible_steps
 from store.output.point_chunks import StoredPoints
 from store.output.series_columns import SeriesColumns
 from store.tables import Job, Series
 from store.team import access
 from store.team.callers import Caller
+from torchyard.contract.views.curves import JobKeys, KeyView
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,33 +45,25 @@ class PointFilter:
     """Whether a long series is reduced to some of its points; otherwise, to groups of neighbours."""
 
 
-@dataclass(frozen=True)
-class JobSeries:
-    """The metrics of a job, by key. `position`: the newest in its timeline when they were read."""
-
-    job_id: str
-    position: int
-    series: Sequence[KnownSeries]
+def list_series(session: Session, job_ids: Iterable[str], *, caller: Caller) -> list[JobKeys]:
+    """Returns the metrics that jobs have, by key. Raises NotFound for a job that the caller may not read."""
+    return [_keys_of(session, job_id, caller) for job_id in job_ids]
 
 
-def listed(store: Snapshots, job_ids: Iterable[str], *, caller: Caller) -> list[JobSeries]:
-    """Returns the metrics that jobs have. Raises NotFound."""
-    with store.read() as session:
-        return [_listed(session, job_id, caller) for job_id in job_ids]
+def count_points(session: Session, job_id: str, keys: Sequence[str], *, caller: Caller) -> list[int]:
+    """Returns the number of stored points of each series of a job, or of those with these keys.
 
-
-def counts(store: Snapshots, job_id: str, keys: Sequence[str], *, caller: Caller) -> list[int]:
-    """Returns the number of stored points of each series, or of those with these keys. Raises NotFound."""
-    with store.read() as session:
-        access.readable_job(session, job_id, caller)
-        return [row.points for row in _series(session, job_id, keys)]
+    Raises NotFound for a job that the caller may not read.
+    """
+    access.readable_job(session, job_id, caller)
+    return [row.points for row in _series(session, job_id, keys)]
 
 
 def read(store: Snapshots, job_id: str, where: PointFilter) -> Iterator[tuple[str, SeriesColumns] | None]:
     """Yields each series, by key, and None behind each part. A step that was measured twice has the newest value.
 
     Reads many short series at once, and a long one by itself: no others are in memory then. One of very many points is
-    made shorter as it is read. No transaction is open when it yields None.
+    made shorter as it is read. Each part has a transaction of its own: none is open when it yields None.
     """
     with store.read() as session:
         visible = last_visible_steps(session, job_id) if where.attempt is None else None
@@ -145,11 +138,15 @@ class _Held:
         return series_columns.grouped(part, size)
 
 
-def _listed(session: Session, job_id: str, caller: Caller) -> JobSeries:
+def _keys_of(session: Session, job_id: str, caller: Caller) -> JobKeys:
     (position,) = access.readable_job(session, job_id, caller, Job.position)
-    columns = (Series.key, Series.count, Series.source, Series.latest, Series.low, Series.high)
+    columns = (Series.key, Series.count, func.coalesce(Series.source, "run"), Series.latest, Series.low, Series.high)
     rows = session.execute(select(*columns).where(Series.job_id == job_id).order_by(Series.key))
-    return JobSeries(job_id, position, [KnownSeries(*row) for row in rows])
+    keys = [
+        KeyView(key=key, count=count, source=source, latest=latest, low=low, high=high)
+        for key, count, source, latest, low, high in rows
+    ]
+    return JobKeys(job_id=job_id, position=position, keys=keys)
 
 
 def _series(session: Session, job_id: str, keys: Sequence[str]) -> Sequence[_Row]:

@@ -7,7 +7,7 @@ from store.announcement import QUEUE, announcement_of
 from store.attempts import claims
 from store.attempts.facts import Claim
 from store.cluster import workers
-from store.jobs import intents, jobs, reasons
+from store.jobs import jobs, reasons, stop
 from store.queue import reservations, waiting
 from store.queue.line_facts import Left
 from store.queue.reservations import Runs
@@ -74,10 +74,10 @@ def free_idle_places(store: Store) -> None:
 def preempt(store: Store, victims: Sequence[str], *, preemptor: str, reason: Reason) -> bool:
     """Requests all `victims` to save and return to the queue, and stores `reason` for the preemptor.
 
-    Returns False, without any request, under the conditions of `store.jobs.intents.request_preempt`.
+    Returns False, without any request, under the conditions of `store.jobs.stop.request_preempt`.
     """
     with store.write("preempt") as session:
-        if not intents.request_preempt(session, victims, preemptor=preemptor):
+        if not stop.request_preempt(session, victims, preemptor=preemptor):
             return False
         jobs.set_waiting_reason(session, [preemptor], reason)
         announcement_of(session).mark_changed(preemptor)

@@ -12,7 +12,7 @@ from sqlalchemy import case, exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import intents, owners, savepoints
+from store.jobs import owners, savepoints, stop
 from store.jobs import submit as submissions
 from store.jobs.submission import ScheduledRun, Submission, Submitted
 from store.schedules import cron, schedules
@@ -120,7 +120,7 @@ def _cancel_replaced(session: Session, schedule_id: str) -> bool:
     if row is None or row.replaced is None:
         return False
     with contextlib.suppress(Conflict, NotFound):  # it has ended, or was deleted
-        intents.request_cancel(session, row.replaced)
+        stop.request_cancel(session, row.replaced)
     _set(session, row, replaced=None)
     return True
 

@@ -1,9 +1,12 @@
 """Schedules, and what their owners ask of them. What is due of them is in `store.schedules.runs`."""
 
+from typing import Any
+
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from store import pages
+from store.db.columns import to_time
 from store.db.database import now_us
 from store.db.upsert import upsert
 from store.ids import is_id, new_id
@@ -11,7 +14,7 @@ from store.jobs.idempotency import made_by
 from store.notifications import targets
 from store.pages import FactPage
 from store.schedules import cron
-from store.schedules.facts import NewSchedule, ScheduleFacts
+from store.schedules.facts import NewSchedule
 from store.tables import Schedule
 from store.team import access, audit, quotas, users
 from store.team.callers import Caller
@@ -20,13 +23,21 @@ from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.job import Reason
 from torchyard.contract.schedules import SchedulePatch, ScheduleState
+from torchyard.contract.spec import parse_spec
+from torchyard.contract.views.schedules import (
+    RefusedRun,
+    ScheduledRun,
+    ScheduleReason,
+    ScheduleSummary,
+    ScheduleView,
+)
 
 MOST = 100
 """Of one owner."""
 _PAUSED = Reason("paused", "paused by its owner")
 
 
-def add(session: Session, new: NewSchedule) -> tuple[ScheduleFacts, bool]:
+def add(session: Session, new: NewSchedule) -> tuple[ScheduleView, bool]:
     """Stores a schedule. Returns it, and whether an earlier request with the same key has made it.
 
     The targets in `notify` are checked now, as no run is refused for one that is missing; the rest at each run.
@@ -35,7 +46,7 @@ def add(session: Session, new: NewSchedule) -> tuple[ScheduleFacts, bool]:
     """
     owner = new.caller.name
     if new.keyed is not None and (known := made_by(session, Schedule, new.keyed)) is not None:
-        return _facts_of(known), True
+        return _view_of(known), True
     targets.check(session, owner, new.spec)
     users.lock(session, owner)  # the count below would miss what another request adds meanwhile
     if (count := session.scalar(select(func.count()).where(Schedule.owner == owner)) or 0) >= MOST:
@@ -44,19 +55,19 @@ def add(session: Session, new: NewSchedule) -> tuple[ScheduleFacts, bool]:
     while (row := _insert(session, new)) is None:  # another request with the same key was faster
         assert new.keyed is not None
         if (known := made_by(session, Schedule, new.keyed)) is not None:
-            return _facts_of(known), True
+            return _view_of(known), True
     audit.add(session, new.caller, "schedule.add", row.id)
-    return _facts_of(row), False
+    return _view_of(row), False
 
 
-def find(session: Session, schedule_id: str, *, caller: Caller) -> ScheduleFacts:
+def find(session: Session, schedule_id: str, *, caller: Caller) -> ScheduleView:
     """Returns a schedule that the caller may read. Raises NotFound, also for what is no schedule's id."""
-    return _facts_of(_find_readable(session, schedule_id, caller))
+    return _view_of(_find_readable(session, schedule_id, caller))
 
 
 def list_schedules(
     session: Session, *, caller: Caller, owner: str | None, limit: int, after: str | None = None
-) -> FactPage[ScheduleFacts]:
+) -> FactPage[ScheduleSummary]:
     """Returns schedules that the caller may read, of one owner or all, newest first; with `after` (an id), only older
     ones.
     """
@@ -64,10 +75,10 @@ def list_schedules(
     if owner is not None:
         query = query.where(Schedule.owner == owner)
     rows = session.scalars(query if after is None else query.where(Schedule.id < after))
-    return pages.first([_facts_of(row) for row in rows], limit)
+    return pages.first([ScheduleSummary(**_values_of(row)) for row in rows], limit)
 
 
-def change(session: Session, schedule_id: str, patch: SchedulePatch, *, caller: Caller) -> ScheduleFacts:
+def change(session: Session, schedule_id: str, patch: SchedulePatch, *, caller: Caller) -> ScheduleView:
     """Pauses or resumes a schedule, or replaces its times. A time that went by meanwhile is not made up for.
 
     Raises NotFound, Forbidden, and InvalidSpec for times that never come.
@@ -88,7 +99,7 @@ def change(session: Session, schedule_id: str, patch: SchedulePatch, *, caller: 
         row.reason_code, row.reason_message = _PAUSED.code, _PAUSED.message
     session.flush()
     audit.add(session, caller, "schedule.change", schedule_id)
-    return _facts_of(row)
+    return _view_of(row)
 
 
 def remove(session: Session, schedule_id: str, *, caller: Caller) -> None:
@@ -153,22 +164,29 @@ def _lock_changeable(session: Session, schedule_id: str, caller: Caller) -> Sche
     return row
 
 
-def _facts_of(row: Schedule) -> ScheduleFacts:
-    return ScheduleFacts(
-        id=row.id,
-        owner=row.owner,
-        name=row.name,
-        visibility=row.visibility,
-        spec=row.spec,
-        schedule=schedule_of(row),
-        state=ScheduleState(row.state),
-        reason_code=row.reason_code,
-        reason_message=row.reason_message,
-        next_at=row.next_at,
-        last_due_at=row.last_due_at,
-        last_job_id=row.last_job_id,
-        skipped=row.skipped,
-        refused=row.refused,
-        last_error=row.last_error,
-        created_at=row.created_at,
-    )
+def _view_of(row: Schedule) -> ScheduleView:
+    return ScheduleView(**_values_of(row), spec=parse_spec(row.spec))
+
+
+def _values_of(row: Schedule) -> dict[str, Any]:
+    run, error, reason = None, None, None
+    if row.last_job_id is not None and row.last_due_at is not None:
+        run = ScheduledRun(job_id=row.last_job_id, due_at=to_time(row.last_due_at))
+    if row.last_error is not None:
+        error = RefusedRun.model_validate({**row.last_error, "at": to_time(row.last_error["at"])})
+    if row.reason_code is not None and row.reason_message is not None:
+        reason = ScheduleReason(code=row.reason_code, message=row.reason_message)
+    return {
+        "id": row.id,
+        "name": row.name,
+        "owner": row.owner,
+        "visibility": row.visibility,
+        "schedule": schedule_of(row),
+        "state": ScheduleState(row.state),
+        "status_reason": reason,
+        "next_at": None if row.next_at is None else to_time(row.next_at),
+        "last_run": run,
+        "skipped": row.skipped,
+        "last_error": error,
+        "created_at": to_time(row.created_at),
+    }

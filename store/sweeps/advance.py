@@ -8,7 +8,8 @@ import time
 
 from sqlalchemy.orm import Session
 
-from store.jobs import intents, jobs, owners
+from store.jobs import jobs, owners, resume
+from store.jobs import stop as stopping
 from store.jobs.submission import Submission, Submitted, TrialOf
 from store.jobs.submit import submit_each
 from store.sweeps import due, sweeps, trials
@@ -100,7 +101,7 @@ def promote_trials(session: Session, sweep_id: str, wanted: Mapping[int, int]) -
     for number, job_id in due.list_waiting(session, sweep_id):
         try:
             if number in wanted:
-                done |= intents.promote(session, job_id, PausePoint(halving.unit, wanted[number]), caller)
+                done |= resume.promote(session, job_id, PausePoint(halving.unit, wanted[number]), caller)
         except QuotaExceeded as error:
             reason = _waits(error)
     sweeps.set_reason(session, sweep, reason)
@@ -245,10 +246,10 @@ def _ask(session: Session, asked: str, job_id: str) -> None:
     is_paused = job.state == JobState.PAUSED
     try:
         if asked == "cancel":
-            intents.request_cancel(session, job_id)
+            stopping.request_cancel(session, job_id)
         elif asked == "pause" and not is_paused:
-            intents.request_pause(session, job_id)
+            stopping.request_pause(session, job_id)
         elif asked == "resume" and not (is_paused and job.reason_code == AT_RUNG):
-            intents.resume(session, job_id)
+            resume.resume(session, job_id)
     except (Conflict, QuotaExceeded):
         return  # it is being cancelled, or has no room: the job says so

@@ -1,6 +1,6 @@
-"""What is known of sweeps and of their trials."""
+"""What is asked of sweeps, and what is known of their trials. What a sweep is, its views say."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 import math
 from typing import TypeAlias
@@ -86,55 +86,6 @@ class SweepFilter:
     name: str | None = None
     owner: str | None = None
     states: Sequence[SweepState] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepFacts:
-    """A sweep, as it is stored. `waiting`, of `counts`, has the trials that are not made yet."""
-
-    id: str
-    owner: str
-    name: str
-    visibility: str
-    method: str
-    monitor: str
-    mode: str
-    max_parallel: int | None
-    state: SweepState
-    version: int
-    reason_code: str
-    reason_message: str
-    reason_since: int
-    total: int
-    created_at: int
-    finished_at: int | None
-    counts: Mapping[JobState, int]
-    """The trials that are made, by state."""
-
-
-@dataclass(frozen=True)
-class BestFacts:
-    """The best trial of a sweep."""
-
-    trial: TrialFacts
-    checkpoint_id: str | None
-
-
-@dataclass(frozen=True)
-class WholeSweep:
-    """A sweep with its spec, and its best trial."""
-
-    facts: SweepFacts
-    spec: SweepSpec
-    best: BestFacts | None
-
-
-@dataclass(frozen=True)
-class RankedTrials:
-    """Trials of a sweep, each with its rank, if it has a value."""
-
-    items: Sequence[tuple[TrialFacts, int | None]]
-    has_more: bool
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,19 @@ from typing import Literal
 
 from sqlalchemy.orm import Session
 
-from store.jobs import intents, owners
-from store.jobs import requests_writes as job_requests
+from store.jobs import owners, resume
+from store.jobs import requests as job_requests
 from store.jobs import submit as submissions
 from store.jobs.submission import Retry, TrialOf
 from store.store import Store
 from store.sweeps import listing, sweeps, trials
-from store.sweeps.facts import WholeSweep
 from store.tables import Sweep
 from store.team import audit, quotas
 from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CANCELLED_BY_OWNER, Reason
 from torchyard.contract.sweeps import SweepState
+from torchyard.contract.views.sweeps import SweepView
 
 Action = Literal["pause", "resume", "cancel"]
 
@@ -29,7 +29,7 @@ _PAUSED = Reason("paused", "paused by its owner")
 _CANCELLING = Reason("cancelled", CANCELLED_BY_OWNER)
 
 
-def ask(session: Session, action: Action, sweep_id: str, *, caller: Caller) -> WholeSweep:
+def ask(session: Session, action: Action, sweep_id: str, *, caller: Caller) -> SweepView:
     """Pauses, resumes or cancels a sweep. A controller does so with its jobs. Repeating it changes nothing.
 
     Raises Conflict if its state forbids that.
@@ -62,7 +62,7 @@ def promote(session: Session, sweep_id: str, number: int, *, caller: Caller) -> 
     if trial.job_id is None:
         raise Conflict(f"trial {number} of sweep {sweep_id} has no job that could go on")
     if trial.at_rung:
-        intents.promote(session, trial.job_id, None, caller)
+        resume.promote(session, trial.job_id, None, caller)
     elif trial.state.terminal:
         acting, of = owners.acting(session, sweep.owner), TrialOf(sweep_id, number)
         job = submissions.submit(session, Retry(trial.job_id, acting, trial=of))
@@ -82,8 +82,8 @@ def delete_jobs(store: Store, sweep_id: str, *, caller: Caller) -> Iterator[str]
         _check_ended(session, sweeps.lock(session, sweep_id, caller))
         ids = sweeps.list_jobs(session, sweep_id)
     for job_id in ids:
-        with suppress(NotFound):  # its owner has deleted it meanwhile
-            job_requests.act(store, "delete", job_id, caller=caller)
+        with suppress(NotFound), store.write("delete") as session:  # its owner may have deleted it meanwhile
+            job_requests.act(session, "delete", job_id, caller=caller)
         yield job_id
 
 

@@ -12,7 +12,7 @@ from store.jobs.idempotency import made_by
 from store.jobs.submission import Submission
 from store.store import Store
 from store.sweeps import listing, sweeps
-from store.sweeps.facts import NewSweep, WholeSweep
+from store.sweeps.facts import NewSweep
 from store.tables import Sweep
 from store.team import audit, quotas
 from store.team.callers import Caller
@@ -20,6 +20,7 @@ from torchyard.contract.errors import Conflict
 from torchyard.contract.points import extended
 from torchyard.contract.spec import Spec
 from torchyard.contract.sweeps import SweepExtension, SweepSpec, SweepState
+from torchyard.contract.views.sweeps import SweepView
 
 MOST_OPEN = 100
 """Sweeps of one owner that have not ended: a controller looks at each of them in each pass."""
@@ -28,7 +29,7 @@ _NAMES = frozenset({"after", "init_from"})
 _EXTENDABLE = (SweepState.RUNNING, SweepState.PAUSED, SweepState.FINISHED)
 
 
-def submit(session: Session, new: NewSweep, first: Spec) -> tuple[WholeSweep, bool]:
+def submit(session: Session, new: NewSweep, first: Spec) -> tuple[SweepView, bool]:
     """Stores a sweep, of which `first` is the job spec of trial 0. Returns it, and whether it was there before.
 
     It was, if an earlier request with the same key has made it. The weights and jobs that its job spec names in
@@ -49,7 +50,7 @@ def submit(session: Session, new: NewSweep, first: Spec) -> tuple[WholeSweep, bo
     return listing.describe(session, sweep), False
 
 
-def extend(store: Store, sweep_id: str, more: SweepExtension, *, caller: Caller) -> WholeSweep:
+def extend(store: Store, sweep_id: str, more: SweepExtension, *, caller: Caller) -> SweepView:
     """Adds trials to a sweep, or changes how many run at once. One that has finished begins again.
 
     The job specs of points are not looked at: one that is wrong is a failed trial. What the sweep becomes is worked
@@ -108,7 +109,7 @@ def document_of(spec: SweepSpec) -> dict[str, Any]:
     return document | {"points": spec.points} if spec.points else document
 
 
-def _widen(session: Session, sweep: Sweep, wider: SweepSpec, caller: Caller) -> WholeSweep:
+def _widen(session: Session, sweep: Sweep, wider: SweepSpec, caller: Caller) -> SweepView:
     if sweep.state not in _EXTENDABLE:
         raise Conflict(f"sweep {sweep.id} is {sweep.state}: it cannot be extended; submit another one")
     sweeps.change(session, sweep, spec=document_of(wider), total=wider.size)

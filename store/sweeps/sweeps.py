@@ -165,8 +165,8 @@ def _signal_end(session: Session, sweep: Sweep) -> None:
     parts = [f"{count} {state}" for state, count in counts.items()]
     best, its = trials.best(session, sweep), None
     if best is not None:
-        its = {"number": best.trial.number, "job_id": best.trial.job_id, "value": best.trial.value}
-        parts.append(f"the best is trial {best.trial.number} with {sweep.monitor} {best.trial.value:.6g}")
+        its = {"number": best.trial, "job_id": best.job_id, "value": best.value}
+        parts.append(f"the best is trial {best.trial} with {sweep.monitor} {best.value:.6g}")
     text = signals.brief(f"{sweep.state}: {sweep.reason_message}; {', '.join(parts)}")
     data = {"state": sweep.state, "trials": counts, "best": its, "text": text}
     signals.add(session, EventKind.SWEEP_FINISHED, sweep=subject, data=data)

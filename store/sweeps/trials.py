@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from store.db.documents import Parsed, bytes_of, without_traceback
 from store.jobs.facts import JobSweepFacts
 from store.output import checkpoints, metrics
-from store.sweeps.facts import BestFacts, KnownTrials, RungFacts, Standing, TrialFacts
+from store.sweeps.facts import KnownTrials, RungFacts, Standing, TrialFacts
 from store.tables import Job, Sweep, SweepTrial
 from torchyard.contract.codec import json_number
 from torchyard.contract.errors import NotFound
@@ -20,6 +20,7 @@ from torchyard.contract.job import AT_RUNG, JobState
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.sweeps import MOST_SHOWN_POINT_BYTES
 from torchyard.contract.text import shown_text
+from torchyard.contract.views.sweeps import BestTrial
 
 S = TypeVar("S", bound=Standing)
 
@@ -154,14 +155,21 @@ def ranked(trials: Iterable[S], *, mode: str) -> list[S]:
     return sorted(trials, key=lambda trial: (not trial.has_value, sign * _finite(trial), trial.number))
 
 
-def best(session: Session, sweep: Sweep) -> BestFacts | None:
+def best(session: Session, sweep: Sweep) -> BestTrial | None:
     """Returns the best trial of a sweep; None if none has a value."""
     first = next(iter(ranked(standings(session, sweep), mode=sweep.mode)), None)
     if first is None or not first.has_value:
         return None
     saved = {} if first.job_id is None else checkpoints.best_of_jobs(session, {first.job_id: sweep.mode})
-    found = of_sweep(session, sweep, numbers=[first.number])[0]
-    return BestFacts(found, saved[first.job_id].id if first.job_id in saved else None)
+    trial = of_sweep(session, sweep, numbers=[first.number])[0]
+    assert trial.value is not None
+    return BestTrial(
+        trial=trial.number,
+        job_id=trial.job_id,
+        value=trial.value,
+        point=trial.point,
+        checkpoint_id=saved[first.job_id].id if first.job_id in saved else None,
+    )
 
 
 def best_job(session: Session, sweep: Sweep) -> str | None:

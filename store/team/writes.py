@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from store.jobs import requests_writes as requests
+from store.jobs import requests
 from store.store import Store
 from store.tables import Job
 from store.team import access, audit, logins, preferences, quotas, tokens, users
@@ -76,8 +76,8 @@ def cancel_jobs(store: Store, owner: str, *, caller: Caller) -> Iterator[str]:
     with store.read() as session:
         live = session.scalars(select(Job.id).where(Job.owner == owner, Job.state.in_(_LIVE)).order_by(Job.id)).all()
     for job_id in live:
-        with suppress(NotFound, Conflict):  # deleted or ended meanwhile
-            requests.act(store, "cancel", job_id, caller=caller, grace=GRACE_OF_DISABLED)
+        with suppress(NotFound, Conflict), store.write("cancel") as session:  # deleted or ended meanwhile
+            requests.act(session, "cancel", job_id, caller=caller, grace=GRACE_OF_DISABLED)
         yield job_id
 
 

@@ -60,10 +60,11 @@ def _usual_settings() -> Settings:
     )
 
 
-@cache
 def usual_document() -> dict[str, Any]:
-    """Returns the OpenAPI document, which takes a second: it prepares all routes. No setting changes it."""
-    return create_app(_usual_settings()).openapi()
+    """Returns the OpenAPI document. No setting changes it."""
+    from tests.torchyard.client.openapi import DOCUMENT  # made by the import, so once, if workers are forks
+
+    return DOCUMENT
 
 
 forks.make_first(usual_document)

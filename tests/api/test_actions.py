@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from store.jobs import actions_writes as actions
-from store.jobs import listing
+from store.jobs import actions, listing
 from store.team import writes as team
 from store.team.callers import SERVICE
 from tests.api.service import ApiFixture, both_databases
@@ -137,14 +136,14 @@ def test_a_viewer_may_not_act(service: ApiFixture) -> None:
 def test_a_job_that_ends_meanwhile_is_refused(service: ApiFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     first = service.submit(name="first")["id"]
     service.submit(name="second")
-    find = listing.chosen
+    find = listing.choose_ids
 
     def find_and_end(*args: Any, **options: Any) -> Any:
         found = find(*args, **options)
         service.end(service.start(first), reason=EndReason.COMPLETED)
         return found
 
-    monkeypatch.setattr(listing, "chosen", find_and_end)
+    monkeypatch.setattr(listing, "choose_ids", find_and_end)
     assert summary(act(service, "cancel", filter={})) == (2, 1, [(first, "conflict")], False)
     assert states(service) == {"first": "succeeded", "second": "cancelled"}
 

@@ -148,13 +148,13 @@ def test_the_lines_of_a_long_log_are_looked_for_at_its_end(
     texts = [str(number) for number in range(1, 401)]
     service.record(claim, lines=[NewLines(0, "stdout", texts[:150]), NewLines(0, "stdout", texts[150:])])
     with service.database.read() as session:
-        assert [line.text for line in logs.newest(session, job_id, attempt=1, rank=0)] == texts[100:]
-        assert logs.newest(session, job_id, attempt=1, rank=1) == []
+        assert [line.text for line in logs.list_newest(session, job_id, attempt=1, rank=0)] == texts[100:]
+        assert logs.list_newest(session, job_id, attempt=1, rank=1) == []
         monkeypatch.setattr(logs, "MOST_CHUNKS", 1)
-        assert [line.line for line in logs.newest(session, job_id, attempt=1, rank=None)] == list(range(151, 401))
+        assert [line.line for line in logs.list_newest(session, job_id, attempt=1, rank=None)] == list(range(151, 401))
         monkeypatch.setattr(logs, "MOST_CHUNKS", 100)
         monkeypatch.setattr(logs, "MOST_CHARACTERS", 10)
-        assert [line.line for line in logs.newest(session, job_id, attempt=1, rank=None)] == list(range(151, 401))
+        assert [line.line for line in logs.list_newest(session, job_id, attempt=1, rank=None)] == list(range(151, 401))
 
 
 def test_a_missing_module_names_the_requirements_that_the_bundle_has(service: ApiFixture, approved: Approved) -> None:

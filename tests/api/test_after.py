@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from store.jobs import dependencies_writes as dependencies
+from controller.dependencies import Dependencies
 from tests.api.service import SPEC, ApiFixture
 from tests.approved import Approved
 from torchyard.contract.job import EndReason
@@ -36,7 +36,7 @@ def test_one_that_cannot_start_any_more_says_because_of_which(service: ApiFixtur
     first = service.submit(name="prep", max_restarts=0)["id"]
     job = service.submit(name="eval", after=[{"job": "prep"}])["id"]
     service.end(service.start(first), reason=EndReason.USER_ERROR, message="a bug")
-    while dependencies.settle(service.app.state.services.store):
+    while Dependencies(service.app.state.services.store).run():
         pass
     failed = service.get(f"/v1/jobs/{job}")
     message = "prep has failed, and this job waits for its success"

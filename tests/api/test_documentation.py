@@ -57,7 +57,7 @@ def test_other_paths_of_the_docs_are_not_found(service: ApiFixture, path: str) -
 def test_a_caller_that_has_the_document_gets_304(service: ApiFixture) -> None:
     answer = service.client.get("/openapi.json")
     assert answer.headers["Content-Type"] == "application/json"
-    for held in (answer.headers["ETag"], f'"another", W/{answer.headers["ETag"]}', "*"):
+    for held in (answer.headers["ETag"], f'"another", {answer.headers["ETag"]}', "*"):
         again = service.client.get("/openapi.json", headers={"If-None-Match": held})
         assert (again.status_code, again.content) == (304, b"")
 

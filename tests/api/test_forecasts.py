@@ -16,8 +16,7 @@ from api.limits.budget import Budget
 from api.limits.forecasts import ForecastLimits
 from api.limits.rates import Rates
 from store.cluster import workers
-from store.jobs import foresight_reads as foresight
-from store.jobs import new_jobs
+from store.jobs import new_jobs, prospects
 from store.jobs.foresight_facts import Ahead, Forecast, Foresight, Waits
 from store.jobs.submission import Prospect, Submission
 from store.queue.estimates_facts import Seen
@@ -25,6 +24,7 @@ from store.team.callers import Caller
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.api.writes import Writes, writes
 from tests.scheduling.clusters import HOUR, NOW, host, runs, seen, slots, waits
+from tests.sessions import read
 from tests.store.fixture import recorded_statements
 from torchyard.contract.job import Reason
 from torchyard.contract.spec import parse_spec
@@ -189,10 +189,10 @@ def test_a_forecast_only_reads_and_holds_no_connection_while_it_looks_ahead(serv
     assert all(text.lstrip().startswith(("SELECT", "WITH")) for text in asked[len(plain) :])
     engine = services.store.database.engine
     with_limit = {"max_stop_grace": services.settings.max_stop_grace}
-    found = foresight.of_job(services.store, told["id"], **with_limit)
+    found = read(services.store, prospects.of_job, told["id"], **with_limit)
     assert found is not None
     parts = forecasts.forecast(
-        found, forecasts.budget(), read=partial(foresight.ahead_of, services.store, **with_limit)
+        found, forecasts.budget(), read=partial(read, services.store, prospects.find_ahead, **with_limit)
     )
     for _ in parts:
         assert engine.pool.checkedout() == 0

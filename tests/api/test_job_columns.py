@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from store.jobs import known_columns
-from store.jobs import table_reads as job_table
+from store.jobs import table as job_table
 from store.jobs.columns_facts import Order
 from store.output.facts import MetricPoint
 from store.team.callers import SERVICE
@@ -354,5 +354,5 @@ def test_others_have_their_turn_between_parts_of_an_order_and_of_groups(
     monkeypatch.setattr(job_table, "_AT_ONCE", 2)
     store, where, lr = service.app.state.services.store, JobQuery(), parse_column("config.optimizer.lr")
     order = Order(lr, reverse=False)
-    assert len([*job_table.arranged(store, where, caller=SERVICE, limit=2, sort=order)]) == 3
-    assert len([*job_table.groups(store, where, caller=SERVICE, by=lr, columns=[lr])]) == 3
+    assert len([*job_table.list_arranged(store, where, caller=SERVICE, limit=2, sort=order)]) == 3
+    assert len([*job_table.group_jobs(store, where, caller=SERVICE, by=lr, columns=[lr])]) == 3

@@ -467,7 +467,7 @@ class InProcess:
 
     def wanted(self, job_ids: list[str], *, after: int | None = None) -> WatchRequest:
         with self.store.read() as session:
-            heads = timeline.heads(session, job_ids)
+            heads = timeline.heads_of(session, job_ids)
         every = frozenset(job_ids)
         places = {} if after is None else dict.fromkeys(job_ids, after)
 
@@ -492,7 +492,7 @@ def test_fifty_watchers_of_ten_jobs_share_each_read(
     job_ids = [service.submit()["id"] for _ in range(10)]
     pages: list[tuple[str, int]] = []
     heads: list[int] = []
-    of_pages, of_heads = timeline.after, timeline.heads
+    of_pages, of_heads = timeline.after, timeline.heads_of
 
     def counted_pages(session: Any, job_id: str, position: int, **kwargs: Any) -> Any:
         pages.append((job_id, position))
@@ -513,7 +513,7 @@ def test_fifty_watchers_of_ten_jobs_share_each_read(
         last = b'"text":"4"'
         wanted = here.wanted(job_ids)
         monkeypatch.setattr(timeline, "after", counted_pages)
-        monkeypatch.setattr(timeline, "heads", counted_heads)
+        monkeypatch.setattr(timeline, "heads_of", counted_heads)
         tasks = [
             asyncio.create_task(here.collect(wanted, lambda found: sum(last in item for item in found) == 10))
             for _ in range(50)

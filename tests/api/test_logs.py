@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from api.transfers import logfile
-from store.output import log_search_reads as log_search
+from store.output import log_search
 from store.output.facts import NewLines
 from tests.api.service import ApiFixture
 from tests.rows import each_row

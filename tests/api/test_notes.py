@@ -6,7 +6,7 @@ from typing import Any
 from httpx2 import Response
 import pytest
 
-from store.jobs import table_reads as job_table
+from store.jobs import table as job_table
 from tests.api.service import ApiFixture, both_databases
 from tests.rows import each_row
 from torchyard.contract.job import EndReason

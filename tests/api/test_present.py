@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from api.present import checkpoints, cluster, jobs, team, telemetry
+from api.present import cluster, jobs, team, telemetry
 from api.present.times import microseconds, time
+from api.routes.checkpoints import checkpoint_view
 from store.cluster.workers_facts import History, HolderFacts, NamedJob, Use, WorkerFacts, WorkerHistory
 from store.ids import new_id
 from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
-from store.output.facts import Answer, EventFacts, Line, MetricPoint, Stacks, TimelineItem
+from store.output.facts import Answer, EventFacts, MetricPoint, Stacks, TimelineItem
 from store.queue.estimates_facts import EstimateFacts
 from store.team.callers import Caller
 from store.team.facts import QuotaFacts, TokenFacts
@@ -154,7 +155,8 @@ def test_an_attempt_that_has_ended_has_a_duration() -> None:
 
 def test_items_of_a_stream_become_views_of_their_kinds() -> None:
     event = EventFacts(1, SECOND, "message", None, {"level": "info", "text": "a"})
-    line, point = Line(3, SECOND, 1, 0, "stdout", "hello"), MetricPoint("loss", 7, 0.5, SECOND)
+    line = LogLine(line=3, time=time(SECOND), attempt=1, rank=0, stream="stdout", text="hello")
+    point = MetricPoint("loss", 7, 0.5, SECOND)
     items = (
         TimelineItem(1, "message", 1, event),
         TimelineItem(2, "log", 1, line),
@@ -175,12 +177,12 @@ def test_a_captured_checkpoint_sends_its_own_file() -> None:
     files = [{"path": "out/a.pt", "size": 3, "sha256": "a" * 64}]
     facts = CheckpointFacts(
         *(new_id("ckpt"), 1, "a", None, False, 5, {}, None, files, None, None, CAPTURED),
-        *(0, False, None, SECOND, ["latest"]),
+        *(0, False, None, time(SECOND), ["latest"]),
     )
-    view = checkpoints.checkpoint(facts)
+    view = checkpoint_view(facts)
     assert (view.size, view.sha256, view.source, view.aliases) == (3, "a" * 64, "captured", ["latest"])
     with pytest.raises(NotFound, match=r"no file 'state\.pt'"):
-        checkpoints.checkpoint(replace(facts, files=[]))
+        checkpoint_view(replace(facts, files=[]))
 
 
 @pytest.mark.parametrize(("caller", "seen"), [(ADA, True), (OPERATOR, True), (EVE, False)])

@@ -9,9 +9,8 @@ from api.present import prices
 from scheduling.snapshot import Placement
 from store.attempts import claims
 from store.attempts import rows as attempts
-from store.attempts.facts import Claim
-from store.attempts.prices_facts import StopPrice
-from store.jobs import intents
+from store.attempts.facts import Claim, StopPrice
+from store.jobs import stop
 from store.tables import Attempt, Base, Checkpoint, Job
 from store.team.callers import Caller
 from tests.api.bundles import packed_files, upload_whole
@@ -114,7 +113,9 @@ def test_a_price_is_refused_as_the_stop_would_be(service: ApiFixture) -> None:
     unknown = f"job_{'0' * 32}"
     for role, paths in {
         None: [f"jobs/{ended}/cancel", f"jobs/{ended}/pause", f"jobs/{cancelled}/pause", f"jobs/{cancelled}/cancel"],
-        Role.MEMBER: [f"jobs/{job}/{stop}" for job in (private, shared, unknown, "x") for stop in ("cancel", "pause")],
+        Role.MEMBER: [
+            f"jobs/{job}/{action}" for job in (private, shared, unknown, "x") for action in ("cancel", "pause")
+        ],
         Role.OPERATOR: [f"jobs/{job}/cancel?now=true" for job in (private, shared)] + ["workers/wrk_1/drain"],
         Role.VIEWER: [f"jobs/{shared}/cancel", f"workers/wrk_{'0' * 32}/drain"],
     }.items():
@@ -229,7 +230,7 @@ def test_a_preempted_job_tells_once_what_was_at_stake(service: ApiFixture) -> No
     trained(service, claim, step=3412, saved=3000)
     other = service.submit(priority=5)["id"]
     with service.database.write() as session:
-        assert intents.request_preempt(session, [job_id], preemptor=other)
+        assert stop.request_preempt(session, [job_id], preemptor=other)
     said = (
         "preempted by a job of admin (priority 5): it saves a checkpoint; "
         "at stake: 412 steps, 18 CPU-slot-minutes; resumes at step 3,000"

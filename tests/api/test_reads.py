@@ -17,8 +17,7 @@ from api.limits import turns
 from api.streams import live
 from store.attempts.facts import Claim
 from store.db.database import Database
-from store.output import log_search_reads as log_search
-from store.output import logs
+from store.output import log_search, logs
 from store.output.facts import NewLines
 from tests.api.raw import read_answer, wait_until
 from tests.api.service import ApiFixture

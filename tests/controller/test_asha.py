@@ -79,7 +79,7 @@ def test_the_best_of_each_rung_go_on_and_the_others_are_stopped_early(yard: Asha
     assert (stopped.reason_code, stopped.reason_message) == ("stopped_early", approved("reason_message"))
     found = yard.get(sweep).best
     assert found is not None
-    assert found.trial.number == last
+    assert found.trial == last
 
 
 def test_a_trial_that_was_stopped_early_can_be_promoted_and_goes_on_from_its_checkpoint(yard: Asha) -> None:
@@ -152,7 +152,7 @@ def test_a_quota_that_is_used_up_stops_no_trial_early(yard: Asha) -> None:
     yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: 0}))
     yard.run()
     assert [trial.at_rung for trial in yard.trials(sweep)] == [True] * 3
-    assert yard.get(sweep).facts.reason_code == "quota_exceeded"
+    assert yard.get(sweep).status_reason.code == "quota_exceeded"
     yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: 1 << 40}))
     yard.run()
     assert [trial.is_active for trial in yard.trials(sweep)].count(True) == 1

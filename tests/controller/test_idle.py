@@ -12,8 +12,8 @@ from controller.idle import Idle
 from store.attempts.idleness_writes import follow
 from store.cluster import workers_writes as workers
 from store.db.database import in_us, now_us
-from store.jobs import intents
-from store.jobs.intents import requested_stop
+from store.jobs import stop
+from store.jobs.stop import requested_stop
 from store.store import Store
 from store.tables import Allocation, Attempt, AttemptUse, Job, NotificationTarget, Signal
 from tests.approved import Approved
@@ -376,6 +376,6 @@ def test_a_withdrawn_pause_does_not_withdraw_the_stop(holder: Holder) -> None:
 @quick_on_sqlite
 def test_its_owner_may_cancel_it_instead(holder: Holder) -> None:
     holder.run().idles("30m").warned("15m").look()
-    holder.db.write(lambda session: intents.request_cancel(session, holder.job_id))
+    holder.db.write(lambda session: stop.request_cancel(session, holder.job_id))
     assert holder.stop is EndReason.CANCELLED
     assert holder.db.end(holder.claim, EndReason.CANCELLED) is JobState.CANCELLED

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from controller.notifications.fan_out import FanOut
 from controller.sweeps.duty import Sweeps
 from store.attempts import reads as attempts
-from store.jobs import requests_writes as job_requests
+from store.jobs import requests as job_requests
 from store.notifications import reads as notification_queries
 from store.notifications import writes as notifications
 from store.notifications.facts import NewTarget
@@ -21,7 +21,7 @@ from store.output.facts import MetricPoint
 from store.secret_keys import SecretKeys
 from store.store import Store
 from store.sweeps import advance, due, listing, requests, submit
-from store.sweeps.facts import NewSweep, TrialFacts, WholeSweep
+from store.sweeps.facts import NewSweep, TrialFacts
 from store.tables import Job, Message, SweepTrial
 from store.team import quotas, users
 from store.team.callers import SERVICE, Caller
@@ -35,6 +35,7 @@ from torchyard.contract.notifications import EventKind
 from torchyard.contract.points import checked_points, spec_of
 from torchyard.contract.sweeps import SweepExtension, SweepState, parse_sweep
 from torchyard.contract.team import Resource, Role
+from torchyard.contract.views.sweeps import SweepView, TrialCounts
 from torchyard.run import Run
 
 ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
@@ -55,7 +56,7 @@ class Yard:
         parsed = parse_sweep({"name": "tune", "job": SCRIPT, **varied, **spec})
         known = parsed.model_copy(update={"monitor": "val/loss", "mode": "min"})
         first = spec_of(known, 0, next(checked_points(known)))
-        return write(self.store, submit.submit, NewSweep(known, caller, "private"), first)[0].facts.id
+        return write(self.store, submit.submit, NewSweep(known, caller, "private"), first)[0].id
 
     def run(self) -> None:
         """Runs the duty until nothing is due."""
@@ -64,11 +65,11 @@ class Yard:
                 return
         raise AssertionError("the duty never ends")
 
-    def get(self, sweep_id: str) -> WholeSweep:
+    def get(self, sweep_id: str) -> SweepView:
         return read(self.store, listing.find_sweep, sweep_id, caller=SERVICE)
 
     def state(self, sweep_id: str) -> SweepState:
-        return self.get(sweep_id).facts.state
+        return self.get(sweep_id).state
 
     def trials(self, sweep_id: str) -> Sequence[TrialFacts]:
         found = read(self.store, listing.list_trials, sweep_id, caller=SERVICE, sort="number", limit=1000)
@@ -157,7 +158,7 @@ def test_a_sweep_ends_when_its_trials_have_and_ranks_them(yard: Yard) -> None:
     assert [(trial.number, rank) for trial, rank in found] == [(1, 1), (0, 2), (2, None)]
     best = yard.get(sweep).best
     assert best is not None
-    assert (best.trial.number, best.trial.value, best.trial.job_id) == (1, 0.25, second)
+    assert (best.trial, best.value, best.job_id) == (1, 0.25, second)
 
 
 @quick_on_sqlite
@@ -176,7 +177,7 @@ def test_a_run_without_a_checkpoint_is_ranked_by_its_newest_value(yard: Yard) ->
     assert math.isnan(found[2][0].value or 0.0)
     best = yard.get(sweep).best
     assert best is not None
-    assert (best.trial.number, best.checkpoint_id) == (1, None)
+    assert (best.trial, best.checkpoint_id) == (1, None)
 
 
 @quick_on_sqlite
@@ -257,7 +258,7 @@ def test_a_sweep_cancelled_in_the_middle_makes_no_more_and_ends(yard: Yard) -> N
     yard.db.end(running, EndReason.CANCELLED)
     yard.run()
     assert yard.state(sweep) is SweepState.CANCELLED
-    assert yard.get(sweep).facts.counts == {JobState.CANCELLED: advance.MOST}
+    assert yard.get(sweep).trials == TrialCounts(total=250, waiting=250 - advance.MOST, cancelled=advance.MOST)
 
 
 def test_a_cancel_while_a_controller_makes_trials_leaves_none_running(yard: Yard) -> None:
@@ -274,9 +275,9 @@ def test_a_sweep_stops_after_too_many_failures(yard: Yard) -> None:
     yard.end(yard.ids(sweep)[1], EndReason.DATA_ERROR)
     yard.run()
     found = yard.get(sweep)
-    assert found.facts.state is SweepState.FAILED
-    assert "max_failed is 1" in found.facts.reason_message
-    assert found.facts.counts == {JobState.FAILED: 1, JobState.CANCELLED: 2}
+    assert found.state is SweepState.FAILED
+    assert "max_failed is 1" in found.status_reason.message
+    assert found.trials == TrialCounts(total=3, failed=1, cancelled=2)
 
 
 def test_a_trial_that_is_refused_fails_and_says_why(yard: Yard) -> None:
@@ -295,11 +296,11 @@ def test_a_quota_that_is_used_up_is_waited_for(yard: Yard) -> None:
     sweep = yard.sweep()
     yard.run()
     assert len(yard.ids(sweep)) == 2
-    assert yard.get(sweep).facts.reason_code == "quota_exceeded"
+    assert yard.get(sweep).status_reason.code == "quota_exceeded"
     yard.end(yard.ids(sweep)[0])
     yard.run()
     assert len(yard.ids(sweep)) == 3
-    assert yard.get(sweep).facts.reason_code == "running"
+    assert yard.get(sweep).status_reason.code == "running"
 
 
 @pytest.mark.parametrize(
@@ -324,7 +325,7 @@ def test_a_trial_that_the_quota_never_allows_fails_and_holds_no_other_back(
         (JobState.QUEUED, None),
         (JobState.QUEUED, None),
     ]
-    assert yard.get(sweep).facts.reason_code == "running"
+    assert yard.get(sweep).status_reason.code == "running"
 
 
 def test_a_sweep_of_a_disabled_user_pauses(yard: Yard) -> None:
@@ -332,7 +333,7 @@ def test_a_sweep_of_a_disabled_user_pauses(yard: Yard) -> None:
     yard.db.write(lambda session: users.change(session, "ada", disabled=True))
     yard.run()
     assert yard.state(sweep) is SweepState.PAUSED
-    assert yard.get(sweep).facts.reason_code == "owner_disabled"
+    assert yard.get(sweep).status_reason.code == "owner_disabled"
     assert yard.trials(sweep) == []
 
 
@@ -349,14 +350,14 @@ def test_the_owner_sees_that_a_step_fails_until_one_succeeds(yard: Yard, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(advance, "make_trials", fails)
         yard.run()
-        found = yard.get(broken).facts
-        assert (found.state, found.reason_code) == (SweepState.RUNNING, "internal")
-        assert found.reason_message.startswith("a step of the sweep failed, and is tried again")
+        found = yard.get(broken)
+        assert (found.state, found.status_reason.code) == (SweepState.RUNNING, "internal")
+        assert found.status_reason.message.startswith("a step of the sweep failed, and is tried again")
         yard.run()
-        assert yard.get(broken).facts.version == found.version  # it is told once
+        assert yard.get(broken).version == found.version  # it is told once
     assert len(yard.trials(sound)) == 3
     yard.run()
-    assert (len(yard.trials(broken)), yard.get(broken).facts.reason_code) == (3, "running")
+    assert (len(yard.trials(broken)), yard.get(broken).status_reason.code) == (3, "running")
 
 
 @quick_on_sqlite
@@ -365,7 +366,7 @@ def test_a_cancelled_sweep_whose_step_fails_says_so_and_ends_as_it_was_asked(
 ) -> None:
     sweep = yard.sweep()
     write(yard.store, requests.ask, "cancel", sweep, caller=ADA)
-    before = yard.get(sweep).facts
+    before = yard.get(sweep)
 
     def fails(*_: Any) -> bool:
         raise ValueError("by a newer program")
@@ -374,10 +375,10 @@ def test_a_cancelled_sweep_whose_step_fails_says_so_and_ends_as_it_was_asked(
         patch.setattr(advance, "ask_jobs", fails)
         yard.run()
         yard.run()
-        found = yard.get(sweep).facts
-        assert found.reason_code == before.reason_code
-        assert found.reason_message.startswith(f"{before.reason_message}; a step of the sweep failed")
-        assert found.reason_message.count("a step of the sweep failed") == 1
+        found = yard.get(sweep)
+        assert found.status_reason.code == before.status_reason.code
+        assert found.status_reason.message.startswith(f"{before.status_reason.message}; a step of the sweep failed")
+        assert found.status_reason.message.count("a step of the sweep failed") == 1
     yard.run()
     assert yard.state(sweep) is SweepState.CANCELLED
 
@@ -388,7 +389,7 @@ def test_a_trial_whose_job_is_deleted_stays_in_the_ranking(yard: Yard) -> None:
     yard.run()
     first = yard.ids(sweep)[0]
     yard.end(first, loss=0.5)
-    job_requests.act(yard.store, "delete", first, caller=ADA)
+    write(yard.store, job_requests.act, "delete", first, caller=ADA)
     found = yard.trials(sweep)[0]
     assert (found.job_id, found.state, found.value) == (None, JobState.SUCCEEDED, 0.5)
     with pytest.raises(Conflict, match="no job"):
@@ -460,7 +461,7 @@ def test_a_sweep_is_its_owners(yard: Yard) -> None:
         with pytest.raises(NotFound):
             act()
     shared = yard.sweep(visibility="team")
-    assert read(yard.store, listing.find_sweep, shared, caller=BOB).facts.id == shared
+    assert read(yard.store, listing.find_sweep, shared, caller=BOB).id == shared
     with pytest.raises(Forbidden):
         write(yard.store, requests.ask, "cancel", shared, caller=BOB)
 

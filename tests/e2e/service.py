@@ -22,6 +22,7 @@ from worker.host import process
 T = TypeVar("T")
 
 DEADLINE_S = 120.0
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 0.25
 
 
 class Service:
@@ -71,6 +72,7 @@ class Service:
 
     @property
     def client(self) -> Client:
+        """A new one, which takes as long to make as three requests."""
         return Client(url=self.server["url"], token=self.server["token"])
 
     def start(self) -> None:
@@ -110,9 +112,10 @@ class Service:
 
     def wait(self, job_id: str, *states: JobState) -> JobView:
         """Waits until the job is in one of `states` (any terminal one by default) and returns it."""
+        client = self.client
 
         def look() -> JobView | None:
-            job = self.client.get(job_id).view
+            job = client.get(job_id).view
             wanted = job.state in states if states else job.state.terminal
             assert wanted or not job.state.terminal, f"{job.state}: {job.error} {job.status_reason}"
             return job if wanted else None
@@ -159,13 +162,14 @@ def running(service: Service) -> Generator[Service]:
 
 
 def until(look: Callable[[], T | None], *, what: str, context: Callable[[], str] = str) -> T:
-    """Polls `look` and returns its first result that is not None or False."""
-    deadline = time.monotonic() + DEADLINE_S
+    """Polls `look`, less often the longer it takes. Returns its first result that is not None or False."""
+    deadline, pause_s = time.monotonic() + DEADLINE_S, _SHORTEST_PAUSE_S
     while time.monotonic() < deadline:
         found = look()
         if found is not None and found is not False:
             return found
-        time.sleep(0.05)
+        time.sleep(pause_s)
+        pause_s = min(1.2 * pause_s, _LONGEST_PAUSE_S)
     raise AssertionError(f"never came true: {what}\n{context()}")
 
 

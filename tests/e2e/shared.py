@@ -10,6 +10,7 @@ import pytest
 from tests.databases import Databases, SQLiteDatabases
 from tests.e2e.documented import ROOT, started_by
 from tests.e2e.service import Service, running, until
+from torchyard.client import Client
 
 HOME_FILES = (".ssh/id_ed25519", ".netrc", ".config/gh/hosts.yml", ".aws/credentials", ".cache/huggingface/token")
 
@@ -33,9 +34,10 @@ def shared_service(databases: Databases, home: Path, tmp_path_factory: pytest.Te
         command[0] = str(ROOT / command[0])
         service = Service(tmp_path_factory.mktemp("service"), database=url, env={"HOME": str(home)}, command=command)
         stack.enter_context(running(service))
-        until(lambda: _starts_warm(service), what="jobs start warm")  # those that start cold cost more
+        client = service.client
+        until(lambda: _starts_warm(client), what="jobs start warm")  # those that start cold cost more
         yield service
 
 
-def _starts_warm(service: Service) -> bool:
-    return any(worker.starts is not None and worker.starts.mode == "warm" for worker in service.client.workers())
+def _starts_warm(client: Client) -> bool:
+    return any(worker.starts is not None and worker.starts.mode == "warm" for worker in client.workers())

@@ -4,26 +4,29 @@ import asyncio
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from functools import partial
 import logging
 import os
 from pathlib import Path
 import sys
 import threading
 import time
+from typing import Literal
 
 from api.submissions import Submissions
+from controller.dependencies import Dependencies
 from controller.idle import Idle
 from controller.notifications.fan_out import FanOut, Upkeep
 from controller.sweeps.duty import Sweeps
+from store.attempts import stacks
 from store.attempts.facts import Claim
 from store.blobs import cleanup_writes as cleanup
 from store.bundles import upload as uploads
 from store.bundles.folder import Uploads
 from store.bundles.partial import PartialFile
 from store.bundles.upload import Upload
-from store.jobs import batches
-from store.jobs import dependencies_writes as dependencies
-from store.jobs import requests_writes as requests
+from store.cluster import facts_rows as workers
+from store.jobs import batches, requests
 from store.jobs import submit as submission
 from store.jobs.submission import KeyedRequest, Submission
 from store.models import models
@@ -68,8 +71,29 @@ def _submit(store: Store, _: str) -> None:
 
 
 def _delete(store: Store, job_id: str) -> None:
-    requests.act(store, "delete", job_id, caller=SERVICE)
+    with store.write("delete") as session:
+        requests.act(session, "delete", job_id, caller=SERVICE)
     cleanup.collect_garbage(store)  # as after the API's answer
+
+
+def _change(store: Store, job_id: str) -> None:
+    with store.write("change") as session:
+        requests.change(session, job_id, parse_patch({"priority": 7}), caller=SERVICE)
+
+
+def _ask(store: Store, job_id: str, *, action: Literal["cancel", "pause", "resume"]) -> None:
+    with store.write(action) as session:
+        requests.ask(session, action, job_id, caller=SERVICE)
+
+
+def _request_stacks(store: Store, job_id: str) -> None:
+    with store.write("stacks") as session:
+        stacks.request(session, job_id)
+
+
+def _drain(store: Store, worker_id: str) -> None:
+    with store.write("drain") as session:
+        workers.drain(session, worker_id, drain=True, caller=SERVICE)
 
 
 def _add_model(store: Store, job_id: str) -> None:
@@ -97,16 +121,16 @@ def _upload(store: Store, _: str) -> None:
 
 REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "submit": _submit,
-    "change": lambda store, job_id: requests.change(store, job_id, parse_patch({"priority": 7}), caller=SERVICE),
-    "cancel": lambda store, job_id: requests.ask(store, "cancel", job_id, caller=SERVICE),
-    "pause": lambda store, job_id: requests.ask(store, "pause", job_id, caller=SERVICE),
-    "resume": lambda store, job_id: requests.ask(store, "resume", job_id, caller=SERVICE),
-    "stacks": lambda store, job_id: requests.ask_stacks(store, job_id, caller=SERVICE),
+    "change": _change,
+    "cancel": partial(_ask, action="cancel"),
+    "pause": partial(_ask, action="pause"),
+    "resume": partial(_ask, action="resume"),
+    "stacks": _request_stacks,
     "delete": _delete,
     "bundle": _upload,
     "model": _add_model,
     "team": lambda store, name: team.change_user(store, name, UserChange(disabled=True), caller=SERVICE),
-    "drain": lambda store, worker_id: requests.drain(store, worker_id, drain=True, caller=SERVICE),
+    "drain": _drain,
 }
 """What the API runs for a request about a job or a worker."""
 
@@ -148,7 +172,7 @@ def submit_batch(settings: Settings, parts: int, answered: Path) -> None:
 def settle(settings: Settings) -> None:
     """Lets jobs go on, or fail, whose others have ended, as a controller does."""
     with opened(settings) as store:
-        while dependencies.settle(store):
+        while Dependencies(store).run():
             pass
 
 

@@ -110,7 +110,7 @@ class FailpointFixture(StoreFixture):
         return [(chunk.attempt, step) for chunk in chunks for step, _, _ in POINT.iter_unpack(chunk.data)]
 
     def lines(self, job_id: str) -> list[tuple[int, str]]:
-        found = self.read(lambda session: logs.after(session, job_id, line=0, limit=1000).items)
+        found = self.read(lambda session: logs.list_after(session, job_id, line=0, limit=1000).items)
         return [(line.attempt, line.text) for line in found]
 
     def told(self, job_id: str) -> list[str]:

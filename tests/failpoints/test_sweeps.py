@@ -31,11 +31,11 @@ def submitted(service: FailpointFixture) -> str:
     known = spec.model_copy(update={"monitor": "val/loss", "mode": "min"})
     new = NewSweep(known, SERVICE, "private")
     first = spec_of(known, 0, next(checked_points(known)))
-    return write(store_on(service.database), submit.submit, new, first)[0].facts.id
+    return write(store_on(service.database), submit.submit, new, first)[0].id
 
 
 def state(service: FailpointFixture, sweep_id: str) -> SweepState:
-    return service.read(lambda session: listing.find_sweep(session, sweep_id, caller=SERVICE)).facts.state
+    return service.read(lambda session: listing.find_sweep(session, sweep_id, caller=SERVICE)).state
 
 
 def check_trials(service: FailpointFixture, sweep_id: str) -> None:

@@ -23,7 +23,7 @@ OF_OURS = {
 MADE_AT_RUN_TIME = {
     "api/advice/missing.py:_names": "an escaped path",
     "api/parameters/paging.py:media_after": "two numbers, and the key of a metric",
-    "store/output/log_patterns_reads.py:plain": "an escaped text",
+    "store/output/log_search.py:plain": "an escaped text",
     "torchyard/cli/follow.py:_is_in_log": "two numbers between what is known",
     "torchyard/client/references.py:_last_number": "an escaped name, and a number",
     "torchyard/contract/arguments.py:_assigned": "an escaped name",
@@ -33,7 +33,7 @@ MADE_AT_RUN_TIME = {
     "worker/engines/local/supervisor/ranks.py:has_signal": "the name of a signal mask, in /proc/PID/status",
 }
 """Expressions that are not known before a call, and why they are harmless."""
-LINEAR_ENGINES = dict.fromkeys(("store/output/log_patterns_reads.py", "store/output/log_metrics_reads.py"), "re2")
+LINEAR_ENGINES = dict.fromkeys(("store/output/log_search.py", "store/output/log_metrics_reads.py"), "re2")
 """Where another engine than `re` is used. Its time is linear, whatever the expression."""
 GLOBS = {
     *("trainer/weights/initial.py", "torchyard/models/exporting/placing.py"),

@@ -23,7 +23,7 @@ from store.db import prepared
 from store.db.database import Database, now_us
 from store.ids import new_id
 from store.jobs import events as job_events
-from store.jobs import intents, jobs, new_jobs, reasons
+from store.jobs import jobs, new_jobs, reasons, resume, stop
 from store.jobs import submit as submission
 from store.jobs.facts import DisplayedReason
 from store.jobs.submission import Retry, Submission
@@ -39,7 +39,7 @@ from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
 from store.tables import Allocation, Attempt, Base, Job
-from store.team.callers import Caller
+from store.team.callers import SERVICE, Caller
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.pausing import PausePoint
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
@@ -150,13 +150,13 @@ class StoreFixture:
         self.end(claim, EndReason.COMPLETED)
 
     def cancel(self, job_id: str, *, grace: timedelta | None = None) -> Job:
-        return self.write(lambda session: intents.request_cancel(session, job_id, grace=grace))
+        return self.write(lambda session: stop.request_cancel(session, job_id, grace=grace))
 
     def pause(self, job_id: str) -> Job:
-        return self.write(lambda session: intents.request_pause(session, job_id))
+        return self.write(lambda session: stop.request_pause(session, job_id))
 
     def resume(self, job_id: str) -> Job:
-        return self.write(lambda session: intents.resume(session, job_id))
+        return self.write(lambda session: resume.resume(session, job_id))
 
     def pause_at(self, job_id: str, **point: int) -> None:
         """Lets the attempts of the job pause by themselves, as those of a trial do."""
@@ -164,10 +164,10 @@ class StoreFixture:
 
     def promote(self, job_id: str, **point: int) -> bool:
         found = PausePoint.of(point) if point else None
-        return self.write(lambda session: intents.promote(session, job_id, found))
+        return self.write(lambda session: resume.promote(session, job_id, found))
 
     def preempt(self, *victims: str, preemptor: str) -> bool:
-        return self.write(lambda session: intents.request_preempt(session, victims, preemptor=preemptor))
+        return self.write(lambda session: stop.request_preempt(session, victims, preemptor=preemptor))
 
     def drain(self, worker_id: str, *, drain: bool = True) -> None:
         self.write(lambda session: workers.set_drain(session, worker_id, drain=drain))
@@ -200,7 +200,9 @@ class StoreFixture:
         return self.read(lambda session: attempts.read(session, claim))
 
     def events(self, job_id: str) -> Sequence[EventFacts]:
-        return self.read(lambda session: job_events.page(session, job_id, after=0, limit=100_000).items)
+        return self.read(
+            lambda session: job_events.list_events(session, job_id, caller=SERVICE, after=0, limit=100_000).items
+        )
 
     def moves(self, job_id: str) -> list[str]:
         """Returns the states that the job entered, by its events."""

@@ -9,6 +9,7 @@ from store.jobs import deletion
 from store.output import artifacts
 from store.output.facts import NewArtifact
 from store.team import quotas
+from store.team.callers import SERVICE
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.job import EndReason
@@ -20,7 +21,9 @@ def stored(blobs: Blobs, path: str, content: bytes) -> NewArtifact:
 
 
 def listed(db: StoreFixture, job_id: str, path: str | None = None) -> list[tuple[str, int]]:
-    rows = db.read(lambda session: artifacts.after(session, job_id, limit=100, path=path))
+    rows = db.read(
+        lambda session: artifacts.list_artifacts(session, job_id, caller=SERVICE, limit=100, path=path)
+    ).items
     return [(row.path, row.attempt) for row in rows]
 
 

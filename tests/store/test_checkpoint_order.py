@@ -11,7 +11,7 @@ from store.jobs.submission import Retry
 from store.output import checkpoints
 from store.output.checkpoints_facts import CAPTURED
 from store.output.facts import CapturedFile, NewCheckpoint
-from store.team.callers import Caller
+from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, NotFound
@@ -38,7 +38,7 @@ def add(db: StoreFixture, claim: Claim, *new: NewCheckpoint) -> None:
 
 def aliases(db: StoreFixture, job_id: str) -> dict[str, list[str]]:
     """Returns the aliases of each checkpoint by its name, newest first."""
-    found = db.read(lambda session: checkpoints.listed(session, db.job(job_id)))
+    found = db.read(lambda session: checkpoints.list_checkpoints(session, job_id, caller=SERVICE, limit=100).items)
     return {item.name: [*item.aliases] for item in found}
 
 
@@ -102,7 +102,9 @@ def test_what_is_not_whole_has_no_alias_and_is_not_resumed(db: StoreFixture, cla
     for ref in ("step-7", "epoch-1"):
         with pytest.raises(NotFound, match="has no checkpoint"):
             db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), ref))  # noqa: B023
-    (told, _) = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id)))
+    (told, _) = db.read(
+        lambda session: checkpoints.list_checkpoints(session, claim.job_id, caller=SERVICE, limit=100).items
+    )
     assert (told.name, told.damaged) == ("torn", True)
     found = db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), told.id))
     assert (found.name, found.damaged) == ("torn", True)
@@ -138,15 +140,19 @@ def test_where_a_program_publishes_the_latest_is_one_of_those(db: StoreFixture, 
 def test_the_price_of_a_stop_counts_from_the_checkpoint_that_is_resumed(db: StoreFixture, claim: Claim) -> None:
     db.record(claim, seq=0, progress={"step": 100})
     add(db, claim, saved("b", 20, step=60), saved("a", 10, step=90), saved("torn", 30, step=95, damaged=True))
-    (price,) = db.read(lambda session: prices.of_jobs(session, [claim.job_id]))
+    (price,) = db.read(lambda session: prices.price_jobs(session, [claim.job_id]))
     assert (price.stake.resumes_at, price.stake.steps) == (60, 40)
 
 
 def test_a_page_goes_on_behind_a_checkpoint_by_the_time_of_saving(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, saved("b", 20, step=1), saved("c", 30, step=0), saved("a", 10, step=2))
-    page = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), limit=2))
+    page = db.read(lambda session: checkpoints.list_checkpoints(session, claim.job_id, caller=SERVICE, limit=2).items)
     assert [item.name for item in page] == ["c", "b"]
-    rest = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), after=page[-1].id))
+    rest = db.read(
+        lambda session: (
+            checkpoints.list_checkpoints(session, claim.job_id, caller=SERVICE, limit=100, after=page[-1].id).items
+        )
+    )
     assert [item.name for item in rest] == ["a"]
 
 

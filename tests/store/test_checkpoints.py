@@ -10,6 +10,7 @@ from store.attempts.facts import Claim
 from store.ids import new_id
 from store.output import checkpoints
 from store.output.facts import NewCheckpoint
+from store.team.callers import SERVICE
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
 from torchyard.contract.errors import NotFound
@@ -29,7 +30,7 @@ def add(db: StoreFixture, claim: Claim, *new: NewCheckpoint) -> None:
 
 def aliases(db: StoreFixture, job_id: str) -> dict[str, list[str]]:
     """Returns the aliases of each checkpoint, newest first, by `attempt/name`."""
-    found = db.read(lambda session: checkpoints.listed(session, db.job(job_id)))
+    found = db.read(lambda session: checkpoints.list_checkpoints(session, job_id, caller=SERVICE, limit=100).items)
     return {f"{item.attempt}/{item.name}": [*item.aliases] for item in found}
 
 
@@ -41,7 +42,9 @@ def name_of(db: StoreFixture, job_id: str, ref: str) -> str:
 def test_a_checkpoint_is_listed_and_has_an_event(db: StoreFixture, claim: Claim) -> None:
     version = db.job(claim.job_id).version
     add(db, claim, checkpoint("epoch-0001", step=10, epoch=1, val_loss=0.5, train_loss=math.inf))
-    ((item),) = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id)))
+    ((item),) = db.read(
+        lambda session: checkpoints.list_checkpoints(session, claim.job_id, caller=SERVICE, limit=100).items
+    )
     assert item.aliases == ["best", "latest", "epoch-1", "step-10"]
     assert (item.epoch, item.step, item.attempt) == (1, 10, 1)
     assert item.metrics == {"val/loss": 0.5, "train/loss": "Infinity"}
@@ -55,8 +58,14 @@ def test_a_checkpoint_is_listed_and_has_an_event(db: StoreFixture, claim: Claim)
 def test_files_are_read_of_the_checkpoints_that_are_told(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, *(checkpoint(f"step-{step}", step=step, val_loss=1 / step) for step in range(1, 6)))
     with recorded_statements(db.database) as statements:
-        page = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), limit=2))
-        rest = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), limit=2, after=page[-1].id))
+        page = db.read(
+            lambda session: checkpoints.list_checkpoints(session, claim.job_id, caller=SERVICE, limit=2).items
+        )
+        rest = db.read(
+            lambda session: (
+                checkpoints.list_checkpoints(session, claim.job_id, caller=SERVICE, limit=2, after=page[-1].id).items
+            )
+        )
         best = db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), "best"))
     assert ([item.step for item in page], [item.step for item in rest], best.step) == ([5, 4], [3, 2], 5)
     assert [each for each in statements if "checkpoints.files" in each and "checkpoints.id IN" not in each] == []

@@ -44,7 +44,7 @@ def test_a_number_that_a_database_refuses_does_not_reach_it(db: StoreFixture, nu
     error = {"code": "user_error", "message": "1234567890123456789", "rank": number, "exit_code": 1}
     job_id = db.submit()
     db.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(error=error)))
-    (listed,) = db.read(lambda session: listing.jobs(session, JobQuery(), caller=SERVICE, limit=1)).items
+    (listed,) = db.read(lambda session: listing.list_page(session, JobQuery(), caller=SERVICE, limit=1)).items
     assert listed.error == {**error, "rank": stored}
 
 
@@ -82,8 +82,9 @@ def test_a_violated_constraint_reaches_the_caller(db: StoreFixture) -> None:
 
 
 def test_a_programming_error_is_not_unavailable(db: StoreFixture) -> None:
+    job_id = db.submit()
     with pytest.raises((OverflowError, SQLAlchemyError)):
-        db.read(lambda session: job_events.page(session, "job", after=2**80, limit=1))
+        db.read(lambda session: job_events.list_events(session, job_id, caller=SERVICE, after=2**80, limit=1))
 
 
 def test_a_full_disk_is_unavailable_and_stores_nothing_partially(sqlite: SQLiteDatabases) -> None:
@@ -100,7 +101,9 @@ def test_a_full_disk_is_unavailable_and_stores_nothing_partially(sqlite: SQLiteD
         _let_grow(database, pages=1_000_000)
         db.record(claim, seq=0, points=points, lines=lines, offsets={"events.jsonl": 1})
         assert db.attempt(claim).relay_seq == 1
-        assert len(db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=30_000).items)) == 20_000
+        assert (
+            len(db.read(lambda session: logs.list_after(session, claim.job_id, line=0, limit=30_000).items)) == 20_000
+        )
 
 
 def _let_grow(database: Database, *, pages: int) -> None:

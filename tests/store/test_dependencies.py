@@ -9,10 +9,7 @@ from sqlalchemy import insert, update
 from controller.dependencies import Dependencies
 from store.blobs.files import Blobs
 from store.db.database import now_us
-from store.jobs import batches, validate
-from store.jobs import dependencies_writes as dependencies
-from store.jobs import reads as queries
-from store.jobs import requests_writes as requests
+from store.jobs import batches, queued, release, requests, show, validate
 from store.jobs import submit as submission
 from store.jobs.batches import Refused
 from store.jobs.facts import JobFacts
@@ -25,7 +22,7 @@ from store.team import quotas
 from store.team.callers import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
-from tests.sessions import read
+from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.errors import InvalidSpec, QuotaExceeded
 from torchyard.contract.job import EndReason, JobState
@@ -114,12 +111,12 @@ def test_a_job_waits_out_of_the_line_until_the_other_has_succeeded(db: StoreFixt
     settle(store)
     assert waits(db, job.id)
     assert db.heads() == [first]
-    assert [each.id for each in queries.queue(store, limit=9, after=None).items] == [first]
+    assert [each.id for each in read(store, queued.list_queue, limit=9, after=None).items] == [first]
     assert (db.place(first), db.place(job.id)) == (1, None)
     end(db, first)
     settle(store)
     assert (db.job(job.id).not_before, db.heads(), db.place(job.id)) == (None, [job.id], 1)
-    assert queries.get(store, job.id, caller=ADA).after[0].state is JobState.SUCCEEDED
+    assert read(store, show.find_job, job.id, ADA).after[0].state is JobState.SUCCEEDED
     end(db, job.id)
 
 
@@ -210,18 +207,18 @@ def test_a_private_job_is_not_named_to_those_who_may_not_read_it(db: StoreFixtur
     job = submit(store, "secret", visibility="team")
     assert job.reason.message == f"waits for {first}"
     assert job.after[0].name == "secret"
-    seen = queries.get(store, job.id, caller=BOB).after[0]
+    seen = read(store, show.find_job, job.id, BOB).after[0]
     assert (seen.job_id, seen.name, seen.state) == (first, None, None)
     own = submit(store, "secret")
     assert own.reason.message == "waits for secret"
-    requests.change(store, own.id, JobPatch(visibility="team"), caller=ADA)
+    write(store, requests.change, own.id, JobPatch(visibility="team"), caller=ADA)
     assert db.job(own.id).reason_message == f"waits for {first}"
 
 
 def test_who_may_not_read_the_other_any_more_learns_nothing_of_its_end(db: StoreFixture, store: Store) -> None:
     first = db.submit(name="shared", owner="bob", visibility="team")
     job = submit(store, "shared")
-    requests.change(store, first, JobPatch(visibility="private"), caller=BOB)
+    write(store, requests.change, first, JobPatch(visibility="private"), caller=BOB)
     end(db, first)
     settle(store)
     message = f"job {first}, for which it waits, may not be read any more by ada"
@@ -232,7 +229,7 @@ def test_who_may_not_read_the_other_any_more_learns_nothing_of_its_end(db: Store
 def test_a_chain_fails_from_its_first_to_its_last_in_few_transactions(
     db: StoreFixture, store: Store, approved: Approved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dependencies, "AT_ONCE", 8)
+    monkeypatch.setattr(release, "AT_ONCE", 8)
     ids = batch(store, {"name": "n0"}, *({"name": f"n{n}", "after": [{"job": f"n{n - 1}"}]} for n in range(1, 20)))
     end(db, ids[0], EndReason.DATA_ERROR)
     assert settle(store) <= 5
@@ -251,7 +248,7 @@ def test_a_chain_runs_one_after_the_other(db: StoreFixture, store: Store) -> Non
 
 @quick_on_sqlite
 def test_many_that_wait_for_one_go_on_in_parts(db: StoreFixture, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dependencies, "AT_ONCE", 20)
+    monkeypatch.setattr(release, "AT_ONCE", 20)
     first = db.submit(name="prep")
     ids = batch(store, *({"name": f"n{n}", "after": [{"job": first}]} for n in range(50)))
     end(db, first)
@@ -312,11 +309,11 @@ def test_a_deleted_job_has_ended_as_it_did(db: StoreFixture, store: Store, appro
     end(db, good)
     end(db, bad, EndReason.DATA_ERROR)
     for each in (good, bad):
-        requests.act(store, "delete", each, caller=ADA)
+        write(store, requests.act, "delete", each, caller=ADA)
     settle(store)
     assert not waits(db, of_good.id)
     assert told(db, of_bad.id)[2] == approved("told", bad=bad)
-    seen = queries.get(store, of_good.id, caller=ADA).after[0]
+    seen = read(store, show.find_job, of_good.id, ADA).after[0]
     assert (seen.name, seen.state) == (None, JobState.SUCCEEDED)
 
 
@@ -328,7 +325,7 @@ def test_one_that_waits_may_be_cancelled_and_deleted(db: StoreFixture, store: St
     end(db, first)
     settle(store)
     assert told(db, job.id)[0] == "cancelled"
-    requests.act(store, "delete", job.id, caller=ADA)
+    write(store, requests.act, "delete", job.id, caller=ADA)
     assert db.everything()["dependencies"] == []
 
 
@@ -369,7 +366,7 @@ def test_its_wait_for_others_is_no_wait_in_the_line(db: StoreFixture, store: Sto
     db.pause(job.id)
     db.resume(job.id)
     db.write(lambda session: session.execute(update(Job).values(lined_at=now_us() - 3_600_000_000)))
-    requests.change(store, job.id, JobPatch(priority=5), caller=ADA)
+    write(store, requests.change, job.id, JobPatch(priority=5), caller=ADA)
     end(db, first)
     settle(store)
     claim = db.claim(job.id, db.worker())
@@ -404,10 +401,10 @@ def test_weights_of_the_other_are_pinned_when_it_has_ended(db: StoreFixture, sto
     job = submit(store, "prep", init_from="${jobs.prep.best}")
     assert db.job(job.id).spec["init_from"] == f"${{jobs.{first}.best}}"
     assert job.initial is None
-    assert queries.get(store, job.id, caller=ADA).initial is None
+    assert read(store, show.find_job, job.id, ADA).initial is None
     end(db, first, EndReason.COMPLETED, saved(store.blobs, b"one", step=1), saved(store.blobs, b"two", step=2))
     settle(store)
-    initial = queries.get(store, job.id, caller=ADA).initial
+    initial = read(store, show.find_job, job.id, ADA).initial
     assert initial is not None
     assert (initial.source_job, initial.step) == (first, 2)
     assert db.job(job.id).spec["init_from"] == f"{first}/{initial.source_checkpoint}"
@@ -441,7 +438,7 @@ def test_weights_are_of_a_job_in_after_and_of_the_same_kind(db: StoreFixture, st
     both = submit(store, "prep", "other", init_from="${jobs.prep.latest}")
     end(db, other)
     settle(store)
-    assert queries.get(store, both.id, caller=ADA).initial is not None
+    assert read(store, show.find_job, both.id, ADA).initial is not None
 
 
 def test_a_retry_waits_for_what_has_not_ended(db: StoreFixture, store: Store) -> None:

@@ -10,6 +10,7 @@ from scheduling.calibration import ENOUGH
 from scheduling.snapshot import Waiting
 from store.db.database import now_us
 from store.jobs import listing, show
+from store.jobs.queued import list_queue
 from store.queue import estimates as rows_of_estimates
 from store.queue import estimates_writes as estimates
 from store.queue import forecasting
@@ -189,11 +190,11 @@ def test_a_queued_job_shows_its_estimate_in_its_json_in_lists_and_in_the_queue(d
     queued, lease, at = db.submit(), lease_on(db), now(db)
     put(db, lease, estimated(queued, at=at), made_at=at)
     told = EstimateFacts(at + MINUTE, at, at + 2 * MINUTE, at, held=0, of=0)
-    assert db.read(lambda session: show.readable(session, queued, SERVICE)).estimate == told
-    assert [job.estimate for job in db.read(lambda session: listing.some(session, [queued]))] == [told]
-    assert [job.estimate for job in db.read(lambda session: listing.queue(session, limit=9)).items] == [told]
+    assert db.read(lambda session: show.find_job(session, queued, SERVICE)).estimate == told
+    assert [job.estimate for job in db.read(lambda session: listing.list_some(session, [queued]))] == [told]
+    assert [job.estimate for job in db.read(lambda session: list_queue(session, limit=9)).items] == [told]
     db.running(queued, db.worker())
-    assert db.read(lambda session: show.readable(session, queued, SERVICE)).estimate is None
+    assert db.read(lambda session: show.find_job(session, queued, SERVICE)).estimate is None
 
 
 def test_a_list_reads_no_estimates_unless_it_has_a_queued_job(db: StoreFixture) -> None:
@@ -203,7 +204,7 @@ def test_a_list_reads_no_estimates_unless_it_has_a_queued_job(db: StoreFixture) 
 
     def read(*job_ids: str) -> list[str]:
         with recorded_statements(db.database) as statements:
-            db.read(lambda session: listing.some(session, job_ids))
+            db.read(lambda session: listing.list_some(session, job_ids))
         return [statement for statement in statements if "estimates" in statement or "calibrations" in statement]
 
     assert read(running) == []
@@ -243,5 +244,5 @@ def test_a_job_behind_those_that_are_looked_at_starts_after_them(db: StoreFixtur
 
 
 def shown_of(db: StoreFixture, job_ids: Sequence[str]) -> list[tuple[int, int]]:
-    found = {job.id: job.estimate for job in db.read(lambda session: listing.some(session, job_ids))}
+    found = {job.id: job.estimate for job in db.read(lambda session: listing.list_some(session, job_ids))}
     return [(one.held, one.of) for job_id in job_ids if (one := found[job_id]) is not None]

@@ -59,8 +59,8 @@ def trim(db: StoreFixture, keep: TrimLimits, *, steps: int = 100_000) -> bool:
 
 
 def lines(db: StoreFixture, job_id: str) -> list[int]:
-    found = db.read(lambda session: logs.after(session, job_id, line=0, limit=1000).items)
-    assert db.read(lambda session: logs.before(session, job_id, line=10**9, limit=1000).items) == found
+    found = db.read(lambda session: logs.list_after(session, job_id, line=0, limit=1000).items)
+    assert db.read(lambda session: logs.list_before(session, job_id, line=10**9, limit=1000).items) == found
     return [line.line for line in found]
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from store.blobs import cleanup_writes as cleanup
 from store.blobs.files import Blobs
-from store.jobs import batches, deletion, initial_files, shared_commits
-from store.jobs import reads as queries
+from store.jobs import batches, deletion, initial_files, listing, shared_commits, show
 from store.jobs import submit as submission
 from store.jobs.facts import JobFacts
 from store.jobs.submission import KeyedRequest, Retry, Submission, Submitted
@@ -19,6 +18,7 @@ from store.team import access, quotas
 from store.team.callers import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.sessions import read
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import InvalidSpec, NotFound
 from torchyard.contract.filters import JobQuery
@@ -94,14 +94,14 @@ def test_a_reference_is_resolved_once_and_stays_what_it_was(db: StoreFixture, st
     first = checkpoint_id(db, source, "best")
     db.record(claim, seq=1, checkpoints=[saved(store.blobs, b"two", step=2)])
     assert checkpoint_id(db, source, "best") != first
-    told = queries.get(store, job.id, caller=ADA)
+    told = read(store, show.find_job, job.id, ADA)
     assert parse_spec(db.job(job.id).spec).init_from == f"{source}/{first}"
     for facts in (job.initial, told.initial):
         assert facts is not None
         assert (facts.source_job, facts.source_checkpoint, facts.trainer) == (source, first, "script")
         assert (facts.step, facts.epoch, facts.size) == (1, 1, 3)
         assert [file["path"] for file in facts.files] == ["state.pt"]
-    assert queries.get(store, source, caller=ADA).initial is None
+    assert read(store, show.find_job, source, ADA).initial is None
 
 
 @quick_on_sqlite
@@ -165,7 +165,7 @@ def test_the_files_are_kept_until_the_job_has_ended(db: StoreFixture, store: Sto
     db.cancel(job.id)
     assert collected(store) == 1
     assert not blob.exists()
-    told = queries.get(store, job.id, caller=ADA).initial
+    told = read(store, show.find_job, job.id, ADA).initial
     assert told is not None
     assert (told.source_job, told.files, told.size) == (source, [], 0), "what it was is still told"
     delete(db, job.id)
@@ -229,7 +229,7 @@ def test_who_starts_from_a_job_is_found_by_those_who_may_read(db: StoreFixture, 
 
     def found(caller: Caller) -> list[str]:
         where = JobQuery(init_from=source)
-        page = queries.find(store, where, caller=caller, limit=9, sort="created", after=None, counts=True)
+        page = read(store, listing.list_jobs, where, caller=caller, limit=9, sort="created", after=None, counts=True)
         assert page.counts is not None
         assert sum(page.counts.by_state.values()) == len(page.page.items)
         return [job.id for job in page.page.items]

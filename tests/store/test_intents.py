@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from store.attempts import facts_rows as attempt_facts
-from store.jobs import deletion, edits, intents
+from store.jobs import deletion, edits, resume, stop
 from store.jobs.facts import AT_ONCE, StoppedFor
-from store.jobs.intents import requested_stop
+from store.jobs.stop import requested_stop
 from store.team.callers import Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
@@ -113,7 +113,7 @@ def test_the_grace_of_a_cancel_only_becomes_shorter(db: StoreFixture, approved: 
     seen = [
         (db.cancel(claim.job_id, grace=grace)) for grace in (None, timedelta(seconds=30), timedelta(minutes=1), None)
     ]
-    assert [intents.cancel_grace(job) for job in seen] == [None, *[timedelta(seconds=30)] * 3]
+    assert [stop.cancel_grace(job) for job in seen] == [None, *[timedelta(seconds=30)] * 3]
     assert [job.version - seen[0].version for job in seen] == [0, 1, 1, 1]
     forced = db.cancel(claim.job_id, grace=AT_ONCE)
     assert (forced.reason_code, forced.cancel_requested_at) == ("stopping", seen[0].cancel_requested_at)
@@ -136,13 +136,13 @@ def test_a_forced_cancel_of_a_waiting_job_is_an_ordinary_one(db: StoreFixture, p
 def test_another_users_job_is_not_cancelled_by_force(db: StoreFixture) -> None:
     job_id = db.submit(owner="ada")
     with pytest.raises(NotFound):
-        db.write(lambda session: intents.request_cancel(session, job_id, Caller("eve", Role.MEMBER), grace=AT_ONCE))
+        db.write(lambda session: stop.request_cancel(session, job_id, Caller("eve", Role.MEMBER), grace=AT_ONCE))
     assert db.job(job_id).state == JobState.QUEUED
 
 
 def test_another_users_job_is_neither_paused_nor_resumed(db: StoreFixture) -> None:
     job_id = db.submit(owner="ada")
-    for ask in (intents.request_pause, intents.resume):
+    for ask in (stop.request_pause, resume.resume):
         with pytest.raises(NotFound):
             db.write(lambda session, ask=ask: ask(session, job_id, Caller("eve", Role.MEMBER)))
 
@@ -249,7 +249,7 @@ def test_events_say_who_asked_for_a_pause_a_resume_and_a_cancel(db: StoreFixture
     eve = Caller("eve", Role.ADMIN)
     waiting, claim = db.submit(), db.running(db.submit(), db.worker())
     for job_id in (waiting, claim.job_id):
-        for ask in (intents.request_pause, intents.resume, intents.request_cancel):
+        for ask in (stop.request_pause, resume.resume, stop.request_cancel):
             db.write(lambda session, ask=ask, job_id=job_id: ask(session, job_id, eve))
     assert [event.data.get("by") for event in db.events(waiting)] == [None, "eve", "eve", "eve"]
     said = [event.data for event in db.events(claim.job_id) if event.type == "message"]
@@ -287,13 +287,13 @@ def test_the_service_names_nobody_for_what_it_does_itself(db: StoreFixture) -> N
 def test_an_attempt_names_the_job_that_took_its_place_to_who_may_read_that(
     db: StoreFixture, name: str, visibility: str, named: bool
 ) -> None:
-    victim = db.running(db.submit(preemptible=True), db.worker())
+    victim = db.running(db.submit(preemptible=True, visibility="team"), db.worker())
     high = db.submit(owner="eve", name="high", priority=5)
     db.write(lambda session: edits.change(session, high, JobPatch.model_validate({"visibility": visibility})))
     assert db.preempt(victim.job_id, preemptor=high)
     db.end(victim, EndReason.PREEMPTED)
     caller = Caller(name, Role.MEMBER)
     (attempt,) = db.read(
-        lambda session: attempt_facts.listed(session, victim.job_id, caller=caller, after=0, limit=9)
+        lambda session: attempt_facts.list_attempts(session, victim.job_id, caller=caller, after=0, limit=9)
     ).items
     assert attempt.stopped_for == StoppedFor("eve", *((high, "high") if named else (None, None)))

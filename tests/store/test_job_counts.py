@@ -120,7 +120,7 @@ def test_a_list_without_other_filters_is_counted_without_reading_a_job(db: Store
     for where in ({}, {"owner": "ada"}):
         with recorded_statements(db.database) as statements:
             found = db.read(
-                lambda session, where=where: listing.counts(session, JobQuery.model_validate(where), caller=SERVICE)
+                lambda session, where=where: listing.count_jobs(session, JobQuery.model_validate(where), caller=SERVICE)
             )
         assert found == JobCounts({JobState.QUEUED: 3})
         assert [statement for statement in statements if "FROM jobs" in statement] == []
@@ -137,7 +137,7 @@ def test_of_a_long_list_the_newest_jobs_that_are_found_are_counted(
 
     def counted(**where: str) -> JobCounts:
         query = JobQuery.model_validate(where)
-        return db.read(lambda session: listing.counts(session, query, caller=SERVICE))
+        return db.read(lambda session: listing.count_jobs(session, query, caller=SERVICE))
 
     every = {JobState.QUEUED: 2, JobState.CANCELLED: 3}
     assert counted(q="digits") == JobCounts(every)

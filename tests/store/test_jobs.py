@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from store.ids import is_id, new_id
 from store.jobs import events as job_events
-from store.jobs import intents, jobs, listing, reasons, show
+from store.jobs import jobs, listing, reasons, show, stop
 from store.jobs.facts import ListCursor
 from store.queue import waiting
 from store.tables import Job
@@ -47,7 +47,7 @@ def test_a_private_job_of_another_owner_is_not_found(db: StoreFixture) -> None:
         with pytest.raises(NotFound):
             db.read(lambda session, caller=caller: access.get(session, job_id, caller))
         with pytest.raises(NotFound):
-            db.write(lambda session, caller=caller: intents.request_cancel(session, job_id, caller))
+            db.write(lambda session, caller=caller: stop.request_cancel(session, job_id, caller))
     with pytest.raises(NotFound):
         db.cancel(new_id("job"))
     assert db.job(job_id).state == JobState.QUEUED
@@ -57,9 +57,9 @@ def test_a_job_of_the_team_is_read_by_all_and_changed_by_its_owner_and_administr
     job_id = db.submit(owner="ada", visibility="team")
     assert db.read(lambda session: access.get(session, job_id, EVE)).id == job_id
     with pytest.raises(Forbidden, match="belongs to ada"):
-        db.write(lambda session: intents.request_cancel(session, job_id, EVE))
+        db.write(lambda session: stop.request_cancel(session, job_id, EVE))
     assert db.job(job_id).state == JobState.QUEUED
-    db.write(lambda session: intents.request_cancel(session, job_id, ADA))
+    db.write(lambda session: stop.request_cancel(session, job_id, ADA))
     assert db.job(job_id).state == JobState.CANCELLED
 
 
@@ -68,7 +68,7 @@ def test_a_list_reads_no_column_that_may_be_large(db: StoreFixture) -> None:
     older = db.submit()
     with db.database.write() as session:  # as a version without the key stored it
         session.execute(update(Job).where(Job.id == older).values(spec={"trainer": "script"}))
-    old, new = db.read(lambda session: listing.jobs(session, JobQuery(), caller=SERVICE, limit=2)).items
+    old, new = db.read(lambda session: listing.list_page(session, JobQuery(), caller=SERVICE, limit=2)).items
     assert (new.monitor, new.error) == ("val/accuracy", None)
     assert old.monitor == "val/loss"
     assert {"spec", "card", "error"}.isdisjoint(column.key for column in show.LISTED)
@@ -81,19 +81,19 @@ def test_a_job_is_told_by_one_row_and_by_what_its_attempts_stored(db: StoreFixtu
     shape = db.job(queued).shape
     db.write(lambda session: reasons.store_reasons(session, {shape: Reason("no_device", "2 devices are held")}))
     for job_id in (running, paused, queued):
-        expected = db.read(lambda session, job_id=job_id: show.of(session, jobs.get(session, job_id)))
+        expected = db.read(lambda session, job_id=job_id: show.show_job(session, jobs.get(session, job_id)))
         for caller in (ADA, SERVICE):
-            told = db.read(lambda session, job_id=job_id, caller=caller: show.readable(session, job_id, caller))
+            told = db.read(lambda session, job_id=job_id, caller=caller: show.find_job(session, job_id, caller))
             assert replace(told, spec=expected.spec) == expected
             assert json.loads(told.spec) == json.loads(expected.spec)
     assert expected.reason.message == "2 devices are held"
     for job_id, count in ((paused, 1), (running, 3)):
         with recorded_statements(db.database) as statements:
-            db.read(lambda session, job_id=job_id: show.readable(session, job_id, ADA))
+            db.read(lambda session, job_id=job_id: show.find_job(session, job_id, ADA))
         assert len(statements) == count
     for job_id, caller in ((running, EVE), (running, Caller("eve", Role.OPERATOR)), ("job_x", SERVICE)):
         with pytest.raises(NotFound):
-            db.read(lambda session, job_id=job_id, caller=caller: show.readable(session, job_id, caller))
+            db.read(lambda session, job_id=job_id, caller=caller: show.find_job(session, job_id, caller))
 
 
 def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
@@ -104,7 +104,7 @@ def test_lists_are_newest_first_and_filtered(db: StoreFixture) -> None:
     def found(limit: int = 10, before: str | None = None, **where: object) -> list[str]:
         chosen = JobQuery(**where)  # pyright: ignore[reportArgumentType]
         after = None if before is None else ListCursor(None, before)
-        rows = db.read(lambda session: listing.jobs(session, chosen, caller=SERVICE, limit=limit, after=after))
+        rows = db.read(lambda session: listing.list_page(session, chosen, caller=SERVICE, limit=limit, after=after))
         return [listed.id for listed in rows.items]
 
     assert found() == [d, c, b, a]
@@ -183,7 +183,10 @@ def test_events_are_read_in_pages(db: StoreFixture) -> None:
     job_id = db.submit()
     for number in range(5):
         db.write(lambda s, n=number: job_events.append(s, job_id, type="message", attempt=None, data={"text": f"{n}"}))
-    pages = [db.read(lambda s, a=after: job_events.page(s, job_id, after=a, limit=2).items) for after in (0, 2, 4, 6)]
+    pages = [
+        db.read(lambda s, a=after: job_events.list_events(s, job_id, caller=SERVICE, after=a, limit=2).items)
+        for after in (0, 2, 4, 6)
+    ]
     assert [[event.seq for event in page] for page in pages] == [[1, 2], [3, 4], [5, 6], []]
 
 

@@ -17,6 +17,7 @@ from store.output.series import PointFilter
 from store.pages import PAGE_BYTES
 from store.tables import PointChunk, Quota, Series, User
 from store.team import quotas
+from store.team.callers import SERVICE
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
@@ -49,7 +50,7 @@ def messages(db: StoreFixture, job_id: str) -> list[str]:
 
 
 def stored_lines(db: StoreFixture, job_id: str) -> list[str]:
-    return [line.text for line in db.read(lambda session: logs.after(session, job_id, line=0, limit=1000)).items]
+    return [line.text for line in db.read(lambda session: logs.list_after(session, job_id, line=0, limit=1000)).items]
 
 
 def stored_series(db: StoreFixture, job_id: str) -> dict[str, list[float]]:
@@ -287,11 +288,11 @@ def test_a_page_of_lines_has_at_most_8_mib(db: StoreFixture, claim: Claim) -> No
     for seq in range(3):
         db.record(claim, seq=seq, lines=[lines(*[text] * 64)])
     most = PAGE_BYTES // len(text)
-    first = db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=1000))
+    first = db.read(lambda session: logs.list_after(session, claim.job_id, line=0, limit=1000))
     assert ([line.line for line in first.items], first.has_more) == (list(range(1, most + 1)), True)
-    rest = db.read(lambda session: logs.after(session, claim.job_id, line=most, limit=1000))
+    rest = db.read(lambda session: logs.list_after(session, claim.job_id, line=most, limit=1000))
     assert ([line.line for line in rest.items], rest.has_more) == (list(range(most + 1, 193)), False)
-    tail = db.read(lambda session: logs.before(session, claim.job_id, line=193, limit=10_000))
+    tail = db.read(lambda session: logs.list_before(session, claim.job_id, line=193, limit=10_000))
     assert [line.line for line in tail.items] == list(range(193 - most, 193))
 
 
@@ -304,7 +305,11 @@ def test_a_page_of_events_has_at_most_8_mib(db: StoreFixture, claim: Claim) -> N
     more = True
     while more:
         after = seen[-1] if seen else 0
-        found = db.read(lambda session, after=after: job_events.page(session, claim.job_id, after=after, limit=1000))
+        found = db.read(
+            lambda session, after=after: job_events.list_events(
+                session, claim.job_id, caller=SERVICE, after=after, limit=1000
+            )
+        )
         seen += [event.seq for event in found.items]
         pages.append(sum(event.type == "checkpoint" for event in found.items))
         more = found.has_more

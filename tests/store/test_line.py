@@ -15,7 +15,7 @@ from sqlalchemy import Update, select, update
 from store.attempts import writes as attempts
 from store.attempts.facts import Claim
 from store.db.database import Database
-from store.jobs import requests_writes as requests
+from store.jobs import requests
 from store.jobs import submit as submission
 from store.jobs.facts import QueueCursor
 from store.jobs.submission import Submission
@@ -30,6 +30,7 @@ from store.tables import Job
 from store.team.callers import SERVICE, Caller
 from tests import servers
 from tests.databases import Databases, SQLiteDatabases
+from tests.sessions import write
 from tests.store.fixture import StoreFixture, placement_on, service_of, store_on
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import EndReason, JobState
@@ -123,12 +124,14 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         @rule(job_id=jobs, what=st.sampled_from(["pause", "resume", "cancel", "delete"]))
         def ask(self, job_id: str, what: Any) -> None:
             with suppress(Conflict, NotFound):
-                requests.act(self.store, what, job_id, caller=SERVICE)
+                write(self.store, requests.act, what, job_id, caller=SERVICE)
 
         @rule(job_id=jobs, priority=st.sampled_from([-100, 0, 7]))
         def change_priority(self, job_id: str, priority: int) -> None:
             with suppress(Conflict, NotFound):
-                changed = requests.change(self.store, job_id, parse_patch({"priority": priority}), caller=SERVICE)
+                changed = write(
+                    self.store, requests.change, job_id, parse_patch({"priority": priority}), caller=SERVICE
+                )
                 assert changed.place == self.db.place(job_id)
 
         @rule()

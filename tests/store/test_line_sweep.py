@@ -14,8 +14,7 @@ from redis import Redis
 from sqlalchemy import update
 
 from store.db.database import Database
-from store.jobs import deletion, edits, jobs
-from store.jobs import reads as queries
+from store.jobs import deletion, edits, jobs, queued
 from store.jobs import submit as submission
 from store.jobs.submission import Submission
 from store.queue.announcing import Queue
@@ -31,6 +30,7 @@ from store.team.callers import SERVICE
 from tests import line, servers
 from tests.conftest import QUICK_S
 from tests.databases import quick_on_postgresql, quick_on_sqlite
+from tests.sessions import read
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, service_of, store_on
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason
@@ -58,7 +58,7 @@ class Lined:
 
     def queued(self) -> list[str]:
         """Returns the queue as the API shows it."""
-        return [job.id for job in queries.queue(self.store, limit=10_000, after=None).items]
+        return [job.id for job in read(self.store, queued.list_queue, limit=10_000, after=None).items]
 
     def heads(self) -> list[str]:
         with self.store.read() as session:

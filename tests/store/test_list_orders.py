@@ -54,7 +54,7 @@ def _page(db: StoreFixture, sort: JobSort, *, limit: int, after: Any = None) -> 
     cursor = None if after is None else ListCursor(sort_key(after, sort), after.id)
     return [
         *db.read(
-            lambda session: listing.jobs(session, JobQuery(), caller=SERVICE, limit=limit, sort=sort, after=cursor)
+            lambda session: listing.list_page(session, JobQuery(), caller=SERVICE, limit=limit, sort=sort, after=cursor)
         ).items
     ]
 
@@ -69,9 +69,9 @@ def _plans(session: Session, sort: JobSort) -> list[str]:
             executed.append((statement, parameters))
 
     event.listen(connection, "before_cursor_execute", note)
-    first = listing.jobs(session, JobQuery(), caller=SERVICE, limit=50, sort=sort).items
+    first = listing.list_page(session, JobQuery(), caller=SERVICE, limit=50, sort=sort).items
     after = ListCursor(sort_key(first[-1], sort), first[-1].id)
-    listing.jobs(session, JobQuery(), caller=SERVICE, limit=50, sort=sort, after=after)
+    listing.list_page(session, JobQuery(), caller=SERVICE, limit=50, sort=sort, after=after)
     event.remove(connection, "before_cursor_execute", note)
     explain = _EXPLAIN[session.get_bind().dialect.name]
     rows = [connection.exec_driver_sql(explain + statement, parameters).all() for statement, parameters in executed]

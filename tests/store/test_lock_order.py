@@ -14,8 +14,7 @@ from store.attempts import stacks
 from store.attempts import writes as commands
 from store.attempts.facts import Begun
 from store.db.database import Database
-from store.jobs import batches, deletion, edits, jobs, shared_commits
-from store.jobs import requests_writes as requests
+from store.jobs import batches, deletion, edits, jobs, requests, shared_commits
 from store.jobs import submit as submission
 from store.jobs.facts import AT_ONCE
 from store.jobs.submission import Retry, Submission, Submitted
@@ -140,7 +139,7 @@ def _live_in_pool(db: StoreFixture) -> None:
     commands.mark_begun(store, claim, Begun(running=Reason("running", "runs"), nodes=pools.nodes("n1", "n2")))
     assert pools.beat(db, pool)
     db.expire(claim)
-    requests.act(store, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
+    write(store, requests.act, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
     assert pools.serve(db, worker_id=pool) == pool
 
 

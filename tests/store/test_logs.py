@@ -29,7 +29,7 @@ def logged(db: StoreFixture) -> Claim:
 
 def after(db: StoreFixture, job_id: str, line: int, limit: int = 100, rank: int | None = None) -> list[int]:
     found = db.read(
-        lambda session: logs.after(session, job_id, line=line, limit=limit, where=LogFilter(rank=rank)).items
+        lambda session: logs.list_after(session, job_id, line=line, limit=limit, where=LogFilter(rank=rank)).items
     )
     assert all(item.text == str(item.line) for item in found)
     return [item.line for item in found]
@@ -37,14 +37,14 @@ def after(db: StoreFixture, job_id: str, line: int, limit: int = 100, rank: int 
 
 def tail(db: StoreFixture, job_id: str, count: int, rank: int | None = None) -> list[int]:
     found = db.read(
-        lambda session: logs.before(session, job_id, line=10**9, limit=count, where=LogFilter(rank=rank)).items
+        lambda session: logs.list_before(session, job_id, line=10**9, limit=count, where=LogFilter(rank=rank)).items
     )
     assert all(item.text == str(item.line) for item in found)
     return [item.line for item in found]
 
 
 def test_lines_are_numbered_over_batches_and_ranks(db: StoreFixture, logged: Claim) -> None:
-    found = db.read(lambda session: logs.after(session, logged.job_id, line=0, limit=100).items)
+    found = db.read(lambda session: logs.list_after(session, logged.job_id, line=0, limit=100).items)
     assert [(item.line, item.text) for item in found] == [(number, str(number)) for number in range(1, 11)]
     assert [item.rank for item in found] == [0, 0, 1, 1, 1, None, 0, 0, 1, 1]
     assert [item.line for item in found if item.stream == "stderr"] == [7, 8]
@@ -77,21 +77,21 @@ def test_line_numbers_continue_in_the_next_attempt(db: StoreFixture, logged: Cla
     db.end(logged, EndReason.WORKER_LOST)
     again = db.running(logged.job_id, db.worker())
     db.record(again, seq=0, lines=[lines("11")])
-    found = db.read(lambda session: logs.after(session, logged.job_id, line=9, limit=5).items)
+    found = db.read(lambda session: logs.list_after(session, logged.job_id, line=9, limit=5).items)
     assert [(item.line, item.attempt) for item in found] == [(10, 1), (11, 2)]
 
 
 def test_empty_and_unusual_lines_are_stored(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     db.record(claim, seq=0, lines=[lines(*ODD), lines(""), lines("", "")])
-    found = db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=100).items)
+    found = db.read(lambda session: logs.list_after(session, claim.job_id, line=0, limit=100).items)
     assert [item.text for item in found] == [*ODD, "", "", ""]
 
 
 def test_a_line_with_a_nul_is_stored(db: StoreFixture) -> None:
     claim = db.running(db.submit(), db.worker())
     db.record(claim, seq=0, lines=[lines("a\0b", "c")])
-    found = db.read(lambda session: logs.after(session, claim.job_id, line=0, limit=100).items)
+    found = db.read(lambda session: logs.list_after(session, claim.job_id, line=0, limit=100).items)
     assert [item.text for item in found] == ["a\ufffdb", "c"]
 
 

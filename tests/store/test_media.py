@@ -11,9 +11,10 @@ from store.attempts.facts import Claim
 from store.blobs import cleanup_writes as cleanup
 from store.blobs.files import Blobs
 from store.output import artifacts, media
-from store.output.facts import Batch, MediaFilter, MediaPlace, NewArtifact, NewMedia, OutputLimits, PictureFacts
+from store.output.facts import Batch, MediaFilter, MediaPosition, NewArtifact, NewMedia, OutputLimits, PictureFacts
 from store.tables import Garbage, Job, Media
 from store.team import quotas, users
+from store.team.callers import SERVICE
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, store_on
@@ -117,10 +118,12 @@ def test_items_count_among_the_bytes_of_artifacts(db: StoreFixture, blobs: Blobs
 def test_a_page_ends_before_its_items_have_too_many_bytes(db: StoreFixture, claim: Claim) -> None:
     record(db, claim, *(text(step, content="x" * 60_000) for step in range(40)))
     where = MediaFilter([], (), None, None)
-    first = db.read(lambda session: media.page(session, claim.job_id, where=where, limit=1000))
+    first, _ = db.read(lambda session: media.list_media(session, claim.job_id, caller=SERVICE, where=where, limit=1000))
     assert (len(first.items), first.has_more) == (34, True)
-    after = MediaPlace("t", first.items[-1].step, 0)
-    rest = db.read(lambda session: media.page(session, claim.job_id, where=where, limit=1000, after=after))
+    after = MediaPosition("t", first.items[-1].step, 0)
+    rest, _ = db.read(
+        lambda session: media.list_media(session, claim.job_id, caller=SERVICE, where=where, limit=1000, after=after)
+    )
     assert ([item.step for item in rest.items], rest.has_more) == ([*range(34, 40)], False)
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from store.attempts.facts import Claim
 from store.blobs import cleanup_writes as cleanup
 from store.blobs.files import Blobs
-from store.jobs import requests_writes as requests
+from store.jobs import requests
 from store.jobs import submit as submission
 from store.jobs.facts import JobFacts
 from store.jobs.submission import Submission
@@ -69,7 +69,7 @@ class Trained:
         self.db.end(self.claim, EndReason.COMPLETED)
 
     def delete(self, store: Store) -> None:
-        requests.act(store, "delete", self.id, caller=SERVICE)
+        write(store, requests.act, "delete", self.id, caller=SERVICE)
         cleanup.collect_garbage(store)
 
     def steps(self) -> list[int]:

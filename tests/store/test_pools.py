@@ -15,7 +15,7 @@ from store.attempts.facts import LEASE, Begun, Claim, NodeHeld
 from store.cluster import facts_rows as worker_facts
 from store.cluster import workers
 from store.db.database import now_us
-from store.jobs import requests_writes as requests
+from store.jobs import requests
 from store.jobs.facts import AT_ONCE
 from store.output.facts import Batch
 from store.queue import credits, usage
@@ -26,6 +26,7 @@ from store.team import quotas, users
 from store.team.callers import SERVICE
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.sessions import write
 from tests.store import pools
 from tests.store.fixture import StoreFixture, placement_on, run_together, store_on
 from torchyard.contract.devices import DeviceReport
@@ -228,7 +229,7 @@ def test_after_a_takeover_the_daemon_before_writes_nothing(db: StoreFixture) -> 
     assert (new.attempt_id, new.holder) == (old.attempt_id, "standby/boot-2")
     before = db.everything()
     report = ExitReport(reason=EndReason.COMPLETED)
-    for write in (
+    for change in (
         lambda: commands.record(store, old, Batch(offsets={}), seq=1),
         lambda: commands.record(store, old, Batch(offsets={}), seq=0),
         lambda: commands.mark_begun(store, old, Begun(launcher={"name": "ty-old"})),
@@ -240,7 +241,7 @@ def test_after_a_takeover_the_daemon_before_writes_nothing(db: StoreFixture) -> 
         lambda: queries.wanted(store, old),
     ):
         with pytest.raises(StaleClaim):
-            write()
+            change()
     assert pools.give(db, waiting, worker) is None
     assert not pools.beat(db, worker)
     ids = [old.attempt_id]
@@ -286,25 +287,25 @@ def test_a_forced_cancel_ends_the_row_once_no_daemon_serves_the_pool(
     store = store_on(db.database)
     if launcher is not None:
         commands.mark_begun(store, claim, Begun(launcher=launcher))
-    requests.act(store, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
+    write(store, requests.act, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
     assert db.job(claim.job_id).state == JobState.STARTING, "its daemon carries the request out"
     unseen(db, worker)
-    requests.act(store, "cancel", claim.job_id, caller=SERVICE)
+    write(store, requests.act, "cancel", claim.job_id, caller=SERVICE)
     assert db.job(claim.job_id).state == JobState.STARTING, "it waits for the daemon"
-    requests.act(store, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
+    write(store, requests.act, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
     job = db.job(claim.job_id)
     assert job.state == JobState.CANCELLED
     assert says in job.reason_message and job.reason_message == approved.of_row("reason_message")
     assert [event.data["text"] for event in db.events(job.id) if event.type == "message"][-1] == job.reason_message
     with pytest.raises(StaleClaim):
         db.record(claim, seq=0)
-    requests.act(store, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
+    write(store, requests.act, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
 
 
 def test_a_queued_job_of_a_pool_is_cancelled_as_any_other(db: StoreFixture) -> None:
     pools.serve(db)
     job_id = pools.submit(db)
-    requests.act(store_on(db.database), "cancel", job_id, caller=SERVICE, grace=AT_ONCE)
+    write(store_on(db.database), requests.act, "cancel", job_id, caller=SERVICE, grace=AT_ONCE)
     assert db.job(job_id).state == JobState.CANCELLED
 
 

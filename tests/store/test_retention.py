@@ -19,6 +19,7 @@ from store.output import checkpoints
 from store.output.checkpoints_facts import CAPTURED
 from store.output.facts import DEFAULTS, Batch, NewCheckpoint
 from store.tables import Garbage
+from store.team.callers import SERVICE
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import InvalidCursor, NotFound
@@ -106,7 +107,9 @@ def test_any_sequence_leaves_the_checkpoints_of_the_policy(
             new = [new_checkpoint(first + place, *saved) for place, saved in enumerate(batch)]
             db.record(claim, seq=seq, checkpoints=new)
             expected_checkpoints.put(number, batch)
-            found = db.read(lambda session: checkpoints.listed(session, db.job(job_id)))
+            found = db.read(
+                lambda session: checkpoints.list_checkpoints(session, job_id, caller=SERVICE, limit=100).items
+            )
             listed = {int(item.name): item.aliases for item in found}
             assert listed.keys() == {saved.number for saved in expected_checkpoints.there}
             # The names lead where they would if nothing had ever been removed.
@@ -203,11 +206,17 @@ def test_a_list_continues_after_a_removed_checkpoint(db: StoreFixture) -> None:
     second = db.read(lambda session: checkpoints.resolve(session, db.job(claim.job_id), "step-2")).id
     add(db, claim, checkpoint("c4", step=4))
     assert steps(db, claim.job_id) == [4, 3, 1]
-    rest = db.read(lambda session: checkpoints.listed(session, db.job(claim.job_id), after=second))
+    rest = db.read(
+        lambda session: (
+            checkpoints.list_checkpoints(session, claim.job_id, caller=SERVICE, limit=100, after=second).items
+        )
+    )
     assert [item.step for item in rest] == [1]
     other = db.submit()
     with pytest.raises(InvalidCursor):
-        db.read(lambda session: checkpoints.listed(session, db.job(other), after=second))
+        db.read(
+            lambda session: checkpoints.list_checkpoints(session, other, caller=SERVICE, limit=100, after=second).items
+        )
 
 
 @quick_on_sqlite

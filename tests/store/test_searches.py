@@ -33,7 +33,7 @@ LABELS = ("Straße 7", "100% done", "a_b", "axb", "日本語の実験", "back\\s
 def test_a_search_finds_what_contains_its_text(db: StoreFixture, q: str, found: set[str]) -> None:
     for value in LABELS:
         db.submit(labels={"note": value})
-    page = db.read(lambda session: listing.jobs(session, JobQuery(q=q), caller=SERVICE, limit=50))
+    page = db.read(lambda session: listing.list_page(session, JobQuery(q=q), caller=SERVICE, limit=50))
     assert {job.labels["note"] for job in page.items} == found
 
 
@@ -41,7 +41,7 @@ def test_a_search_follows_a_job_whose_name_changes(db: StoreFixture) -> None:
     job_id = db.submit(name="resnet")
     db.write(lambda session: session.execute(text("UPDATE jobs SET name = 'unet', search_text = 'unet'")))
     for q, found in {"resnet": [], "unet": [job_id]}.items():
-        page = db.read(lambda session, q=q: listing.jobs(session, JobQuery(q=q), caller=SERVICE, limit=50))
+        page = db.read(lambda session, q=q: listing.list_page(session, JobQuery(q=q), caller=SERVICE, limit=50))
         assert [job.id for job in page.items] == found
 
 
@@ -64,7 +64,7 @@ def _plan(db: StoreFixture, where: JobQuery, *, sort: Any) -> str:
     def plan(session: Any) -> str:
         connection = session.connection()
         event.listen(connection, "before_cursor_execute", note)
-        listing.jobs(session, where, caller=SERVICE, limit=50, sort=sort)
+        listing.list_page(session, where, caller=SERVICE, limit=50, sort=sort)
         event.remove(connection, "before_cursor_execute", note)
         statement, parameters = executed[0]
         return "\n".join(str(row[-1]) for row in connection.exec_driver_sql(f"EXPLAIN {statement}", parameters))

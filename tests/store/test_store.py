@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import pytest
 
@@ -12,8 +13,7 @@ from store.attempts import writes as attempts
 from store.attempts.facts import Begun, Claim
 from store.cluster import workers_writes as workers
 from store.db.database import Database
-from store.jobs import intents
-from store.jobs import requests_writes as requests
+from store.jobs import requests, stop
 from store.jobs import submit as submission
 from store.jobs.submission import Submission
 from store.output.facts import Batch
@@ -22,15 +22,17 @@ from store.queue.announcing import Queue, WakeupListener
 from store.store import Store
 from store.team.callers import SERVICE
 from tests import line
+from tests.sessions import write
 from tests.store.fixture import StoreFixture, a_service, placement_on, store_on
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.patches import parse_patch
 from torchyard.contract.records import ExitReport
-from torchyard.contract.requests import JobAction
 from torchyard.contract.spec import parse_spec
 
 SPEC = parse_spec({"trainer": "script", "config": {"code": "file:///code"}})
+
+Stop: TypeAlias = Literal["cancel", "pause", "resume"]
 
 
 @pytest.fixture
@@ -48,8 +50,8 @@ def listener(queue: Queue) -> Generator[WakeupListener]:
         yield listener
 
 
-def ask(store: Store, what: JobAction, job_id: str) -> str:
-    return requests.ask(store, what, job_id, caller=SERVICE).id
+def ask(store: Store, what: Stop, job_id: str) -> str:
+    return write(store, requests.ask, what, job_id, caller=SERVICE).id
 
 
 def claimed(store: Store, db: StoreFixture, job_id: str) -> Claim:
@@ -75,7 +77,7 @@ def test_a_submitted_job_is_in_the_queue_and_the_workers_are_woken(store: Store,
 
 def test_a_job_that_changes_its_state_enters_and_leaves_the_queue(store: Store, db: StoreFixture) -> None:
     job_id = db.submit()
-    steps: tuple[tuple[JobAction, bool], ...] = (("pause", False), ("resume", True), ("cancel", False))
+    steps: tuple[tuple[Stop, bool], ...] = (("pause", False), ("resume", True), ("cancel", False))
     for what, waits in steps:
         ask(store, what, job_id)
         assert (job_id in line.waiting(store.queue)) is waits, what
@@ -84,7 +86,7 @@ def test_a_job_that_changes_its_state_enters_and_leaves_the_queue(store: Store, 
 def test_a_new_priority_moves_the_job_in_the_queue(store: Store, db: StoreFixture) -> None:
     first, second = db.submit(), db.submit()
     for job_id, priority in ((first, 1), (second, 2)):
-        requests.change(store, job_id, parse_patch({"priority": priority}), caller=SERVICE)
+        write(store, requests.change, job_id, parse_patch({"priority": priority}), caller=SERVICE)
     assert line.waiting(store.queue) == [second, first]
 
 
@@ -114,7 +116,7 @@ def test_an_attempt_with_a_retry_requeues_its_job_and_wakes_the_workers(
 
 @pytest.mark.parametrize("what", ["cancel", "pause"])
 def test_a_request_to_a_running_job_wakes_its_worker(
-    store: Store, db: StoreFixture, listener: WakeupListener, what: JobAction
+    store: Store, db: StoreFixture, listener: WakeupListener, what: Stop
 ) -> None:
     claim = running(store, db)
     rang(listener)
@@ -134,7 +136,7 @@ def test_a_batch_is_announced_and_wakes_no_worker(store: Store, db: StoreFixture
 def test_a_rolled_back_transaction_is_not_announced(store: Store, db: StoreFixture, listener: WakeupListener) -> None:
     job_id = db.submit()
     with suppress(Conflict), store.write("other") as session:
-        intents.request_pause(session, job_id)
+        stop.request_pause(session, job_id)
         raise Conflict("no")
     assert (db.job(job_id).state, rang(listener)) == (JobState.QUEUED, False)
 

@@ -14,8 +14,7 @@ from store.attempts import leases
 from store.blobs import cleanup_writes as cleanup
 from store.db.database import Database
 from store.db.documents import bytes_of
-from store.jobs import deletion, edits
-from store.jobs import requests_writes as requests
+from store.jobs import deletion, edits, requests
 from store.output.facts import MetricPoint, NewEvent, NewLines, TrimLimits
 from store.sweeps import requests as sweep_requests
 from store.sweeps import submit, sweeps, trials
@@ -106,10 +105,14 @@ class History:
         for job_id in self._some(*JobState):
             with contextlib.suppress(Conflict, QuotaExceeded):
                 if action in {"archive", "label"}:
-                    requests.edit(store_on(self.db.database), action, job_id, caller=ADMIN, labels={"a": "b"})
+                    write(store_on(self.db.database), requests.act, action, job_id, caller=ADMIN, labels={"a": "b"})
                 else:
-                    requests.act(
-                        store_on(self.db.database), action, job_id, caller=self._random.choice([SERVICE, ADMIN])
+                    write(
+                        store_on(self.db.database),
+                        requests.act,
+                        action,
+                        job_id,
+                        caller=self._random.choice([SERVICE, ADMIN]),
                     )
 
     def _trim(self) -> None:
@@ -212,10 +215,10 @@ def test_who_pauses_and_resumes_a_job_without_end_is_told_of_the_quota(db: Store
     _written_before(db, FREE_WRITTEN_BYTES - 5_000)
     with pytest.raises(QuotaExceeded):
         for _ in range(200):
-            requests.act(store_on(db.database), "pause", job_id, caller=ADA)
-            requests.act(store_on(db.database), "resume", job_id, caller=ADA)
+            write(store_on(db.database), requests.act, "pause", job_id, caller=ADA)
+            write(store_on(db.database), requests.act, "resume", job_id, caller=ADA)
     assert written(db, "ada") < FREE_WRITTEN_BYTES + 3_000
-    requests.act(store_on(db.database), "cancel", job_id, caller=ADA)  # what ends a job is never refused
+    write(store_on(db.database), requests.act, "cancel", job_id, caller=ADA)  # what ends a job is never refused
 
 
 @quick_on_sqlite
@@ -225,7 +228,7 @@ def test_changes_that_only_the_audit_keeps_are_counted_and_bounded(db: StoreFixt
     _written_before(db, FREE_WRITTEN_BYTES - 5_000)
     with pytest.raises(QuotaExceeded, match="of the audit nothing is removed"):
         for number in range(200):
-            requests.edit(store_on(db.database), "label", job_id, caller=ADA, labels={"number": str(number)})
+            write(store_on(db.database), requests.act, "label", job_id, caller=ADA, labels={"number": str(number)})
     assert written(db, "ada") < FREE_WRITTEN_BYTES + 2_000
 
 
@@ -234,11 +237,11 @@ def test_changes_that_only_the_audit_keeps_are_counted_and_bounded(db: StoreFixt
 def test_a_request_that_changes_nothing_is_bounded_too(db: StoreFixture, action: JobAction) -> None:
     limited(db, 0)
     job_id = db.submit()
-    requests.act(store_on(db.database), action, job_id, caller=ADA)
+    write(store_on(db.database), requests.act, action, job_id, caller=ADA)
     _written_before(db, FREE_WRITTEN_BYTES - 5_000)
     with pytest.raises(QuotaExceeded):
         for _ in range(200):
-            requests.act(store_on(db.database), action, job_id, caller=ADA)
+            write(store_on(db.database), requests.act, action, job_id, caller=ADA)
     assert written(db, "ada") < FREE_WRITTEN_BYTES + 2_000
 
 

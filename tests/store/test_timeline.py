@@ -8,11 +8,11 @@ import pytest
 
 from store.db.database import Database
 from store.jobs import timeline
-from store.output.facts import EventFacts, Line, MetricPoint, NewEvent, NewLines, TimelineItem
+from store.output.facts import EventFacts, MetricPoint, NewEvent, NewLines, TimelineItem
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason
-from torchyard.contract.views.telemetry import StoredKind
+from torchyard.contract.views.telemetry import LogLine, StoredKind
 
 BATCHES = 40
 """More chunks than one read returns."""
@@ -30,7 +30,7 @@ def told(items: Iterable[TimelineItem]) -> list[tuple[int, str, object]]:
     return [(item.position, item.kind, _content(item.content)) for item in items]
 
 
-def _content(content: EventFacts | MetricPoint | Line) -> object:
+def _content(content: EventFacts | MetricPoint | LogLine) -> object:
     return (content.seq, content.data) if isinstance(content, EventFacts) else content
 
 
@@ -66,7 +66,7 @@ def test_every_item_has_a_position_in_the_order_of_commits(db: StoreFixture, job
     assert items[-1].kind == "state"
     steps = [item.content.step for item in items if isinstance(item.content, MetricPoint)]
     assert steps == sorted(steps)
-    assert [item.content.line for item in items if isinstance(item.content, Line)] == list(range(1, 6 * BATCHES + 1))
+    assert [item.content.line for item in items if isinstance(item.content, LogLine)] == list(range(1, 6 * BATCHES + 1))
 
 
 @pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.thorough), 7, 1000])

@@ -7,7 +7,7 @@ from sqlalchemy import select, update
 
 from store.attempts import rows as attempts
 from store.cluster import rows as cluster
-from store.jobs import jobs, listing, reasons
+from store.jobs import jobs, queued, reasons
 from store.jobs.facts import QueueCursor
 from store.jobs.shapes import shape_of
 from store.queue import placement_writes as placement
@@ -147,7 +147,7 @@ def test_pages_of_the_queue_continue_across_priorities(db: StoreFixture) -> None
     order = db.read(jobs.queued)
     seen: list[tuple[int, str]] = []
     last: QueueCursor | None = None
-    while (page := db.read(lambda session: listing.queue(session, limit=5, after=last))).items:  # noqa: B023
+    while (page := db.read(lambda session: queued.list_queue(session, limit=5, after=last))).items:  # noqa: B023
         seen += [(queued.place, queued.id) for queued in page.items]
         last = page.last
     assert seen == [(place, job_id) for place, (job_id, _) in enumerate(order, start=1)]

@@ -61,7 +61,7 @@ def ended(store: StoreFixture, runs: Path) -> str:
 
 
 def lines(store: StoreFixture, job_id: str) -> int:
-    return len(store.read(lambda session: logs.after(session, job_id, line=0, limit=10).items))
+    return len(store.read(lambda session: logs.list_after(session, job_id, line=0, limit=10).items))
 
 
 def test_a_pass_removes_what_the_settings_keep_no_longer(

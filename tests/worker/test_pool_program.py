@@ -97,7 +97,7 @@ def test_a_job_of_two_nodes_outlives_the_daemon_of_its_pool(service: Service, en
         wait_for(lambda: service.log().count("attempt 1 is adopted") == 1, "the adoption")
         (service.run(job_id) / "job" / "done").touch()
         service.wait_for_state(job_id, JobState.SUCCEEDED)
-    lines = service.store.read(lambda session: logs.after(session, job_id, line=0, limit=100).items)
+    lines = service.store.read(lambda session: logs.list_after(session, job_id, line=0, limit=100).items)
     assert {(line.rank, line.text) for line in lines} >= {(0, "rank 0"), (1, "rank 1")}
     assert service.store.job(job_id).attempt == 1
     assert len(service.slurm.submissions()) == 1

@@ -54,7 +54,7 @@ def test_a_job_of_several_nodes_runs_on_what_the_cluster_gives(pool: PoolFixture
         pool.run(claim).log("rank-1", "stdout").write_text("of the other node\n")
         attempt.end()
         wait_for(lambda: pool.store.job(claim.job_id).state == JobState.SUCCEEDED, "its end")
-    lines = pool.store.read(lambda session: logs.after(session, claim.job_id, line=0, limit=10).items)
+    lines = pool.store.read(lambda session: logs.list_after(session, claim.job_id, line=0, limit=10).items)
     assert [(line.rank, line.text) for line in lines] == [(1, approved("text"))]
 
 

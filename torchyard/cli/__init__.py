@@ -45,6 +45,7 @@ from torchyard.cli import (
     wait,
     why,
 )
+from torchyard.cli.narrowing import narrowed
 from torchyard.cli.run import commands as own
 from torchyard.cli.run import config
 from torchyard.cli.sweeps import commands as sweeps
@@ -115,7 +116,7 @@ def main() -> None:
     _prepare_streams()
     warnings.showwarning = _show_warning
     try:
-        app(prog_name="torchyard")
+        narrowed(app, sys.argv[1:])(prog_name="torchyard")
     except TorchyardError as error:
         terminal.note(f"error: {error}")
         sys.exit(4 if isinstance(error, NotAuthorized) else 1)

@@ -17,6 +17,7 @@ from tests.torchyard.client.answers import DATA, JOB, job, metrics, page, serve_
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, serving
 import torchyard
 from torchyard.cli import app
+from torchyard.cli.narrowing import narrowed
 
 CHECKPOINT: dict[str, Any] = {
     "id": "ckpt_1",
@@ -50,6 +51,17 @@ def _contexts(command: Any, name: str, parent: Any = None) -> Iterator[Any]:
     yield context
     for word, below in getattr(command, "commands", {}).items():
         yield from _contexts(below, word, context)
+
+
+def test_the_command_that_is_called_is_prepared_as_it_is_among_all() -> None:
+    whole: Any = typer.main.get_command(app)
+    for word, command in whole.commands.items():
+        alone: Any = typer.main.get_command(narrowed(app, [word, "more"]))
+        assert [*alone.commands] == [word]
+        assert [item.opts for item in alone.commands[word].params] == [item.opts for item in command.params]
+        assert alone.context_settings == whole.context_settings
+    for arguments in ([], ["--version"], ["no-command"]):
+        assert narrowed(app, arguments) is app
 
 
 def test_every_command_has_short_help() -> None:

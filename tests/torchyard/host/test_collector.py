@@ -8,14 +8,20 @@ from torchyard.host.collector import look_rarely, paused
 
 
 def test_it_rests_and_goes_on_also_after_an_error() -> None:
-    try:
-        with pytest.raises(ImportError), paused():
-            assert not gc.isenabled()
-            raise ImportError
-        assert gc.isenabled()
-        assert gc.get_freeze_count() > 0
-    finally:
-        gc.unfreeze()
+    frozen = gc.get_freeze_count()
+    with pytest.raises(ImportError), paused():
+        assert not gc.isenabled()
+        raise ImportError
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > frozen
+
+
+def test_it_rests_on_where_it_rested_already() -> None:
+    with paused():
+        with paused():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
 
 
 def test_it_looks_at_old_objects_a_tenth_as_often() -> None:

@@ -96,7 +96,8 @@ class RunnerFixture(Generic[EngineT]):
 
     def lines(self) -> list[str]:
         return [
-            line.text for line in self.store.read(lambda s: logs.after(s, self.claim.job_id, line=0, limit=1000).items)
+            line.text
+            for line in self.store.read(lambda s: logs.list_after(s, self.claim.job_id, line=0, limit=1000).items)
         ]
 
     def messages(self) -> list[str]:

@@ -63,7 +63,7 @@ def answered(store: Store, job_id: str, worker: str, runs: Path, paths: Sequence
 
 
 def kept(db: StoreFixture, job_id: str) -> list[str]:
-    return [item.path for item in db.read(lambda session: artifacts.after(session, job_id, limit=100, kept=True))]
+    return [item.path for item in db.read(lambda session: artifacts.list_after(session, job_id, limit=100, kept=True))]
 
 
 def test_paths_folders_and_patterns_are_stored(

@@ -1,6 +1,7 @@
 """The best checkpoint of earlier attempts is copied into the run directory of the next one."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 import errno
 from io import BytesIO
 from pathlib import Path
@@ -23,6 +24,9 @@ def bringer(tmp_path: Path) -> BestBringer:
     return BestBringer(run, Blobs(tmp_path / "blobs"), lambda: None)
 
 
+SAVED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
 def saved(bringer: BestBringer, step: int, value: float | None, *, attempt: int = 1) -> CheckpointFacts:
     content = f"state {step}".encode()
     blob = bringer.blobs.add(BytesIO(content))
@@ -30,7 +34,7 @@ def saved(bringer: BestBringer, step: int, value: float | None, *, attempt: int 
     metrics = {"val/loss": "NaN" if value is None else value}
     name = f"step-{step}"
     return CheckpointFacts(
-        f"ckpt_{step}", attempt, name, None, False, step, metrics, value, files, None, None, None, 0, False, None, 1
+        f"ckpt_{step}", attempt, name, None, False, step, metrics, value, files, None, None, None, 0, False, None, SAVED
     )
 
 

@@ -1,6 +1,7 @@
 """An attempt finds a whole version in the place of a captured file that is torn, and the torn one beside it."""
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 import errno
 from io import BytesIO
 import os
@@ -60,7 +61,7 @@ def saved(blobs: Blobs) -> Add:
             saved_at=count,
             damaged=damaged,
             remeasured=None,
-            created_at=0,
+            created_at=datetime(2026, 1, 1, tzinfo=UTC),
         )
 
     return add

@@ -1,6 +1,7 @@
 """A captured folder that is torn lies beside its place for the next attempt, and its newest whole version in it."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 import os
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def listed(*new: NewCheckpoint) -> list[CheckpointFacts]:
             saved_at=each.saved_at,
             damaged=each.damaged,
             remeasured=None,
-            created_at=0,
+            created_at=datetime(2026, 1, 1, tzinfo=UTC),
         )
         for number, each in enumerate(new)
     ]

@@ -1,6 +1,6 @@
 """What is known of jobs that have run for a while: what their ranks wait for, and how their devices are used."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 
 from store.cluster import device_history
 from store.cluster.workers_facts import Slots
-from store.db.database import Snapshots, in_us, now_us
-from store.jobs import events as job_events
+from store.db.database import in_us, now_us
 from store.output import metrics
 from store.tables import Allocation, Attempt, Job
 from torchyard.contract.job import JobState
@@ -36,29 +35,22 @@ class RunningFacts:
     """The mean utilization of each GPU that it holds, 0…1, as far as it is known."""
 
 
-def running(store: Snapshots) -> list[RunningFacts]:
-    """Returns jobs that have run for `WINDOW` or longer without a break. Raises Unavailable."""
-    with store.read() as session:
-        rows = session.execute(_running()).all()
-        values = metrics.latest(session, [row.id for row in rows], keys=JUDGED) if rows else {}
-        used = _used(session, rows)
-        return [RunningFacts(row.id, row.attempt, len(row.devices), values[row.id], used[row.id]) for row in rows]
+def list_running(session: Session) -> list[RunningFacts]:
+    """Returns jobs that have run for `WINDOW` or longer without a break."""
+    rows = session.execute(_select_running()).all()
+    values = metrics.latest(session, [row.id for row in rows], keys=JUDGED) if rows else {}
+    used = _measure_use(session, rows)
+    return [RunningFacts(row.id, row.attempt, len(row.devices), values[row.id], used[row.id]) for row in rows]
 
 
-def warned(store: Snapshots, job_ids: Collection[str]) -> set[tuple[str, str]]:
-    """Returns of which causes the jobs were warned: ids and causes. Raises Unavailable."""
-    with store.read() as session:
-        return job_events.causes_told(session, job_ids)
-
-
-def _running() -> Select[str, int, list[Any], int, str]:
+def _select_running() -> Select[str, int, list[Any], int, str]:
     since = Attempt.running_at <= now_us() - in_us(WINDOW)
     query = select(Job.id, Job.attempt, Job.devices, Attempt.id.label("attempt_id"), Attempt.worker_id)
     query = query.join(Attempt, Attempt.job_id == Job.id).where(Attempt.ended_at.is_(None), since)
     return query.where(Job.state == JobState.RUNNING).order_by(Job.id).limit(_MOST_JOBS)
 
 
-def _used(session: Session, rows: Sequence[Row[str, int, list[Any], int, str]]) -> dict[str, list[float]]:
+def _measure_use(session: Session, rows: Sequence[Row[str, int, list[Any], int, str]]) -> dict[str, list[float]]:
     """Returns the means by job."""
     of_attempts = {row.attempt_id: row.id for row in rows}
     gpus = select(Allocation.attempt_id, Allocation.worker_id, Allocation.device)
@@ -75,11 +67,11 @@ def _used(session: Session, rows: Sequence[Row[str, int, list[Any], int, str]]) 
     found: dict[str, list[float]] = {row.id: [] for row in rows}
     for row in held:
         job_id = of_attempts[row.attempt_id]
-        found[job_id] += _mean(slots[row.worker_id], row.device, job_id)
+        found[job_id] += _mean_use(slots[row.worker_id], row.device, job_id)
     return found
 
 
-def _mean(slots: Slots, device: str, job_id: str) -> list[float]:
+def _mean_use(slots: Slots, device: str, job_id: str) -> list[float]:
     """Returns the mean utilization of the device while the job held it; nothing if it is not known."""
     uses = [use for slot in slots.values() if (use := slot.get(device)) is not None and use.job_id == job_id]
     shares = [use.utilization for use in uses if use.utilization is not None]

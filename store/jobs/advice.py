@@ -12,16 +12,16 @@ from sqlalchemy.orm import Session
 from store.blobs.files import Blobs
 from store.cluster import facts_rows as worker_facts
 from store.cluster.workers_facts import WorkerFacts
-from store.db.database import Snapshots, now_us
+from store.db.database import now_us
 from store.jobs import show
 from store.jobs.facts import JobFacts
 from store.output import checkpoints, logs
-from store.output.facts import Line
 from store.tables import Attempt, Job, JobEvent, Series
 from store.team import access
 from store.team.callers import Caller
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import JobState
+from torchyard.contract.views.telemetry import LogLine
 
 _MOST_WORKERS = 1000
 _MOST_MEMBERS = 2000
@@ -34,7 +34,7 @@ class AdviceFacts:
     job: JobFacts
     failure: Mapping[str, Any] | None
     """How the job failed, or the attempt after which it waits for the next one."""
-    lines: Sequence[Line]
+    lines: Sequence[LogLine]
     """The last lines of that attempt; of a script that runs or has succeeded without a metric, those of rank 0."""
     workers: Sequence[WorkerFacts]
     """All if the job waits for devices, its own if it has some."""
@@ -44,21 +44,20 @@ class AdviceFacts:
     """The step of the checkpoint that the job would go on from; None without any."""
 
 
-def collect(store: Snapshots, job_id: str, *, caller: Caller) -> AdviceFacts:
-    """Reads what advice about a job is made of. Raises NotFound and Unavailable."""
-    with store.read() as session:
-        job = access.get(session, job_id, caller)
-        state = JobState(job.state)
-        failure = _last_failure(session, job) if state in {JobState.FAILED, JobState.QUEUED} else None
-        saved = checkpoints.resumed(session, job.id)
-        return AdviceFacts(
-            job=show.of(session, job),
-            failure=failure,
-            lines=_last_lines(session, job, failure),
-            workers=_workers(session, job),
-            silence_us=_silence_us(session, job) if state is JobState.RUNNING else None,
-            checkpoint_step=None if saved is None else saved.step,
-        )
+def collect(session: Session, job_id: str, *, caller: Caller) -> AdviceFacts:
+    """Reads what advice about a job is made of. Raises NotFound."""
+    job = access.get(session, job_id, caller)
+    state = JobState(job.state)
+    failure = _last_failure(session, job) if state in {JobState.FAILED, JobState.QUEUED} else None
+    saved = checkpoints.resumed(session, job.id)
+    return AdviceFacts(
+        job=show.show_job(session, job),
+        failure=failure,
+        lines=_last_lines(session, job, failure),
+        workers=_workers(session, job),
+        silence_us=_silence_us(session, job) if state is JobState.RUNNING else None,
+        checkpoint_step=None if saved is None else saved.step,
+    )
 
 
 def bundle_paths(blobs: Blobs, sha256: str) -> list[str]:
@@ -79,12 +78,12 @@ def _last_failure(session: Session, job: Job) -> dict[str, Any] | None:
     return None if newest is None else newest.get("error")
 
 
-def _last_lines(session: Session, job: Job, failure: Mapping[str, Any] | None) -> list[Line]:
+def _last_lines(session: Session, job: Job, failure: Mapping[str, Any] | None) -> list[LogLine]:
     if failure is None:
         prints = job.trainer == "script" and job.state in {JobState.RUNNING, JobState.SUCCEEDED}
         has_metrics = prints and session.scalar(select(Series.id).where(Series.job_id == job.id).limit(1)) is not None
-        return logs.newest(session, job.id, attempt=job.attempt, rank=0) if prints and not has_metrics else []
-    return logs.newest(session, job.id, attempt=job.attempt, rank=failure.get("rank"))
+        return logs.list_newest(session, job.id, attempt=job.attempt, rank=0) if prints and not has_metrics else []
+    return logs.list_newest(session, job.id, attempt=job.attempt, rank=failure.get("rank"))
 
 
 def _silence_us(session: Session, job: Job) -> int | None:

@@ -1,16 +1,14 @@
-"""One action on many jobs: each job in its own transaction, by the command for one job."""
+"""One action on many jobs: each job in its own transaction, as the action on one job."""
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 import time
 
 from sqlalchemy import ColumnElement, func, or_
 
 from store.attempts import prices
-from store.attempts.prices_facts import StopPrice
-from store.jobs import edits, listing, stars
-from store.jobs import requests_writes as requests
+from store.attempts.facts import StopPrice
+from store.jobs import edits, listing, requests, stars
 from store.jobs.facts import AT_ONCE
 from store.store import Store
 from store.tables import Job
@@ -27,7 +25,8 @@ _ENDED = [state for state in JobState if state.terminal]
 _STARS = frozenset({"star", "unstar"})
 """Actions that need no more than to read a job."""
 _STOPS = frozenset({"cancel", "pause"})
-_EDITS = frozenset({"archive", "unarchive", "label"})
+_CHANGES = _STARS | {"archive", "unarchive", "label"}
+"""Actions whose transactions have the purpose `change`."""
 
 
 @dataclass(frozen=True)
@@ -68,24 +67,27 @@ def act(
     With `now`, a cancel is forced. `labels`: those to set, or with None to remove. With `dry_run`, only finds the jobs
     and what their stop would cost: those that the caller may not change are refused, states are not looked at.
 
-    It yields when others should have a turn. Raises Unavailable. What was done before stays done.
+    It opens the transactions itself: one reads, and each job has one of its own, so that what was done before an error
+    stays done. It yields when others should have a turn. Raises Unavailable.
     """
     more, forced = False, action == "cancel" and now
     if isinstance(chosen, JobFilter):
         where = chosen.model_copy(update={"archived": True}) if action == "unarchive" else chosen
-        conditions = (_may(action, caller, ending=forced), _concerns(action, caller, now=now, labels=labels or {}))
+        conditions = (
+            _is_allowed(action, caller, ending=forced),
+            _concerns(action, caller, now=now, labels=labels or {}),
+        )
         with store.read() as session:
-            found = listing.chosen(session, where, *conditions, caller=caller, limit=MOST_ACTIONS + 1)
-        more, ids, refused = len(found) > MOST_ACTIONS, list(found[:MOST_ACTIONS]), list[Refusal]()
+            matching = listing.choose_ids(session, where, *conditions, caller=caller, limit=MOST_ACTIONS + 1)
+        more, ids, refused = len(matching) > MOST_ACTIONS, list(matching[:MOST_ACTIONS]), list[Refusal]()
     else:
-        ids, refused = _known(store, chosen, caller, action, ending=forced)
+        ids, refused = _find_allowed(store, chosen, caller, action, ending=forced)
     matched = len(ids)
     if dry_run:
-        return Result(matched, 0, refused, more, prices=_prices(store, action, ids, forced=forced))
-    command = _command(store, action, caller, forced=forced, labels=labels)
+        return Result(matched, 0, refused, more, prices=_price_stops(store, action, ids, forced=forced))
     failed, began = list[Refusal](), time.monotonic()
     for job_id in ids:
-        if (refusal := _refusal(command, job_id)) is not None:
+        if (refusal := _act_on_one(store, action, job_id, caller, forced=forced, labels=labels)) is not None:
             failed.append(refusal)
         if time.monotonic() - began > _PART_S:
             yield
@@ -93,19 +95,19 @@ def act(
     return Result(matched, done=matched - len(failed), refused=refused + failed, more=more)
 
 
-def _prices(store: Store, action: JobAction, ids: Sequence[str], *, forced: bool) -> Sequence[StopPrice] | None:
+def _price_stops(store: Store, action: JobAction, ids: Sequence[str], *, forced: bool) -> Sequence[StopPrice] | None:
     if action not in _STOPS:
         return None
     with store.read() as session:
-        return prices.of_jobs(session, ids, now=forced)
+        return prices.price_jobs(session, ids, now=forced)
 
 
-def _may(action: JobAction, caller: Caller, *, ending: bool) -> ColumnElement[bool]:
+def _is_allowed(action: JobAction, caller: Caller, *, ending: bool) -> ColumnElement[bool]:
     """Returns the condition that the caller may do the action on a job."""
     return access.readable(caller) if action in _STARS else access.changeable(caller, ending=ending)
 
 
-def _known(
+def _find_allowed(
     store: Store, sent: Sequence[str], caller: Caller, action: JobAction, *, ending: bool
 ) -> tuple[list[str], list[Refusal]]:
     """Returns the ids of jobs on which the caller may do the action, each once, and the refusals of the others."""
@@ -116,21 +118,20 @@ def _known(
     return [job_id for job_id in asked if job_id not in errors], refused
 
 
-def _command(
-    store: Store, action: JobAction, caller: Caller, *, forced: bool, labels: Mapping[str, str | None] | None
-) -> Callable[[str], None]:
-    """Returns what does the action on one job."""
-    if action in _STARS:
-        return partial(requests.star, store, caller=caller, starred=action == "star")
-    if action in _EDITS:
-        return partial(requests.edit, store, action, caller=caller, labels=labels)
-    return partial(requests.act, store, action, caller=caller, grace=AT_ONCE if forced else None)
-
-
-def _refusal(command: Callable[[str], None], job_id: str) -> Refusal | None:
+def _act_on_one(
+    store: Store,
+    action: JobAction,
+    job_id: str,
+    caller: Caller,
+    *,
+    forced: bool,
+    labels: Mapping[str, str | None] | None,
+) -> Refusal | None:
     """Does the action on one job, and returns its refusal, if any. A job may have changed or gone meanwhile."""
+    grace = AT_ONCE if forced else None
     try:
-        command(job_id)
+        with store.write("change" if action in _CHANGES else action) as session:
+            requests.act(session, action, job_id, caller=caller, grace=grace, labels=labels)
     except (NotFound, Forbidden, Conflict, QuotaExceeded) as error:
         return Refusal(job_id, error)
     return None
