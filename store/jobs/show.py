@@ -121,7 +121,7 @@ def show_rows(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     best = checkpoints.best_of_jobs(session, {job_id: policies[job_id].mode for job_id in begun})
     places = queue_positions.queue_positions(session, rows)
     expected = estimates.of_jobs(session, rows, places)
-    sweeps = trials.of_jobs(session, rows, shown=True)
+    sweeps = trials.read_sweeps_of_jobs(session, rows, shown=True)
     return [
         ListedJob(
             **_told(row),
@@ -187,7 +187,7 @@ def _whole(
         latest=metrics.latest(session, [job.id])[job.id] if begun else {},
         best=checkpoints.best_of_jobs(session, {job.id: policy.mode}).get(job.id) if begun else None,
         initial=initial_files.of_job(session, job.id) if told.has_initial_weights else None,
-        sweep=trials.of_jobs(session, [job]).get(job.id),
+        sweep=trials.read_sweeps_of_jobs(session, [job]).get(job.id),
         after=dependencies.of_job(session, job.id, caller) if told.waits else (),
         starred_by=starred_by,
     )

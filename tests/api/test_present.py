@@ -9,8 +9,9 @@ import pytest
 
 from api.present import cluster, jobs, team, telemetry
 from api.present.times import microseconds, time
+from api.routes.attempts import attempt_view
 from api.routes.checkpoints import checkpoint_view
-from store.cluster.workers_facts import History, HolderFacts, NamedJob, Use, WorkerFacts, WorkerHistory
+from store.cluster.facts import History, HolderFacts, NamedJob, Use, WorkerFacts, WorkerHistory
 from store.ids import new_id
 from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
@@ -148,9 +149,9 @@ def test_the_queue_names_a_job_to_who_may_list_it(caller: Caller, named: bool, e
 
 def test_an_attempt_that_has_ended_has_a_duration() -> None:
     ended = ListedAttempt(2, "box-a", SECOND, 4 * SECOND, "completed", None, 7, ())
-    assert jobs.attempt(ended).duration_seconds == 3.0
-    assert jobs.attempt(ended).end_reason is EndReason.COMPLETED
-    assert jobs.attempt(replace(ended, ended_at=None, end_reason=None)).duration_seconds is None
+    assert attempt_view(ended).duration_seconds == 3.0
+    assert attempt_view(ended).end_reason is EndReason.COMPLETED
+    assert attempt_view(replace(ended, ended_at=None, end_reason=None)).duration_seconds is None
 
 
 def test_items_of_a_stream_become_views_of_their_kinds() -> None:

@@ -15,8 +15,8 @@ from store.db.database import Database, now_us
 from store.jobs import requests
 from store.jobs.submission import KeyedRequest
 from store.schedules import schedules
-from store.schedules.facts import NewSchedule
 from store.schedules.runs import MOST_REFUSED
+from store.schedules.schedules import NewSchedule
 from store.store import Store
 from store.tables import Job, Schedule
 from store.team import quotas, users
