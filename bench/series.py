@@ -22,7 +22,7 @@ from bench.load import exchange, get
 from bench.service import Service, databases, scratch, up
 from bench.submit import SPEC
 from bench.table import Row
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping as cleanup
 from store.blobs.files import Blobs
 from store.db.database import Database, now_us
 from store.output.metrics import POINT

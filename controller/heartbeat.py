@@ -1,6 +1,6 @@
 """Tells that a controller runs: `torchyard doctor` and `/metrics` say when none has for a while."""
 
-from store.cluster import controllers_writes as controllers
+from store.cluster import controllers
 from store.store import Store
 
 
@@ -13,5 +13,6 @@ class Heartbeat:
         self._store = store
 
     def run(self) -> bool:
-        controllers.report(self._store)
+        with self._store.write("heartbeat") as session:
+            controllers.report(session)
         return False

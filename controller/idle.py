@@ -2,8 +2,7 @@
 
 from datetime import timedelta
 
-from store.attempts import idleness_reads as idleness
-from store.attempts import idleness_writes as commands
+from store.attempts import idleness
 from store.store import Store
 
 _MOST_AT_ONCE = 100
@@ -22,7 +21,10 @@ class Idle:
 
     def run(self) -> bool:
         """Looks at all jobs, and does what is due for some. Returns whether it is for others. Raises Unavailable."""
-        due = [found.job_id for found in idleness.find(self._store) if found.due(self._maximum) is not None]
+        with self._store.read() as session:
+            idle = idleness.find_idle(session)
+        due = [job.job_id for job in idle if job.due(self._maximum) is not None]
         for job_id in due[:_MOST_AT_ONCE]:
-            commands.follow(self._store, job_id, maximum=self._maximum)
+            with self._store.write("idle") as session:
+                idleness.follow(session, job_id, maximum=self._maximum)
         return len(due) > _MOST_AT_ONCE

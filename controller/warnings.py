@@ -1,7 +1,7 @@
 """Warns of running jobs that are slow, once for each cause, so that nobody has to ask."""
 
 from store.attempts import slowness
-from store.attempts import warnings_writes as commands
+from store.attempts.warnings import warn
 from store.jobs import events
 from store.store import Store
 from torchyard.contract.symptoms import symptoms
@@ -31,6 +31,6 @@ class Warnings:
             warned = events.find_causes(session, {job.job_id for job, _, _ in slow}) if slow else set()
         for job, cause, text in slow:
             if (job.job_id, cause) not in warned:
-                message = f"{text}; {_HINT}"
-                commands.warn(self._store, job.job_id, attempt=job.attempt, cause=cause, text=message)
+                with self._store.write("warn") as session:
+                    warn(session, job.job_id, attempt=job.attempt, cause=cause, text=f"{text}; {_HINT}")
         return False

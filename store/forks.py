@@ -27,7 +27,7 @@ from torchyard.host.parent import end_with_parent
 
 _SHARED = (
     *("scheduling.cluster", "store.store", "store.bundles.folder", "torchyard.contract.spec"),
-    *("store.bundles.upload", "store.blobs.cleanup_writes", "store.cluster.workers_reads"),
+    *("store.bundles.upload", "store.housekeeping", "store.cluster.shown_workers"),
 )
 """The most of what the API and the worker both import."""
 _MOST = 65_536

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 import logging
 import socket
-import threading
 import time
 
-from store.cluster import workers_reads as workers
-from store.queue import placement_writes as placement
+from store.queue import placement
 from store.queue.announcing import WakeupListener
 from store.store import NotMigrated, Store
+from store.worker.verbs import WorkerStore
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
 from worker.aside import Aside
 from worker.attempts.context import WorkerContext
@@ -29,6 +28,7 @@ from worker.placement.forecaster import Forecaster
 from worker.placement.postponed import QUIET_S
 from worker.pools import Pool
 from worker.registration import HostRegistration, PoolRegistration, Registration
+from worker.rescue import Rescue
 from worker.sandbox import levels
 from worker.settings import Settings
 from worker.troubles import Troubles
@@ -76,13 +76,16 @@ class Daemon:
         self.id = worker_id(identity)
         self._clock = clock
         self._store = store or Store.of(settings, program="torchyard-worker")
-        holder = None if pool is None else pool.holder
-        self._runners = AttemptRunners(_context(settings, engine, store=self._store, health=health, pool=pool))
-        capacity = settings.capacity if pool is None else None
+        self._verbs = WorkerStore(self._store, self.id, holder=None if pool is None else pool.holder)
+        offer = None if pool is None else pool.report
+        isolation = (engine.starts().isolation or levels.OFF) if pool is None else pool.isolation
+        context = WorkerContext.of(settings, engine, self._verbs, health=health, isolation=isolation, pool=offer)
+        self._runners = AttemptRunners(context)
         self._troubles = Troubles()
         if lacking is not None:
             logger.error("%s", lacking)
             self._troubles.note_failure("the look for GPUs at the start", ConfigError(lacking))
+        capacity = settings.capacity if pool is None else None
         self._devices = DeviceMonitor(
             engine, self._runners, name=socket.gethostname(), runs=settings.runs, capacity=capacity, clock=clock
         )
@@ -93,7 +96,8 @@ class Daemon:
             looked=lambda: self._keeper.report_soon(),  # noqa: PLW0108 it is made below
             clock=clock,
         )
-        self._leases = Leases(self._store, self._runners, worker_id=self.id, holder=holder, clock=clock)
+        self._leases = Leases(self._verbs, self._runners, clock=clock, in_pool=pool is not None)
+        self._rescue = Rescue(self._store, self._runners, clock=clock)
         self._housekeeper = Housekeeper(
             settings.home,
             self._store,
@@ -111,19 +115,12 @@ class Daemon:
             ("the sweep", Interval(_SWEEP_INTERVAL_S, clock), self._sweep),
             ("the look whether this worker drains", self._drain_interval, self._check_drain),
         )
-        self._asked = AskedFiles(settings.runs, self._store, self.id, limits=settings.output_limits, clock=clock)
+        self._asked = AskedFiles(settings.runs, self._verbs, limits=settings.output_limits, clock=clock)
         self._cleaner = self._cleaner_of()
         self._turns = Turns("the thread that starts jobs")
-        self._keeper = Keeper(
-            self._leases,
-            self._registration,
-            self._runners,
-            troubles=self._troubles,
-            threads=(self._turns, self._seen.aside.turns, self._cleaner.turns, self._housekeeper.turns),
-            clock=clock,
-        )
+        self._keeper = self._keeper_of()
         grace = settings.max_stop_grace
-        self._placer = Placer(self._store, worker_id=self.id, max_stop_grace=grace, holder=holder)
+        self._placer = Placer(self._store, self._verbs, max_stop_grace=grace)
         self._forecaster = Forecaster(
             self._store, worker_id=self.id, observe=self._seen.known, max_stop_grace=grace, clock=clock
         )
@@ -165,10 +162,9 @@ class Daemon:
 
     def _registration_of(self, settings: Settings, pool: Pool | None) -> Registration:
         if pool is not None:
-            return PoolRegistration(self.id, pool, store=self._store, seen=self._seen, troubles=self._troubles)
+            return PoolRegistration(pool, store=self._verbs, seen=self._seen, troubles=self._troubles)
         return HostRegistration(
-            self.id,
-            store=self._store,
+            store=self._verbs,
             devices=self._devices,
             seen=self._seen,
             housekeeper=self._housekeeper,
@@ -181,11 +177,22 @@ class Daemon:
         duties, turns = self._duties_of(sweep, self._asked.duty), Turns("the housekeeping")
         return Aside(turns, lambda _: duties.run_due(), troubles=self._troubles, last=self._asked.close)
 
+    def _keeper_of(self) -> Keeper:
+        return Keeper(
+            self._leases,
+            self._registration,
+            self._runners,
+            troubles=self._troubles,
+            database_was_away=self._rescue.database_was_away,
+            threads=(self._turns, self._seen.aside.turns, self._cleaner.turns, self._housekeeper.turns),
+            clock=self._clock,
+        )
+
     def _duties_of(self, *schedule: Duty) -> Duties:
-        return Duties(schedule, troubles=self._troubles, database_was_away=self._leases.database_was_away)
+        return Duties(schedule, troubles=self._troubles, database_was_away=self._rescue.database_was_away)
 
     def _sweep(self) -> None:
-        self._leases.rescue_expired()
+        self._rescue.rescue_expired()
         self._leases.continue_lost()
         if self._store.sweep_line():
             self._store.wake_workers()
@@ -193,7 +200,7 @@ class Daemon:
         placement.free_idle_places(self._store)
 
     def _check_drain(self) -> None:
-        draining = workers.is_draining(self._store, self.id)
+        draining = self._verbs.is_draining()
         if draining != self._draining:
             self._draining = draining
             logger.info("this worker %s", "drains and gives its jobs back" if draining else "takes jobs again")
@@ -204,21 +211,21 @@ class Daemon:
         Waits while another daemon serves its pool. Raises NotMigrated, and ConfigError if the database and the blobs
         are not those of one service.
         """
-        told = ""
+        logged = ""
         while not self._leaving and not self._stopping:
             try:
-                name, claims = self._registration.register()
+                registered = self._registration.register()
             except NotMigrated:
                 raise
             except (Unavailable, Conflict) as error:
-                if error.message != told:
+                if error.message != logged:
                     logger.warning("%s; trying again", error.message)
-                told = error.message
+                logged = error.message
                 self._turns.note()
                 self._runners.ended.wait(_WAKEUP_WAIT_S)
                 continue
-            self._devices.name = name
-            self._runners.adopt(claims)
+            self._devices.name = registered.name
+            self._runners.adopt(registered.claims)
             self._seen.adopted()
             self._others_ended = False
             self._keeper.start()
@@ -324,7 +331,7 @@ class Daemon:
                     claimed = True
         except Unavailable as error:
             logger.warning("%s", error.message)
-            self._leases.database_was_away()
+            self._rescue.database_was_away()
             return None
         finally:  # after an error too: the next pass comes after its interval, and does all of it
             if claimed and may_postpone:
@@ -376,24 +383,3 @@ class Daemon:
         if self._placer.postponed.pending:
             return QUIET_S
         return min(_WAKEUP_WAIT_S, self._forecaster.due_in())
-
-
-def _context(
-    settings: Settings, engine: Engine, *, store: Store, health: Health | None, pool: Pool | None
-) -> WorkerContext:
-    isolation = (engine.starts().isolation or levels.OFF) if pool is None else pool.isolation
-    return WorkerContext(
-        store,
-        engine,
-        settings.runs,
-        settings.allowed,
-        health or Health(),
-        threading.Event(),
-        settings.output_limits,
-        settings.package_rules(isolation),
-        settings.max_stop_grace,
-        None if pool is None else pool.report,
-        settings.shard_above,
-        settings.folder_retention,
-        environments=settings.offered_environments(isolation),
-    )

@@ -28,6 +28,7 @@ class Keeper:
         runners: AttemptRunners,
         *,
         troubles: Troubles,
+        database_was_away: Callable[[], object],
         threads: Sequence[Turns],
         clock: Callable[[], float],
     ) -> None:
@@ -44,7 +45,7 @@ class Keeper:
                 ("the heartbeat", self._heartbeat, registration.report),
             ),
             troubles=troubles,
-            database_was_away=leases.database_was_away,
+            database_was_away=database_was_away,
         )
         self._aside = Aside(Turns("the thread of the leases"), self._step, troubles=troubles)
 

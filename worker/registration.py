@@ -5,9 +5,8 @@ from dataclasses import replace
 import threading
 from typing import Protocol
 
-from store.attempts.facts import Claim
-from store.cluster import workers_writes as workers
-from store.store import Store
+from store.worker.records import HostOffer, Registered
+from store.worker.verbs import WorkerStore
 from torchyard.contract.devices import PoolReport
 from torchyard.contract.errors import Unavailable
 from torchyard.host.identity import boot_id
@@ -26,8 +25,8 @@ class Registration(Protocol):
         """Whether another daemon has taken this one's place since `register`."""
         ...
 
-    def register(self) -> tuple[str, list[Claim]]:
-        """Registers the daemon. Returns its name and the attempts that it owns.
+    def register(self) -> Registered:
+        """Registers the daemon.
 
         Raises Conflict while another daemon has its place.
         """
@@ -49,16 +48,14 @@ class HostRegistration:
 
     def __init__(
         self,
-        worker_id: str,
         *,
-        store: Store,
+        store: WorkerStore,
         devices: DeviceMonitor,
         seen: Observation,
         housekeeper: Housekeeper,
         troubles: Troubles,
         shares_cpus: bool,
     ) -> None:
-        self._worker_id = worker_id
         self._store = store
         self._devices = devices
         self._seen = seen
@@ -66,19 +63,15 @@ class HostRegistration:
         self._troubles = troubles
         self._shares_cpus_of = boot_id() if shares_cpus else None
 
-    def register(self) -> tuple[str, list[Claim]]:
-        views = [view.to_dict() for view in self._seen.first()]
-        return workers.register(
-            self._store, self._worker_id, name=self._devices.name, devices=views, shares_cpus_of=self._shares_cpus_of
-        )
+    def register(self) -> Registered:
+        return self._store.register(self._devices.name, HostOffer(self._seen.first(), self._shares_cpus_of))
 
     def report(self) -> None:
-        views, seen = self._seen.report()
+        devices, seen = self._seen.report()
         starts = replace(seen, caches=self._housekeeper.caches, troubles=self._troubles.told())
-        devices = [view.to_dict() for view in views]
-        sharers = workers.heartbeat(self._store, self._worker_id, devices=devices, starts=starts.to_dict())
-        if self._worker_id in sharers:
-            self._devices.share_cpus(place=sharers.index(self._worker_id), workers=len(sharers))
+        sharers = self._store.heartbeat(HostOffer(devices), starts=starts).cpu_sharers
+        if self._store.worker_id in sharers:
+            self._devices.share_cpus(place=sharers.index(self._store.worker_id), workers=len(sharers))
 
     def release(self) -> None:
         pass
@@ -87,9 +80,8 @@ class HostRegistration:
 class PoolRegistration:
     """Of all daemons that may serve the pool, one is registered at a time."""
 
-    def __init__(self, worker_id: str, pool: Pool, *, store: Store, seen: Observation, troubles: Troubles) -> None:
+    def __init__(self, pool: Pool, *, store: WorkerStore, seen: Observation, troubles: Troubles) -> None:
         self.superseded = False
-        self._worker_id = worker_id
         self._pool = pool
         self._store = store
         self._seen = seen
@@ -97,27 +89,22 @@ class PoolRegistration:
         """Held while the rows are written: what was true before a registration must not be taken for its outcome."""
         self._troubles = troubles
 
-    def register(self) -> tuple[str, list[Claim]]:
-        pool = self._pool
+    def register(self) -> Registered:
         self._seen.first()
         with self._lock:
-            claims = workers.register_pool(
-                self._store, self._worker_id, name=pool.name, holder=pool.holder, pool=self._offer()
-            )
+            registered = self._store.register(self._pool.name, self._offer())
             self.superseded = False
-        return pool.name, claims
+        return registered
 
     def report(self) -> None:
-        starts = replace(self._seen.report()[1], troubles=self._troubles.told()).to_dict()
+        starts = replace(self._seen.report()[1], troubles=self._troubles.told())
         with self._lock:
-            self.superseded = not workers.pool_heartbeat(
-                self._store, self._worker_id, holder=self._pool.holder, pool=self._offer(), starts=starts
-            )
+            self.superseded = not self._store.heartbeat(self._offer(), starts=starts).is_served
 
     def release(self) -> None:
         if not self.superseded:
             with contextlib.suppress(Unavailable):
-                workers.release_pool(self._store, self._worker_id, holder=self._pool.holder)
+                self._store.release()
 
     def _offer(self) -> PoolReport:
         report = self._pool.report()

@@ -1,5 +1,6 @@
 """The settings of a worker: `TORCHYARD_*` variables, with defaults for one laptop."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 import os
 from pathlib import Path
@@ -17,7 +18,6 @@ from torchyard.contract.environment import is_reserved
 from torchyard.contract.rundir import SHARD_ABOVE
 from torchyard.contract.wording import allowing
 from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
-from worker.cleanup.retention import Retention
 from worker.cluster_settings import ClusterSettings
 from worker.environments.offered import Environments
 from worker.environments.offered import parse as parse_environments
@@ -26,6 +26,24 @@ from worker.host.capacity import Capacity
 from worker.packages.rules import PackageRules
 from worker.sandbox.levels import Isolation, protects
 from worker.sandbox.strict.requirements import HelperNeeds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """What is kept, and for how long. None keeps everything."""
+
+    finished_jobs: TrimLimits
+    """What is kept of a finished job in the database."""
+    runs: timedelta | None = None
+    """How long run directories are kept after the end of their attempt."""
+    run_bytes: int | None = None
+    """Bytes of all run directories and working folders of this host."""
+    folders: timedelta | None = None
+    """How long a working folder is kept after the end of its job."""
+    unused_bundles: timedelta | None = None
+    """How long a bundle that no job names is kept after its last use."""
+    cache_bytes: int | None = None
+    """Bytes of all owners' caches on this host."""
 
 
 def _age(value: Any) -> timedelta | None:

@@ -54,12 +54,12 @@ def reduce(values: Values, starts: Indices) -> Buckets:
     return Buckets(starts + sizes - 1, np.clip(mean, low, high), low, high, nonfinite)
 
 
-def of_series(found: SeriesColumns, starts: Indices) -> Buckets:
+def of_series(series: SeriesColumns, starts: Indices) -> Buckets:
     """Returns the buckets of a series' points, or of its groups, that begin at `starts`."""
-    if found.groups is None:
-        return reduce(found.values, starts)
-    sizes = np.diff(starts, append=len(found.steps))
-    merged = merged_groups(found, starts)
+    if series.groups is None:
+        return reduce(series.values, starts)
+    sizes = np.diff(starts, append=len(series.steps))
+    merged = merged_groups(series, starts)
     assert merged.groups is not None
     return Buckets(
         starts + sizes - 1,
@@ -89,8 +89,8 @@ def ema(values: Values, smooth: float) -> Values:
     with np.errstate(over="ignore"):
         # An average lies between the values; rounding may move it beyond them.
         smoothed = np.clip(total / bias, known.min(), known.max())
-    place = np.cumsum(finite)
-    return np.concatenate([[np.nan], smoothed])[place]
+    indices = np.cumsum(finite)
+    return np.concatenate([[np.nan], smoothed])[indices]
 
 
 def _means(values: Values, starts: Indices, counts: NDArray[np.intp]) -> Values:

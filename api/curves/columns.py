@@ -26,7 +26,7 @@ class Shape:
     """The points of a curve for which `smooth` is the weight; None: of any."""
 
 
-def curves(job_id: str, key: str, found: SeriesColumns, shape: Shape) -> Iterator[CurveView]:
+def curves(job_id: str, key: str, series: SeriesColumns, shape: Shape) -> Iterator[CurveView]:
     """Yields the curve of a series, and one of each tail that has points in the range.
 
     All tails together have at most as many entries as the curve may have; the oldest are left out first.
@@ -34,38 +34,38 @@ def curves(job_id: str, key: str, found: SeriesColumns, shape: Shape) -> Iterato
     # Imported here, because numpy is slow to import and most processes never need it.
     from api.curves import buckets
 
-    part = _part(found, shape)
-    weight = _weight(found, shape)
-    smooth = weight if found.groups is None else weight**found.groups.usual
-    ema = buckets.ema(found.values, smooth)[part] if smooth else found.values[part] if shape.smooth else None
-    curve = _curve(job_id, key, found.at(part), shape.max_points, ema=ema)
+    part = _part(series, shape)
+    weight = _weight(series, shape)
+    smooth = weight if series.groups is None else weight**series.groups.usual
+    ema = buckets.ema(series.values, smooth)[part] if smooth else series.values[part] if shape.smooth else None
+    curve = _curve(job_id, key, series.at(part), shape.max_points, ema=ema)
     yield curve.model_copy(update={"smooth": weight or None})
-    tails = [tail.at(_part(tail, shape)) for tail in found.tails]
+    tails = [tail.at(_part(tail, shape)) for tail in series.tails]
     shown = [tail for tail in tails if len(tail.steps)][-(shape.max_points // 2) :]
     most = share([len(tail.steps) for tail in shown], total=shape.max_points)
     for tail in shown:
-        yield _curve(job_id, key, tail, most, source=found.source, hidden=True)
+        yield _curve(job_id, key, tail, most, source=series.source, hidden=True)
 
 
-def _weight(found: SeriesColumns, shape: Shape) -> float:
+def _weight(series: SeriesColumns, shape: Shape) -> float:
     """Returns the weight of the past of one point. With `smooth_points`, it changes when the points have doubled."""
     if not shape.smooth or shape.smooth_points is None:
         return shape.smooth
-    points = 1 << max(0, found.points.bit_length() - 1)
+    points = 1 << max(0, series.points.bit_length() - 1)
     return shape.smooth ** (shape.smooth_points / points)
 
 
-def _part(found: SeriesColumns, shape: Shape) -> slice:
+def _part(series: SeriesColumns, shape: Shape) -> slice:
     """Returns the indices of the points in the range."""
-    begin = 0 if shape.from_step is None else int(found.steps.searchsorted(shape.from_step, side="left"))
-    end = len(found.steps) if shape.to_step is None else int(found.steps.searchsorted(shape.to_step, side="right"))
+    begin = 0 if shape.from_step is None else int(series.steps.searchsorted(shape.from_step, side="left"))
+    end = len(series.steps) if shape.to_step is None else int(series.steps.searchsorted(shape.to_step, side="right"))
     return slice(begin, max(begin, end))
 
 
 def _curve(
     job_id: str,
     key: str,
-    found: SeriesColumns,
+    series: SeriesColumns,
     max_points: int,
     *,
     ema: Values | None = None,
@@ -75,35 +75,35 @@ def _curve(
     from api.curves import buckets
 
     reduced = None
-    if len(found.steps) > max_points or (found.groups is not None and len(found.steps)):
-        reduced = buckets.of_series(found, buckets.starts(found.attempts, max_points))
+    if len(series.steps) > max_points or (series.groups is not None and len(series.steps)):
+        reduced = buckets.of_series(series, buckets.starts(series.attempts, max_points))
     return CurveView(
         job_id=job_id,
         key=key,
-        source=found.source or source or "run",
-        points=found.points,
-        steps_per_bucket=None if reduced is None else _steps_per_bucket(found, reduced),
+        source=series.source or source or "run",
+        points=series.points,
+        steps_per_bucket=None if reduced is None else _steps_per_bucket(series, reduced),
         hidden=hidden,
-        columns=_points(found, ema) if reduced is None else _buckets(found, ema, reduced),
+        columns=_points(series, ema) if reduced is None else _buckets(series, ema, reduced),
     )
 
 
-def _points(found: SeriesColumns, ema: Values | None) -> CurveColumns:
+def _points(series: SeriesColumns, ema: Values | None) -> CurveColumns:
     import numpy as np
 
-    finite = np.isfinite(found.values)
+    finite = np.isfinite(series.values)
     return CurveColumns.model_construct(
-        step=found.steps.tolist(),
-        time=_seconds(found),
-        attempt=found.attempts.tolist(),
-        mean=found.values.tolist(),
+        step=series.steps.tolist(),
+        time=_seconds(series),
+        attempt=series.attempts.tolist(),
+        mean=series.values.tolist(),
         ema=None if ema is None else _or_none(ema),
         nonfinite=None if finite.all() else (~finite).astype(np.intp).tolist(),
     )
 
 
-def _buckets(found: SeriesColumns, ema: Values | None, reduced: Buckets) -> CurveColumns:
-    last = found.at(reduced.last)
+def _buckets(series: SeriesColumns, ema: Values | None, reduced: Buckets) -> CurveColumns:
+    last = series.at(reduced.last)
     return CurveColumns.model_construct(  # unchecked: a check holds up all threads for as long as it takes
         step=last.steps.tolist(),
         time=_seconds(last),
@@ -116,13 +116,13 @@ def _buckets(found: SeriesColumns, ema: Values | None, reduced: Buckets) -> Curv
     )
 
 
-def _steps_per_bucket(found: SeriesColumns, reduced: Buckets) -> int:
-    steps = int(found.steps[-1]) - int(found.steps[0]) + 1
+def _steps_per_bucket(series: SeriesColumns, reduced: Buckets) -> int:
+    steps = int(series.steps[-1]) - int(series.steps[0]) + 1
     return -(-steps // len(reduced.last))
 
 
-def _seconds(found: SeriesColumns) -> list[float]:
-    return (found.times / 1_000_000).round(3).tolist()
+def _seconds(series: SeriesColumns) -> list[float]:
+    return (series.times / 1_000_000).round(3).tolist()
 
 
 def _or_none(values: Values) -> list[float | None]:

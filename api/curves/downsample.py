@@ -48,7 +48,7 @@ def _first_of_each(wanted: NDArray[np.bool_], starts: Indices) -> Indices:
     """Returns the first wanted index of each bucket that has one."""
     if not len(starts):
         return starts
-    found = np.flatnonzero(wanted[1:-1]) + 1
-    bucket = np.searchsorted(starts, found, side="right")
+    indices = np.flatnonzero(wanted[1:-1]) + 1
+    bucket = np.searchsorted(starts, indices, side="right")
     _, first = np.unique(bucket, return_index=True)
-    return found[first]
+    return indices[first]

@@ -26,15 +26,15 @@ def encoded(view: CurvesView) -> bytes:
     return b'{"series":[%b],%b' % (curves, rest[1:])
 
 
-def series(found: Sequence[tuple[str, SeriesColumns]]) -> bytes:
+def series(parts: Sequence[tuple[str, SeriesColumns]]) -> bytes:
     """Returns series with their keys as `SeriesView`s in JSON, separated by commas, without making an object of each.
 
     Many short ones are encoded together, as each block takes a while, however few points it has.
     """
-    rows = _rows([columns for _, columns in found])
+    rows = _rows([columns for _, columns in parts])
     shown: list[str] = []
     begin = 0
-    for key, columns in found:
+    for key, columns in parts:
         end = begin + len(columns.steps)
         points = ",".join(rows[begin:end])
         shown.append(f'{{"key":{to_json(key).decode()},"points":[{points}],"source":"{columns.source or "run"}"}}')
@@ -42,14 +42,14 @@ def series(found: Sequence[tuple[str, SeriesColumns]]) -> bytes:
     return ",".join(shown).encode()
 
 
-def _rows(found: Sequence[SeriesColumns]) -> list[str]:
+def _rows(parts: Sequence[SeriesColumns]) -> list[str]:
     """Returns all points, each as a `PointView` in JSON."""
     import numpy as np
 
-    if not found:
+    if not parts:
         return []
     steps, values, times, attempts = (
-        np.concatenate([getattr(each, name) for each in found]) for name in ("steps", "values", "times", "attempts")
+        np.concatenate([getattr(each, name) for each in parts]) for name in ("steps", "values", "times", "attempts")
     )
     texts = _times(times)
     rows: list[str] = []
@@ -69,12 +69,12 @@ def _times(times: NDArray[np.int64]) -> list[str]:
     """Returns the times as texts. Series that a script reports together have the same, which are written once."""
     import numpy as np
 
-    different, places = np.unique(times, return_inverse=True)
+    different, indices = np.unique(times, return_inverse=True)
     texts: list[str] = []
     for begin in range(0, len(different), _BLOCK):
         block = different[begin : begin + _BLOCK].astype("datetime64[us]")
         texts += [text.removesuffix(".000000") for text in np.datetime_as_string(block).tolist()]
-    return [texts[place] for place in places.tolist()]
+    return [texts[index] for index in indices.tolist()]
 
 
 def _curve(curve: CurveView) -> bytes:

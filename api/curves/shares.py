@@ -12,8 +12,8 @@ def share(counts: Sequence[int], *, total: int | None = None) -> int:
     Without `total`, it is `MAX_POINTS`.
     """
     total = left = MAX_POINTS if total is None else total
-    for place, count in enumerate(sorted(counts)):
-        most = left // (len(counts) - place)
+    for index, count in enumerate(sorted(counts)):
+        most = left // (len(counts) - index)
         if count > most:
             return max(most, 2)
         left -= count

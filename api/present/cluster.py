@@ -1,7 +1,7 @@
 """The views of workers and their devices."""
 
 from api.present.times import time
-from store.cluster.workers_facts import HolderFacts, PoolFacts, WorkerFacts, WorkerHistory
+from store.cluster.facts import HolderFacts, PoolFacts, WorkerFacts, WorkerHistory
 from store.team.callers import Caller, may_list
 from torchyard.contract.views.cluster import (
     DeviceColumns,

@@ -6,7 +6,7 @@ from api.parameters.paging import AfterNumber, Limit, number_after, page
 from api.parameters.reads import in_turns
 from api.present import jobs as present
 from api.services import ServicesDep
-from store.attempts import facts_rows as attempts
+from store.attempts import history as attempts
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.attempts import AttemptView
 from torchyard.contract.views.base import Page

@@ -20,8 +20,7 @@ from api.present import cluster as present
 from api.present import jobs, prices
 from api.services import Services, ServicesDep
 from store.attempts import prices as stop_prices
-from store.cluster import facts_rows as worker_rows
-from store.cluster import workers_reads as workers
+from store.cluster import shown_workers as workers
 from store.ids import is_id
 from store.jobs import queued
 from store.team.callers import Caller
@@ -70,8 +69,9 @@ def list_workers(
 ) -> Page[WorkerView]:
     """Lists hosts and their devices, and the job that holds each."""
     cursor = id_after(after, "wrk")
-    found = workers.listed(services.store, limit=limit, after=cursor)
-    return page(WorkerView, found, partial(present.worker, caller=caller), cursor=lambda worker: worker.id)
+    with services.store.read() as session:
+        rows = workers.list_workers(session, limit=limit, after=cursor)
+    return page(WorkerView, rows, partial(present.worker, caller=caller), cursor=lambda worker: worker.id)
 
 
 @router.get("/workers/{worker_id}", responses=problems(Unavailable))
@@ -79,7 +79,9 @@ def list_workers(
 def get_worker(services: ServicesDep, caller: ClusterReader, worker_id: str) -> WorkerView:
     """Returns one host and its devices."""
     _check_id(worker_id)
-    return present.worker(workers.get(services.store, worker_id), caller)
+    with services.store.read() as session:
+        facts = workers.find_worker(session, worker_id)
+    return present.worker(facts, caller)
 
 
 @router.get("/workers/{worker_id}/history", responses=problems(Unavailable))
@@ -99,8 +101,9 @@ def get_worker_history(
     """
     _check_id(worker_id)
     first, last = (None if time is None else int(time.timestamp()) for time in (begins, ends))
-    found = workers.history(services.store, worker_id, caller=caller, begins=first, ends=last, most=max_points)
-    return present.worker_history(found)
+    with services.store.read() as session:
+        history = workers.read_history(session, worker_id, caller=caller, begins=first, ends=last, most=max_points)
+    return present.worker_history(history)
 
 
 @router.post("/workers/{worker_id}/drain", responses=_DRAINED)
@@ -162,7 +165,7 @@ def _spec_schema(of: Literal["job", "sweep"]) -> bytes:
 def _set_drain(services: Services, caller: Caller, worker_id: str, *, drain: bool) -> WorkerView:
     _check_id(worker_id)
     with services.store.write("drain") as session:
-        worker = worker_rows.drain(session, worker_id, drain=drain, caller=caller)
+        worker = workers.drain(session, worker_id, drain=drain, caller=caller)
     return present.worker(worker, caller)
 
 

@@ -32,8 +32,8 @@ from api.present import jobs as present
 from api.present import prices, telemetry
 from api.services import Services, ServicesDep
 from api.streams import waiting
+from store import housekeeping
 from store.attempts.facts import StopPrice
-from store.blobs import cleanup_writes as cleanup
 from store.jobs import actions, events, listing, requests, show, stop, table
 from store.jobs.columns_facts import Order
 from store.jobs.facts import AT_ONCE, JobCounts, JobFacts
@@ -288,7 +288,7 @@ def list_events(
 def collect_garbage(services: Services) -> None:
     """Removes files of deleted jobs, after the answer."""
     try:
-        cleanup.collect_garbage(services.store)
+        housekeeping.collect_garbage(services.store)
     except (Unavailable, OSError) as error:
         _log.warning("files of deleted jobs are left for a worker's sweep: %s", error)
 

@@ -6,10 +6,8 @@ from api.access.auth import JobId, JobReader, JobWriter
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.reads import in_turns
-from api.present import checkpoints as present
 from api.services import ServicesDep
-from store.attempts import keeping_reads as queries
-from store.attempts import keeping_writes as commands
+from store.attempts import keeping
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.requests import NewKeep
 from torchyard.contract.views.checkpoints import KeepView
@@ -25,11 +23,13 @@ def keep_files(services: ServicesDep, caller: JobWriter, job_id: JobId, wanted: 
 
     The same request again changes nothing until it is answered.
     """
-    return present.keep(commands.ask(services.store, job_id, wanted.paths, caller=caller))
+    with services.store.write("keep") as session:
+        return keeping.ask(session, job_id, wanted.paths, caller)
 
 
 @router.get("/jobs/{job_id}/keep")
 @in_turns
 def get_keep(services: ServicesDep, caller: JobReader, job_id: JobId) -> KeepView:
     """Returns the newest such request, to the job's owner and administrators."""
-    return present.keep(queries.newest(services.store, job_id, caller=caller))
+    with services.store.read() as session:
+        return keeping.find_newest(session, job_id, caller)

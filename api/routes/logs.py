@@ -91,7 +91,7 @@ def search_logs(
     is false: it answers what it has found, perhaps nothing. Send `next` as `after` for the rest.
     """
     line = number_after(after)
-    pattern = log_search.regular(q, case=case) if regex else log_search.plain(q, case=case)
+    pattern = log_search.match_expression(q, case=case) if regex else log_search.match_text(q, case=case)
     with services.store.read() as session:
         end = logs.find_extent(session, job_id, caller=caller).lines + 1
     end = end if before is None else min(before, end)

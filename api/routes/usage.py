@@ -16,7 +16,7 @@ from api.services import Services, ServicesDep
 from api.transfers import usagefile
 from api.transfers.files import disposition
 from api.transfers.permits import while_permitted
-from store.attempts import folders_reads as folders
+from store.attempts import folders
 from store.cluster import usage_reads as queries
 from store.cluster.usage_reads import Asked, Key
 from torchyard.contract.errors import Forbidden, Unavailable
@@ -71,7 +71,9 @@ def get_disk_use(services: ServicesDep, caller: JobReader, limit: Limit = 100) -
 
     Lists the jobs that take most. Folders are as their workers measured them, some minutes ago.
     """
-    return present.disk_use(folders.used_by(services.store, caller.name, limit=limit))
+    with services.store.read() as session:
+        use = folders.read_disk_use(session, caller.name, limit=limit)
+    return present.disk_use(use)
 
 
 def _page(services: Services, asked: Asked, *, after: Key | None, limit: int) -> Parts[Page[UsageRow]]:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from api.access.auth import Principal
 from api.http import etags
 from api.services import Services
-from api.transfers.files import FileResponse, Layout, Made, Span, Stored, disposition, spans_of
+from api.transfers.files import Composed, FileResponse, Layout, Span, Stored, disposition, spans_of
 from api.transfers.permits import permit
 from store.blobs.files import Blobs
 from store.output.checkpoints_facts import ARCHIVE, Files
@@ -66,15 +66,15 @@ def media_type_of(path: str | None) -> str:
 
 def tar_of(blobs: Blobs, files: Files) -> Layout:
     """Returns the tar of files in the blob store. Nothing of them is read."""
-    found: list[Made | Stored] = []
+    items: list[Composed | Stored] = []
     for file in sorted(files, key=lambda file: file["path"].encode()):
         path, size = file["path"], file["size"]
-        found += [
-            Made(archives.header_size(path, size), partial(archives.header, path, size)),
+        items += [
+            Composed(archives.header_size(path, size), partial(archives.header, path, size)),
             Stored(blobs.path(file["sha256"]), size),
-            Made(-size % archives.BLOCK, partial(archives.padding, size)),
+            Composed(-size % archives.BLOCK, partial(archives.padding, size)),
         ]
-    return Layout([*found, Made(len(archives.END), lambda: archives.END)])
+    return Layout([*items, Composed(len(archives.END), lambda: archives.END)])
 
 
 def send_blob(request: Request, services: Services, blob: Blob, caller: Principal, *job_ids: str) -> Response:
@@ -108,7 +108,7 @@ def send_blob(request: Request, services: Services, blob: Blob, caller: Principa
         headers=headers,
         media_type=blob.media_type,
         permit=lambda: permit(services, caller, *job_ids),
-        # The places of all its files are in memory while it is sent.
+        # The paths of all its files are in memory while it is sent.
         counted=(lambda: services.access.open_streams.open(caller.key)) if blob.files else nullcontext,
     )
 

@@ -51,7 +51,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Made:
+class Composed:
     """So many bytes, which are made when they are sent."""
 
     size: int
@@ -72,7 +72,7 @@ class Part:
 class Layout:
     """What is sent, one after the other: stored files, and what is made between them."""
 
-    def __init__(self, items: Sequence[Made | Stored]) -> None:
+    def __init__(self, items: Sequence[Composed | Stored]) -> None:
         self._items = items
         self._ends = [*accumulate(map(len, items))]
 
@@ -86,11 +86,11 @@ class Layout:
         """Those of the stored files."""
         return [item.path for item in self._items if isinstance(item, Stored)]
 
-    def placed(self, span: Span) -> Iterator[bytes | Part]:
+    def cut(self, span: Span) -> Iterator[bytes | Part]:
         """Yields what lies in a span of the whole: bytes, and parts of the files."""
-        for at in range(bisect_right(self._ends, span.start), len(self._items)):
-            item = self._items[at]
-            begin = self._ends[at] - len(item)
+        for index in range(bisect_right(self._ends, span.start), len(self._items)):
+            item = self._items[index]
+            begin = self._ends[index] - len(item)
             if begin >= span.end:
                 return
             start, end = max(span.start - begin, 0), min(span.end - begin, len(item))
@@ -135,7 +135,7 @@ class FileResponse(Response):
             if scope["method"] != "HEAD":
                 for piece in _parts(self._pieces):
                     await ended_by(check)
-                    for part in [piece] if isinstance(piece, bytes) else self._layout.placed(piece):
+                    for part in [piece] if isinstance(piece, bytes) else self._layout.cut(piece):
                         await _send_piece(part, files, scope, send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -157,9 +157,9 @@ def spans_of(header: str, *, size: int) -> list[Span] | None:
     unit, _, ranges = header.strip().partition("=")
     if unit.lower() != "bytes":
         return None
-    found = [_RANGE.fullmatch(part.strip(" \t")) for part in ranges.split(",", _MOST_RANGES)]
+    ranges_asked = [_RANGE.fullmatch(part.strip(" \t")) for part in ranges.split(",", _MOST_RANGES)]
     spans: list[Span] = []
-    for item in found:
+    for item in ranges_asked:
         if item is None or not (item[1] or item[2]) or (item[1] and item[2] and int(item[1]) > int(item[2])):
             return None
         spans.append(_span(item[1], item[2], size=size))

@@ -71,7 +71,7 @@ def part_of_a_tar() -> Prepare:
 
     def place() -> None:
         layout = tar_of(blobs, files)
-        for _ in layout.placed(Span(layout.size - 1_000_000, layout.size)):
+        for _ in layout.cut(Span(layout.size - 1_000_000, layout.size)):
             pass
 
     return place

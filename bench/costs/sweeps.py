@@ -17,7 +17,7 @@ from store.db.database import Database
 from store.jobs import cycles
 from store.jobs.shapes import shape
 from store.jobs.submission import Submission
-from store.queue.head_turns import in_turn
+from store.queue.groups import in_turn
 from store.queue.line_facts import Member
 from store.store import Store
 from store.sweeps import due, submit

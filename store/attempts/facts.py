@@ -169,6 +169,17 @@ class KnownJob:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepOrder:
+    """A request to keep files of a working folder, as the worker reads it that is to answer."""
+
+    job_id: str
+    owner: str
+    attempt: int
+    paths: Sequence[str]
+    requested_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class StopPrice:
     """What stopping a running job would cost, now."""
 

@@ -9,15 +9,15 @@ from store.attempts.folders_facts import DiskUse, FolderFacts, JobUse
 from store.tables import Artifact, Checkpoint, Job, Media, Worker, WorkFolder
 
 
-def of_worker(session: Session, worker_id: str) -> dict[str, int]:
+def read_sizes(session: Session, worker_id: str) -> dict[str, int]:
     """Returns the bytes of each job's folder, as the worker has told them."""
     query = select(WorkFolder.job_id, WorkFolder.size).where(WorkFolder.worker_id == worker_id)
     return {row.job_id: row.size for row in session.execute(query)}
 
 
-def replace(session: Session, worker_id: str, sizes: Mapping[str, int]) -> None:
+def replace_sizes(session: Session, worker_id: str, sizes: Mapping[str, int]) -> None:
     """Stores the bytes of all working folders on a worker's host, by job. What has not changed stays as it is."""
-    before = of_worker(session, worker_id)
+    before = read_sizes(session, worker_id)
     changed = [job_id for job_id, size in before.items() if sizes.get(job_id) != size]
     for job_id in changed:
         session.execute(delete(WorkFolder).where(WorkFolder.job_id == job_id, WorkFolder.worker_id == worker_id))
@@ -30,7 +30,7 @@ def replace(session: Session, worker_id: str, sizes: Mapping[str, int]) -> None:
         session.execute(insert(WorkFolder), rows)
 
 
-def used_by(session: Session, owner: str, *, limit: int) -> DiskUse:
+def read_disk_use(session: Session, owner: str, *, limit: int) -> DiskUse:
     """Returns what the jobs of an owner take: all together, and the `limit` that take most, the largest first."""
     own = select(Job.id).where(Job.owner == owner)
     stored = union_all(
@@ -69,7 +69,7 @@ def _folders(session: Session, job_ids: list[str]) -> dict[str, list[FolderFacts
         .where(WorkFolder.job_id.in_(job_ids))
         .order_by(WorkFolder.size.desc(), Worker.name)
     )
-    found: dict[str, list[FolderFacts]] = {}
+    by_job: dict[str, list[FolderFacts]] = {}
     for job_id, name, size, measured_at in session.execute(query):
-        found.setdefault(job_id, []).append(FolderFacts(name, size, measured_at))
-    return found
+        by_job.setdefault(job_id, []).append(FolderFacts(name, size, measured_at))
+    return by_job

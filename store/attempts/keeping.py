@@ -7,7 +7,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.attempts.keeping_facts import KeepFacts, Kept
+from store.attempts.facts import KeepOrder
 from store.cluster import workers
 from store.db import columns
 from store.db.database import now_us
@@ -15,24 +15,26 @@ from store.jobs import jobs
 from store.output import artifacts
 from store.output.facts import NewArtifact
 from store.tables import Attempt, Job, KeepRequest, Worker
-from store.team import access
+from store.team import access, audit
 from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
+from torchyard.contract.views.checkpoints import KeepView
 
 
-def request(session: Session, job_id: str, paths: Sequence[str], caller: Caller = SERVICE) -> KeepFacts:
+def ask(session: Session, job_id: str, paths: Sequence[str], caller: Caller = SERVICE) -> KeepView:
     """Asks the worker on whose host the job's working folder is to store files of it.
 
     The same request again changes nothing until it is answered. Raises NotFound, Forbidden, and Conflict for a job
     without such a folder, a worker that is away, and while the worker answers another request for the job.
     """
     job = access.lock(session, job_id, caller)
-    attempt, worker, alive = _place_of(session, job)
+    attempt, worker, alive = _folder_of(session, job)
     before = session.get(KeepRequest, job_id)
     if before is not None and before.answered_at is None and before.worker_id == worker.id:
         if before.paths != list(paths):
             raise Conflict(f"{worker.name} stores {', '.join(before.paths)} of this job now: ask again after that")
-        return _facts(session, before)
+        audit.add(session, caller, "job.keep", job_id)
+        return _view(session, before)
     if not alive:
         raise Conflict(f"{worker.name}, which has the folder of this job, is away: ask again once it is back")
     session.execute(delete(KeepRequest).where(KeepRequest.job_id == job_id))
@@ -42,59 +44,60 @@ def request(session: Session, job_id: str, paths: Sequence[str], caller: Caller 
     session.flush()
     session.refresh(row)
     announcement_of(session).wake_workers()
-    return _facts(session, row)
+    audit.add(session, caller, "job.keep", job_id)
+    return _view(session, row)
 
 
-def read(session: Session, job_id: str, caller: Caller = SERVICE) -> KeepFacts:
+def find_newest(session: Session, job_id: str, caller: Caller = SERVICE) -> KeepView:
     """Returns the newest request. Raises NotFound, also if there is none, and Forbidden."""
     access.check_own(session, job_id, caller)
     row = session.get(KeepRequest, job_id)
     if row is None:
         raise NotFound(f"nobody has asked to keep files of job {job_id}")
-    return _facts(session, row)
+    return _view(session, row)
 
 
-def unanswered(session: Session, worker_id: str, *, limit: int) -> list[Kept]:
+def list_unanswered(session: Session, worker_id: str, *, limit: int) -> list[KeepOrder]:
     """Returns the requests that the worker is to answer: of each owner of jobs the oldest. At most `limit`."""
-    place = func.row_number().over(partition_by=Job.owner, order_by=(KeepRequest.requested_at, KeepRequest.job_id))
-    query = select(KeepRequest.job_id, Job.owner, place.label("place")).join(Job, Job.id == KeepRequest.job_id)
+    index = func.row_number().over(partition_by=Job.owner, order_by=(KeepRequest.requested_at, KeepRequest.job_id))
+    query = select(KeepRequest.job_id, Job.owner, index.label("index")).join(Job, Job.id == KeepRequest.job_id)
     first = query.where(KeepRequest.worker_id == worker_id, KeepRequest.answered_at.is_(None)).subquery()
     rows = select(KeepRequest, first.c.owner).join(first, first.c.job_id == KeepRequest.job_id)
-    found = session.execute(rows.where(first.c.place == 1).order_by(KeepRequest.requested_at).limit(limit))
-    return [Kept(row.job_id, owner, row.attempt, tuple(row.paths), row.requested_at) for row, owner in found]
+    found = session.execute(rows.where(first.c.index == 1).order_by(KeepRequest.requested_at).limit(limit))
+    return [KeepOrder(row.job_id, owner, row.attempt, tuple(row.paths), row.requested_at) for row, owner in found]
 
 
-def store(session: Session, worker_id: str, kept: Kept, new: Sequence[NewArtifact], *, copied: int) -> None:
+def store_files(session: Session, worker_id: str, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int) -> None:
     """Inserts files of an unanswered request, and notes how many bytes were copied for it.
 
     Raises StaleClaim if the request or its job is gone.
     """
     # In the order in which a deletion and an attempt's own writes lock them.
-    session.execute(select(Attempt.id).where(Attempt.job_id == kept.job_id).order_by(Attempt.id).with_for_update())
-    if jobs.lock(session, kept.job_id) is None:
-        raise StaleClaim(f"job {kept.job_id} was deleted")
+    session.execute(select(Attempt.id).where(Attempt.job_id == order.job_id).order_by(Attempt.id).with_for_update())
+    if jobs.lock(session, order.job_id) is None:
+        raise StaleClaim(f"job {order.job_id} was deleted")
     size = sum(item.size for item in new)
     values = {"files": KeepRequest.files + len(new), "size": KeepRequest.size + size, "copied": copied}
-    _update(session, worker_id, kept, **values)
+    _update(session, worker_id, order, **values)
     if new:
-        artifacts.add(session, kept.job_id, attempt=kept.attempt, new=new)
-        announcement_of(session).mark_changed(kept.job_id)
+        artifacts.add(session, order.job_id, attempt=order.attempt, new=new)
+        announcement_of(session).mark_changed(order.job_id)
 
 
-def answer(session: Session, worker_id: str, kept: Kept, *, refused: str | None) -> None:
+def answer(session: Session, worker_id: str, order: KeepOrder, *, refused: str | None) -> None:
     """Ends a request. `refused`: why nothing was stored, or what was not. Raises StaleClaim if it is gone."""
-    _update(session, worker_id, kept, answered_at=now_us(), refused=refused)
+    _update(session, worker_id, order, answered_at=now_us(), refused=refused)
 
 
-def _update(session: Session, worker_id: str, kept: Kept, **values: Any) -> None:
-    same = (KeepRequest.job_id == kept.job_id, KeepRequest.requested_at == kept.requested_at)
+def _update(session: Session, worker_id: str, order: KeepOrder, **values: Any) -> None:
+    same = (KeepRequest.job_id == order.job_id, KeepRequest.requested_at == order.requested_at)
     mine = (KeepRequest.worker_id == worker_id, KeepRequest.answered_at.is_(None))
     changed = update(KeepRequest).where(*same, *mine).values(**values).returning(KeepRequest.job_id)
     if session.execute(changed).first() is None:
-        raise StaleClaim(f"nobody asks any more to keep files of job {kept.job_id}")
+        raise StaleClaim(f"nobody asks any more to keep files of job {order.job_id}")
 
 
-def _place_of(session: Session, job: Job) -> tuple[Attempt, Worker, bool]:
+def _folder_of(session: Session, job: Job) -> tuple[Attempt, Worker, bool]:
     """Returns the newest attempt, the worker on whose host its folder is, and whether that was seen of late.
 
     Raises Conflict.
@@ -108,7 +111,17 @@ def _place_of(session: Session, job: Job) -> tuple[Attempt, Worker, bool]:
     return attempt, *workers.get(session, attempt.worker_id)
 
 
-def _facts(session: Session, row: KeepRequest) -> KeepFacts:
+def _view(session: Session, row: KeepRequest) -> KeepView:
     worker, alive = workers.get(session, row.worker_id)
-    values = {column.key: getattr(row, column.key) for column in columns.of(KeepFacts, KeepRequest)}
-    return KeepFacts(**values, worker=worker.name, away=not alive)
+    return KeepView(
+        paths=row.paths,
+        attempt=row.attempt,
+        requested_at=columns.to_time(row.requested_at),
+        answered_at=None if row.answered_at is None else columns.to_time(row.answered_at),
+        refused=row.refused,
+        files=row.files,
+        size=row.size,
+        copied=row.copied,
+        worker=worker.name,
+        away=not alive,
+    )

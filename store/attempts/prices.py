@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from scheduling.price import lost_steps, lost_us
 from store.attempts.facts import StopPrice
 from store.cluster import workers
-from store.cluster.rows import SAVED_AT, SINCE
+from store.cluster.occupancy import SAVED_AT, SINCE
 from store.db.database import now_us
 from store.db.prepared import Prepared, among, texts
 from store.output.checkpoint_order import resumed_first

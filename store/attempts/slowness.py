@@ -9,7 +9,7 @@ from sqlalchemy import Row, Select, select
 from sqlalchemy.orm import Session
 
 from store.cluster import device_history
-from store.cluster.workers_facts import Slots
+from store.cluster.facts import Slots
 from store.db.database import in_us, now_us
 from store.output import metrics
 from store.tables import Allocation, Attempt, Job

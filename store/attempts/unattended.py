@@ -5,7 +5,7 @@ import re
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from store.attempts import rows as attempts
+from store.attempts import end
 from store.attempts.facts import Claim
 from store.db.database import now_us
 from store.jobs import events as job_events
@@ -35,7 +35,7 @@ def cancel(session: Session, job_id: str, caller: Caller) -> None:
     job_events.append(session, job_id, type="message", attempt=row.number, data={"level": "warning", "text": text})
     report = ExitReport(reason=EndReason.CANCELLED, message=text)
     claim = Claim(row.id, job_id, row.number, row.holder)
-    attempts.end(session, claim, report, requested_stops={EndReason.CANCELLED})
+    end.end(session, claim, report, requested_stops={EndReason.CANCELLED})
 
 
 def _left(row: Attempt) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import and_, delete, func, or_, select
 from sqlalchemy.orm import Session
 
-from store.cluster.workers_facts import History, Slots, Use
+from store.cluster.facts import History, Slots, Use
 from store.db.database import now_us
 from store.db.upsert import upsert
 from store.jobs import jobs

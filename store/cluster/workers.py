@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, or_, select, text, true, update
 from sqlalchemy.orm import Session
 
 from store.announcement import WORKERS, announcement_of
-from store.attempts import leases
+from store.attempts import lease as leases
 from store.attempts.facts import LEASE
 from store.db.database import now_us
 from store.queue import reservations

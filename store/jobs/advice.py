@@ -10,8 +10,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from store.blobs.files import Blobs
-from store.cluster import facts_rows as worker_facts
-from store.cluster.workers_facts import WorkerFacts
+from store.cluster import shown_workers as worker_facts
+from store.cluster.facts import WorkerFacts
 from store.db.database import now_us
 from store.jobs import show
 from store.jobs.facts import JobFacts
@@ -94,7 +94,7 @@ def _silence_us(session: Session, job: Job) -> int | None:
 
 def _workers(session: Session, job: Job) -> Sequence[WorkerFacts]:
     if job.state == JobState.QUEUED:
-        return worker_facts.listed(session, limit=_MOST_WORKERS)
+        return worker_facts.list_workers(session, limit=_MOST_WORKERS).items
     open_attempt = select(Attempt.worker_id).where(Attempt.job_id == job.id, Attempt.ended_at.is_(None))
     worker_id = session.scalar(open_attempt) if job.state in {JobState.STARTING, JobState.RUNNING} else None
-    return [] if worker_id is None else [worker_facts.get(session, worker_id)]
+    return [] if worker_id is None else [worker_facts.find_worker(session, worker_id)]

@@ -11,7 +11,7 @@ from store import pages
 from store.blobs import garbage
 from store.db import columns
 from store.ids import new_id
-from store.output import media_limits
+from store.output import limits
 from store.output.checkpoints_facts import ArtifactFacts
 from store.output.facts import NewArtifact, Room, StoredArtifact
 from store.pages import FactPage
@@ -97,7 +97,7 @@ def room(session: Session, job_id: str) -> Room:
     columns_of = (Artifact.path, Artifact.attempt, Artifact.size, Artifact.modified_ns, Artifact.asked)
     stored = [StoredArtifact(*row) for row in session.execute(select(*columns_of).where(Artifact.job_id == job_id))]
     left = quotas.bytes_left(session, session.get_one(Job, job_id).owner)
-    return Room(stored, left, media_bytes=media_limits.media_bytes(session, job_id))
+    return Room(stored, left, media_bytes=limits.media_bytes(session, job_id))
 
 
 def stored_path(path: str, *, kept: bool) -> str:

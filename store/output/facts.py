@@ -175,8 +175,8 @@ class CapturedFile:
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that say something, as rows have them."""
         beside = {"root": self.root, "modified_ns": self.modified_ns, "links": self.links}
-        said = {name: value for name, value in beside.items() if value}
-        return {"path": self.path, "size": self.size, "sha256": self.sha256, **said}
+        known = {name: value for name, value in beside.items() if value}
+        return {"path": self.path, "size": self.size, "sha256": self.sha256, **known}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Joins points that were stored in many short chunks to few long ones: reading a row for each point takes long.
 
 Positions are divided into blocks. When a block is complete, the points of each series in it are joined, those of one
-attempt and of neighbouring chunks. Every point keeps its position and its place in the order of its series, so that
+attempt and of neighbouring chunks. Every point keeps its position, and the order of its series stays, so that
 timelines and series are the same before and after.
 """
 
@@ -13,7 +13,7 @@ from sqlalchemy import Row, and_, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from store.jobs import jobs
-from store.output.metrics import PLACE
+from store.output.metrics import BATCH
 from store.tables import NEVER_TRIMMED, Job, PointChunk
 from torchyard.contract.job import JobState
 
@@ -54,10 +54,10 @@ def jobs_to_join(session: Session) -> Sequence[str]:
     """Returns some of the jobs that have blocks which are complete and not joined."""
     complete = and_(Job.state.in_(_UNFINISHED), Job.position - Job.points_joined_to >= BLOCK)
     ended = and_(Job.finished_at.is_not(None), Job.points_joined_to < _JOINED)
-    found: list[str] = []
+    job_ids: list[str] = []
     for wanted in (complete, ended):
-        found += session.scalars(select(Job.id).where(wanted).limit(_JOBS_PER_PASS))
-    return found
+        job_ids += session.scalars(select(Job.id).where(wanted).limit(_JOBS_PER_PASS))
+    return job_ids
 
 
 def due(session: Session, job_id: str) -> Due | None:
@@ -110,7 +110,7 @@ def join(session: Session, job_id: str, stretch: Stretch) -> Stretch | None:
                 count=sum(row.points for row in run),
                 data=b"".join(data),
                 last=last + run[-1].points - 1,
-                places=b"".join([PLACE.pack(row.first, row.points) for row in run]),
+                places=b"".join([BATCH.pack(row.first, row.points) for row in run]),
             )
         )
     if len(rows) < CHUNKS_PER_TRANSACTION:

@@ -1,21 +1,33 @@
 """What one attempt may store. The rest is dropped, one message says so, and the job goes on.
 
-States, progress, and messages of the service are never dropped.
+States, progress, and messages of the service are never dropped. Of the items that a job shows, the first
+that fit are stored.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+import json
+from typing import NamedTuple, TypeAlias
 
-from store.output.facts import MetricPoint, NewLines, OutputLimits
+from sqlalchemy import func, select, tuple_
+from sqlalchemy.orm import Session
+
+from store.output.facts import MetricPoint, NewLines, NewMedia, OutputLimits
 from store.output.metrics import POINT
+from store.tables import Artifact, Job, Media
+from store.team import quotas
 
 _MESSAGE_ROW_BYTES = 100
 """What a stored message takes besides its text."""
-
-
+_ITEM_ROW_BYTES = 200
+"""What an item that is shown takes besides its texts, data and pictures."""
+_PER_STATEMENT = 1000
+"""Items that one statement names: a database limits its values."""
 _QUOTA_BYTES = 1 << 20
 """Points of an attempt after which its owner's quota is looked at again: it takes some queries."""
+
+Position: TypeAlias = tuple[str, int, int]
+"""Key, step and number of an item that is shown."""
 
 
 class Counted(NamedTuple):
@@ -101,11 +113,11 @@ class OutputMeter:
         if "log" in self.cut:
             return []
         limit = self._limits.log_bytes
-        for place, line in enumerate(lines):
+        for index, line in enumerate(lines):
             size = len(line.encode()) + 1
             if limit is not None and self._log_bytes + size > limit:
                 self.mark_cut("log", self._notice("log", limit, "TORCHYARD_MAX_LOG_BYTES"))
-                return list(lines[:place])
+                return list(lines[:index])
             self._log_bytes += size
         return list(lines)
 
@@ -122,3 +134,105 @@ class OutputMeter:
             f"no more of this {of}'s {output} is stored: the limit of {limit} bytes is reached ({setting} of the"
             f" worker); the rest is in the files of {self._rest}"
         )
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What of some new items is to be stored."""
+
+    items: Sequence[NewMedia]
+    """The last of each position."""
+    replaced: Sequence[str]
+    """Ids of the stored items whose positions they take."""
+    refused: Sequence[NewMedia]
+    """The items that are not stored: those that do not fit, and those whose position another takes."""
+    why: str | None
+    """Why the first that does not fit does not; None if all do."""
+
+
+def fit_media(session: Session, job_id: str, new: Sequence[NewMedia], limits: OutputLimits) -> Fitting:
+    """Returns the first of the new items, as many as fit beside what is stored of the job."""
+    room = _media_room(session, job_id, limits)
+    stored = _items_at(session, job_id, [position_of(item) for item in new])
+    taken: dict[Position, NewMedia] = {}
+    refused: list[NewMedia] = []
+    why = None
+    for index, item in enumerate(new):
+        position = position_of(item)
+        before = size_of(taken[position]) if position in taken else stored[position][1] if position in stored else None
+        if (why := room.refusal(size_of(item), before)) is not None:
+            refused += new[index:]
+            break
+        room.take(size_of(item), before)
+        refused += [taken.pop(position)] if position in taken else []
+        taken[position] = item
+    return Fitting([*taken.values()], [stored[position][0] for position in taken if position in stored], refused, why)
+
+
+def size_of(item: NewMedia) -> int:
+    """Returns the bytes that an item takes."""
+    texts = json.dumps([item.key, item.caption, item.classes, item.data], ensure_ascii=False)
+    return _ITEM_ROW_BYTES + len(texts.encode()) + sum(picture.size for picture in item.pictures)
+
+
+def position_of(item: NewMedia) -> Position:
+    """Returns where the item is: a job has one for each key, step and number."""
+    return item.key, item.step, item.number
+
+
+def media_bytes(session: Session, job_id: str) -> int:
+    """Returns the bytes of what the job shows."""
+    return int(
+        session.execute(select(func.coalesce(func.sum(Media.size), 0)).where(Media.job_id == job_id)).scalar_one()
+    )
+
+
+@dataclass
+class _MediaRoom:
+    items: int | None
+    bytes: int | None
+    quota: int | None
+    limits: OutputLimits
+
+    def refusal(self, size: int, before: int | None) -> str | None:
+        """Returns why an item does not fit. `before`: bytes of the one that it replaces, if there is one."""
+        more = size - (before or 0)
+        if before is None and self.items is not None and self.items < 1:
+            return f"the limit of {self.limits.media} items is reached (TORCHYARD_MAX_MEDIA of the worker)"
+        if self.bytes is not None and more > self.bytes:
+            most = self.limits.artifact_bytes
+            return f"with its files they would take more than {most} bytes (TORCHYARD_MAX_ARTIFACT_BYTES of the worker)"
+        if self.quota is not None and more > self.quota:
+            return "its owner's quota `stored_bytes` is used up"
+        return None
+
+    def take(self, size: int, before: int | None) -> None:
+        more = size - (before or 0)
+        self.items = None if self.items is None else self.items - (before is None)
+        self.bytes = None if self.bytes is None else self.bytes - more
+        self.quota = None if self.quota is None else self.quota - more
+
+
+def _media_room(session: Session, job_id: str, limits: OutputLimits) -> _MediaRoom:
+    shown = select(func.count(), func.coalesce(func.sum(Media.size), 0)).where(Media.job_id == job_id)
+    count, size = session.execute(shown).one()
+    files = select(func.coalesce(func.sum(Artifact.size), 0)).where(Artifact.job_id == job_id)
+    used = int(size) + int(session.execute(files).scalar_one())
+    owner = session.execute(select(Job.owner).where(Job.id == job_id)).scalar_one()
+    return _MediaRoom(
+        items=None if limits.media is None else limits.media - count,
+        bytes=None if limits.artifact_bytes is None else limits.artifact_bytes - used,
+        quota=quotas.bytes_left(session, owner),
+        limits=limits,
+    )
+
+
+def _items_at(session: Session, job_id: str, positions: Sequence[Position]) -> dict[Position, tuple[str, int]]:
+    """Returns the ids and bytes of the items at these positions."""
+    items: dict[Position, tuple[str, int]] = {}
+    position = tuple_(Media.key, Media.step, Media.number)
+    for first in range(0, len(positions), _PER_STATEMENT):
+        some = position.in_(positions[first : first + _PER_STATEMENT])
+        query = select(Media.key, Media.step, Media.number, Media.id, Media.size).where(Media.job_id == job_id, some)
+        items |= {(key, step, number): (media_id, size) for key, step, number, media_id, size in session.execute(query)}
+    return items

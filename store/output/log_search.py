@@ -19,7 +19,7 @@ from torchyard.contract.errors import FieldError, InvalidRequest
 from torchyard.contract.views.telemetry import LogMatch
 
 Span = tuple[int, int]
-"""The first character of a match, and the one behind it."""
+"""The first character of a match, and the one after it."""
 
 _MOST_SPANS = 50
 _SPANS_S = 0.02
@@ -45,36 +45,36 @@ class _Match(Protocol):
 
 @dataclass(frozen=True)
 class Pattern:
-    """`matching`: yields the places, from 0, of the lines of a text that match. `spans`: where a line matches."""
+    """`matching`: yields the indices, from 0, of the lines of a text that match. `spans`: where a line matches."""
 
     matching: Callable[[str], Iterator[int]]
     spans: Callable[[str], Sequence[Span]]
 
 
-def plain(text: str, *, case: bool) -> Pattern:
+def match_text(text: str, *, case: bool) -> Pattern:
     """Returns the pattern of a text. Unless `case`, capital and small letters are the same."""
     wanted = text if case else text.casefold()
 
     def matching(lines: str) -> Iterator[int]:
         folded = lines if case else lines.casefold()
-        place = line = 0
-        while "\n" not in wanted and (found := folded.find(wanted, place)) >= 0:
-            line += folded.count("\n", place, found)
+        begin = line = 0
+        while "\n" not in wanted and (match := folded.find(wanted, begin)) >= 0:
+            line += folded.count("\n", begin, match)
             yield line
-            place = folded.find("\n", found) + 1
+            begin = folded.find("\n", match) + 1
             line += 1
-            if not place:
+            if not begin:
                 return
 
     def spans(line: str) -> list[Span]:
-        found = list(islice(_places(line if case else line.casefold(), wanted), _MOST_SPANS))
-        origins = range(len(line)) if case or not found else _origins(line)
-        return [(origins[start], origins[end - 1] + 1) for start, end in found]
+        matches = list(islice(_spans_of(line if case else line.casefold(), wanted), _MOST_SPANS))
+        origins = range(len(line)) if case or not matches else _origins(line)
+        return [(origins[start], origins[end - 1] + 1) for start, end in matches]
 
     return Pattern(matching, spans)
 
 
-def regular(expression: str, *, case: bool) -> Pattern:
+def match_expression(expression: str, *, case: bool) -> Pattern:
     """Returns the pattern of a regular expression in RE2's syntax. Raises InvalidRequest."""
     # Imported here, because most processes never need it.
     import re2
@@ -91,27 +91,27 @@ def regular(expression: str, *, case: bool) -> Pattern:
         alone = re2.compile(source, within_line)
         among_others = None if _LINE_BOUND.search(expression) else re2.compile(b"(?m)" + source, within_line)
     except re2.error as error:
-        said = error.args[0]
-        message = f"is no regular expression: {said.decode() if isinstance(said, bytes) else said}"
+        reason = error.args[0]
+        message = f"is no regular expression: {reason.decode() if isinstance(reason, bytes) else reason}"
         raise InvalidRequest(f"q {message}", errors=(FieldError("q", message),)) from None
 
     def matching(lines: str) -> Iterator[int]:
         text = lines.encode()
         if among_others is None:
-            yield from (place for place, line in enumerate(text.split(b"\n")) if alone.search(line) is not None)
+            yield from (index for index, line in enumerate(text.split(b"\n")) if alone.search(line) is not None)
             return
         # No match goes beyond the end of its line, so all searches together read the text once.
-        place = line = 0
-        while (found := among_others.search(text, place)) is not None:
-            start = found.span()[0]
-            line += text.count(b"\n", place, start)
+        begin = line = 0
+        while (match := among_others.search(text, begin)) is not None:
+            start = match.span()[0]
+            line += text.count(b"\n", begin, start)
             yield line
-            place = text.find(b"\n", start) + 1
+            begin = text.find(b"\n", start) + 1
             line += 1
-            if not place:
+            if not begin:
                 return
 
-    return Pattern(matching, lambda line: _first(in_line.finditer(line)))
+    return Pattern(matching, lambda line: _first_spans(in_line.finditer(line)))
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class FoundLines:
     complete: bool
     """Whether the range that was asked for was searched to its end."""
     next: int | None
-    """The number behind which the search goes on; None where nothing is left."""
+    """The number after which the search goes on; None where nothing is left."""
 
 
 @dataclass
@@ -164,12 +164,12 @@ class LogSearch:
 
     def parts(self, store: Snapshots) -> Iterator[None]:
         """Searches a part, in a transaction of its own, before each item. Another thread may do the next one."""
-        while not self._done:
+        while not self._is_done:
             began, spent = time.thread_time(), self._work.seconds
             with store.read() as session, closing(self._slices(session)) as slices:
                 for _ in slices:
                     self._work.seconds = spent + time.thread_time() - began
-                    if self._done or self._work.seconds - spent >= PART_S:
+                    if self._is_done or self._work.seconds - spent >= PART_S:
                         break
                 else:
                     self._last = self._end
@@ -185,11 +185,11 @@ class LogSearch:
         return FoundLines(self._shown, self._matches, self._after + 1, self._last, complete, following)
 
     @property
-    def _done(self) -> bool:
+    def _is_done(self) -> bool:
         return self._last >= self._end or self._matches >= MOST_MATCHES or self._work.is_enough
 
     def _slices(self, session: Session) -> Generator[None]:
-        """Searches slices behind the last line that was searched, one before each item."""
+        """Searches slices after the last line that was searched, one before each item."""
         with closing(logs.chunks_from(session, self._job_id, self._last + 1, self._where, to=self._end)) as chunks:
             for chunk in chunks:
                 self._work.chunks += 1
@@ -201,15 +201,15 @@ class LogSearch:
         """Searches the lines of `text`, which are numbered from `first`."""
         self._work.text += len(text)
         lines = text.split("\n")
-        for place in self._pattern.matching(text):
-            if not self._last < first + place <= self._end:
+        for index in self._pattern.matching(text):
+            if not self._last < first + index <= self._end:
                 continue
             if len(self._shown) == self._matches:
-                self._show(chunk, first + place, lines[place])
+                self._keep(chunk, first + index, lines[index])
             self._matches += 1
         self._last = min(first + len(lines) - 1, self._end)
 
-    def _show(self, chunk: LogChunk, number: int, text: str) -> None:
+    def _keep(self, chunk: LogChunk, number: int, text: str) -> None:
         """Keeps a line, unless there are enough."""
         self._size += len(text.encode())
         if len(self._shown) < self._limit and (not self._shown or self._size <= PAGE_BYTES):
@@ -219,35 +219,35 @@ class LogSearch:
 
 def _slices(chunk: LogChunk, *, begin: int) -> Iterator[tuple[int, str]]:
     """Yields whole lines of the chunk from the line `begin` on, each time with the number of the first."""
-    place, number = 0, chunk.first
-    while number < begin and (end := chunk.text.find("\n", place)) >= 0:
-        place, number = end + 1, number + 1
-    while place <= len(chunk.text):
-        end = chunk.text.find("\n", place + _SLICE)
-        text = chunk.text[place:] if end < 0 else chunk.text[place:end]
+    at, number = 0, chunk.first
+    while number < begin and (end := chunk.text.find("\n", at)) >= 0:
+        at, number = end + 1, number + 1
+    while at <= len(chunk.text):
+        end = chunk.text.find("\n", at + _SLICE)
+        text = chunk.text[at:] if end < 0 else chunk.text[at:end]
         yield number, text
-        place, number = place + len(text) + 1, number + text.count("\n") + 1
+        at, number = at + len(text) + 1, number + text.count("\n") + 1
 
 
-def _places(text: str, wanted: str) -> Iterator[Span]:
+def _spans_of(text: str, wanted: str) -> Iterator[Span]:
     """Yields where `wanted`, which is not empty, occurs in the text, without overlaps."""
-    place = text.find(wanted)
-    while place >= 0:
-        yield place, place + len(wanted)
-        place = text.find(wanted, place + len(wanted))
+    at = text.find(wanted)
+    while at >= 0:
+        yield at, at + len(wanted)
+        at = text.find(wanted, at + len(wanted))
 
 
 def _origins(line: str) -> Sequence[int]:
-    """Returns the place in the line of each character of `line.casefold()`, which may have more characters."""
+    """Returns the index in the line of each character of `line.casefold()`, which may have more characters."""
     if len(line.casefold()) == len(line):
         return range(len(line))
-    return [place for place, character in enumerate(line) for _ in character.casefold()]
+    return [index for index, character in enumerate(line) for _ in character.casefold()]
 
 
-def _first(found: Iterator[_Match]) -> list[Span]:
+def _first_spans(matches: Iterator[_Match]) -> list[Span]:
     # To find one match may take as long as to read the line, so their number is bounded before empty ones are left out.
     began, spans = time.thread_time(), list[Span]()
-    for match in islice(found, _MOST_SPANS):
+    for match in islice(matches, _MOST_SPANS):
         start, end = match.span()
         if start < end:
             spans.append((start, end))

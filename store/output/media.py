@@ -14,8 +14,8 @@ from store import pages
 from store.blobs import garbage
 from store.db.columns import Instant
 from store.ids import new_id
-from store.output import media_limits
 from store.output.facts import MediaFilter, MediaPosition, NewMedia, OutputLimits
+from store.output.limits import fit_media, size_of
 from store.pages import FactPage
 from store.tables import Media, MediaPicture
 from store.team import access
@@ -48,7 +48,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: Sequence[NewMedia],
 
     The blobs of what is replaced, or not stored, become garbage.
     """
-    fitting = media_limits.fitting(session, job_id, new, limits)
+    fitting = fit_media(session, job_id, new, limits)
     gone = [picture.sha256 for item in fitting.refused for picture in item.pictures]
     if fitting.replaced:
         pictures = MediaPicture.media_id.in_(fitting.replaced)
@@ -59,7 +59,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: Sequence[NewMedia],
     ids = [new_id("med") for _ in fitting.items]
     rows = [
         {"id": media_id, "job_id": job_id, "key": item.key, "kind": item.kind, "step": item.step}
-        | {"number": item.number, "attempt": attempt, "size": media_limits.size_of(item)}
+        | {"number": item.number, "attempt": attempt, "size": size_of(item)}
         | {"caption": item.caption, "classes": item.classes and [*item.classes], "data": item.data and {**item.data}}
         for media_id, item in zip(ids, fitting.items, strict=True)
     ]

@@ -16,8 +16,8 @@ from store.tables import Attempt, Base, PointChunk, Series
 
 POINT = struct.Struct("<qdq")
 """A packed point: step, value, and time in microseconds since the epoch, by the rank's clock."""
-PLACE = struct.Struct("<qq")
-"""The packed place of a batch's points in a joined chunk: the position of the first, and how many there are."""
+BATCH = struct.Struct("<qq")
+"""Which points of a joined chunk are of one batch, packed: the position of the first, and how many there are."""
 _NAMED = 5
 """The most keys that a message names."""
 _MAX_LATEST = 200
@@ -25,10 +25,10 @@ _MAX_LATEST = 200
 
 
 def _first_latest() -> Select[str, str, float]:
-    place = func.row_number().over(partition_by=Series.job_id, order_by=Series.id).label("place")
-    chosen = select(Series.job_id, Series.key, Series.latest, place)
+    rank = func.row_number().over(partition_by=Series.job_id, order_by=Series.id).label("rank")
+    chosen = select(Series.job_id, Series.key, Series.latest, rank)
     ranked = chosen.where(Series.job_id.in_(bindparam("jobs", expanding=True))).subquery()
-    first = select(ranked.c.job_id, ranked.c.key, ranked.c.latest).where(ranked.c.place <= _MAX_LATEST)
+    first = select(ranked.c.job_id, ranked.c.key, ranked.c.latest).where(ranked.c.rank <= _MAX_LATEST)
     return first.order_by(ranked.c.key)
 
 
@@ -159,8 +159,8 @@ def _add_chunks(session: Session, job_id: str, chunks: dict[int, list[MetricPoin
     rows: list[dict[str, object]] = []
     for series_id, points in chunks.items():
         packed = b"".join([POINT.pack(point.step, point.value, point.time) for point in points])
-        place = {"series_id": series_id, "first": first, "job_id": job_id, "attempt": attempt}
-        rows.append({**place, "count": len(points), "data": packed})
+        row = {"series_id": series_id, "first": first, "job_id": job_id, "attempt": attempt}
+        rows.append({**row, "count": len(points), "data": packed})
         first += len(points)
     session.execute(insert(PointChunk), rows)
 

@@ -10,10 +10,10 @@ from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
 from store.db.database import Snapshots
-from store.output import point_chunks, series_columns
+from store.output import points, series_columns
 from store.output.facts import END
 from store.output.metrics import POINT, last_visible_steps
-from store.output.point_chunks import StoredPoints
+from store.output.points import StoredPoints
 from store.output.series_columns import SeriesColumns
 from store.tables import Job, Series
 from store.team import access
@@ -77,9 +77,7 @@ def read(store: Snapshots, job_id: str, where: PointFilter) -> Iterator[tuple[st
         after: int | None = 0
         while after is not None:
             with store.read() as session:
-                after = point_chunks.read_part(
-                    session, [row.id for row in group], stored, after=after, attempt=where.attempt
-                )
+                after = points.read_part(session, [row.id for row in group], stored, after=after, attempt=where.attempt)
             yield None
         for row, columns in zip(group, _columns(stored, [row.id for row in group], where, visible), strict=True):
             yield row.key, columns if row.source is None else replace(columns, source=row.source)
@@ -94,7 +92,7 @@ def _long(
     while after is not None:
         stored = StoredPoints()
         with store.read() as session:
-            after = point_chunks.read_part(session, [series_id], stored, after=after, attempt=where.attempt)
+            after = points.read_part(session, [series_id], stored, after=after, attempt=where.attempt)
         held.add(next(_columns(stored, [series_id], where, visible)))
         yield
     return held.columns()
@@ -123,8 +121,8 @@ class _Held:
             self._tails = {
                 number: [self._reduced(series_columns.joined(parts), 2)] for number, parts in self._tails.items()
             }
-            kept = (*self._shown, *(parts[0] for parts in self._tails.values()))
-            self._count = sum(len(part.steps) for part in kept)
+            held = (*self._shown, *(parts[0] for parts in self._tails.values()))
+            self._count = sum(len(part.steps) for part in held)
 
     def columns(self) -> SeriesColumns:
         tails = tuple(series_columns.joined(self._tails[number]) for number in sorted(self._tails))
@@ -186,9 +184,9 @@ def _columns(
     attempts, owners = np.repeat(numbers, counts), np.repeat(np.array(stored.series, dtype=np.int64), counts)
     shown = np.ones(len(packed), dtype=np.bool_)
     if visible is not None:
-        kinds, places = np.unique(numbers, return_inverse=True)
+        kinds, indices = np.unique(numbers, return_inverse=True)
         last = np.array([visible.get(int(number), END) for number in kinds], dtype=np.int64)
-        shown = packed["step"] <= np.repeat(last[places], counts)
+        shown = packed["step"] <= np.repeat(last[indices], counts)
     keep = shown.copy()
     if where.from_step is not None:
         keep &= packed["step"] >= where.from_step
@@ -197,11 +195,11 @@ def _columns(
     everything = bool(keep.all())
     begins, ends = np.searchsorted(owners, series), np.searchsorted(owners, series, side="right")
     for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        points, of = packed[begin:end], attempts[begin:end]
-        kept = slice(None) if everything else keep[begin:end]
-        found = _by_step(points[kept], of[kept])
-        tails = _tails(points, of, ~shown[begin:end]) if where.tails and not everything else ()
-        yield replace(found, tails=tails) if tails else found
+        own, numbers_of = packed[begin:end], attempts[begin:end]
+        part = slice(None) if everything else keep[begin:end]
+        columns = _by_step(own[part], numbers_of[part])
+        tails = _tails(own, numbers_of, ~shown[begin:end]) if where.tails and not everything else ()
+        yield replace(columns, tails=tails) if tails else columns
 
 
 def _tails(

@@ -61,20 +61,20 @@ class SeriesColumns:
         return SeriesColumns(*columns, source=self.source, groups=groups)
 
 
-def grouped(found: SeriesColumns, size: int) -> SeriesColumns:
+def grouped(series: SeriesColumns, size: int) -> SeriesColumns:
     """Returns a group for each `size` neighbouring entries, which may be groups themselves."""
     import numpy as np
 
-    return merged_groups(found, np.arange(0, len(found.steps), size), usual=size)
+    return merged_groups(series, np.arange(0, len(series.steps), size), usual=size)
 
 
-def merged_groups(found: SeriesColumns, starts: NDArray[np.intp], *, usual: int = 1) -> SeriesColumns:
+def merged_groups(series: SeriesColumns, starts: NDArray[np.intp], *, usual: int = 1) -> SeriesColumns:
     """Returns the groups of neighbouring entries that begin at `starts`. `usual`: the entries of most of them."""
     import numpy as np
 
-    each = found.groups or _single(found)
+    each = series.groups or _single(series)
     if not len(starts):
-        return replace(found, groups=each, tails=())
+        return replace(series, groups=each, tails=())
     sizes = np.add.reduceat(each.sizes, starts)
     nonfinite = np.add.reduceat(each.nonfinite, starts)
     low = np.fmin.reduceat(each.low, starts)
@@ -82,36 +82,36 @@ def merged_groups(found: SeriesColumns, starts: NDArray[np.intp], *, usual: int 
     # Each value takes its share before they are added: a sum may be too great for a float where the mean is not.
     known = each.sizes - each.nonfinite
     shares = known / np.repeat(np.maximum(sizes - nonfinite, 1), np.diff(starts, append=len(known)))
-    means = np.add.reduceat(np.where(known > 0, found.values, 0.0) * shares, starts)
+    means = np.add.reduceat(np.where(known > 0, series.values, 0.0) * shares, starts)
     means[sizes == nonfinite] = np.nan
-    last = np.append(starts[1:], len(found.steps)) - 1
+    last = np.append(starts[1:], len(series.steps)) - 1
     groups = Groups(sizes, low, high, nonfinite, each.usual * usual)
-    return replace(found.at(last), values=np.clip(means, low, high), groups=groups)
+    return replace(series.at(last), values=np.clip(means, low, high), groups=groups)
 
 
-def extremes(found: SeriesColumns, size: int) -> SeriesColumns:
+def extremes(series: SeriesColumns, size: int) -> SeriesColumns:
     """Returns the points of the least, the greatest and the first value that is not finite of each `size` neighbours.
 
     The first and the last point stay, too.
     """
     import numpy as np
 
-    count = len(found.steps)
+    count = len(series.steps)
     if not count:
-        return found
+        return series
     rows = -(-count // size)
     values = np.full(rows * size, np.inf)
-    values[:count] = np.where(np.isfinite(found.values), found.values, np.inf)
+    values[:count] = np.where(np.isfinite(series.values), series.values, np.inf)
     low = values.reshape(rows, size).argmin(axis=1)
-    values[:count] = np.where(np.isfinite(found.values), -found.values, np.inf)
+    values[:count] = np.where(np.isfinite(series.values), -series.values, np.inf)
     high = values.reshape(rows, size).argmin(axis=1)
     values[:] = 0.0
-    values[:count] = ~np.isfinite(found.values)
+    values[:count] = ~np.isfinite(series.values)
     odd = values.reshape(rows, size)
     has_odd = odd.any(axis=1)
     base = np.arange(rows) * size
-    kept = (base + low, base + high, (base + odd.argmax(axis=1))[has_odd], np.array([0, count - 1]))
-    return found.at(np.unique(np.minimum(np.concatenate(kept), count - 1)))
+    indices = (base + low, base + high, (base + odd.argmax(axis=1))[has_odd], np.array([0, count - 1]))
+    return series.at(np.unique(np.minimum(np.concatenate(indices), count - 1)))
 
 
 def joined(parts: Sequence[SeriesColumns]) -> SeriesColumns:
@@ -131,24 +131,24 @@ def joined(parts: Sequence[SeriesColumns]) -> SeriesColumns:
     return in_order(SeriesColumns(steps, values, times, attempts, groups=both))
 
 
-def in_order(found: SeriesColumns) -> SeriesColumns:
+def in_order(series: SeriesColumns) -> SeriesColumns:
     """Returns the entries by rising step, as `joined` does."""
     import numpy as np
 
     # Most series are in order already. Equal steps are in the order in which they were stored, and the last one counts.
-    steps = found.steps
+    steps = series.steps
     if len(steps) < 2 or (steps[1:] > steps[:-1]).all():
-        return found
+        return series
     order = np.argsort(steps, kind="stable")
-    if found.groups is None:
+    if series.groups is None:
         order = order[np.append(np.diff(steps[order]) != 0, True)]
-    return found.at(order)
+    return series.at(order)
 
 
-def _single(found: SeriesColumns) -> Groups:
+def _single(series: SeriesColumns) -> Groups:
     """Returns the points as groups of one."""
     import numpy as np
 
-    finite = np.isfinite(found.values)
-    known = np.where(finite, found.values, np.nan)
+    finite = np.isfinite(series.values)
+    known = np.where(finite, series.values, np.nan)
     return Groups(np.ones(len(known), dtype=np.int64), known, known, (~finite).astype(np.int64), usual=1)

@@ -82,7 +82,7 @@ class PointChunk(Base):
     last: Mapped[int | None] = mapped_column(BigInteger)
     """The position of the last point of a joined chunk; NULL for the chunk of one batch."""
     places: Mapped[bytes | None] = mapped_column(LargeBinary)
-    """The first point's position and the number of points of each batch, as `store.output.metrics.PLACE`."""
+    """The first point's position and the number of points of each batch, as `store.output.metrics.BATCH`."""
 
 
 class Checkpoint(Base):

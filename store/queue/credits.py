@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from scheduling.credit import MOST, OwnerKind
 from scheduling.line import credits_among
 from scheduling.snapshot import Kind
-from store.cluster import rows as cluster
+from store.cluster import occupancy as cluster
 from store.db.database import in_us
 from store.queue.line.line import line_of
 from store.queue.line_facts import Bucket, Credits

@@ -1,5 +1,6 @@
 """Groups of waiting jobs: found in the line, which Redis may have otherwise than the rows, and read by their rows."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 
 from sqlalchemy.orm import Session
@@ -7,10 +8,13 @@ from sqlalchemy.orm import Session
 from scheduling.snapshot import Group, Waiting
 from store.jobs.shapes import owner_of
 from store.queue import waiting
-from store.queue.head_turns import in_turn
 from store.queue.line.line import line_of
 from store.queue.line_facts import Member
 
+MOST_OF_OWNER = 64
+"""The most groups of one owner in one pass: what a pass costs rises with the groups, and an owner makes as many as
+there are different requests."""
+_IN_TURN = MOST_OF_OWNER // 2
 _MOST_READ = 10_000
 """Of jobs of one group that wait no more: Redis is far from the rows then, and a sweep comes soon."""
 
@@ -19,7 +23,7 @@ class Groups:
     """Of one transaction. Jobs of which the line and the rows say different things are left out, and compared later."""
 
     def __init__(self, session: Session, *, turn: int = 0) -> None:
-        """`turn` says which groups of an owner with very many are found, as `store.queue.head_turns` has it."""
+        """`turn` says which groups of an owner with very many are found, as `in_turn` has it."""
         self._session = session
         self._line = line_of(session)
         self._turn = turn
@@ -69,3 +73,26 @@ class Groups:
         self._line.suspects.update(strange)
         sound = [rows[job_id] for job_id in groups if job_id not in strange]
         return waiting.understood(self._session, sound), [groups[job_id] for job_id in strange]
+
+
+def in_turn(heads: Mapping[Group, Member], turn: int) -> dict[Group, Member]:
+    """Returns the groups at which a pass looks. As `turn` rises from pass to pass, all are looked at.
+
+    Of an owner with more than `MOST_OF_OWNER` one half are those that come first, and the others take turns.
+    """
+    owners: dict[str, list[Group]] = defaultdict(list)
+    for group in heads:
+        owners[owner_of(group[0])].append(group)
+    chosen: dict[Group, Member] = {}
+    for groups in owners.values():
+        chosen |= {group: heads[group] for group in _choose(groups, heads, turn)}
+    return chosen
+
+
+def _choose(groups: list[Group], heads: Mapping[Group, Member], turn: int) -> list[Group]:
+    if len(groups) <= MOST_OF_OWNER:
+        return groups
+    ordered = sorted(groups, key=lambda group: (-group[1], heads[group].order))
+    always, others = ordered[: MOST_OF_OWNER - _IN_TURN], ordered[MOST_OF_OWNER - _IN_TURN :]
+    first = turn * _IN_TURN % len(others)
+    return always + (others + others)[first : first + _IN_TURN]

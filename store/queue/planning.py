@@ -10,7 +10,7 @@ from scheduling.plan import plan
 from scheduling.pools import next_for
 from scheduling.snapshot import RecordedReasons, Snapshot, Waiting
 from scheduling.steps import Plan
-from store.cluster import rows as cluster
+from store.cluster import occupancy as cluster
 from store.jobs import reasons
 from store.jobs.facts import WAITING
 from store.queue import reservations, waiting

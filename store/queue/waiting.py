@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Group, Waiting
 from store.announcement import announcement_of
-from store.cluster import rows as cluster
+from store.cluster import occupancy as cluster
 from store.db import stored_spec
 from store.db.database import now_us
 from store.db.prepared import Prepared, among, texts

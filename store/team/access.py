@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, FromClause, Row, Select, String, bindparam
 from sqlalchemy.orm import QueryableAttribute, Session
 
 from store.announcement import announcement_of, channel
-from store.cluster.workers_facts import NamedJob
+from store.cluster.facts import NamedJob
 from store.ids import is_id
 from store.tables import Base, Job, Model, Schedule, Sweep
 from store.team.callers import Caller, lists_unreadable

@@ -15,8 +15,9 @@ from sqlalchemy import Engine, insert
 from api.app import create_app
 from api.settings import Settings
 from scheduling.snapshot import Device, Placement
-from store.attempts import claims
-from store.attempts import rows as attempts
+from store.attempts import append, end
+from store.attempts import claim as claims
+from store.attempts import state as attempts
 from store.attempts.facts import Claim
 from store.cluster import workers
 from store.db import engine
@@ -134,12 +135,12 @@ class ApiFixture:
     def record(self, claim: Claim, **batch: Any) -> None:
         seq = self._stored.setdefault(claim, 0)
         with self.database.write() as session:
-            attempts.record(session, claim, Batch(offsets={}, **batch), seq=seq)
+            append.record(session, claim, Batch(offsets={}, **batch), seq=seq)
         self._stored[claim] += 1
 
     def end(self, claim: Claim, **report: Any) -> None:
         with self.database.write() as session:
-            attempts.end(session, claim, ExitReport(**report), requested_stops={report["reason"]})
+            end.end(session, claim, ExitReport(**report), requested_stops={report["reason"]})
 
     def new_checkpoint(
         self, *, step: int, epoch: int | None = None, files: dict[str, bytes], **metrics: float

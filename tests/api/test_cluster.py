@@ -6,8 +6,7 @@ from typing import Any, cast
 import jsonschema_rs
 from sqlalchemy import update
 
-from store.cluster import workers
-from store.cluster import workers_writes as worker_commands
+from store.cluster import device_history, workers
 from store.ids import new_id
 from store.tables import Attempt
 from tests.api.service import ApiFixture, both_databases
@@ -221,8 +220,9 @@ def test_the_history_of_a_worker_names_the_jobs_that_the_caller_may_list(service
         | ({} if used is None else {"power_watts": 215.5})
         for index, used in enumerate((0.5, None))
     ]
-    store = service.app.state.services.store
-    worker_commands.heartbeat(store, service.worker_id, devices=slots, starts={})
+    with service.database.write() as session:
+        workers.heartbeat(session, service.worker_id, devices=slots, starts={})
+        device_history.add_samples(session, service.worker_id, slots)
     path = f"/v1/workers/{service.worker_id}/history"
     shown = service.get(path)
     assert (shown["worker_id"], shown["resolution_seconds"]) == (service.worker_id, 5)

@@ -10,8 +10,8 @@ import pytest
 
 from api.curves import shares
 from api.curves.encoding import encoded
+from store import housekeeping as cleanup
 from store.attempts.facts import Claim
-from store.blobs import cleanup_writes as cleanup
 from store.output import joining
 from store.output.facts import MetricPoint
 from tests.api.service import ApiFixture, both_databases

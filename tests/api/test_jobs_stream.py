@@ -21,7 +21,6 @@ from api.streams.stored import SharedItems
 from store.announcement import Announcement, row
 from store.attempts.facts import Claim
 from store.cluster import workers
-from store.cluster import workers_writes as worker_commands
 from store.db.database import Database
 from store.jobs import edits, timeline
 from store.jobs import events as job_events
@@ -29,12 +28,15 @@ from store.jobs.facts import Head, VisibleJobs
 from store.output.facts import MetricPoint, NewEvent, NewLines
 from store.store import Store
 from store.team.callers import SERVICE
+from store.worker.records import HostOffer
+from store.worker.verbs import WorkerStore
 from tests.api.jobs_watcher import Heard, Items, JobsWatcher
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.api.serving import api_process, api_thread
 from tests.api.showing import shown
 from tests.rows import each_row
 from tests.store.fixture import store_on
+from torchyard.contract.devices import StartsReport
 from torchyard.contract.job import EndReason
 from torchyard.contract.patches import JobPatch
 from torchyard.contract.team import Role
@@ -305,7 +307,9 @@ def test_topics_tell_what_lists_have_changed(service: ApiFixture, url: str) -> N
         assert seen["queue"] == {"changed": True}
         with service.database.write() as session:
             workers.register(session, service.worker_id, name="box-a", devices=[])
-        worker_commands.heartbeat(service.app.state.services.store, service.worker_id, devices=[], starts={})
+        WorkerStore(service.app.state.services.store, service.worker_id).heartbeat(
+            HostOffer([]), starts=StartsReport(mode="cold")
+        )
         assert watcher.until("workers").data == {"changed": True}
         service.client.post(f"/v1/jobs/{job_id}/cancel")
         assert next(event for event in watcher if event.event == "job").data["state"] == "cancelled"

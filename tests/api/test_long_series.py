@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import insert, update
 
 from store.attempts.facts import Claim
-from store.output import point_chunks, series
+from store.output import points, series
 from store.output.facts import MetricPoint
 from store.tables import PointChunk, Series
 from tests.api.service import ApiFixture
@@ -24,7 +24,7 @@ Values = NDArray[np.float64]
 @pytest.fixture(autouse=True)
 def _few_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "MOST_HELD", HELD)
-    monkeypatch.setattr(point_chunks, "PART_POINTS", PART)
+    monkeypatch.setattr(points, "PART_POINTS", PART)
 
 
 def store(service: ApiFixture, claim: Claim, values: Values, *, first_step: int = 0) -> None:

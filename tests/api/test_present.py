@@ -10,7 +10,7 @@ import pytest
 from api.present import cluster, jobs, team, telemetry
 from api.present.times import microseconds, time
 from api.routes.checkpoints import checkpoint_view
-from store.cluster.workers_facts import History, HolderFacts, NamedJob, Use, WorkerFacts, WorkerHistory
+from store.cluster.facts import History, HolderFacts, NamedJob, Use, WorkerFacts, WorkerHistory
 from store.ids import new_id
 from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts

@@ -7,8 +7,8 @@ from sqlalchemy import update
 
 from api.present import prices
 from scheduling.snapshot import Placement
-from store.attempts import claims
-from store.attempts import rows as attempts
+from store.attempts import claim as claims
+from store.attempts import state as attempts
 from store.attempts.facts import Claim, StopPrice
 from store.jobs import stop
 from store.tables import Attempt, Base, Checkpoint, Job

@@ -4,7 +4,8 @@ from typing import Any
 
 from store.cluster import workers
 from store.jobs import jobs
-from store.queue import placement_reads as placement
+from store.queue import placement
+from tests import sessions
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
@@ -137,7 +138,7 @@ def test_the_reason_is_the_one_that_a_worker_then_finds(service: ApiFixture) -> 
     ):
         told = prospect(service, **spec)
         job_id = service.submit(**spec)["id"]
-        found = placement.read_snapshot(store.read, here=service.worker_id, devices=REPORTS)
+        found = sessions.read(store, placement.read_plan, here=service.worker_id, devices=REPORTS)
         assert found is not None
         planned = found[1]
         starts = [start.job.id for start in planned.starts]

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping as cleanup
 from store.output.facts import NewEvent, NewLines, TrimLimits
 from tests.api.service import ApiFixture
 from tests.api.test_stream import parsed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.attempts import rows as attempts
+from store.attempts import state as attempts
 from store.output.facts import Answer
 from tests.api.service import ApiFixture
 from torchyard.contract.job import EndReason
@@ -23,7 +23,7 @@ def test_a_request_waits_for_its_answer(service: ApiFixture) -> None:
     assert service.client.post(path).json() == waiting, "it waits already"
     assert service.get(path) == waiting
     with service.database.write() as session:
-        row = attempts.read(session, claim)
+        row = attempts.find(session, claim)
         assert row.stacks_requested_at is not None
         answer = Answer(requested_at=row.stacks_requested_at, taken_at=row.stacks_requested_at + 1, ranks=RANKS)
         attempts.store_stacks(session, claim, answer)

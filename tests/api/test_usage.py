@@ -169,8 +169,8 @@ def test_what_ones_own_jobs_take_is_told_the_largest_first(service: ApiFixture) 
     service.record(claims[large], artifacts=[NewArtifact("./plot.png", 5, "1" * 64)])
     (worker,) = service.get("/v1/workers")["data"]
     with service.database.write() as session:
-        folders.replace(session, worker["id"], {large: 3000, nothing: 0})
-        folders.replace(session, "wrk_gone", {"job_gone": 7})
+        folders.replace_sizes(session, worker["id"], {large: 3000, nothing: 0})
+        folders.replace_sizes(session, "wrk_gone", {"job_gone": 7})
     told = service.get("/v1/usage/disk")
     assert (told["stored_bytes"], told["folder_bytes"], told["count"]) == (7, 3000, 2)
     assert [(job["name"], job["job_id"], job["stored_bytes"], job["state"]) for job in told["jobs"]] == [
@@ -191,9 +191,9 @@ def test_a_folder_that_is_gone_is_told_no_more(service: ApiFixture) -> None:
     service.start(job_id)
     worker_id = service.get("/v1/workers")["data"][0]["id"]
     with service.database.write() as session:
-        folders.replace(session, worker_id, {job_id: 3000})
-        folders.replace(session, "wrk_other", {job_id: 50})
+        folders.replace_sizes(session, worker_id, {job_id: 3000})
+        folders.replace_sizes(session, "wrk_other", {job_id: 50})
     assert service.get("/v1/usage/disk")["folder_bytes"] == 3050
     with service.database.write() as session:
-        folders.replace(session, worker_id, {})
+        folders.replace_sizes(session, worker_id, {})
     assert service.get("/v1/usage/disk")["folder_bytes"] == 50

@@ -9,16 +9,19 @@ from sqlalchemy import func, select, update
 
 from controller import idle
 from controller.idle import Idle
-from store.attempts.idleness_writes import follow
-from store.cluster import workers_writes as workers
+from store.attempts.idleness import follow
 from store.db.database import in_us, now_us
 from store.jobs import stop
 from store.jobs.stop import requested_stop
 from store.store import Store
 from store.tables import Allocation, Attempt, AttemptUse, Job, NotificationTarget, Signal
+from store.worker.records import HostOffer
+from store.worker.verbs import WorkerStore
+from tests import sessions
 from tests.approved import Approved
 from tests.databases import on_both, quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
+from torchyard.contract.devices import DeviceReport, StartsReport
 from torchyard.contract.durations import parse_duration
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.notifications import EventKind
@@ -76,10 +79,12 @@ class Holder:
     def reports(self, *shares: float | None) -> None:
         """Has the worker send a heartbeat with the utilization of its GPUs."""
         devices = [
-            {"uuid": f"gpu-{index}", "kind": "cuda", "utilization": share, "memory_used_bytes": 1}
+            DeviceReport(
+                index=index, uuid=f"gpu-{index}", name="H200", kind="cuda", utilization=share, memory_used_bytes=1
+            )
             for index, share in enumerate(shares)
         ]
-        workers.heartbeat(self.store, self.worker, devices=devices, starts={})
+        WorkerStore(self.store, self.worker).heartbeat(HostOffer(devices), starts=StartsReport(mode="cold"))
 
     def look(self) -> None:
         Idle(self.store, None if self.maximum is None else parse_duration(self.maximum)).run()
@@ -293,7 +298,9 @@ def test_a_target_is_told_of_the_warning(holder: Holder) -> None:
 
 @on_both
 def test_controllers_that_work_at_once_warn_and_stop_once(holder: Holder) -> None:
-    calls = [partial(follow, store_on(holder.db.database), holder.run().idles("20m").job_id, maximum=None)] * 4
+    calls = [
+        partial(sessions.write, store_on(holder.db.database), follow, holder.run().idles("20m").job_id, maximum=None)
+    ] * 4
     run_together(*calls)
     assert len(holder.warnings) == 1
     holder.idles("40m").warned("20m")
@@ -315,8 +322,8 @@ def test_many_jobs_take_several_turns(holder: Holder, store: Store, monkeypatch:
 def test_a_job_that_has_ended_meanwhile_gets_nothing(holder: Holder, store: Store) -> None:
     holder.run().idles("20m")
     holder.db.end(holder.claim, EndReason.COMPLETED)
-    follow(store, holder.job_id, maximum=None)
-    follow(store, "job_gone", maximum=None)
+    sessions.write(store, follow, holder.job_id, maximum=None)
+    sessions.write(store, follow, "job_gone", maximum=None)
     assert holder.warnings == []
     assert holder.db.read(lambda session: session.scalar(select(func.count()).select_from(Signal))) == 0
 

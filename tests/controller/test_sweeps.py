@@ -12,7 +12,6 @@ from sqlalchemy.orm import Session
 
 from controller.notifications.fan_out import FanOut
 from controller.sweeps.duty import Sweeps
-from store.attempts import reads as attempts
 from store.jobs import requests as job_requests
 from store.notifications import reads as notification_queries
 from store.notifications import writes as notifications
@@ -25,6 +24,7 @@ from store.sweeps.facts import NewSweep, TrialFacts
 from store.tables import Job, Message, SweepTrial
 from store.team import quotas, users
 from store.team.callers import SERVICE, Caller
+from store.worker.verbs import WorkerStore
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.sessions import read, write
@@ -120,7 +120,7 @@ def test_the_ranks_of_a_trial_know_its_number(yard: Yard) -> None:
     sweep = yard.sweep(method="array", trials=2)
     yard.run()
     claim = yard.db.starting(yard.ids(sweep)[1], yard.db.worker())
-    assert attempts.read(yard.store, claim).variables == {"TORCHYARD_TRIAL": "1"}
+    assert WorkerStore(yard.store, "wrk_1").read(claim).variables == {"TORCHYARD_TRIAL": "1"}
     assert Run({"TORCHYARD_TRIAL": "1"}).trial == 1
     assert Run({}).trial is None
 

@@ -8,11 +8,12 @@ from sqlalchemy import func, select, update
 
 from controller.warnings import Warnings
 from store.attempts.facts import Claim
-from store.attempts.warnings_writes import warn
+from store.attempts.warnings import warn
 from store.cluster import device_history
 from store.output.facts import MetricPoint
 from store.store import Store
 from store.tables import Allocation, Attempt, Job, NotificationTarget, Signal
+from tests import sessions
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
@@ -145,13 +146,14 @@ def test_a_target_that_wants_warnings_is_told(job: Running, store: Store) -> Non
 
 
 def test_two_controllers_warn_once(job: Running) -> None:
-    calls = [partial(warn, store_on(job.db.database), job.job_id, attempt=1, cause="slow_rank", text="a")] * 4
-    assert sorted(run_together(*calls), key=str) == [False, False, False, True]
+    store = store_on(job.db.database)
+    warned = partial(sessions.write, store, warn, job.job_id, attempt=1, cause="slow_rank", text="a")
+    assert sorted(run_together(*[warned] * 4), key=str) == [False, False, False, True]
     assert job.warnings() == ["a"]
 
 
 def test_a_job_that_has_ended_meanwhile_is_not_warned(job: Running, store: Store) -> None:
     job.db.end(job.claim, EndReason.COMPLETED)
-    assert not warn(store, job.job_id, attempt=1, cause="slow_rank", text="a")
-    assert not warn(store, "job_gone", attempt=1, cause="slow_rank", text="a")
+    assert not sessions.write(store, warn, job.job_id, attempt=1, cause="slow_rank", text="a")
+    assert not sessions.write(store, warn, "job_gone", attempt=1, cause="slow_rank", text="a")
     assert job.db.read(lambda session: session.scalar(select(func.count()).select_from(Signal))) == 0

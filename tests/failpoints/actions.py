@@ -18,14 +18,14 @@ from controller.dependencies import Dependencies
 from controller.idle import Idle
 from controller.notifications.fan_out import FanOut, Upkeep
 from controller.sweeps.duty import Sweeps
+from store import housekeeping as cleanup
 from store.attempts import stacks
 from store.attempts.facts import Claim
-from store.blobs import cleanup_writes as cleanup
 from store.bundles import upload as uploads
 from store.bundles.folder import Uploads
 from store.bundles.partial import PartialFile
 from store.bundles.upload import Upload
-from store.cluster import facts_rows as workers
+from store.cluster import shown_workers as workers
 from store.jobs import batches, requests
 from store.jobs import submit as submission
 from store.jobs.submission import KeyedRequest, Submission
@@ -38,6 +38,7 @@ from store.sweeps import requests as sweeps
 from store.team import writes as team
 from store.team.callers import SERVICE
 from store.team.writes import UserChange
+from store.worker.verbs import WorkerStore
 from tests.api.bundles import packed
 from tests.store.fixture import checkpoint
 from tests.worker.stand_in import TorchrunStandIn
@@ -235,7 +236,7 @@ def schedule(settings: Settings, worker_id: str) -> None:
 
 def report(store: Store, claim: Claim) -> None:
     """Stores what a worker stores of an attempt: two batches, the second with a checkpoint, and its end."""
-    records = AttemptRecords(store, claim, leaving=threading.Event())
+    records = AttemptRecords(WorkerStore(store, "wrk_action"), claim, leaving=threading.Event())
     records.read()
     records.prepared(0, is_known=True)
     me = identity_of(os.getpid())
@@ -283,7 +284,7 @@ class _InTorchrunsPlace(TorchrunStandIn):
 
 def _claim(store: Store, worker_id: str) -> list[Claim]:
     device = DeviceReport(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
-    placer = Placer(store, worker_id=worker_id)
+    placer = Placer(store, WorkerStore(store, worker_id))
     return list(placer.claims([device], may_claim=lambda: True)) if placer.anything_waits() else []
 
 

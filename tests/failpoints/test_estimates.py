@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import select
 
-from store.queue import estimates_writes as estimates
+from store.queue import estimating as estimates
 from store.queue.estimates_facts import Estimated, Lease
 from store.tables import Calibration, Estimate, Forecast
 from tests.failpoints import actions
@@ -60,7 +60,8 @@ def _put_in_a_child(settings: Settings, job_id: str) -> None:
 def _put(settings: Settings, job_id: str) -> bool:
     with actions.opened(settings) as store:
         found = [Estimated(job_id, 1, 60_000_000, 0, 1, None, None)]
-        return estimates.put(store, LEASE, made_at=2**62, estimated=found, after=None)
+        with store.write("estimates") as session:
+            return estimates.store_estimates(session, LEASE, made_at=2**62, estimated=found, after=None)
 
 
 def _score_in_a_child(settings: Settings) -> None:
@@ -69,4 +70,4 @@ def _score_in_a_child(settings: Settings) -> None:
 
 def _score(settings: Settings) -> int:
     with actions.opened(settings) as store:
-        return estimates.score(store, LEASE)
+        return estimates.score_forecasts(store, LEASE)

@@ -5,6 +5,7 @@ import pytest
 from store.attempts.facts import Claim
 from store.cluster import workers
 from store.store import Store
+from store.worker.verbs import WorkerStore
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture
@@ -65,7 +66,7 @@ class FourWorkers:
 
 def pass_over(store: Store, worker: str) -> list[Claim]:
     """Has the worker make a pass over the line."""
-    placer = Placer(store, worker_id=worker)
+    placer = Placer(store, WorkerStore(store, worker))
     return [*placer.claims(DEVICES, may_claim=lambda: True)] if placer.anything_waits() else []
 
 

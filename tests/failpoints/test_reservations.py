@@ -3,7 +3,7 @@
 import pytest
 
 from scheduling.snapshot import Reservation
-from store.queue import placement_writes as placement
+from store.queue import placement
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from store.announcement import Announcement
-from store.attempts import rows as attempts
+from store.attempts import state as attempts
 from store.blobs.files import Blobs
 from store.jobs import jobs
 from store.output.facts import MetricPoint, NewEvent, NewLines

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from store.attempts import rows as attempts
+from store.attempts import append
 from store.attempts.facts import Claim
 from store.blobs.files import Blobs
 from store.output import metrics
@@ -86,7 +86,7 @@ def record_points(service: ApiFixture, claim: Claim, count: int, *, seq: int = 0
     """Stores points as the relay does. Returns which outputs are cut."""
     points = [MetricPoint("loss", step, 0.0, 1) for step in range(count)]
     with service.database.write() as session:
-        return attempts.record(session, claim, Batch(offsets={}, points=points), seq=seq, limits=LIMITS)
+        return append.record(session, claim, Batch(offsets={}, points=points), seq=seq, limits=LIMITS)
 
 
 def paused(service: ApiFixture, claim: Claim) -> str:

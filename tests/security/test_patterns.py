@@ -23,7 +23,7 @@ OF_OURS = {
 MADE_AT_RUN_TIME = {
     "api/advice/missing.py:_names": "an escaped path",
     "api/parameters/paging.py:media_after": "two numbers, and the key of a metric",
-    "store/output/log_search.py:plain": "an escaped text",
+    "store/output/log_search.py:match_text": "an escaped text",
     "torchyard/cli/follow.py:_is_in_log": "two numbers between what is known",
     "torchyard/client/references.py:_last_number": "an escaped name, and a number",
     "torchyard/contract/arguments.py:_assigned": "an escaped name",

@@ -14,8 +14,9 @@ from sqlalchemy import Connection, event, insert, inspect, select, update
 from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Device, Placement
-from store.attempts import claims
-from store.attempts import rows as attempts
+from store.attempts import append, end
+from store.attempts import claim as claims
+from store.attempts import state as attempts
 from store.attempts.facts import Claim
 from store.blobs.files import Blobs
 from store.cluster import workers
@@ -136,12 +137,12 @@ class StoreFixture:
 
     def record(self, claim: Claim, *, seq: int, **batch: Any) -> None:
         stored = Batch(offsets=batch.pop("offsets", {}), **batch)
-        self.write(lambda session: attempts.record(session, claim, stored, seq=seq))
+        self.write(lambda session: append.record(session, claim, stored, seq=seq))
 
     def end(self, claim: Claim, reason: EndReason, message: str = "", *, asked: bool = True) -> JobState:
         """Ends the attempt. `asked`: whether the worker has requested a stop of this reason."""
         report, stops = ExitReport(reason=reason, message=message), {reason} if asked else set[EndReason]()
-        return self.write(lambda session: attempts.end(session, claim, report, requested_stops=stops))
+        return self.write(lambda session: end.end(session, claim, report, requested_stops=stops))
 
     def complete(self, claim: Claim) -> None:
         """Lets the attempt run, and its job succeed."""
@@ -178,7 +179,7 @@ class StoreFixture:
         self.write(lambda session: session.execute(past))
 
     def rescue(self, claim: Claim) -> bool:
-        return self.write(lambda session: attempts.rescue(session, claim))
+        return self.write(lambda session: end.rescue(session, claim))
 
     def heads(self) -> list[str]:
         """Returns the first job of each group, by the rows."""
@@ -197,7 +198,7 @@ class StoreFixture:
         return self.read(lambda session: reasons.displayed(session, [jobs.get(session, job_id)])[job_id])
 
     def attempt(self, claim: Claim) -> Attempt:
-        return self.read(lambda session: attempts.read(session, claim))
+        return self.read(lambda session: attempts.find(session, claim))
 
     def events(self, job_id: str) -> Sequence[EventFacts]:
         return self.read(

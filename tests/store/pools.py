@@ -3,7 +3,7 @@
 from typing import Any
 
 from scheduling.snapshot import Placement
-from store.attempts import claims
+from store.attempts import claim as claims
 from store.attempts.facts import Claim, NodeHeld
 from store.cluster import pools, workers
 from store.ids import new_id

@@ -3,7 +3,7 @@
 from io import BytesIO
 from pathlib import Path
 
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping as cleanup
 from store.blobs.files import Blobs
 from store.jobs import deletion
 from store.output import artifacts

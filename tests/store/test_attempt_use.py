@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import pytest
 from sqlalchemy import select, update
 
-from store.attempts import claims
+from store.attempts import claim as claims
 from store.attempts import use as attempt_use
 from store.attempts.facts import Claim
 from store.attempts.use import Use, counted

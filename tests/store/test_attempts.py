@@ -9,11 +9,13 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
-from store.attempts import claims, leases
-from store.attempts import rows as attempts
+from store.attempts import append, end
+from store.attempts import claim as claims
+from store.attempts import lease as leases
+from store.attempts import state as attempts
 from store.attempts.facts import LEASE, Claim
 from store.db.database import now_us
-from store.output.facts import MetricPoint, NewEvent, NewLines
+from store.output.facts import Batch, MetricPoint, NewEvent, NewLines
 from store.queue import waiting
 from store.tables import Attempt, Job
 from tests.approved import Approved
@@ -240,7 +242,7 @@ def test_a_hostile_report_is_stored(db: StoreFixture) -> None:
     report = ExitReport(
         reason=EndReason.USER_ERROR, message="a\0b\ud800", rank=1, exit_code=-11, traceback="\0" + "x" * 10_000
     )
-    assert db.write(lambda session: attempts.end(session, claim, report)) is JobState.FAILED
+    assert db.write(lambda session: end.end(session, claim, report)) is JobState.FAILED
     error = db.job(job_id).error
     assert error == {
         "code": "user_error",
@@ -323,9 +325,9 @@ def test_a_worker_that_lost_its_attempt_cannot_write(db: StoreFixture) -> None:
         lambda session: attempts.mark_prepared(session, stale, start_step=1),
         lambda session: attempts.mark_launched(session, stale, identity.to_dict()),
         lambda session: attempts.mark_running(session, stale, reason=Reason("running", "runs")),
-        lambda session: attempts.record(session, stale, attempts.Batch(offsets={}), seq=1),
-        lambda session: attempts.record(session, stale, attempts.Batch(offsets={}), seq=0),
-        lambda session: attempts.end(session, stale, ExitReport(reason=EndReason.COMPLETED)),
+        lambda session: append.record(session, stale, Batch(offsets={}), seq=1),
+        lambda session: append.record(session, stale, Batch(offsets={}), seq=0),
+        lambda session: end.end(session, stale, ExitReport(reason=EndReason.COMPLETED)),
     ]
     for write in writes:
         with pytest.raises(StaleClaim):
@@ -349,18 +351,18 @@ def test_an_attempt_ends_once(db: StoreFixture) -> None:
 def test_an_attempt_is_rescued_only_after_its_lease_has_expired(db: StoreFixture, approved: Approved) -> None:
     job_id, worker = db.submit(), db.worker("box-a")
     claim = db.running(job_id, worker)
-    assert db.read(leases.expired_claims) == []
+    assert db.read(leases.list_expired) == []
     assert not db.rescue(claim)
 
     db.expire(claim)
-    assert db.read(leases.expired_claims) == [claim]
+    assert db.read(leases.list_expired) == [claim]
     assert db.rescue(claim)
 
     job = db.job(job_id)
     assert (job.state, job.restarts) == (JobState.QUEUED, 0)
     assert job.reason_message == approved("reason_message")
     assert db.held() == {}
-    assert db.read(leases.expired_claims) == []
+    assert db.read(leases.list_expired) == []
     assert not db.rescue(claim)
 
 
@@ -384,7 +386,7 @@ def test_a_renewal_returns_only_open_attempts_of_the_worker(db: StoreFixture) ->
     assert db.write(lambda session: leases.renew(session, mine, ids)) == {kept.attempt_id}
     assert db.attempt(foreign).lease_until == before
     assert db.write(lambda session: leases.renew(session, mine, [])) == set()
-    assert db.read(lambda session: leases.open_claims(session, mine)) == [kept]
+    assert db.read(lambda session: leases.list_open(session, mine)) == [kept]
 
 
 def _record_all(db: StoreFixture, claim: Claim, *, seq: int) -> None:

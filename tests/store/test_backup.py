@@ -17,12 +17,12 @@ import threading
 
 import pytest
 
-from store.attempts import leases
+from store import housekeeping as cleanup
+from store.attempts import lease as leases
 from store.backup import dump
 from store.backup.contents import Folder, read_manifest
 from store.backup.make import make
 from store.backup.restore import check, restore
-from store.blobs import cleanup_writes as cleanup
 from store.blobs.files import Blobs
 from store.bundles import bundles
 from store.db.database import Database
@@ -269,7 +269,7 @@ def test_a_restored_running_job_resumes_and_its_old_worker_cannot_write(store: S
             with pytest.raises(StaleClaim):
                 again.record(claim, seq=2)
             again.expire(claim)  # half a minute later
-            assert again.read(leases.expired_claims) == [claim]
+            assert again.read(leases.list_expired) == [claim]
             assert again.rescue(claim)
             job = again.job(claim.job_id)
             assert (job.state, job.restarts, job.reason_code) == (JobState.QUEUED, 0, "retrying")

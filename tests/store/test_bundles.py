@@ -8,7 +8,7 @@ import time
 import pytest
 from sqlalchemy import select, update
 
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping as cleanup
 from store.blobs.files import Blobs
 from store.bundles import bundles, library, upload
 from store.bundles.folder import Uploads

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from store.cluster.cluster_mark_reads import ClusterMark, cluster_mark
+from store.cluster.cluster_mark import ClusterMark, read_mark
 from store.queue.reservations import Change
 from tests.store.fixture import StoreFixture
 
@@ -11,8 +11,8 @@ def test_each_change_on_which_a_plan_depends_changes_the_mark(db: StoreFixture) 
     marks: list[ClusterMark] = []
 
     def note() -> None:
-        marks.append(cluster_mark(db.database.read))
-        assert cluster_mark(db.database.read) == marks[-1]
+        marks.append(db.read(read_mark))
+        assert db.read(read_mark) == marks[-1]
 
     note()
     worker = db.worker()

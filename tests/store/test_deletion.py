@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from store.attempts import run_dirs_reads as run_dirs
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping as cleanup
+from store.attempts import removal
 from store.blobs.files import Blobs
 from store.bundles import bundles
 from store.jobs import deletion, dependencies, idempotency, initial_files, jobs, stars
@@ -123,7 +123,7 @@ def test_a_deletion_removes_every_row_of_the_job_and_no_other(db: StoreFixture, 
     job_id = ended(db, blobs, b"one", b"two")
     delete(db, job_id)
     assert rows_of(db.everything()) == before
-    assert run_dirs.deleted_among(db.database, [job_id, other]) == [job_id]
+    assert db.read(lambda session: removal.list_deleted_among(session, [job_id, other])) == [job_id]
     with pytest.raises(NotFound):
         delete(db, job_id)
 
@@ -321,7 +321,7 @@ def test_unfinished_copies_are_removed_after_a_day(blobs: Blobs, tmp_path: Path)
 
 
 def test_deletions_use_only_indexes_on_job_ids(db: StoreFixture) -> None:
-    assert run_dirs.deleted_among(db.database, []) == []
+    assert db.read(lambda session: removal.list_deleted_among(session, [])) == []
     with pytest.raises(NotFound):
         db.write(lambda session: deletion.delete_job(session, "job_1"))
     assert db.read(jobs.queued) == []

@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Kind
-from store.attempts import claims
+from store.attempts import claim as claims
 from store.attempts.facts import Claim
 from store.cluster.usage_facts import DAY_US, MOST_DAYS, Figures, Held
 from store.jobs import deletion

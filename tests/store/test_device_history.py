@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from store.cluster import device_history
-from store.cluster.workers_facts import History, Use
+from store.cluster.facts import History, Use
 from store.jobs import jobs
 from store.tables import DeviceSample
 from tests.databases import quick_on_sqlite

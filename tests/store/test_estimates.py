@@ -12,11 +12,12 @@ from store.db.database import now_us
 from store.jobs import listing, show
 from store.jobs.queued import list_queue
 from store.queue import estimates as rows_of_estimates
-from store.queue import estimates_writes as estimates
-from store.queue import forecasting
+from store.queue import estimating as estimates
+from store.queue import forecast_lease, forecasting
 from store.queue.estimates_facts import Estimated, EstimateFacts, Lease, Seen
 from store.tables import Base, Calibration, Estimate, Forecast, ForecastLease
 from store.team.callers import SERVICE
+from tests import sessions
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.resources import Resources
 
@@ -49,7 +50,7 @@ def lease_on(db: StoreFixture, worker: str = "one") -> Lease:
 
 def put(db: StoreFixture, lease: Lease, *some: Estimated, made_at: int | None = None, after: int | None = None) -> bool:
     at = now(db) if made_at is None else made_at
-    return estimates.put(store_on(db.database), lease, made_at=at, estimated=some, after=after)
+    return db.write(lambda session: estimates.store_estimates(session, lease, made_at=at, estimated=some, after=after))
 
 
 def shown(db: StoreFixture) -> list[str]:
@@ -122,10 +123,10 @@ def test_one_worker_holds_the_lease_until_it_ends(db: StoreFixture) -> None:
     assert first == Lease("one", 1)
     assert estimates.hold_lease(store, "two") is None
     assert estimates.hold_lease(store, "one") == first
-    estimates.release_lease(store, first)
+    sessions.write(store, forecast_lease.release, first)
     second = lease_on(db, "two")
     assert second == Lease("two", 2)
-    estimates.release_lease(store, first)
+    sessions.write(store, forecast_lease.release, first)
     assert estimates.hold_lease(store, "one") is None, "who has lost it releases nothing"
     assert not put(db, first)
     assert put(db, second)

@@ -6,9 +6,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection, event, insert, select, update
 
-from store.attempts import rows as attempts
-from store.attempts import run_dirs_reads as run_dirs
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping as cleanup
+from store.attempts import append, removal
 from store.db.database import Database, in_us, now_us
 from store.jobs import deletion, timeline
 from store.output import logs, trimming
@@ -31,7 +30,7 @@ def trained(db: StoreFixture, *, end: EndReason | None = EndReason.COMPLETED) ->
     claim = db.running(job_id, db.worker(), job_id)
     with db.database.write() as session:
         for seq in range(BATCHES):
-            attempts.record(session, claim, batch_of(seq), seq=seq)
+            append.record(session, claim, batch_of(seq), seq=seq)
     if end is not None:
         db.end(claim, end)
     return job_id
@@ -267,7 +266,7 @@ def test_a_tombstone_is_kept_for_thirty_days(db: StoreFixture) -> None:
 @quick_on_sqlite
 def test_known_jobs_have_the_ages_of_their_attempts(db: StoreFixture) -> None:
     ended, running, waiting = trained(db), trained(db, end=None), db.submit()
-    found = run_dirs.known_jobs(db.database, [ended, running, waiting, "job_x"])
+    found = db.read(lambda session: removal.find_known_jobs(session, [ended, running, waiting, "job_x"]))
     assert {job_id: job.finished for job_id, job in found.items()} == {ended: True, running: False, waiting: False}
     assert (found[running].attempts, found[waiting].attempts) == ({1: None}, {})
     age_us = found[ended].attempts[1]

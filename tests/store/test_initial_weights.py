@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping as cleanup
 from store.blobs.files import Blobs
 from store.jobs import batches, deletion, initial_files, listing, shared_commits, show
 from store.jobs import submit as submission

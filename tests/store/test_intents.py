@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from store.attempts import facts_rows as attempt_facts
+from store.attempts import history as attempt_facts
 from store.jobs import deletion, edits, resume, stop
 from store.jobs.facts import AT_ONCE, StoppedFor
 from store.jobs.stop import requested_stop

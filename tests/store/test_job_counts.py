@@ -7,7 +7,7 @@ import random
 import pytest
 from sqlalchemy import func, select
 
-from store.attempts import leases
+from store.attempts import lease as leases
 from store.jobs import counts as job_counts
 from store.jobs import deletion, edits, listing
 from store.jobs.facts import JobCounts
@@ -48,7 +48,7 @@ class History:
             self.db.running(job_id, self._worker, f"slot-{next(self._devices)}")
 
     def _end(self) -> None:
-        for claim in self.db.read(lambda session: leases.open_claims(session, self._worker))[:2]:
+        for claim in self.db.read(lambda session: leases.list_open(session, self._worker))[:2]:
             self.db.end(claim, self._random.choice([EndReason.COMPLETED, EndReason.PREEMPTED]))
 
     def _cancel(self) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from store.attempts import rows as attempts
+from store import housekeeping as cleanup
+from store.attempts import append
+from store.attempts import state as attempts
 from store.attempts.facts import Claim
-from store.blobs import cleanup_writes as cleanup
 from store.jobs import deletion, timeline
 from store.output import joining
 from store.output.facts import Batch, MetricPoint, NewLines
@@ -37,7 +38,7 @@ def points(step: int, *keys: str) -> list[MetricPoint]:
 def record_some(db: StoreFixture, claim: Claim, seqs: range, *, seed: int = 0) -> None:
     """Stores batches of points of some keys, with lines and long chunks between them."""
     for seq, batch in some(seqs, seed=seed):
-        db.write(lambda session, seq=seq, batch=batch: attempts.record(session, claim, batch, seq=seq))
+        db.write(lambda session, seq=seq, batch=batch: append.record(session, claim, batch, seq=seq))
 
 
 def some(seqs: range, *, seed: int) -> Iterator[tuple[int, Batch]]:
@@ -54,7 +55,7 @@ def record_in_one_transaction(db: StoreFixture, claim: Claim, seqs: range, *, se
     """Stores the same, but for nobody who looks meanwhile."""
     with db.database.write() as session:
         for seq, batch in some(seqs, seed=seed):
-            attempts.record(session, claim, batch, seq=seq)
+            append.record(session, claim, batch, seq=seq)
 
 
 def join(db: StoreFixture, *, steps: int | None = None) -> None:

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
-from store.attempts import rows as attempts
+from store.attempts import append
 from store.attempts.facts import Claim
 from store.jobs import deletion
 from store.jobs import events as job_events
-from store.output import checkpoints, logs, metrics, point_chunks, series
+from store.output import checkpoints, logs, metrics, series
+from store.output import points as stored_points
 from store.output.facts import MAX_SERIES, Batch, MetricPoint, NewCheckpoint, NewEvent, NewLines, OutputLimits
 from store.output.metrics import POINT
 from store.output.series import PointFilter
@@ -34,7 +35,7 @@ def claim(db: StoreFixture) -> Claim:
 
 def record(db: StoreFixture, claim: Claim, limits: OutputLimits, **batch: Any) -> frozenset[str]:
     new, seq = Batch(offsets={}, **batch), db.attempt(claim).relay_seq
-    return db.write(lambda session: attempts.record(session, claim, new, seq=seq, limits=limits))
+    return db.write(lambda session: append.record(session, claim, new, seq=seq, limits=limits))
 
 
 def lines(*texts: str, rank: int = 0) -> NewLines:
@@ -121,7 +122,7 @@ def test_a_batch_that_was_not_committed_counts_once(db: StoreFixture, claim: Cla
 
     def crash() -> None:
         with db.database.write() as session:
-            attempts.record(session, claim, new, seq=0, limits=OutputLimits(log_bytes=10))
+            append.record(session, claim, new, seq=0, limits=OutputLimits(log_bytes=10))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -198,13 +199,13 @@ def test_a_long_series_is_read_by_itself(db: StoreFixture, claim: Claim, monkeyp
 def test_a_long_series_is_read_in_parts_without_a_transaction_between_them(
     db: StoreFixture, claim: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(point_chunks, "PART_POINTS", 5)
-    monkeypatch.setattr(point_chunks, "_ROWS", 10)  # a part reads at least so many
+    monkeypatch.setattr(stored_points, "PART_POINTS", 5)
+    monkeypatch.setattr(stored_points, "_ROWS", 10)  # a part reads at least so many
     monkeypatch.setattr(series, "GROUP_POINTS", 5)
     with db.database.write() as session:
         for seq in range(31):
             two = [MetricPoint("a", 2 * seq + step, 0.5, 0) for step in range(2)]
-            attempts.record(session, claim, Batch(offsets={}, points=two), seq=seq)
+            append.record(session, claim, Batch(offsets={}, points=two), seq=seq)
     parts = 0
     with recorded_statements(db.database) as statements:
         for found in series.read(db.database, claim.job_id, PointFilter()):

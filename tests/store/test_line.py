@@ -12,14 +12,13 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 import pytest
 from sqlalchemy import Update, select, update
 
-from store.attempts import writes as attempts
 from store.attempts.facts import Claim
 from store.db.database import Database
 from store.jobs import requests
 from store.jobs import submit as submission
 from store.jobs.facts import QueueCursor
 from store.jobs.submission import Submission
-from store.queue import placement_writes as placement
+from store.queue import placement
 from store.queue.announcing import Queue
 from store.queue.credits import CreditCache
 from store.queue.line import order
@@ -28,6 +27,7 @@ from store.queue.line.line import Line, line_of
 from store.queue.line_facts import Credits, OwnerKind, Standing
 from store.tables import Job
 from store.team.callers import SERVICE, Caller
+from store.worker.verbs import WorkerStore
 from tests import servers
 from tests.databases import Databases, SQLiteDatabases
 from tests.sessions import write
@@ -111,7 +111,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         @rule(job_id=jobs)
         def claim(self, job_id: str) -> None:
             device = f"slot-{len(self.claims)}"
-            claim = placement.claim(self.store, job_id, placement_on(self.worker, device))
+            claim = WorkerStore(self.store, self.worker).claim(job_id, placement_on(self.worker, device))
             if claim is not None:
                 self.claims.append(claim)
 
@@ -119,7 +119,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         def end(self, data: st.DataObject, reason: EndReason) -> None:
             if self.claims:
                 claim = self.claims.pop(data.draw(st.integers(0, len(self.claims) - 1)))
-                attempts.end(self.store, claim, ExitReport(reason=reason), requested_stops={reason})
+                WorkerStore(self.store, self.worker).end(claim, ExitReport(reason=reason), requested_stops={reason})
 
         @rule(job_id=jobs, what=st.sampled_from(["pause", "resume", "cancel", "delete"]))
         def ask(self, job_id: str, what: Any) -> None:

@@ -9,9 +9,8 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.orm import Session
 
-from store.attempts import rows as attempts
 from store.attempts import stacks
-from store.attempts import writes as commands
+from store.attempts import state as attempts
 from store.attempts.facts import Begun
 from store.db.database import Database
 from store.jobs import batches, deletion, edits, jobs, requests, shared_commits
@@ -24,6 +23,7 @@ from store.queue import waiting
 from store.queue.reservations import Change
 from store.team import quotas, users
 from store.team.callers import SERVICE, Caller
+from store.worker.verbs import WorkerStore
 from tests.sessions import write
 from tests.store import pools
 from tests.store.fixture import StoreFixture, checkpoint, new_job, store_on
@@ -136,7 +136,7 @@ def _starting(init_from: str, caller: Caller) -> Submission:
 def _live_in_pool(db: StoreFixture) -> None:
     pool, store = pools.serve(db), store_on(db.database)
     claim = pools.given(db, pool)
-    commands.mark_begun(store, claim, Begun(running=Reason("running", "runs"), nodes=pools.nodes("n1", "n2")))
+    WorkerStore(store, "wrk_1").change(claim, Begun(running=Reason("running", "runs"), nodes=pools.nodes("n1", "n2")))
     assert pools.beat(db, pool)
     db.expire(claim)
     write(store, requests.act, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)

@@ -46,23 +46,23 @@ def numbers(found: FoundLines) -> list[int]:
 
 
 FOUND = (
-    (log_search.plain("oom", case=False), [2, 3, 6, 7, 10]),
-    (log_search.plain("oom", case=True), [3, 10]),
-    (log_search.plain("STRASSE", case=False), [5]),
-    (log_search.plain("\n", case=False), []),
-    (log_search.plain(".", case=False), []),
-    (log_search.regular("^(cuda )?oom", case=False), [2, 3, 10]),
-    (log_search.regular("^oom$", case=True), [10]),
-    (log_search.regular(r"\Aoom\z", case=True), [10]),
-    (log_search.regular("(?-m)^oom$", case=True), [10]),
-    (log_search.regular("^$", case=True), [4]),
-    (log_search.regular(r"\s", case=True), [1, 2, 3, 6, 8, 9]),
-    (log_search.regular(r"(?s)step.*end", case=True), []),
-    (log_search.regular("stra.e", case=False), [5]),
-    (log_search.regular("", case=False), [*range(1, 11)]),
-    (log_search.regular("[^x]*", case=False), [*range(1, 11)]),
-    (log_search.regular("1\\nCUDA", case=True), []),
-    (log_search.regular(r"(?s)1.CUDA|\Bm\b", case=True), [3, 7, 10]),
+    (log_search.match_text("oom", case=False), [2, 3, 6, 7, 10]),
+    (log_search.match_text("oom", case=True), [3, 10]),
+    (log_search.match_text("STRASSE", case=False), [5]),
+    (log_search.match_text("\n", case=False), []),
+    (log_search.match_text(".", case=False), []),
+    (log_search.match_expression("^(cuda )?oom", case=False), [2, 3, 10]),
+    (log_search.match_expression("^oom$", case=True), [10]),
+    (log_search.match_expression(r"\Aoom\z", case=True), [10]),
+    (log_search.match_expression("(?-m)^oom$", case=True), [10]),
+    (log_search.match_expression("^$", case=True), [4]),
+    (log_search.match_expression(r"\s", case=True), [1, 2, 3, 6, 8, 9]),
+    (log_search.match_expression(r"(?s)step.*end", case=True), []),
+    (log_search.match_expression("stra.e", case=False), [5]),
+    (log_search.match_expression("", case=False), [*range(1, 11)]),
+    (log_search.match_expression("[^x]*", case=False), [*range(1, 11)]),
+    (log_search.match_expression("1\\nCUDA", case=True), []),
+    (log_search.match_expression(r"(?s)1.CUDA|\Bm\b", case=True), [3, 7, 10]),
 )
 
 
@@ -87,13 +87,13 @@ def test_a_search_finds_the_matching_lines(db: StoreFixture, logged: Claim) -> N
 def test_a_search_looks_at_some_lines_only(
     db: StoreFixture, logged: Claim, where: LogFilter, expected: list[int]
 ) -> None:
-    assert numbers(find(db, logged, log_search.plain("oom", case=False), where=where)) == expected
+    assert numbers(find(db, logged, log_search.match_text("oom", case=False), where=where)) == expected
 
 
 def test_a_search_looks_at_a_range_of_lines_only(db: StoreFixture, logged: Claim) -> None:
     for after in range(11):
         for before in range(after + 1, 12):
-            found = find(db, logged, log_search.plain("oom", case=False), after=after, before=before)
+            found = find(db, logged, log_search.match_text("oom", case=False), after=after, before=before)
             assert numbers(found) == [number for number in (2, 3, 6, 7, 10) if after < number < before]
             assert (found.first, found.last, found.complete) == (after + 1, max(before - 1, after), True)
 
@@ -106,7 +106,7 @@ def test_the_calls_of_a_search_find_each_line_once(
         seen: list[int] = []
         place: int | None = 0
         while place is not None:
-            found = find(db, logged, log_search.plain("oom", case=False), after=place, limit=limit)
+            found = find(db, logged, log_search.match_text("oom", case=False), after=place, limit=limit)
             assert len(found.lines) == min(found.matches, limit)
             assert found.complete == (found.last == 10)
             seen += numbers(found)
@@ -116,7 +116,7 @@ def test_the_calls_of_a_search_find_each_line_once(
 
 def test_a_call_ends_behind_many_matches(db: StoreFixture, logged: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_search, "MOST_MATCHES", 1)
-    found = find(db, logged, log_search.regular("o", case=False))
+    found = find(db, logged, log_search.match_expression("o", case=False))
     assert (numbers(found), found.last, found.complete, found.next) == ([2], 2, False, 2)
 
 
@@ -124,28 +124,28 @@ def test_a_call_looks_at_a_bounded_part_of_the_text(
     db: StoreFixture, logged: Claim, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_search, "MOST_TEXT", 20)
-    found = find(db, logged, log_search.plain("oom", case=False))
+    found = find(db, logged, log_search.match_text("oom", case=False))
     assert (numbers(found), found.first, found.last, found.complete, found.next) == ([2, 3], 1, 5, False, 5)
 
 
 @pytest.mark.parametrize("expression", ["(", r"\1", "(?=x)", "a{1000}{1000}", "[z-a]", "(?:x{500}){500}"])
 def test_an_expression_that_cannot_be_searched_in_linear_time_is_refused(expression: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
-        log_search.regular(expression, case=True)
+        log_search.match_expression(expression, case=True)
     assert raised.value.errors[0].field == "q"
 
 
 @pytest.mark.parametrize("expression", ["(a+)+$", "(a|aa)+$", "(.*)*(.*)*(.*)*b", "(a?){100}a{100}", "a+b|a"])
 def test_no_expression_takes_more_than_linear_time(expression: str) -> None:
     # A backtracking engine needs more than the age of the universe for most of these.
-    pattern = log_search.regular(expression, case=True)
+    pattern = log_search.match_expression(expression, case=True)
     line = "a" * 16_384 + "!"
     assert [*pattern.matching("\n".join([line] * 3))] in ([], [0, 1, 2])
     assert len(pattern.spans(line)) <= 50
 
 
 def test_spans_are_counted_in_characters() -> None:
-    assert log_search.regular("é+", case=False).spans("aéébÉ") == [(1, 3), (4, 5)]
-    assert log_search.plain("É", case=False).spans("aéébÉ") == [(1, 2), (2, 3), (4, 5)]
-    assert log_search.regular("x*", case=False).spans("axb") == [(1, 2)]
-    assert log_search.plain("ss", case=False).spans("Straße, ß") == [(4, 5), (8, 9)]
+    assert log_search.match_expression("é+", case=False).spans("aéébÉ") == [(1, 3), (4, 5)]
+    assert log_search.match_text("É", case=False).spans("aéébÉ") == [(1, 2), (2, 3), (4, 5)]
+    assert log_search.match_expression("x*", case=False).spans("axb") == [(1, 2)]
+    assert log_search.match_text("ss", case=False).spans("Straße, ß") == [(4, 5), (8, 9)]

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from store.attempts import rows as attempts
+from store import housekeeping as cleanup
+from store.attempts import append
 from store.attempts.facts import Claim
-from store.blobs import cleanup_writes as cleanup
 from store.blobs.files import Blobs
 from store.output import artifacts, media
 from store.output.facts import Batch, MediaFilter, MediaPosition, NewArtifact, NewMedia, OutputLimits, PictureFacts
@@ -40,7 +40,7 @@ def text(step: int, *, key: str = "t", content: str = "") -> NewMedia:
 
 def record(db: StoreFixture, claim: Claim, *new: NewMedia, seq: int = 0, **limits: Any) -> frozenset[str]:
     batch = Batch(offsets={}, media=list(new))
-    return db.write(lambda session: attempts.record(session, claim, batch, seq=seq, limits=OutputLimits(**limits)))
+    return db.write(lambda session: append.record(session, claim, batch, seq=seq, limits=OutputLimits(**limits)))
 
 
 def steps(db: StoreFixture) -> list[int]:

@@ -6,7 +6,7 @@ import math
 import pytest
 from sqlalchemy import insert, select
 
-from store.attempts import rows as attempts
+from store.attempts import state as attempts
 from store.attempts.facts import Claim
 from store.output import metrics
 from store.output.checkpoints_facts import CAPTURED

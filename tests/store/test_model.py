@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 import pytest
 from sqlalchemy import select
 
-from store.attempts import leases
-from store.attempts import rows as attempts
+from store.attempts import lease as leases
+from store.attempts import state as attempts
 from store.attempts.facts import Claim
 from store.db.database import Database
 from store.queue.announcing import Queue

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from store import housekeeping as cleanup
 from store.attempts.facts import Claim
-from store.blobs import cleanup_writes as cleanup
 from store.blobs.files import Blobs
 from store.jobs import requests
 from store.jobs import submit as submission

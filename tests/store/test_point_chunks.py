@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 from sqlalchemy import insert
 
-from store.output import point_chunks
+from store.output import points as stored_points
 from store.output.metrics import POINT
-from store.output.point_chunks import StoredPoints
+from store.output.points import StoredPoints
 from store.tables import PointChunk, Series
 from tests.store.fixture import StoreFixture
 
@@ -43,7 +43,7 @@ def read(db: StoreFixture, series: int, attempt: int | None = None) -> tuple[lis
     while after is not None:
         found = StoredPoints()
         with db.database.read() as session:
-            after = point_chunks.read_part(session, [series], found, after=after, attempt=attempt)
+            after = stored_points.read_part(session, [series], found, after=after, attempt=attempt)
         assert set(found.series) <= {series}
         sizes.append(sum(map(len, found.data)) // POINT.size)
         for number, data in zip(found.attempts, found.data, strict=True):
@@ -61,12 +61,12 @@ def expected(attempts: Sequence[int]) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("second", [0, 1, 130, 254])
 def test_all_points_are_read_once_and_in_order(db: StoreFixture, monkeypatch: pytest.MonkeyPatch, second: int) -> None:
-    monkeypatch.setattr(point_chunks, "_ROWS", 20)
-    monkeypatch.setattr(point_chunks, "_MOST_ROWS", 50)
+    monkeypatch.setattr(stored_points, "_ROWS", 20)
+    monkeypatch.setattr(stored_points, "_MOST_ROWS", 50)
     attempts = [1] * second + [2] * (len(CHUNKS) - second)
     series = stored(db, attempts)
     for part in (1, 100, 120, 10_000):
-        monkeypatch.setattr(point_chunks, "PART_POINTS", part)
+        monkeypatch.setattr(stored_points, "PART_POINTS", part)
         points, sizes = read(db, series)
         assert points == expected(attempts)
         assert len(sizes) > 1 or part == 10_000

@@ -8,22 +8,22 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Snapshot
-from store.attempts import claims, leases
-from store.attempts import reads as queries
-from store.attempts import writes as commands
+from store.attempts import claim as claims
+from store.attempts import lease as leases
 from store.attempts.facts import LEASE, Begun, Claim, NodeHeld
-from store.cluster import facts_rows as worker_facts
+from store.cluster import shown_workers as worker_facts
 from store.cluster import workers
 from store.db.database import now_us
 from store.jobs import requests
 from store.jobs.facts import AT_ONCE
 from store.output.facts import Batch
-from store.queue import credits, usage
-from store.queue import placement_reads as placement
+from store.queue import credits, placement, usage
 from store.queue.line_facts import Bucket
 from store.tables import Attempt, Worker
 from store.team import quotas, users
 from store.team.callers import SERVICE
+from store.worker.records import Prepared
+from store.worker.verbs import WorkerStore
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.sessions import write
@@ -47,8 +47,12 @@ def unseen(db: StoreFixture, worker_id: str) -> None:
     db.write(lambda session: session.execute(late))
 
 
+def worker_of(db: StoreFixture) -> WorkerStore:
+    return WorkerStore(store_on(db.database), "wrk_pool")
+
+
 def begun(db: StoreFixture, claim: Claim, *nodes: NodeHeld) -> None:
-    commands.mark_begun(store_on(db.database), claim, Begun(running=RUNS, nodes=nodes))
+    worker_of(db).change(claim, Begun(running=RUNS, nodes=nodes))
 
 
 def shift(db: StoreFixture, claim: Claim, by: timedelta, *columns: str) -> None:
@@ -69,7 +73,7 @@ def test_a_job_in_a_pool_holds_what_it_asks_for_from_the_claim_on(db: StoreFixtu
     assert (job.state, job.devices, job.reason_message) == (JobState.STARTING, [], approved("reason_message"))
     assert db.attempt(claim).pool_devices == 4
     assert db.allocations() == []
-    facts = queries.read(store_on(db.database), claim)
+    facts = worker_of(db).read(claim)
     assert (facts.in_pool, facts.world_size, facts.devices, facts.age) == (True, 4, (), timedelta(0))
 
 
@@ -107,7 +111,7 @@ def test_devices_are_known_when_it_runs(db: StoreFixture) -> None:
     assert [(row.node_rank, row.device, row.released_at) for row in db.allocations()] == [
         (held["node"], held["uuid"], None) for held in job.devices
     ]
-    assert queries.read(store_on(db.database), claim).devices == ()
+    assert worker_of(db).read(claim).devices == ()
 
 
 def test_a_node_that_tells_anything_changes_no_more_than_the_jobs_own_devices(db: StoreFixture) -> None:
@@ -157,10 +161,9 @@ def test_neither_a_host_nor_a_pool_takes_the_others_jobs(db: StoreFixture) -> No
 @quick_on_sqlite
 def test_time_counts_from_when_it_runs(db: StoreFixture) -> None:
     worker = pools.serve(db)
-    store = store_on(db.database)
     waited = pools.given(db, worker, time_limit="90m")
     shift(db, waited, 5 * _HOUR, "started_at")
-    assert queries.read(store, waited).age == timedelta(0)
+    assert worker_of(db).read(waited).age == timedelta(0)
     assert db.end(waited, EndReason.KILLED) is JobState.QUEUED, "its time limit is not used up"
     assert db.job(waited.job_id).ran_us == 0
     assert db.read(lambda session: usage.used_seconds(session, now=now_of(session)))["ada", "cpu"] == 0
@@ -168,7 +171,7 @@ def test_time_counts_from_when_it_runs(db: StoreFixture) -> None:
     begun(db, ran, *pools.nodes("n1", "n2"))
     shift(db, ran, 5 * _HOUR, "started_at")
     shift(db, ran, _HOUR, "running_at")
-    assert _HOUR <= queries.read(store, ran).age < 2 * _HOUR
+    assert _HOUR <= worker_of(db).read(ran).age < 2 * _HOUR
     used = db.read(lambda session: usage.used_seconds(session, now=now_of(session)))
     assert used["ada", "cpu"] == pytest.approx(4 * 3600, rel=0.05), "of four devices, an hour"
     assert db.end(ran, EndReason.KILLED) is JobState.QUEUED
@@ -192,7 +195,7 @@ def test_a_cluster_may_preempt(db: StoreFixture) -> None:
 def test_an_expired_lease_ends_nothing_in_a_pool(db: StoreFixture) -> None:
     claim = pools.given(db, pools.serve(db))
     db.expire(claim)
-    assert db.read(leases.expired_claims) == []
+    assert db.read(leases.list_expired) == []
     assert not db.rescue(claim)
     assert db.job(claim.job_id).state == JobState.STARTING
 
@@ -220,25 +223,25 @@ def test_a_host_of_the_pools_name_gets_another(db: StoreFixture) -> None:
 
 def test_after_a_takeover_the_daemon_before_writes_nothing(db: StoreFixture) -> None:
     worker = pools.serve(db)
-    old, store = pools.given(db, worker), store_on(db.database)
+    old, store = pools.given(db, worker), worker_of(db)
     waiting = pools.submit(db)
     db.record(old, seq=0)
     unseen(db, worker)
     pools.serve(db, worker_id=worker, holder="standby/boot-2")
-    (new,) = db.read(lambda session: leases.open_claims(session, worker))
+    (new,) = db.read(lambda session: leases.list_open(session, worker))
     assert (new.attempt_id, new.holder) == (old.attempt_id, "standby/boot-2")
     before = db.everything()
     report = ExitReport(reason=EndReason.COMPLETED)
     for change in (
-        lambda: commands.record(store, old, Batch(offsets={}), seq=1),
-        lambda: commands.record(store, old, Batch(offsets={}), seq=0),
-        lambda: commands.mark_begun(store, old, Begun(launcher={"name": "ty-old"})),
-        lambda: commands.mark_begun(store, old, Begun(running=RUNS, nodes=pools.nodes("n1", "n2"))),
-        lambda: commands.mark_prepared(store, old, start_step=3),
-        lambda: commands.set_reason(store, old, Reason("waiting_in_slurm", "Priority")),
-        lambda: commands.end(store, old, report),
-        lambda: queries.read(store, old),
-        lambda: queries.wanted(store, old),
+        lambda: store.append(old, Batch(offsets={}), seq=1),
+        lambda: store.append(old, Batch(offsets={}), seq=0),
+        lambda: store.change(old, Begun(launcher={"name": "ty-old"})),
+        lambda: store.change(old, Begun(running=RUNS, nodes=pools.nodes("n1", "n2"))),
+        lambda: store.change(old, Prepared(start_step=3)),
+        lambda: store.change(old, Reason("waiting_in_slurm", "Priority")),
+        lambda: store.end(old, report),
+        lambda: store.read(old),
+        lambda: store.read_wanted(old),
     ):
         with pytest.raises(StaleClaim):
             change()
@@ -246,7 +249,7 @@ def test_after_a_takeover_the_daemon_before_writes_nothing(db: StoreFixture) -> 
     assert not pools.beat(db, worker)
     ids = [old.attempt_id]
     assert db.write(lambda session: leases.renew(session, worker, ids, holder=pools.HOLDER)) == set()
-    assert db.read(lambda session: leases.open_claims(session, worker, holder=pools.HOLDER)) == []
+    assert db.read(lambda session: leases.list_open(session, worker, holder=pools.HOLDER)) == []
     assert db.everything() == before
     db.record(new, seq=1)
     assert db.write(lambda session: leases.renew(session, worker, ids, holder="standby/boot-2")) == {*ids}
@@ -261,11 +264,11 @@ def test_a_daemon_whose_lease_expired_goes_on_if_nobody_took_over(db: StoreFixtu
     ids = [claim.attempt_id]
     assert db.write(lambda session: leases.renew(session, worker, ids, holder=pools.HOLDER)) == {*ids}
     assert pools.beat(db, worker, state="DOWN")
-    facts = db.read(lambda session: worker_facts.get(session, worker))
+    facts = db.read(lambda session: worker_facts.find_worker(session, worker))
     assert facts.alive and facts.pool is not None
     assert (facts.pool.report["state"], facts.pool.waiting, facts.pool.running) == ("DOWN", 1, 0)
     begun(db, claim, *pools.nodes("n1", "n2"))
-    (listed,) = db.read(lambda session: worker_facts.listed(session, limit=9))
+    (listed,) = db.read(lambda session: worker_facts.list_workers(session, limit=9).items)
     assert listed.pool is not None
     assert (listed.pool.waiting, listed.pool.running) == (0, 1)
 
@@ -286,7 +289,7 @@ def test_a_forced_cancel_ends_the_row_once_no_daemon_serves_the_pool(
     claim = pools.given(db, worker)
     store = store_on(db.database)
     if launcher is not None:
-        commands.mark_begun(store, claim, Begun(launcher=launcher))
+        worker_of(db).change(claim, Begun(launcher=launcher))
     write(store, requests.act, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
     assert db.job(claim.job_id).state == JobState.STARTING, "its daemon carries the request out"
     unseen(db, worker)
@@ -322,7 +325,7 @@ def test_pause_and_resume_work_as_on_a_host(db: StoreFixture) -> None:
 
 def planned(db: StoreFixture, here: str) -> tuple[Snapshot, list[str]]:
     """Returns what a daemon reads, and the jobs that its plan gives to pools."""
-    found = placement.read_snapshot(db.database.read, here=here, devices=[])
+    found = db.read(lambda session: placement.read_plan(session, here=here, devices=[]))
     assert found is not None
     snapshot, plan = found
     return snapshot, [start.job.id for start in plan.starts if not start.placement.devices]
@@ -396,7 +399,7 @@ def test_a_takeover_at_the_same_time_as_writes_of_the_daemon_before(db: StoreFix
             partial(pools.serve, db, worker_id=worker, holder=after),
         )
         assert taken == worker
-        adopted = db.read(lambda session: leases.open_claims(session, worker))
+        adopted = db.read(lambda session: leases.list_open(session, worker))
         assert {claim.holder for claim in adopted} == {after}, "nothing is left to the one before"
         assert (waiting in {claim.job_id for claim in adopted}) == isinstance(claimed, Claim)
         assert (db.attempt(old).relay_seq, type(wrote)) in {(1, type(None)), (0, StaleClaim)}

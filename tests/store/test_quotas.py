@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 import pytest
 
+from store import housekeeping as cleanup
 from store.attempts.facts import Claim
-from store.blobs import cleanup_writes as cleanup
 from store.jobs import deletion, edits
 from store.output.facts import MetricPoint, NewEvent, NewLines, TrimLimits
 from store.tables import User

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from store.attempts import leases
-from store.attempts import rows as attempts
+from store.attempts import append, end
+from store.attempts import lease as leases
+from store.attempts import state as attempts
 from store.attempts.facts import Claim
 from store.jobs import events as job_events
 from store.output.facts import Batch, NewEvent, NewLines
@@ -197,7 +198,7 @@ def test_concurrent_events_are_numbered_without_gaps_in_commit_order(db: StoreFi
         for seq in range(PAIRS):
             note = NewEvent("message", {"level": "info", "text": str(seq)}, seq)
             db.write(
-                lambda session, note=note, seq=seq: attempts.record(
+                lambda session, note=note, seq=seq: append.record(
                     session, claim, Batch(offsets={}, events=[note, note]), seq=seq
                 )
             )
@@ -212,7 +213,7 @@ def test_concurrent_events_are_numbered_without_gaps_in_commit_order(db: StoreFi
 
     calls: list[Callable[[], Any]] = [relay, notes, states]
     assert run_together(*calls) == [None, None, None]
-    db.write(lambda session: attempts.end(session, claim, ExitReport(reason=EndReason.CANCELLED)))
+    db.write(lambda session: end.end(session, claim, ExitReport(reason=EndReason.CANCELLED)))
 
     assert dense(db, job_id)
     events = db.events(job_id)

@@ -6,10 +6,9 @@ import pytest
 
 from scheduling.snapshot import Reservation
 from store.announcement import announcement_of
-from store.attempts import claims
+from store.attempts import claim as claims
 from store.attempts.facts import Claim
-from store.queue import placement_writes as placement
-from store.queue import reservations
+from store.queue import placement, reservations
 from store.queue.reservations import Change, changes
 from store.tables import Worker
 from tests.store.fixture import StoreFixture, placement_on, run_together, store_on

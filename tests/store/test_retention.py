@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 import pytest
 from sqlalchemy import select
 
-from store.attempts import rows as attempts
+from store import housekeeping as cleanup
+from store.attempts import append
+from store.attempts import state as attempts
 from store.attempts.facts import Claim
-from store.blobs import cleanup_writes as cleanup
 from store.blobs.files import Blobs
 from store.jobs import deletion
 from store.output import checkpoints
@@ -243,7 +244,7 @@ def test_a_crash_before_the_commit_removes_nothing_and_after_it_is_recovered(db:
 
     def crash(seq: int) -> None:
         with db.database.write() as session:
-            attempts.record(session, claim, Batch(offsets={}, checkpoints=[new]), seq=seq)
+            append.record(session, claim, Batch(offsets={}, checkpoints=[new]), seq=seq)
             raise KeyboardInterrupt
 
     new = saved(blobs, 2, b"two", loss=0.1)
@@ -368,5 +369,5 @@ def test_all_versions_are_kept_if_their_number_has_no_limit(db: StoreFixture) ->
     last = [at(number, source=CAPTURED, name=f"captured-aa-{number}-1") for number in range(5)]
     batch = Batch(offsets={}, checkpoints=last)
     limits = replace(DEFAULTS, versions=None)
-    db.write(lambda session: attempts.record(session, claim, batch, seq=0, limits=limits))
+    db.write(lambda session: append.record(session, claim, batch, seq=0, limits=limits))
     assert len(names(db, claim.job_id)) == 5

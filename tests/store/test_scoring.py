@@ -12,11 +12,12 @@ from sqlalchemy import event, insert, select, update
 from scheduling.calibration import MOST_SCORES, UNTAUGHT, Track, bucket_of, interval, scored
 from store.attempts.facts import Claim
 from store.jobs import deletion, edits
-from store.queue import estimates_reads as queries
-from store.queue import estimates_writes as estimates
+from store.queue import estimating as estimates
+from store.queue.calibrations import tracks
 from store.queue.estimates_facts import Estimated, Lease
 from store.store import Store
 from store.tables import Attempt, Base, Calibration, Estimate, Forecast, ForecastLease
+from tests import sessions
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from tests.store.test_estimates import HOUR, MINUTE, estimated, kept, lease_on, now, on_sqlite, put, shown
 from torchyard.contract.job import EndReason, JobState
@@ -28,7 +29,7 @@ PAIRS = 4
 
 
 def score(db: StoreFixture, lease: Lease) -> int:
-    return estimates.score(store_on(db.database), lease)
+    return estimates.score_forecasts(store_on(db.database), lease)
 
 
 def scores(db: StoreFixture) -> list[Forecast]:
@@ -70,7 +71,7 @@ def test_an_estimate_is_scored_once_when_its_job_has_started(db: StoreFixture) -
     assert sorted(kept(db)) == sorted((job_id, 1, 0) for job_id in (early, late, waiting))
     found = calibrations(db)[2]
     assert (found.scored, found.held, found.of) == (2, 1, 2)
-    (track,) = queries.tracks(db.database.read).values()
+    (track,) = db.read(tracks).values()
     assert (track.held, track.of, track.level) == (1, 2, found.level)
     with recorded_statements(db.database) as statements:
         score(db, lease)
@@ -259,7 +260,7 @@ class _Run:
         expire(self._db)
         lease = estimates.hold_lease(self._store, "three")
         assert lease is not None
-        estimates.score(self._store, lease)
+        estimates.score_forecasts(self._store, lease)
         self._compare()
         waiting = {job.id: job.attempt + 1 for job in self._jobs(JobState.QUEUED)}
         pending = select(Forecast.job_id, Forecast.attempt).where(Forecast.scored_at.is_(None))
@@ -277,11 +278,13 @@ class _Run:
         lease, at = self._leases[name], now(self._db)
         if lease is None:
             return
-        tracks = queries.tracks(self._db.database.read)
-        some = [self._estimated(job.id, job.attempt + 1, at, tracks) for job in self._jobs(JobState.QUEUED)]
+        known = self._db.read(tracks)
+        some = [self._estimated(job.id, job.attempt + 1, at, known) for job in self._jobs(JobState.QUEUED)]
         before, stored = self._everything(), False
         with self._interrupted() as was:
-            stored = estimates.put(self._store, lease, made_at=at, estimated=some, after=None)
+            stored = sessions.write(
+                self._store, estimates.store_estimates, lease, made_at=at, estimated=some, after=None
+            )
         assert stored == (lease == self._holder() and not was)
         if not stored:
             assert self._everything() == before
@@ -301,7 +304,7 @@ class _Run:
             return
         before = self._everything()
         with self._interrupted() as was:
-            estimates.score(self._store, lease)
+            estimates.score_forecasts(self._store, lease)
         if was or lease != self._holder():
             assert self._everything() == before
 

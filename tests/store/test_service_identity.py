@@ -10,7 +10,7 @@ import shutil
 import pytest
 from sqlalchemy import text
 
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping as cleanup
 from store.blobs import garbage
 from store.blobs.files import Blobs, FolderAway
 from store.bundles import bundles

@@ -2,8 +2,8 @@
 
 import pytest
 
-from store.attempts import rows as attempts
 from store.attempts import stacks
+from store.attempts import state as attempts
 from store.db.database import Database
 from store.output.facts import Answer
 from tests.store.fixture import StoreFixture

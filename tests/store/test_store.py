@@ -8,20 +8,18 @@ from typing import Literal, TypeAlias
 import pytest
 
 from store.announcement import Announcement, announcement_of
-from store.attempts import rows
-from store.attempts import writes as attempts
+from store.attempts import append, end
 from store.attempts.facts import Begun, Claim
-from store.cluster import workers_writes as workers
 from store.db.database import Database
 from store.jobs import requests, stop
 from store.jobs import submit as submission
 from store.jobs.submission import Submission
 from store.output.facts import Batch
-from store.queue import placement_writes as placement
 from store.queue.announcing import Queue, WakeupListener
 from store.store import Store
 from store.team.callers import SERVICE
-from tests import line
+from store.worker.verbs import WorkerStore
+from tests import line, sessions
 from tests.sessions import write
 from tests.store.fixture import StoreFixture, a_service, placement_on, store_on
 from torchyard.contract.errors import Conflict
@@ -55,14 +53,15 @@ def ask(store: Store, what: Stop, job_id: str) -> str:
 
 
 def claimed(store: Store, db: StoreFixture, job_id: str) -> Claim:
-    claim = placement.claim(store, job_id, placement_on(db.worker(), "slot-0"))
+    worker = db.worker()
+    claim = WorkerStore(store, worker).claim(job_id, placement_on(worker, "slot-0"))
     assert claim is not None
     return claim
 
 
 def running(store: Store, db: StoreFixture) -> Claim:
     claim = claimed(store, db, db.submit())
-    attempts.mark_begun(store, claim, Begun(running=Reason("running", "runs")))
+    WorkerStore(store, "wrk_1").change(claim, Begun(running=Reason("running", "runs")))
     return claim
 
 
@@ -96,7 +95,8 @@ def test_a_claim_dequeues_the_job_even_if_it_is_too_late(store: Store, db: Store
     claimed(store, db, job_id)
     assert line.waiting(store.queue) == []
     store.queue.announce(line.queued(job_id))
-    assert placement.claim(store, job_id, placement_on(db.worker("late"))) is None
+    late = db.worker("late")
+    assert WorkerStore(store, late).claim(job_id, placement_on(late)) is None
     assert line.waiting(store.queue) == []
 
 
@@ -107,10 +107,10 @@ def test_an_attempt_with_a_retry_requeues_its_job_and_wakes_the_workers(
     claim = running(store, db)
     rang(listener)
     if how == "end":
-        assert attempts.end(store, claim, ExitReport(reason=EndReason.PREEMPTED)) is JobState.QUEUED
+        assert WorkerStore(store, "wrk_1").end(claim, ExitReport(reason=EndReason.PREEMPTED)) is JobState.QUEUED
     else:
         db.expire(claim)
-        assert workers.rescue(store, claim)
+        assert sessions.write(store, end.rescue, claim)
     assert (line.waiting(store.queue), rang(listener)) == ([claim.job_id], True)
 
 
@@ -128,7 +128,7 @@ def test_a_batch_is_announced_and_wakes_no_worker(store: Store, db: StoreFixture
     claim = running(store, db)
     rang(listener)
     with store.write("other") as session:
-        rows.record(session, claim, Batch(offsets={}), seq=0)
+        append.record(session, claim, Batch(offsets={}), seq=0)
         assert announcement_of(session).changed == {claim.job_id}
     assert not rang(listener)
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import ColumnElement, func, select
 
-from store.attempts import keeping_writes as keeping
-from store.attempts import leases
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping as cleanup
+from store.attempts import keeping
+from store.attempts import lease as leases
 from store.db.database import Database
 from store.db.documents import bytes_of
 from store.jobs import deletion, edits, requests
@@ -79,7 +79,7 @@ class History:
             self.db.running(job_id, self._worker, f"slot-{next(self._numbers)}")
 
     def _record(self) -> None:
-        for claim in self.db.read(lambda session: leases.open_claims(session, self._worker))[:2]:
+        for claim in self.db.read(lambda session: leases.list_open(session, self._worker))[:2]:
             seq = self._seqs.get(claim.job_id, 0)
             number = next(self._numbers)
             said = NewEvent("message", {"level": "info", "text": f"text {number}"}, 1, limited=True)
@@ -90,7 +90,7 @@ class History:
             self._seqs[claim.job_id] = seq + 1
 
     def _end(self) -> None:
-        for claim in self.db.read(lambda session: leases.open_claims(session, self._worker))[:1]:
+        for claim in self.db.read(lambda session: leases.list_open(session, self._worker))[:1]:
             self.db.end(claim, EndReason.COMPLETED)
 
     def _note(self) -> None:
@@ -258,7 +258,7 @@ def test_a_request_about_other_things_that_changes_nothing_is_bounded_too(db: St
     _written_before(db, FREE_WRITTEN_BYTES - 5_000)
     changes: dict[str, Callable[[], object]] = {
         "revoke": lambda: team.revoke_token(store, token, user="ada", caller=ADA),
-        "keep": lambda: keeping.ask(store, job_id, ["results/"], caller=ADA),
+        "keep": lambda: write(store, keeping.ask, job_id, ["results/"], ADA),
         "pause": lambda: write(store, sweep_requests.ask, "pause", made, caller=ADA),
         "resume": lambda: write(store, sweep_requests.ask, "resume", made, caller=ADA),
         "cancel": lambda: write(store, sweep_requests.ask, "cancel", made, caller=ADA),

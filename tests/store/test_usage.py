@@ -7,9 +7,9 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from scheduling.usage import used_at
-from store.attempts import claims
+from store.attempts import claim as claims
 from store.attempts.facts import Claim
-from store.cluster import rows as cluster
+from store.cluster import occupancy as cluster
 from store.db.database import now_us
 from store.jobs import deletion
 from store.queue import usage, waiting

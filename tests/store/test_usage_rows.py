@@ -6,7 +6,7 @@ from dataclasses import replace
 from sqlalchemy import func, select, update
 
 from scheduling.snapshot import Kind
-from store.attempts import claims
+from store.attempts import claim as claims
 from store.attempts.facts import Claim
 from store.cluster import usage_rows
 from store.cluster.usage_facts import Figures, UsageFacts

@@ -5,14 +5,13 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from store.attempts import rows as attempts
-from store.cluster import rows as cluster
+from store.attempts import state as attempts
+from store.cluster import occupancy as cluster
 from store.jobs import jobs, queued, reasons
 from store.jobs.facts import QueueCursor
 from store.jobs.shapes import shape_of
-from store.queue import placement_writes as placement
+from store.queue import placement, waiting
 from store.queue import positions as queue_positions
-from store.queue import waiting
 from store.queue.groups import Groups
 from store.tables import Attempt, Job, WaitingReason
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on

@@ -10,8 +10,7 @@ from typing import Any
 
 from scheduling.snapshot import Placement
 from store.attempts.facts import Claim
-from store.cluster import workers_writes as workers
-from store.queue import placement_writes as placement
+from store.worker.verbs import WorkerStore
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine, Simulated
@@ -77,9 +76,9 @@ class PoolFixture:
 
     def claimed(self, daemon: Daemon, holder: str = HERE, **spec: Any) -> Claim:
         """Claims a new job for the daemon, which finds it when it starts."""
-        store = store_on(self.store.database)
-        workers.register_pool(store, daemon.id, name="gpu", holder=holder, pool=self.report)
-        claim = placement.claim(store, self.submit(**spec), Placement(daemon.id, ()), holder=holder)
+        store = WorkerStore(store_on(self.store.database), daemon.id, holder=holder)
+        store.register("gpu", self.report)
+        claim = store.claim(self.submit(**spec), Placement(daemon.id, ()))
         assert claim is not None
         return claim
 

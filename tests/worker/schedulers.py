@@ -8,14 +8,15 @@ from typing import Any
 from sqlalchemy import update
 
 from store.attempts.facts import Claim
-from store.cluster import workers
+from store.cluster import occupancy, workers
 from store.db.database import now_us
-from store.queue import placement_reads as placement
 from store.queue import reservations
 from store.queue.announcing import Queue
 from store.tables import Job
+from store.worker.verbs import WorkerStore
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.devices import DeviceReport
+from torchyard.contract.durations import LONGEST_STOP_GRACE
 from worker.placement.apply import Placer
 
 _GIB = 1 << 30
@@ -75,7 +76,7 @@ class SchedulerFixture:
 
     def run_pass(self, *, may_postpone: bool = False) -> None:
         store = store_on(self.store.database, queue=self.queue)
-        placer = Placer(store, worker_id=self.id, turn=self.turn)
+        placer = Placer(store, WorkerStore(store, self.id), turn=self.turn)
         self.turn += 1
         if placer.anything_waits():
             for claim in placer.claims(self.devices, may_claim=self._may_claim, may_postpone=may_postpone):
@@ -112,7 +113,8 @@ class SchedulersFixture:
 
     def preempted(self) -> dict[str, str]:
         """Returns the preempted jobs, each with the job that needs its devices."""
-        return {one.victim: one.job_id for one in placement.displacements(self.store.database.read)}
+        found = self.store.read(lambda session: occupancy.displacements(session, max_stop_grace=LONGEST_STOP_GRACE))
+        return {one.victim: one.job_id for one in found}
 
     def set_preempted_ago(self, victim: str, ago: timedelta) -> None:
         requested_at = now_us() - ago // timedelta(microseconds=1)

@@ -6,11 +6,9 @@ from sqlalchemy import select, update
 
 from scheduling.snapshot import Reservation, Running
 from store.attempts.facts import Claim
-from store.cluster import rows as cluster
+from store.cluster import occupancy as cluster
 from store.db.stored_spec import parse_resources
-from store.queue import placement_writes as placement
-from store.queue import reservations
-from store.queue.placement_reads import read_snapshot
+from store.queue import placement, reservations
 from store.tables import Attempt, Job, Worker
 from tests.store.fixture import StoreFixture, store_on
 from tests.store.test_usage import now
@@ -80,7 +78,7 @@ class Several:
 
     def check_settled(self, worker: str) -> None:
         """Checks that a place is kept, or others stop, if any job waits after the worker has found nothing to do."""
-        found = read_snapshot(self._store.database.read, here=worker, devices=[])
+        found = self._store.read(lambda session: placement.read_plan(session, here=worker, devices=[]))
         assert found is None or found[0].reservations or found[0].displacements
 
     def _check_devices(self, worker: str, running: Sequence[Running]) -> None:

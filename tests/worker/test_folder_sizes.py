@@ -33,7 +33,7 @@ def make(runs: Path, *, mib: int) -> str:
 def measured(sizes: FolderSizes, store: StoreFixture) -> dict[str, int]:
     for _ in sizes.measure():
         pass
-    return {job_id: size // MIB for job_id, size in store.read(lambda s: folders.of_worker(s, "wrk_1")).items()}
+    return {job_id: size // MIB for job_id, size in store.read(lambda s: folders.read_sizes(s, "wrk_1")).items()}
 
 
 def test_each_folder_is_measured_again_after_a_while(tmp_path: Path, database: Database) -> None:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping as cleanup
 from store.db.database import Database
 from store.output import logs
 from store.output.facts import NewLines

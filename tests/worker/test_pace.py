@@ -2,7 +2,7 @@
 
 import pytest
 
-from store.cluster.cluster_mark_reads import ClusterMark
+from store.cluster.cluster_mark import ClusterMark
 from worker.placement.pace import CHANGED_REST, LEAST_REST_S, UNCHANGED_REST, Pace
 
 SEEN = ClusterMark(lined_at=1, running=2, kept=3, workers=4)

@@ -16,6 +16,7 @@ from store.blobs.files import Blobs
 from store.db.database import Database
 from store.output.metrics import POINT
 from store.tables import PointChunk, Series
+from store.worker.verbs import WorkerStore
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
@@ -70,7 +71,7 @@ def test_a_flood_of_points_is_stored_completely_in_little_memory_without_slowing
     with sqlite.migrated() as url, closing(Database(url)) as database:
         store = StoreFixture(database)
         claim = store.running(store.submit(), store.worker())
-        records = AttemptRecords(store_on(database), claim, leaving=threading.Event())
+        records = AttemptRecords(WorkerStore(store_on(database), "wrk_1"), claim, leaving=threading.Event())
         records.read()
         relay = Relay(run, Blobs(tmp_path / "blobs"), listed=(), world_size=1)
         command = [sys.executable, "-P", "-c", WRITER, str(run.events)]

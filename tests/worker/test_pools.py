@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from store.attempts import rows as attempts
+from store.attempts import end
 from store.attempts.facts import LEASE, Claim
-from store.cluster import workers_writes as workers
 from store.db.database import Database
 from store.output import logs
 from store.tables import Worker
+from store.worker.verbs import WorkerStore
 from tests.approved import Approved
 from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.worker.attempt import wait_for
@@ -179,7 +179,7 @@ def daemon_runs(claim: Claim) -> bool:
 
 def take_over(pool: PoolFixture, daemon: Daemon) -> None:
     lost_from_sight(pool, daemon)
-    workers.register_pool(store_on(pool.store.database), daemon.id, name="gpu", holder=THERE, pool=report())
+    WorkerStore(store_on(pool.store.database), daemon.id, holder=THERE).register("gpu", report())
 
 
 def test_an_attempt_whose_runner_failed_is_continued(pool: PoolFixture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,8 +222,8 @@ def test_an_attempt_whose_runner_has_failed_gets_one_before_others_are_ended(poo
         calls.append(("adopt", claims))
 
     runners: Any = SimpleNamespace(adopt=adopt, end_others=lambda: calls.append(("end others", [])))
-    store = store_on(pool.store.database)
-    leases = Leases(store, runners, worker_id=daemon.id, holder=HERE, clock=lambda: pool.ahead)
+    store = WorkerStore(store_on(pool.store.database), daemon.id, holder=HERE)
+    leases = Leases(store, runners, clock=lambda: pool.ahead, in_pool=True)
     assert leases.end_others()
     assert calls == [("adopt", [claim]), ("end others", [])]
     pool.ahead += LEASE.total_seconds()  # another daemon may have the pool: nothing is ended before a renewal
@@ -238,7 +238,7 @@ def test_what_belongs_to_no_open_attempt_is_ended_in_the_cluster(pool: PoolFixtu
         attempt = pool.running(claim)
         lost = ExitReport(reason=EndReason.WORKER_LOST)
         # As `cancel --now` does while no daemon is seen.
-        pool.store.write(lambda session: attempts.end(session, claim, lost))
+        pool.store.write(lambda session: end.end(session, claim, lost))
         wait_for(lambda: not daemon_runs(claim), "its runner's end")
         pool.ahead += 11  # the next sweep, unless the first pass over the line has ended it
         wait_for(lambda: attempt.report is not None, "the end in the cluster")

@@ -1,16 +1,16 @@
 """A pass over a long queue: its cost depends on the number of different requests, and every job is considered."""
 
 from datetime import timedelta
+from functools import partial
 
 from sqlalchemy import Update, select, update
 
 from store.jobs import reasons
 from store.jobs.facts import DisplayedReason
 from store.jobs.shapes import shape
-from store.queue.groups import Groups
-from store.queue.head_turns import MOST_OF_OWNER, in_turn
+from store.queue.groups import MOST_OF_OWNER, Groups, in_turn
 from store.queue.line_facts import Member
-from store.queue.placement_reads import read_snapshot
+from store.queue.placement import read_plan
 from store.tables import Job
 from tests.approved import Approved
 from tests.databases import on_both
@@ -266,7 +266,7 @@ def test_a_pass_looks_at_few_requests_of_one_owner_and_in_turn_at_all(
     other = schedulers.submit(owner="bob")
     seen: set[str] = set()
     for turn in range(4):
-        found = read_snapshot(schedulers.store.database.read, here=scheduler.id, devices=scheduler.devices, turn=turn)
+        found = schedulers.store.read(partial(read_plan, here=scheduler.id, devices=scheduler.devices, turn=turn))
         assert found is not None
         line = {job.id for job in found[0].line}
         assert other in line

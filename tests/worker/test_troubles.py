@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from store.cluster import workers_reads as queries
+from store.cluster import workers
 from store.tables import Worker
 from tests.worker.attempt import wait_for
 from tests.worker.test_daemon import Clock, DaemonFixture, fixture, serving
@@ -132,12 +132,12 @@ def test_a_heartbeat_that_fails_is_told_and_sent_again(
 def test_a_duty_that_fails_again_and_again_is_told_as_failing_and_stops_no_other(
     fixture: DaemonFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_draining = queries.is_draining
+    is_draining = workers.is_draining
 
     def broken(*_: object) -> bool:
         raise RuntimeError("dictionary changed size during iteration")
 
-    monkeypatch.setattr(queries, "is_draining", broken)
+    monkeypatch.setattr(workers, "is_draining", broken)
     clock = Clock()
     daemon = fixture.daemon(clock)
     with serving(daemon):
@@ -148,7 +148,7 @@ def test_a_duty_that_fails_again_and_again_is_told_as_failing_and_stops_no_other
             lambda: DRAIN in told(fixture, daemon) and told(fixture, daemon)[DRAIN].state == "failing",
             "the report that it is failing",
         )
-        monkeypatch.setattr(queries, "is_draining", is_draining)
+        monkeypatch.setattr(workers, "is_draining", is_draining)
         advance_until(clock, lambda: told(fixture, daemon)[DRAIN].state == "failed", "the report that it works")
 
 

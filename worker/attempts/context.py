@@ -6,11 +6,11 @@ from datetime import timedelta
 import os
 from pathlib import Path
 import threading
+from typing import Self
 
-from store.attempts.facts import Claim
-from store.output.facts import DEFAULTS, OutputLimits
-from store.store import Store
-from torchyard.contract.devices import PoolReport
+from store.worker.records import DEFAULTS, Claim, OutputLimits
+from store.worker.verbs import WorkerStore
+from torchyard.contract.devices import IsolationReport, PoolReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.rundir import SHARD_ABOVE, RunDir
 from worker.attempts.instructions import Instructions
@@ -25,13 +25,14 @@ from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.packages.cache import PackageCache
 from worker.packages.rules import PackageRules
+from worker.settings import Settings
 
 
 @dataclass(frozen=True)
 class WorkerContext:
     """What all attempts of one worker share."""
 
-    store: Store
+    store: WorkerStore
     engine: Engine
     runs: Path
     """The folder of all run directories."""
@@ -56,6 +57,34 @@ class WorkerContext:
 
     folder_lasts: timedelta | None = None
     """How long the working folder of a job is there after its end. None: for ever."""
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        engine: Engine,
+        store: WorkerStore,
+        *,
+        health: Health | None,
+        isolation: IsolationReport,
+        pool: Callable[[], PoolReport] | None,
+    ) -> Self:
+        """Returns what a worker with these settings shares."""
+        return cls(
+            store,
+            engine,
+            settings.runs,
+            settings.allowed,
+            health or Health(),
+            threading.Event(),
+            settings.output_limits,
+            settings.package_rules(isolation),
+            settings.max_stop_grace,
+            pool,
+            settings.shard_above,
+            settings.folder_retention,
+            environments=settings.offered_environments(isolation),
+        )
 
     @property
     def bundles(self) -> BundleCache:

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from store.attempts.facts import AttemptFacts, Claim
+from store.worker.records import AttemptFacts, Claim
 from worker.attempts.context import AttemptContext, WorkerContext
 from worker.attempts.devices import AttemptDevices
 from worker.attempts.following import Following

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 import logging
 import time
 
-from store.attempts.facts import AttemptFacts, NodeHeld
+from store.worker.records import AttemptFacts, NodeHeld
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.records import ExitReport
 from worker.attempts.context import AttemptContext

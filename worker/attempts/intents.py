@@ -5,8 +5,7 @@ from datetime import timedelta
 import logging
 import time
 
-from store.attempts.facts import AttemptFacts, Wanted
-from store.jobs.facts import AT_ONCE
+from store.worker.records import AT_ONCE, AttemptFacts, Wanted
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from store.output.facts import Batch, MetricPoint, NewCheckpoint, NewMedia
+from store.worker.records import Batch, MetricPoint, NewCheckpoint, NewMedia
 from torchyard.contract.events import Remeasured
 from torchyard.contract.media import CUT
 from worker.host.mask import Mask

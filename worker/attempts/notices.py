@@ -3,7 +3,7 @@
 import logging
 import time
 
-from store.output.facts import NewEvent
+from store.worker.records import NewEvent
 from worker.attempts.records import AttemptRecords
 
 NOTICE_INTERVAL_S = 60.0

@@ -4,7 +4,7 @@ import contextlib
 from datetime import timedelta
 import time
 
-from store.attempts.facts import AttemptFacts
+from store.worker.records import AttemptFacts
 from worker.aside import Aside
 from worker.attempts.context import AttemptContext
 from worker.attempts.devices import StrayMemoryWatch

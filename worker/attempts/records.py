@@ -8,13 +8,26 @@ from dataclasses import replace
 import threading
 from typing import Any
 
-from store.attempts import reads as queries
-from store.attempts import writes as commands
-from store.attempts.facts import AttemptFacts, AttemptSecrets, Begun, Claim, EarlierAttempt, NodeHeld, Wanted
-from store.jobs.initial_weights_facts import InitialFacts
-from store.output.checkpoints_facts import ArtifactFacts, CheckpointFacts
-from store.output.facts import DEFAULTS, Answer, Batch, NewEvent, OutputLimits, Room
-from store.store import Store
+from store.worker.records import (
+    DEFAULTS,
+    Answer,
+    ArtifactFacts,
+    AttemptFacts,
+    AttemptSecrets,
+    Batch,
+    Begun,
+    CheckpointFacts,
+    Claim,
+    EarlierAttempt,
+    InitialFacts,
+    NewEvent,
+    NodeHeld,
+    OutputLimits,
+    Prepared,
+    Room,
+    Wanted,
+)
+from store.worker.verbs import WorkerStore
 from torchyard.contract.devices import EnvironmentReport
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import EndReason, JobState, Reason
@@ -34,7 +47,7 @@ class AttemptRecords:
 
     def __init__(
         self,
-        store: Store,
+        store: WorkerStore,
         claim: Claim,
         *,
         leaving: threading.Event,
@@ -45,6 +58,7 @@ class AttemptRecords:
         """`waits` is called before each wait for the database. `masked`: values that are masked besides secrets."""
         self._masked = masked
         self._store = store
+        self._history = store.history
         self._claim = claim
         self._patience = Patience(claim.job_id, leaving=leaving, waits=waits)
         self._limits = limits
@@ -71,7 +85,7 @@ class AttemptRecords:
     def read(self) -> AttemptFacts:
         """Returns the attempt and what its worker needs of its job. Raises StaleClaim if the attempt has ended."""
         with self._order:
-            found = self._patience.call(lambda: queries.read(self._store, self._claim))
+            found = self._patience.call(lambda: self._store.read(self._claim))
             self._seq, self.start_step, self.cut = found.relay_seq, found.start_step, found.cut
             self.secrets = found.secrets
             self._values.update(found.secrets.values.values())
@@ -85,90 +99,89 @@ class AttemptRecords:
 
     def checkpoints(self) -> list[CheckpointFacts]:
         """Returns the job's checkpoints, newest first. Old ones with many files are without these."""
-        return self._patience.call(lambda: queries.checkpoints_of_job(self._store, self._claim))
+        return self._patience.call(lambda: self._history.list_checkpoints(self._claim.job_id))
 
     def with_files(self, checkpoint: CheckpointFacts) -> CheckpointFacts:
         """Returns the checkpoint with its files, if it is still there."""
         if not checkpoint.files_omitted:
             return checkpoint
-        found = self._patience.call(lambda: queries.checkpoint_with_files(self._store, checkpoint.id))
+        found = self._patience.call(lambda: self._history.find_checkpoint(checkpoint.id))
         return checkpoint if found is None else found
 
     def files_of(self, job_id: str) -> tuple[Sequence[CheckpointFacts], Sequence[ArtifactFacts]]:
         """Returns the checkpoints of a job, newest first, and the files that it has left."""
-        return self._patience.call(lambda: queries.files_of(self._store, job_id))
+        return self._patience.call(lambda: self._history.list_files(job_id))
 
     def not_kept_of(self, attempt: int) -> str:
         """Returns what an earlier attempt of the job has told to be not kept; empty if it has told nothing."""
         job_id = self._claim.job_id
-        texts = self._patience.call(lambda: queries.newest_messages(self._store, job_id, attempt=attempt))
+        texts = self._patience.call(lambda: self._history.list_messages(job_id, attempt=attempt))
         told = next((text for text in texts if text.startswith(not_kept.BEGINS)), "")
         return told.removeprefix(not_kept.BEGINS).partition(not_kept.STILL)[0]
 
     def attempts_of(self, job_id: str) -> list[EarlierAttempt]:
         """Returns all attempts of another job, oldest first."""
-        return self._patience.call(lambda: queries.attempts_of(self._store, job_id))
+        return self._patience.call(lambda: self._history.list_attempts(job_id))
 
     def initial(self) -> InitialFacts | None:
         """Returns what the job starts from, if its spec names weights."""
-        return self._patience.call(lambda: queries.initial_of_job(self._store, self._claim))
+        return self._patience.call(lambda: self._history.find_initial(self._claim.job_id))
 
     def earlier(self) -> list[EarlierAttempt]:
         """Returns the attempts of the job that were claimed before this one, oldest first."""
-        return [] if self._claim.number == 1 else self._patience.call(lambda: queries.earlier(self._store, self._claim))
+        claim = self._claim
+        if claim.number == 1:
+            return []
+        return self._patience.call(lambda: self._history.list_attempts(claim.job_id, before=claim.number))
 
     def captured_names(self) -> list[str]:
         """Returns the names of all checkpoints that any attempt of the job has ever captured."""
-        return self._patience.call(lambda: queries.captured_names(self._store, self._claim))
+        return self._patience.call(lambda: self._history.list_captured_names(self._claim.job_id))
 
     def count_ended(self, reason: EndReason, *, since: int, why: str = "") -> int:
         """Returns how many attempts of the job, from number `since` on, ended for that reason, as `why` begins."""
-        return self._patience.call(lambda: queries.count_ended(self._store, self._claim, reason, since=since, why=why))
+        return self._patience.call(lambda: self._history.count_ended(self._claim, reason, since=since, why=why))
 
     def checkpoint_names(self) -> list[str]:
         """Returns the names of all checkpoints that the attempt has ever listed."""
-        return self._patience.call(lambda: queries.checkpoint_names(self._store, self._claim))
+        return self._patience.call(lambda: self._history.list_published_names(self._claim))
 
     def removed_among(self, attempt: int, names: Collection[str]) -> set[str]:
         """Returns those of `names` that an attempt of the job listed and that were removed since."""
-        return self._patience.call(
-            lambda: queries.removed_checkpoints(self._store, self._claim, attempt=attempt, names=names)
-        )
+        return self._patience.call(lambda: self._history.find_removed(self._claim.job_id, attempt=attempt, names=names))
 
     def artifact_room(self) -> Room:
         """Returns which artifacts of the job are stored, and how many bytes its owner may store besides."""
-        return self._patience.call(lambda: queries.artifact_room(self._store, self._claim))
+        return self._patience.call(lambda: self._store.read_room(self._claim.job_id))
 
     def wanted(self) -> Wanted:
         """Returns what is wanted of the attempt.
 
         Raises StaleClaim as `read` does. Raises Unavailable at once: an intent can be read again later.
         """
-        return queries.wanted(self._store, self._claim)
+        return self._store.read_wanted(self._claim)
 
     def check_owned(self) -> None:
         """Raises StaleClaim if the attempt has ended, or another daemon of its pool has it."""
-        self._patience.call(lambda: queries.wanted(self._store, self._claim))
+        self._patience.call(lambda: self._store.read_wanted(self._claim))
 
     def prepared(self, start_step: int, *, is_known: bool) -> None:
         """Stores the step that the attempt resumes from, before its processes start.
 
         `is_known`: whether the program goes on there.
         """
-        self._patience.call(
-            lambda: commands.mark_prepared(self._store, self._claim, start_step=start_step, is_known=is_known)
-        )
+        prepared = Prepared(start_step, is_known)
+        self._patience.call(lambda: self._store.change(self._claim, prepared))
         self.start_step = start_step
 
     def set_environment(self, environment: EnvironmentReport) -> None:
         """Stores the environment of the host in which the attempt is to run."""
-        values = environment.to_dict()
-        self._patience.call(lambda: commands.set_environment(self._store, self._claim, values))
+        self._patience.call(lambda: self._store.change(self._claim, environment))
 
     def set_reason(self, reason: Reason) -> None:
         """Stores what the attempt does before its processes start, for the job's owner. Masks secrets in it."""
         reason = Reason(reason.code, self.mask.text(reason.message))
-        self._patience.call(lambda: commands.set_reason(self._store, self._claim, reason))
+        self._patience.call(lambda: self._store.change(self._claim, reason))
 
     def launched_with_next_write(self, handle: Mapping[str, Any]) -> None:
         """Has the next write, whichever it is, store the engine's handle as JSON.
@@ -192,7 +205,7 @@ class AttemptRecords:
         """Stores what the next write was to store of the attempt's beginning, if nothing was written since."""
         with self._order:
             if begun := self._begun:
-                self._patience.call(lambda: commands.mark_begun(self._store, self._claim, begun))
+                self._patience.call(lambda: self._store.change(self._claim, begun))
                 self._forget_begun(begun)
 
     def record(self, batch: Batch) -> None:
@@ -205,7 +218,7 @@ class AttemptRecords:
                 raise Unavailable("this runner has left the attempt")
             masked, seq, begun = masked_batch(batch, self.mask), self._seq, self._begun
             self.cut = self._patience.call(
-                lambda: commands.record(self._store, self._claim, masked, seq=seq, limits=self._limits, begun=begun)
+                lambda: self._store.append(self._claim, masked, seq=seq, limits=self._limits, begun=begun)
             )
             self._seq += 1
             self._forget_begun(begun)
@@ -239,14 +252,14 @@ class AttemptRecords:
         answer = Answer(
             requested_at=requested_at, taken_at=taken_at, ranks=[view.model_dump(mode="json") for view in masked]
         )
-        self._patience.call(lambda: commands.store_stacks(self._store, self._claim, answer))
+        self._patience.call(lambda: self._store.answer_stacks(self._claim, answer))
 
     def end(self, report: ExitReport, *, requested: Collection[EndReason] = ()) -> JobState:
         """Closes the attempt and returns the job's next state. `requested`: the stops that the worker asked for."""
         with self._order:
             masked, begun = self.mask.report(report), self._begun
             state = self._patience.call(
-                lambda: commands.end(self._store, self._claim, masked, requested_stops=requested, begun=begun)
+                lambda: self._store.end(self._claim, masked, requested_stops=requested, begun=begun)
             )
             self._forget_begun(begun)
         return state

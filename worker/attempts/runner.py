@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import logging
 import threading
 
-from store.attempts.facts import Claim
+from store.worker.records import Claim
 from torchyard.contract.errors import StaleClaim, Unavailable
 from torchyard.contract.job import EndReason
 from torchyard.contract.records import ExitReport

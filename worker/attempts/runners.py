@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 import logging
 import threading
 
-from store.attempts.facts import Claim
+from store.worker.records import Claim
 from torchyard.contract.devices import DeviceReport, EnvironmentReport
 from worker.attempts.context import WorkerContext
 from worker.attempts.runner import Runner

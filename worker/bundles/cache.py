@@ -20,7 +20,7 @@ import sys
 import time
 import uuid
 
-from store.blobs.files import Blobs
+from store.worker.records import Blobs
 from torchyard.contract.errors import DataError, NotFound
 from torchyard.host import disk, failpoints
 from torchyard.host.failpoints import failpoint

@@ -7,7 +7,7 @@ from pathlib import Path
 import stat
 from uuid import uuid4
 
-from store.attempts import run_dirs_reads as run_dirs
+from store.attempts import removal
 from store.store import Store
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.devices import CachesReport
@@ -36,9 +36,10 @@ class CachedFolder:
 
     def is_in_use(self, store: Store) -> bool:
         """Raises Unavailable."""
-        if self.sha256 is None and not self.packages:
-            return self.owner in run_dirs.owners_with_attempts(store)
-        specs = run_dirs.specs_with_attempts(store, owner=self.owner)
+        with store.read() as session:
+            if self.sha256 is None and not self.packages:
+                return self.owner in removal.list_active_owners(session)
+            specs = removal.list_active_specs(session, owner=self.owner)
         if self.packages:  # which of them a job uses is known when its code is read
             return any(_has_packages(spec) for spec in specs)
         return any(self.sha256 in _bundles(spec) for spec in specs)

@@ -1,10 +1,10 @@
 """Tells how large the working folders of jobs on this host are."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 import time
 
-from store.attempts import run_dirs_writes as run_dirs
+from store.attempts import folders
 from store.store import Store
 from torchyard.contract.rundir import WORK
 from worker.host import rundirs, workfolders
@@ -36,6 +36,13 @@ class FolderSizes:
                 sizes[job_id] = rundirs.size(self._runs / job_id / WORK, unlock=False)
                 took += time.thread_time() - began
                 yield
-        run_dirs.tell_folders(self._store, self._worker_id, sizes)
+        self._store_changes(sizes)
         self._next = self._clock() + max(_LEAST_S, _SHARE * took)
         yield
+
+    def _store_changes(self, sizes: Mapping[str, int]) -> None:
+        with self._store.read() as session:
+            if folders.read_sizes(session, self._worker_id) == sizes:
+                return
+        with self._store.write("heartbeat") as session:
+            folders.replace_sizes(session, self._worker_id, sizes)

@@ -6,18 +6,20 @@ from pathlib import Path
 import threading
 import time
 
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping
+from store.cluster import device_history
+from store.jobs import deletion
 from store.store import Store
 from torchyard.contract.devices import CachesReport
 from torchyard.contract.errors import Unavailable
 from worker.cleanup import removal
 from worker.cleanup.caches import Caches
 from worker.cleanup.folders import FolderSizes
-from worker.cleanup.retention import Retention
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.sandbox.places import WorkerPlaces
+from worker.settings import Retention
 from worker.troubles import Troubles
 from worker.watch import Turns
 
@@ -131,15 +133,17 @@ class Housekeeper:
         return True
 
     def _steps(self) -> Generator[None]:
-        yield from cleanup.trim_finished_jobs(self._store, self._retention.finished_jobs)
-        cleanup.delete_old_tombstones(self._store)
+        yield from housekeeping.trim_finished_jobs(self._store, self._retention.finished_jobs)
+        with self._store.write("delete_tombstones") as session:
+            deletion.delete_old_tombstones(session)
         yield
-        cleanup.delete_old_samples(self._store)
+        with self._store.write("trim_samples") as session:
+            device_history.delete_old(session)
         yield
-        yield from cleanup.add_up_counts(self._store)
+        yield from housekeeping.add_up_counts(self._store)
         removal.remove_unused_bundles(self._store, age=self._retention.unused_bundles)
         yield
-        yield from cleanup.join_points(self._store)
+        yield from housekeeping.join_points(self._store)
         yield from self._sweeper.sweep()
         yield from self._folders.measure()
         yield from self._caches.remove_oldest(keep_bytes=self._retention.cache_bytes)

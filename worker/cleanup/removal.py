@@ -5,8 +5,8 @@ from datetime import timedelta
 import logging
 from pathlib import Path
 
-from store.attempts import run_dirs_reads as run_dirs
-from store.blobs import cleanup_writes as cleanup
+from store import housekeeping
+from store.attempts import removal
 from store.bundles import library as bundles
 from store.ids import is_id
 from store.store import Store
@@ -29,7 +29,8 @@ def remove_deleted_runs(runs: Path, store: Store, *, after: str = "", may_contin
     job_ids = sorted(path.name for path in runs.glob("job_*") if is_id(path.name, "job"))
     job_ids = [*(each for each in job_ids if each > after), *(each for each in job_ids if each <= after)]
     for first in range(0, len(job_ids), _JOBS_PER_QUERY):
-        deleted = {*run_dirs.deleted_among(store, job_ids[first : first + _JOBS_PER_QUERY])}
+        with store.read() as session:
+            deleted = {*removal.list_deleted_among(session, job_ids[first : first + _JOBS_PER_QUERY])}
         for job_id in job_ids[first : first + _JOBS_PER_QUERY]:
             if job_id not in deleted:
                 continue
@@ -44,7 +45,7 @@ def remove_deleted_runs(runs: Path, store: Store, *, after: str = "", may_contin
 def remove_unreferenced_blobs(store: Store) -> None:
     """Removes blobs that nothing refers to, and the remains of copies that are a day old. Raises Unavailable."""
     try:
-        removed = cleanup.collect_garbage(store, limit=_BLOBS_PER_CALL)
+        removed = housekeeping.collect_garbage(store, limit=_BLOBS_PER_CALL)
         store.blobs.remove_abandoned()
     except OSError as error:
         logger.warning("cannot remove blobs: %s", error)

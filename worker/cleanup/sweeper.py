@@ -15,8 +15,7 @@ from pathlib import Path
 import shutil
 import time
 
-from store.attempts import run_dirs_reads as queries
-from store.attempts import run_dirs_writes as commands
+from store.attempts import removal
 from store.attempts.facts import KnownJob
 from store.store import Store
 from torchyard.contract.rundir import WORK, RunDir
@@ -84,7 +83,8 @@ class RunDirSweeper:
         job_ids = sorted(found)
         for first in range(0, len(job_ids), _JOBS_PER_QUERY):
             some = job_ids[first : first + _JOBS_PER_QUERY]
-            known = queries.known_jobs(self._store, some)
+            with self._store.read() as session:
+                known = removal.find_known_jobs(session, some)
             yield
             for job_id in some:
                 if job_id not in known:
@@ -142,8 +142,8 @@ class RunDirSweeper:
     def _rename_orphan(self, job_id: str, number: str) -> bool:
         """Renames the directory while the job is locked: its next attempt may get this very number."""
         folder = self._runs / job_id
-        with commands.without_attempt(self._store, job_id, int(number)) as unknown:
-            if not unknown:
+        with self._store.write("move_aside") as session:
+            if not removal.lock_unknown_attempt(session, job_id, int(number)):
                 return False
             try:
                 (folder / number).rename(folder / (_ORPHAN_PREFIX + number))
@@ -225,7 +225,8 @@ class RunDirSweeper:
         """Removes the folder of a job that waits or is paused, while no attempt of it can begin."""
         run = RunDir(self._runs / job_id / "1")
         self._remove(job_id, _WITHDRAWN)
-        with commands.without_open_attempt(self._store, job_id) as waits:
+        with self._store.write("move_aside") as session:
+            waits = removal.lock_without_attempt(session, job_id)
             record = workfolders.record_of(run)
             withdrawn = waits and record is not None and record.stored and self._withdraw(job_id)
         if withdrawn:

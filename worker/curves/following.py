@@ -11,7 +11,7 @@ from pathlib import Path
 import stat
 from typing import BinaryIO
 
-from store.output.facts import MetricPoint
+from store.worker.records import MetricPoint
 from torchyard.contract.errors import DataError
 from torchyard.contract.text import METRIC_KEY_LENGTH, storable
 from torchyard.host.untrusted import open_inside

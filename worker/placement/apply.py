@@ -13,11 +13,10 @@ from scheduling.plan import plan
 from scheduling.snapshot import Snapshot
 from scheduling.steps import Plan, Start, Stop
 from store.attempts.facts import Claim
-from store.cluster import workers_reads as workers
 from store.jobs.facts import WAITING
-from store.queue import placement_reads as queries
-from store.queue import placement_writes as commands
+from store.queue import placement, reservations, waiting
 from store.store import Store
+from store.worker.verbs import WorkerStore
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.job import Reason
@@ -35,16 +34,15 @@ class Placer:
     def __init__(
         self,
         store: Store,
+        verbs: WorkerStore,
         *,
-        worker_id: str,
         max_stop_grace: timedelta = LONGEST_STOP_GRACE,
-        holder: str | None = None,
         turn: int = 0,
     ) -> None:
-        """`holder`: the daemon of a pool, as `store.queue.placement_writes.claim` has it. `turn`: the passes so far."""
-        self._holder = holder
+        """`verbs`: those of the worker that claims. `turn`: the passes so far."""
         self._store = store
-        self._id = worker_id
+        self._verbs = verbs
+        self._id = verbs.worker_id
         self._max_stop_grace = max_stop_grace
         self._turn = turn
         self.has_more = False
@@ -54,7 +52,7 @@ class Placer:
 
     def anything_waits(self) -> bool:
         """Returns whether any job waits. First those join the line that are held back no longer. Raises Unavailable."""
-        return commands.anything_waits(self._store)
+        return placement.anything_waits(self._store)
 
     def claims(
         self, devices: Sequence[DeviceReport], *, may_claim: Callable[[], bool], may_postpone: bool = False
@@ -68,15 +66,12 @@ class Placer:
         self._turn += 1
         self.has_more = False
         for _ in range(_MOST_READS):
-            found = queries.read_snapshot(
-                self._store.read,
-                here=self._id,
-                devices=devices,
-                max_stop_grace=self._max_stop_grace,
-                turn=self._turn,
-            )
-            self.has_more = found is not None and bool(found[0].crowded)
-            if found is None or (yield from self._carry_out(*found, may_claim, may_postpone=may_postpone)):
+            with self._store.read() as session:
+                read = placement.read_plan(
+                    session, here=self._id, devices=devices, max_stop_grace=self._max_stop_grace, turn=self._turn
+                )
+            self.has_more = read is not None and bool(read[0].crowded)
+            if read is None or (yield from self._carry_out(*read, may_claim, may_postpone=may_postpone)):
                 return
 
     def _carry_out(
@@ -125,7 +120,7 @@ class Placer:
         """Stores which places are kept. Returns the snapshot with them, None if another worker decided otherwise."""
         known = {(job.job_id, job.worker_id) for job in snapshot.running}
         known |= {(start.job.id, start.placement.worker_id) for start in planned.starts}
-        versions = commands.keep_places(self._store, snapshot.reservations, planned.reservations, known=known)
+        versions = placement.keep_places(self._store, snapshot.reservations, planned.reservations, known=known)
         if versions is None:
             return None
         kept = (replace(one, version=versions.get(one.place, one.version)) for one in planned.reservations)
@@ -133,9 +128,7 @@ class Placer:
 
     def _claim(self, start: Start, snapshot: Snapshot) -> Claim | None:
         version = snapshot.version_of(start.place)
-        claim = commands.claim(
-            self._store, start.job.id, start.placement, reservation=version, guest=start.guest, holder=self._holder
-        )
+        claim = self._verbs.claim(start.job.id, start.placement, reservation=version, guest=start.guest)
         if claim is not None:
             uuids = ", ".join(device.uuid for device in start.placement.devices)
             logger.info("%s: attempt %d takes %s", start.job.id, claim.number, uuids or "a place in the pool")
@@ -143,21 +136,25 @@ class Placer:
 
     def _is_kept_as_planned(self, start: Start, snapshot: Snapshot) -> bool:
         """Returns whether the place is kept for the one that the plan knows, or for nobody if it knows of nobody."""
-        return queries.kept_version(self._store, start.place) == snapshot.version_of(start.place)
+        with self._store.read() as session:
+            return reservations.version_of(session, *start.place) == snapshot.version_of(start.place)
 
     def _after_lost_claim(self, snapshot: Snapshot, start: Start) -> Snapshot:
         """Returns what the worker knows now that it could not claim the job."""
-        if workers.is_draining(self._store, self._id):
+        if self._verbs.is_draining():
             snapshot = snapshot.after_drain()
-        if not queries.waits(self._store, start.job.id):
+        with self._store.read() as session:
+            waits = waiting.waiting_among(session, [start.job.id])
+        if not waits:
             return snapshot.without(start.job.id)
         # The worker drains, or another attempt has the devices: both concern all jobs with this request.
         return snapshot.refusing(start.job.resources)
 
     def _stop(self, stop: Stop) -> bool:
         victims = [displacement.victim for displacement in stop.displacements]
-        if not commands.preempt(self._store, victims, preemptor=stop.job.id, reason=stop.reason):
-            return False
+        with self._store.write("preempt") as session:
+            if not placement.preempt(session, victims, preemptor=stop.job.id, reason=stop.reason):
+                return False
         logger.info("%s: preempts %s", stop.job.id, ", ".join(victims))
         return True
 
@@ -173,6 +170,7 @@ class Placer:
         for job_id in recorded.messages.keys() - planned.reasons.by_job.keys():
             own[WAITING].append(job_id)  # it shows its group's reason again
         if new or own:
-            commands.set_waiting_reasons(self._store, new, own)
+            with self._store.write("reason") as session:
+                placement.set_waiting_reasons(session, new, own)
         elif recorded.by_shape.keys() - by_shape.keys():
-            commands.delete_unused_reasons(self._store)
+            placement.delete_unused_reasons(self._store)

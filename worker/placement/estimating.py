@@ -19,7 +19,9 @@ class Estimates:
     """When jobs that stand behind those that were looked at start at the earliest. None: there are none."""
 
 
-def estimating(seen: Seen, starts: Mapping[str, int], tracks: Mapping[int, Track]) -> Generator[float, None, Estimates]:
+def estimates_of(
+    seen: Seen, starts: Mapping[str, int], tracks: Mapping[int, Track]
+) -> Generator[float, None, Estimates]:
     """Returns the estimates of what was `seen`. Yields 0 after each job.
 
     `starts`: when each job starts, as the replay says. Jobs without a start have no estimate.

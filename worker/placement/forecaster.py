@@ -10,15 +10,14 @@ import logging
 import time
 
 from scheduling.replay import replay
-from store.cluster.cluster_mark_reads import ClusterMark, cluster_mark
-from store.queue import estimates_reads as queries
-from store.queue import estimates_writes as commands
+from store.cluster.cluster_mark import ClusterMark, read_mark
+from store.queue import calibrations, estimating, forecast_lease
 from store.queue.estimates_facts import LEASE, Lease, Seen
 from store.store import Store
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.errors import Unavailable
-from worker.placement.estimating import estimating
+from worker.placement.estimating import estimates_of
 from worker.placement.pace import Pace
 
 SLICE_S = 0.005
@@ -101,13 +100,17 @@ class Forecaster:
         self.forget()
         if lease is not None:
             with contextlib.suppress(Unavailable):  # then it expires
-                commands.release_lease(self._store, lease)
+                self._release(lease)
 
     def _begin_anew(self, rest_s: float) -> None:
         self._steps.close()
         self._steps = self._forever()
         self._lease = None
         self._next = self._clock() + rest_s
+
+    def _release(self, lease: Lease) -> None:
+        with self._store.write("estimates") as session:
+            forecast_lease.release(session, lease)
 
     def _forever(self) -> Generator[float]:
         """Yields after each small step for how many seconds it pauses."""
@@ -118,9 +121,10 @@ class Forecaster:
                 yield _RENEW_S
                 continue
             yield 0.0
-            mark = cluster_mark(self._store.read)
+            with self._store.read() as session:
+                mark = read_mark(session)
             if mark != scored:  # otherwise no job has started
-                while commands.score(self._store, lease):
+                while estimating.score_forecasts(self._store, lease):
                     yield 0.0
                 scored = mark
             waits = True
@@ -129,7 +133,7 @@ class Forecaster:
             yield _RENEW_S if waits else _QUIET_S
 
     def _hold(self) -> Lease | None:
-        self._lease = commands.hold_lease(self._store, self._id)
+        self._lease = estimating.hold_lease(self._store, self._id)
         self._renew_at = self._clock() + _RENEW_S
         return self._lease
 
@@ -137,9 +141,11 @@ class Forecaster:
         """Makes all estimates anew, and notes what that took. Returns whether any job waits."""
         began, stored = self._spent_s, False
         try:
-            seen = queries.line(
-                self._store.read, here=self._id, devices=self._observe(), max_stop_grace=self._max_stop_grace
-            )
+            devices = self._observe()
+            with self._store.read() as session:
+                seen = estimating.read_line(
+                    session, here=self._id, devices=devices, max_stop_grace=self._max_stop_grace
+                )
             yield 0.0
             if seen is None:
                 return False
@@ -160,5 +166,10 @@ class Forecaster:
             if self._clock() >= self._renew_at and self._hold() != lease:
                 return False
             yield 0.0
-        made = yield from estimating(seen, starts, queries.tracks(self._store.read))
-        return commands.put(self._store, lease, made_at=made.made_at, estimated=made.estimated, after=made.after)
+        with self._store.read() as session:
+            tracks = calibrations.tracks(session)
+        made = yield from estimates_of(seen, starts, tracks)
+        with self._store.write("estimates") as session:
+            return estimating.store_estimates(
+                session, lease, made_at=made.made_at, estimated=made.estimated, after=made.after
+            )

@@ -1,6 +1,6 @@
 """Decides when the next replay of the line may begin. Each has the processor time of the last one to rest for."""
 
-from store.cluster.cluster_mark_reads import ClusterMark
+from store.cluster.cluster_mark import ClusterMark
 
 LEAST_REST_S = 15.0
 """Whoever submits looks for an estimate about so long: a newer one does not tell much more."""

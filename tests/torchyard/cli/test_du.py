@@ -18,7 +18,7 @@ def test_du_lists_what_jobs_take_the_largest_first(team: Team, approved: Approve
         worker = store.worker()
         small, large = (store.submit(name=name, owner="admin") for name in ("small", "large"))
         store.record(store.running(small, worker), seq=0, checkpoints=[checkpoint("a", step=1)])
-        store.write(lambda session: folders.replace(session, worker, {large: 3 << 20}))
+        store.write(lambda session: folders.replace_sizes(session, worker, {large: 3 << 20}))
     table = team.run("admin", "du")
     first, second = [line.split() for line in table.stdout.splitlines()[1:]]
     assert (first[0], first[1], first[3:5]) == (large, "large", ["3.0", "MiB"])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from scheduling.snapshot import Placement
-from store.attempts import claims
-from store.attempts import rows as attempts
+from store.attempts import claim as claims
+from store.attempts import state as attempts
 from store.attempts.facts import Claim, NodeHeld
 from store.cluster import workers
 from store.db.database import Database

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import update
 
 from scheduling.snapshot import Device, Placement
-from store.attempts import claims
-from store.attempts import rows as attempts
+from store.attempts import claim as claims
+from store.attempts import state as attempts
 from store.cluster import workers
 from store.db.database import Database
 from store.ids import new_id

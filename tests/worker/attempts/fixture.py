@@ -11,6 +11,7 @@ from store.db.database import Database
 from store.output import logs
 from store.tables import Attempt as AttemptRow
 from store.tables import Job
+from store.worker.verbs import WorkerStore
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine, Simulated
@@ -41,7 +42,7 @@ def worker_context(
     package_rules: PackageRules | None = None,
 ) -> WorkerContext:
     store = store_on(database, blobs=Blobs(folder / "blobs"))
-    context = WorkerContext(store, engine, folder / "runs", allowed, Health(), threading.Event())
+    context = WorkerContext(WorkerStore(store, "wrk_1"), engine, folder / "runs", allowed, Health(), threading.Event())
     return context if package_rules is None else replace(context, package_rules=package_rules)
 
 

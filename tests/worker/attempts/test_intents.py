@@ -10,10 +10,9 @@ from sqlalchemy import update
 
 from scheduling.snapshot import Placement
 from store.attempts.facts import Claim
-from store.cluster import workers_writes as workers
 from store.db.database import Database
-from store.queue import placement_writes as placement
 from store.tables import Attempt, Job
+from store.worker.verbs import WorkerStore
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.devices import PoolNodes, PoolReport
 from torchyard.contract.job import EndReason
@@ -41,7 +40,9 @@ class Reader:
 
     def __post_init__(self) -> None:
         self.instructions = Instructions()
-        self._records = AttemptRecords(store_on(self.store.database), self.claim, leaving=threading.Event())
+        self._records = AttemptRecords(
+            WorkerStore(store_on(self.store.database), "wrk_1"), self.claim, leaving=threading.Event()
+        )
         self._reader = IntentReader(
             self._records, self.instructions, longest_grace=timedelta(minutes=10), clock=lambda: self.now
         )
@@ -135,9 +136,9 @@ def test_earlier_attempts_and_the_time_since_the_claim_count(reader: Reader) -> 
 @pytest.mark.parametrize("spec", [{"time_limit": "10m", "resources": {"pool": "gpu", "device": "cpu"}}])
 def test_what_a_job_waits_in_a_clusters_queue_does_not_count(database: Database, spec: dict[str, Any]) -> None:
     store, pool = StoreFixture(database), PoolReport(partition="gpu", kind="cpu", nodes=PoolNodes(count=1, devices=1))
-    workers.register_pool(store_on(database), "wrk_pool", name="gpu", holder="here", pool=pool)
-    place = Placement("wrk_pool", ())
-    claim = placement.claim(store_on(database), store.submit(**spec), place, holder="here")
+    daemon = WorkerStore(store_on(database), "wrk_pool", holder="here")
+    daemon.register("gpu", pool)
+    claim = daemon.claim(store.submit(**spec), Placement("wrk_pool", ()))
     assert claim is not None
     claimed = update(Attempt).where(Attempt.id == claim.attempt_id)
     long_ago = claimed.values(started_at=Attempt.started_at - 86_400_000_000)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from store.attempts import rows as attempts
+from store.attempts import state as attempts
 from store.db.database import Database
 from tests.approved import Approved
 from tests.processes import kill_attempt

@@ -6,9 +6,7 @@ import hashlib
 import os
 import re
 
-from store.blobs.files import Blobs
-from store.output.checkpoints_facts import CAPTURED, captured_name
-from store.output.facts import CapturedFile, NewCheckpoint
+from store.worker.records import CAPTURED, Blobs, CapturedFile, NewCheckpoint, captured_name
 from torchyard.contract.checkpointfiles import is_file_path
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import WORK, RunDir

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from store.blobs.files import Blobs
-from store.output.checkpoints_facts import CAPTURED
-from store.output.facts import CapturedFile, NewCheckpoint
+from store.worker.records import CAPTURED, Blobs, CapturedFile, NewCheckpoint
 from torchyard.contract.checkpointfiles import check_paths, is_file_path
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest

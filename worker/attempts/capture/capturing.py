@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 import time
 
-from store.blobs.files import Blobs
+from store.worker.records import Blobs
 from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import storable

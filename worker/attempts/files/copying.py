@@ -7,8 +7,7 @@ from pathlib import Path
 import time
 from typing import BinaryIO, Protocol
 
-from store.blobs.files import Blob, Blobs, BlobWriter
-from store.output.facts import NewCheckpoint
+from store.worker.records import Blob, Blobs, BlobWriter, NewCheckpoint
 from torchyard.contract.checkpointfiles import check_paths
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest, ManifestFile

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from store.blobs.files import Blobs
-from store.output.facts import DEFAULTS, OutputLimits, Room
+from store.worker.records import DEFAULTS, Blobs, OutputLimits, Room
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import printable
 from worker.attempts.files.walking import TooMany, Walk

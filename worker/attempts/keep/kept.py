@@ -14,8 +14,7 @@ from pathlib import Path
 import stat
 import time
 
-from store.blobs.files import Blobs
-from store.output.facts import DEFAULTS, NewArtifact, OutputLimits, Room, StoredArtifact
+from store.worker.records import DEFAULTS, Blobs, NewArtifact, OutputLimits, Room, StoredArtifact
 from torchyard.contract.artifacts import KEPT, MOST_PATH_BYTES
 from torchyard.contract.errors import DataError
 from worker.attempts.files.copying import FileCopy, identity

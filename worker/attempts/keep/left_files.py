@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 import time
 
-from store.blobs.files import Blobs
-from store.output.facts import DEFAULTS, NewArtifact, OutputLimits, Room, StoredArtifact
+from store.worker.records import DEFAULTS, Blobs, NewArtifact, OutputLimits, Room, StoredArtifact
 from torchyard.contract.errors import DataError
 from worker.attempts.files.copy_queue import CopyQueue
 from worker.attempts.files.copying import Changed, FileCopy

@@ -6,7 +6,7 @@ from pathlib import Path
 import time
 from typing import Any, TypeAlias
 
-from store.output.facts import Batch, MetricPoint, NewEvent
+from store.worker.records import Batch, MetricPoint, NewEvent
 from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Packages, Remeasured, Shown, parse_line
 from torchyard.contract.events import Progress as ProgressLine
 from worker.attempts.output.lines import CHUNK, LineReader, as_text

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 import time
 
-from store.output.facts import Batch
-from store.output.log_metrics_reads import LinePattern
+from store.worker.records import Batch, LinePattern
 from worker.attempts.output.warnings import warn
 
 CPU_S = 0.05

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import os
 from pathlib import Path
 
-from store.output.facts import Batch, NewLines
+from store.worker.records import Batch, NewLines
 from torchyard.contract.rundir import RunDir
 from worker.attempts.output.lines import Line, LineReader, as_text
 from worker.attempts.output.logged import LoggedMetrics

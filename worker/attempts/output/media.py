@@ -6,8 +6,7 @@ A job wrote both the line and the file. A picture is read whole, as it is small,
 from io import BytesIO
 from typing import TypeAlias
 
-from store.blobs.files import Blob, Blobs, BlobWriter
-from store.output.facts import Batch, NewMedia, PictureFacts
+from store.worker.records import Batch, Blob, Blobs, BlobWriter, NewMedia, PictureFacts
 from torchyard.contract.errors import DataError
 from torchyard.contract.events import Shown
 from torchyard.contract.media import PICTURE_BYTES, MediaKind, MediaPart

@@ -5,8 +5,7 @@ Those of one that publishes very many are spaced: each is copied and leaves a ro
 
 import time
 
-from store.blobs.files import Blobs
-from store.output.facts import Batch
+from store.worker.records import Batch, Blobs
 from torchyard.contract.errors import DataError
 from torchyard.contract.events import CheckpointSaved
 from torchyard.contract.rundir import RunDir

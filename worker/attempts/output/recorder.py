@@ -5,9 +5,7 @@ from datetime import timedelta
 import time
 from typing import Any
 
-from store.attempts.facts import AttemptFacts
-from store.blobs.files import Blobs
-from store.output.facts import Batch, OutputLimits
+from store.worker.records import AttemptFacts, Batch, Blobs, OutputLimits
 from torchyard.contract.keeping import used_in_place
 from torchyard.contract.rundir import WORK, RunDir
 from worker.attempts.capture.capturing import roots

@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from store.blobs.files import Blobs
-from store.output.facts import Batch, MetricPoint
+from store.worker.records import Batch, Blobs, MetricPoint
 from torchyard.contract.events import Shown
 from torchyard.contract.rundir import RunDir
 from torchyard.host.failpoints import failpoint

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 import time
 
-from store.output.facts import LOG, MAX_SERIES, Batch, MetricPoint
+from store.worker.records import LOG, MAX_SERIES, Batch, MetricPoint
 
 _LEAST_S = 60.0
 """The shortest time between two batches with points."""

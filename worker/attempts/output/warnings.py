@@ -3,7 +3,7 @@
 from datetime import datetime
 import time
 
-from store.output.facts import Batch, NewEvent
+from store.worker.records import Batch, NewEvent
 
 _MOST = 100
 """Warnings in one batch."""

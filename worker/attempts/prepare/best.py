@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import logging
 from typing import Annotated, Any
 
-from store.blobs.files import Blobs
-from store.output.checkpoints_facts import CheckpointFacts, place
+from store.worker.records import Blobs, CheckpointFacts, place
 from torchyard.contract.codec import Record, between
 from torchyard.contract.errors import NotFound
 from torchyard.contract.rundir import INDEX_FILE, STATE_FILE, RunDir, is_in_parts

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 import sys
 
-from store.attempts.facts import EarlierAttempt
+from store.worker.records import EarlierAttempt
 from torchyard.contract.devices import EnvironmentReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.rundir import RunDir

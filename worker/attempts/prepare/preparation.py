@@ -9,8 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from store.attempts.facts import AttemptFacts, EarlierAttempt, Inherited
-from store.output.checkpoints_facts import CheckpointFacts
+from store.worker.records import AttemptFacts, CheckpointFacts, EarlierAttempt, Inherited
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.codec import Record, between
 from torchyard.contract.errors import ConfigError

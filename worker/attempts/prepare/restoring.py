@@ -14,8 +14,7 @@ import shutil
 from typing import Literal, get_args
 import uuid
 
-from store.blobs.files import Blobs
-from store.output.checkpoints_facts import CAPTURED, ArtifactFacts, CheckpointFacts, captured_file, captured_number
+from store.worker.records import CAPTURED, ArtifactFacts, Blobs, CheckpointFacts, captured_file, captured_number
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import printable
 from torchyard.host import disk, terminal

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from store.blobs.files import Blobs
-from store.output.checkpoints_facts import CAPTURED, CheckpointFacts, resumable
+from store.worker.records import CAPTURED, Blobs, CheckpointFacts, resumable
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.rundir import RunDir
 from torchyard.contract.text import printable

@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TypeVar
 
-from store.attempts.facts import AttemptFacts
+from store.worker.records import AttemptFacts
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
 from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.records import ExitReport

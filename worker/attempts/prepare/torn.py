@@ -12,8 +12,7 @@ import os
 from pathlib import Path
 import stat
 
-from store.blobs.files import Blobs
-from store.output.checkpoints_facts import CAPTURED, CheckpointFacts, captured_number
+from store.worker.records import CAPTURED, Blobs, CheckpointFacts, captured_number
 from torchyard.contract.errors import DataError
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.text import printable

@@ -8,8 +8,7 @@ import os
 from pathlib import Path
 import shutil
 
-from store.attempts.facts import AttemptFacts, EarlierAttempt, Inherited
-from store.blobs.files import Blobs
+from store.worker.records import AttemptFacts, Blobs, EarlierAttempt, Inherited
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.rundir import WORK, RunDir
 from torchyard.contract.spec import parse_spec

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.orm import Session
 
-from store.attempts import keeping_reads as queries
-from store.attempts import keeping_writes as commands
-from store.attempts.keeping_facts import KeepFacts, Kept
+from store.attempts import keeping
+from store.attempts.facts import KeepOrder
 from store.blobs.files import Blobs
 from store.db.database import Database
 from store.jobs import deletion
@@ -18,11 +18,13 @@ from store.output import artifacts
 from store.store import Store
 from store.tables import Worker
 from store.team import quotas
-from store.team.callers import SERVICE
+from store.worker.verbs import WorkerStore
+from tests import sessions
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.bundles import bundle_url
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import EndReason
+from torchyard.contract.views.checkpoints import KeepView
 from worker.attempts.keep import asked, left_files
 from worker.attempts.keep.asked import AskedFiles
 
@@ -56,10 +58,18 @@ def job_id(db: StoreFixture, worker: str, tmp_path: Path) -> str:
     return job_id
 
 
-def answered(store: Store, job_id: str, worker: str, runs: Path, paths: Sequence[str]) -> KeepFacts:
-    commands.ask(store, job_id, paths, caller=SERVICE)
-    AskedFiles(runs, store, worker).answer_some()
-    return queries.newest(store, job_id, caller=SERVICE)
+def asked_for(store: Store, job_id: str, paths: Sequence[str]) -> KeepView:
+    return sessions.write(store, keeping.ask, job_id, paths)
+
+
+def newest(store: Store, job_id: str) -> KeepView:
+    return sessions.read(store, keeping.find_newest, job_id)
+
+
+def answered(store: Store, job_id: str, worker: str, runs: Path, paths: Sequence[str]) -> KeepView:
+    asked_for(store, job_id, paths)
+    AskedFiles(runs, WorkerStore(store, worker)).answer_some()
+    return newest(store, job_id)
 
 
 def kept(db: StoreFixture, job_id: str) -> list[str]:
@@ -98,17 +108,17 @@ def test_a_long_copy_goes_on_in_the_next_turn_and_after_a_restart(
 ) -> None:
     monkeypatch.setattr(asked, "COPY_LIMIT", 1 << 20)
     (tmp_path / "runs" / job_id / "work" / "large").write_bytes(bytes(3 << 20))
-    commands.ask(store, job_id, ["large"], caller=SERVICE)
-    files = AskedFiles(tmp_path / "runs", store, worker)
-    while (found := queries.newest(store, job_id, caller=SERVICE)).copied < 2 << 20:  # a turn may end before it copies
+    asked_for(store, job_id, ["large"])
+    files = AskedFiles(tmp_path / "runs", WorkerStore(store, worker))
+    while (found := newest(store, job_id)).copied < 2 << 20:  # a turn may end before it copies
         files.answer_some()
     assert (found.answered_at, found.copied) == (None, 2 << 20)
     assert files.interval.due()
     files.close()
-    files = AskedFiles(tmp_path / "runs", store, worker)
-    while queries.newest(store, job_id, caller=SERVICE).answered_at is None:
+    files = AskedFiles(tmp_path / "runs", WorkerStore(store, worker))
+    while newest(store, job_id).answered_at is None:
         files.answer_some()
-    assert queries.newest(store, job_id, caller=SERVICE).size == 3 << 20
+    assert newest(store, job_id).size == 3 << 20
 
 
 @pytest.mark.usefixtures("short_turns")
@@ -116,35 +126,35 @@ def test_a_job_that_is_deleted_meanwhile_keeps_nothing(
     db: StoreFixture, store: Store, worker: str, job_id: str, tmp_path: Path
 ) -> None:
     (tmp_path / "runs" / job_id / "work" / "large").write_bytes(bytes(70 << 20))
-    commands.ask(store, job_id, ["large"], caller=SERVICE)
-    files = AskedFiles(tmp_path / "runs", store, worker)
+    asked_for(store, job_id, ["large"])
+    files = AskedFiles(tmp_path / "runs", WorkerStore(store, worker))
     files.answer_some()
     db.write(lambda session: deletion.delete_job(session, job_id))
     for _ in range(4):
         files.answer_some()
     assert [*(tmp_path / "blobs" / "incoming").iterdir()] == []
     with pytest.raises(NotFound):
-        queries.newest(store, job_id, caller=SERVICE)
+        newest(store, job_id)
 
 
 def test_a_request_waits_for_the_one_before_and_for_a_worker_that_is_there(
     db: StoreFixture, store: Store, worker: str, job_id: str
 ) -> None:
-    first = commands.ask(store, job_id, ["results/"], caller=SERVICE)
-    assert commands.ask(store, job_id, ["results/"], caller=SERVICE) == first
+    first = asked_for(store, job_id, ["results/"])
+    assert asked_for(store, job_id, ["results/"]) == first
     with pytest.raises(Conflict, match="stores results/ of this job now"):
-        commands.ask(store, job_id, ["other"], caller=SERVICE)
+        asked_for(store, job_id, ["other"])
     other = db.submit(trainer="script", config=CONFIG)
     with pytest.raises(Conflict, match="has not run yet"):
-        commands.ask(store, other, ["results/"], caller=SERVICE)
+        asked_for(store, other, ["results/"])
     db.end(db.running(other, worker), EndReason.COMPLETED)
     in_place = db.submit(trainer="script", config={**CONFIG, "code": "file:///code"})
     with pytest.raises(Conflict, match="no working folder of its own"):
-        commands.ask(store, in_place, ["results/"], caller=SERVICE)
+        asked_for(store, in_place, ["results/"])
     db.write(lambda session: session.execute(update(Worker).values(seen_at=0)))
-    assert queries.newest(store, job_id, caller=SERVICE).away
+    assert newest(store, job_id).away
     with pytest.raises(Conflict, match="is away"):
-        commands.ask(store, other, ["results/"], caller=SERVICE)
+        asked_for(store, other, ["results/"])
 
 
 def test_a_file_with_a_time_that_no_database_can_keep_is_stored(
@@ -169,17 +179,17 @@ def test_the_requests_of_one_owner_hold_up_no_other_owner(
         db.end(db.running(jobs[-1], worker), EndReason.COMPLETED)
         (runs / jobs[-1] / "work").mkdir(parents=True)
         (runs / jobs[-1] / "work" / "file").write_bytes(bytes(size))
-        commands.ask(store, jobs[-1], ["file"], caller=SERVICE)
-    files = AskedFiles(runs, store, worker)
+        asked_for(store, jobs[-1], ["file"])
+    files = AskedFiles(runs, WorkerStore(store, worker))
     for _ in range(4):
         files.answer_some()
-    first, second, other = (queries.newest(store, each, caller=SERVICE) for each in jobs)
+    first, second, other = (newest(store, each) for each in jobs)
     assert (first.answered_at, second.copied) == (None, 0)
     assert first.copied > 0
     assert other.answered_at is not None
-    while queries.newest(store, jobs[1], caller=SERVICE).answered_at is None:
+    while newest(store, jobs[1]).answered_at is None:
         files.answer_some()
-    assert [queries.newest(store, each, caller=SERVICE).size for each in jobs] == [8 << 20, 8 << 20, 1]
+    assert [newest(store, each).size for each in jobs] == [8 << 20, 8 << 20, 1]
 
 
 def test_a_long_walk_writes_nothing_before_it_has_found_something(
@@ -187,14 +197,14 @@ def test_a_long_walk_writes_nothing_before_it_has_found_something(
 ) -> None:
     for number in range(3000):
         (tmp_path / "runs" / job_id / "work" / "results" / f"n{number}").touch()
-    written, write = list[int](), commands.store_files
+    written, write = list[int](), keeping.store_files
 
     def count(*args: Any, copied: int) -> None:
         written.append(copied)
         write(*args, copied=copied)
 
     monkeypatch.setattr(left_files, "_SLICE_S", 0)
-    monkeypatch.setattr(commands, "store_files", count)
+    monkeypatch.setattr(keeping, "store_files", count)
     assert answered(store, job_id, worker, tmp_path / "runs", ["results/x*"]).refused == "nothing there matches"
     assert written == []
     assert answered(store, job_id, worker, tmp_path / "runs", ["results/a"]).files == 1
@@ -209,16 +219,16 @@ def test_an_unexpected_error_refuses_its_request_and_holds_up_no_other(
     db.end(db.running(other, worker), EndReason.COMPLETED)
     (tmp_path / "runs" / other / "work").mkdir(parents=True)
     (tmp_path / "runs" / other / "work" / "file").write_bytes(b"1")
-    store_files = commands.store_files
+    store_files = keeping.store_files
 
-    def fail(store: Store, worker_id: str, kept: Kept, *args: Any, **kwargs: Any) -> None:
-        if kept.job_id == job_id:
+    def fail(session: Session, worker_id: str, order: KeepOrder, *args: Any, **kwargs: Any) -> None:
+        if order.job_id == job_id:
             raise ValueError("unexpected")
-        store_files(store, worker_id, kept, *args, **kwargs)
+        store_files(session, worker_id, order, *args, **kwargs)
 
-    monkeypatch.setattr(commands, "store_files", fail)
-    commands.ask(store, job_id, ["other"], caller=SERVICE)
-    commands.ask(store, other, ["file"], caller=SERVICE)
-    AskedFiles(tmp_path / "runs", store, worker).answer_some()
-    assert "unexpected" in (queries.newest(store, job_id, caller=SERVICE).refused or "")
-    assert queries.newest(store, other, caller=SERVICE).files == 1
+    monkeypatch.setattr(keeping, "store_files", fail)
+    asked_for(store, job_id, ["other"])
+    asked_for(store, other, ["file"])
+    AskedFiles(tmp_path / "runs", WorkerStore(store, worker)).answer_some()
+    assert "unexpected" in (newest(store, job_id).refused or "")
+    assert newest(store, other).files == 1

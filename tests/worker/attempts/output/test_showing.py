@@ -14,6 +14,7 @@ from store.announcement import live_line
 from store.db.database import Database
 from store.queue.announcing import Queue
 from store.redis import names as redis_names
+from store.worker.verbs import WorkerStore
 from tests.approved import Approved
 from tests.servers import redis_server
 from tests.store.fixture import a_service, store_on
@@ -57,7 +58,7 @@ def redis_url(tmp_path: Path) -> Generator[str]:
 def announcing(simulated: SimulatedRunnerFixture, database: Database, redis_url: str) -> SimulatedRunnerFixture:
     """A claimed job whose worker has a Redis."""
     store = store_on(database, queue=Queue(redis_url, service=a_service), blobs=simulated.context.store.blobs)
-    simulated.context = replace(simulated.context, store=store)
+    simulated.context = replace(simulated.context, store=WorkerStore(store, "wrk_1"))
     return simulated
 
 

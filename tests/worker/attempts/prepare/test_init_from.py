@@ -9,6 +9,7 @@ from store.jobs import deletion
 from store.jobs import submit as submission
 from store.jobs.submission import Submission
 from store.team.callers import Caller
+from tests.store.fixture import store_on
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.spec import parse_spec
@@ -28,7 +29,8 @@ def initial(simulated: SimulatedRunnerFixture) -> SimulatedRunnerFixture:
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     source = simulated.job
     spec: dict[str, Any] = {**source.spec, "init_from": f"{source.id}/latest", "max_restarts": 1}
-    made = submission.submit_alone(simulated.context.store, Submission(parse_spec(spec), ADA, "private"))
+    store = store_on(simulated.store.database, blobs=simulated.context.store.blobs)
+    made = submission.submit_alone(store, Submission(parse_spec(spec), ADA, "private"))
     simulated.claim = simulated.store.starting(made.job.id, simulated.store.worker())
     return simulated
 

@@ -24,7 +24,7 @@ def renew(session: Session, worker_id: str, attempt_ids: Iterable[int], *, holde
     return set(rows.scalars())
 
 
-def open_claims(session: Session, worker_id: str, *, holder: str | None = None) -> list[Claim]:
+def list_open(session: Session, worker_id: str, *, holder: str | None = None) -> list[Claim]:
     """Returns the worker's open attempts, which a restarted daemon adopts. `holder`: as in `renew`."""
     query = select(Attempt).where(_owned_by(worker_id, holder)).order_by(Attempt.id)
     return [Claim(row.id, row.job_id, row.number, row.holder) for row in session.scalars(query)]
@@ -35,7 +35,14 @@ def take_over(session: Session, worker_id: str, holder: str) -> None:
     session.execute(update(Attempt).where(_owned_by(worker_id, None)).values(holder=holder))
 
 
-def expired_claims(session: Session) -> list[Claim]:
+def adopt(session: Session, worker_id: str) -> list[Claim]:
+    """Returns the worker's open attempts, with renewed leases. `worker_id` has just registered again."""
+    adopted = list_open(session, worker_id)
+    renew(session, worker_id, [claim.attempt_id for claim in adopted])
+    return adopted
+
+
+def list_expired(session: Session) -> list[Claim]:
     """Returns the open attempts that are lost."""
     query = select(Attempt).where(Attempt.ended_at.is_(None), is_lost())
     return [Claim(row.id, row.job_id, row.number) for row in session.scalars(query)]

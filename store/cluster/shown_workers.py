@@ -1,14 +1,16 @@
-"""What is told of workers: their rows, and the jobs that hold their devices."""
+"""Workers as users see them: their rows, the jobs that hold their devices, and how these were used."""
 
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from store.cluster import workers
-from store.cluster.workers_facts import HolderFacts, KeptFacts, PoolFacts, WorkerFacts
+from store import pages
+from store.cluster import device_history, workers
+from store.cluster.facts import HolderFacts, KeptFacts, PoolFacts, WorkerFacts, WorkerHistory
+from store.pages import FactPage
 from store.tables import Allocation, Attempt, Job, Reservation, Worker
-from store.team import audit
+from store.team import access, audit
 from store.team.callers import Caller
 from torchyard.contract.job import JobState
 
@@ -34,11 +36,13 @@ _IN_POOLS = (
 )
 
 
-def get(session: Session, worker_id: str) -> WorkerFacts:
+def find_worker(session: Session, worker_id: str) -> WorkerFacts:
     """Returns a worker. Raises NotFound."""
     worker, alive = workers.get(session, worker_id)
-    counts = _counts(session, [worker])
-    return _facts(worker, alive, _holders(session).get(worker_id, {}), _kept(session).get(worker_id, []), counts)
+    counts = _count_in_pools(session, [worker])
+    return _worker_facts(
+        worker, alive, _read_holders(session).get(worker_id, {}), _read_kept_places(session).get(worker_id, []), counts
+    )
 
 
 def drain(session: Session, worker_id: str, *, drain: bool, caller: Caller) -> WorkerFacts:
@@ -48,20 +52,32 @@ def drain(session: Session, worker_id: str, *, drain: bool, caller: Caller) -> W
     """
     workers.set_drain(session, worker_id, drain=drain)
     audit.add(session, caller, "worker.drain" if drain else "worker.undrain", worker_id)
-    return get(session, worker_id)
+    return find_worker(session, worker_id)
 
 
-def listed(session: Session, *, limit: int, after: str | None = None) -> Sequence[WorkerFacts]:
-    """Returns workers, as `store.cluster.workers.list_all` does."""
-    found = workers.list_all(session, limit=limit, after=after)
-    holders, kept = (_holders(session), _kept(session)) if found else ({}, {})
-    counts = _counts(session, [worker for worker, _ in found])
-    return [
-        _facts(worker, alive, holders.get(worker.id, {}), kept.get(worker.id, []), counts) for worker, alive in found
+def list_workers(session: Session, *, limit: int, after: str | None = None) -> FactPage[WorkerFacts]:
+    """Returns workers, ordered by id; with `after` (an id), only those behind it."""
+    rows = workers.list_all(session, limit=limit + 1, after=after)
+    holders, kept = (_read_holders(session), _read_kept_places(session)) if rows else ({}, {})
+    counts = _count_in_pools(session, [worker for worker, _ in rows])
+    shown = [
+        _worker_facts(worker, alive, holders.get(worker.id, {}), kept.get(worker.id, []), counts)
+        for worker, alive in rows
     ]
+    return pages.first(shown, limit)
 
 
-def _facts(
+def read_history(
+    session: Session, worker_id: str, *, caller: Caller, begins: int | None, ends: int | None, most: int
+) -> WorkerHistory:
+    """Returns how the worker's devices were used, as `store.cluster.device_history.read` does. Raises NotFound."""
+    worker, _ = workers.get(session, worker_id)
+    history = device_history.read(session, worker_id, begins=begins, ends=ends, most=most)
+    named = {use.job_id for uses in history.slots.values() for use in uses.values() if use.job_id is not None}
+    return WorkerHistory(worker.id, worker.devices, history, access.listed_among(session, named, caller))
+
+
+def _worker_facts(
     worker: Worker,
     alive: bool,
     holders: Mapping[str, HolderFacts],
@@ -84,25 +100,25 @@ def _facts(
     )
 
 
-def _counts(session: Session, listed: Sequence[Worker]) -> dict[str, tuple[int, int]]:
+def _count_in_pools(session: Session, listed: Sequence[Worker]) -> dict[str, tuple[int, int]]:
     """Returns how many jobs wait and how many run in those of the workers that are pools, by their ids."""
     if all(worker.pool is None for worker in listed):
         return {}
     return {row.worker_id: (row.jobs - row.running, row.running) for row in session.execute(_IN_POOLS)}
 
 
-def _kept(session: Session) -> dict[str, list[KeptFacts]]:
+def _read_kept_places(session: Session) -> dict[str, list[KeptFacts]]:
     """Returns the places that are kept for jobs, by the ids of workers."""
-    found: dict[str, list[KeptFacts]] = {}
+    by_worker: dict[str, list[KeptFacts]] = {}
     for worker_id, kind, job_id, owner, visibility in session.execute(_KEPT):
-        found.setdefault(worker_id, []).append(KeptFacts(kind, job_id, owner, visibility))
-    return found
+        by_worker.setdefault(worker_id, []).append(KeptFacts(kind, job_id, owner, visibility))
+    return by_worker
 
 
-def _holders(session: Session) -> dict[str, dict[str, HolderFacts]]:
+def _read_holders(session: Session) -> dict[str, dict[str, HolderFacts]]:
     """Returns the jobs that hold devices, by the ids of workers and the uuids of devices."""
-    found: dict[str, dict[str, HolderFacts]] = {}
+    by_worker: dict[str, dict[str, HolderFacts]] = {}
     for worker_id, device, job_id, name, owner, visibility, state, since, guest in session.execute(_HOLDERS):
         holder = HolderFacts(job_id, name, owner, visibility, JobState(state), since, guest)
-        found.setdefault(worker_id, {})[device] = holder
-    return found
+        by_worker.setdefault(worker_id, {})[device] = holder
+    return by_worker

@@ -7,6 +7,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from scheduling.snapshot import Placement
+from store.announcement import announcement_of
 from store.attempts.facts import LEASE, Claim
 from store.db.database import in_us, now_us
 from store.db.stored_spec import parse_resources
@@ -14,6 +15,7 @@ from store.jobs import jobs
 from store.output import checkpoints
 from store.queue import reservations
 from store.queue.line.entries import is_in_line
+from store.queue.line_facts import Left
 from store.tables import Allocation, Attempt, Job, Worker
 from store.team import quotas
 from torchyard.contract.errors import StaleClaim
@@ -40,12 +42,15 @@ def claim(
 
     Returns None if another worker was faster, the job was cancelled, a device is held, the place is kept otherwise, the
     host lacks CPUs or memory, another daemon serves the pool, or the quota of the job's owner forbids it; nothing is
-    written then.
+    written then. A job that is not queued any more is then removed from the line.
     """
     try:
         with session.begin_nested():
             return _claim(session, job_id, placement, reservation=reservation, guest=guest, holder=holder)
     except (IntegrityError, StaleClaim):
+        job = jobs.lock(session, job_id)
+        if job is None or job.state != JobState.QUEUED:
+            announcement_of(session).dequeue(job_id, Left(None if job is None else job.lined_at))
         return None
 
 
@@ -58,7 +63,7 @@ def _claim(
     guest: bool,
     holder: str | None,
 ) -> Claim:
-    worker = _offering(session, placement, reservation=reservation, holder=holder)
+    worker = _lock_worker(session, placement, reservation=reservation, holder=holder)
     job = jobs.lock(session, job_id)
     if job is None or not is_in_line(job):
         raise StaleClaim(f"job {job_id} is not queued, or waits for other jobs")
@@ -93,7 +98,7 @@ def _claim(
     return Claim(attempt_id, job_id, number, holder)
 
 
-def _offering(session: Session, placement: Placement, *, reservation: int | None, holder: str | None) -> Worker:
+def _lock_worker(session: Session, placement: Placement, *, reservation: int | None, holder: str | None) -> Worker:
     """Returns the worker, locked. Raises StaleClaim if it does not offer the place as it was planned."""
     lock_worker = select(Worker).where(Worker.id == placement.worker_id).with_for_update(key_share=True)
     worker = session.scalars(lock_worker.execution_options(populate_existing=True)).one()
@@ -147,7 +152,7 @@ def _insert_attempt(session: Session, job: Job, *, number: int, worker_id: str, 
 
 
 def _allocate(session: Session, attempt_id: int, placement: Placement) -> None:
-    of = {"attempt_id": attempt_id, "node_rank": placement.node_rank, "worker_id": placement.worker_id}
+    shared = {"attempt_id": attempt_id, "node_rank": placement.node_rank, "worker_id": placement.worker_id}
     # Always in one order: two claims that wait for each other's devices would deadlock.
     devices = sorted(placement.devices, key=lambda device: device.uuid)
-    session.execute(insert(Allocation), [{**of, "device": device.uuid, "kind": device.kind} for device in devices])
+    session.execute(insert(Allocation), [{**shared, "device": device.uuid, "kind": device.kind} for device in devices])

@@ -1,7 +1,5 @@
-"""Tells at low cost whether anything has changed on which a plan depends."""
+"""Whether anything has changed on which a plan depends, at a low cost."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from sqlalchemy import func, select
@@ -38,10 +36,6 @@ class ClusterMark(NamedTuple):
     workers: int
 
 
-def cluster_mark(read: Callable[[], AbstractContextManager[Session]]) -> ClusterMark:
-    """Returns the mark of this moment. It costs by the open attempts and the workers, not by the jobs.
-
-    Raises Unavailable.
-    """
-    with read() as session:
-        return ClusterMark(*map(int, _MARK.read(session)[0]))
+def read_mark(session: Session) -> ClusterMark:
+    """Returns the mark of this moment. It costs by the open attempts and the workers, not by the jobs."""
+    return ClusterMark(*map(int, _MARK.read(session)[0]))

@@ -1,15 +1,14 @@
-"""Removes unreferenced blobs, old tombstones, and old logs and events of finished jobs. Joins short point chunks.
+"""Passes over what is kept no longer, or in too many rows, for all domains. Any program may make them at any time.
 
-It also adds up counts of jobs.
+Each consists of many short transactions, so it takes the store. Those that may take long yield after each: a caller
+that stops there leaves the rest to a later pass.
 """
 
 from collections.abc import Generator
 from datetime import timedelta
 
 from store.blobs import garbage
-from store.cluster import device_history
 from store.jobs import counts as job_counts
-from store.jobs import deletion
 from store.output import joining, trimming
 from store.output.facts import TrimLimits
 from store.output.joining import Due, Stretch
@@ -41,12 +40,6 @@ def collect_garbage(store: Store, *, limit: int = 1000) -> int:
     return len(unused)
 
 
-def delete_old_tombstones(store: Store) -> None:
-    """Removes some of the tombstones that no worker needs any more. Raises Unavailable."""
-    with store.write("delete_tombstones") as session:
-        deletion.delete_old_tombstones(session)
-
-
 def add_up_counts(store: Store) -> Generator[None]:
     """Adds up how many jobs there are and what is stored, where many rows say it. Raises Unavailable.
 
@@ -62,17 +55,10 @@ def add_up_counts(store: Store) -> Generator[None]:
         yield
 
 
-def delete_old_samples(store: Store) -> None:
-    """Removes the history of devices that is kept no longer. Raises Unavailable."""
-    with store.write("trim_samples") as session:
-        device_history.delete_old(session)
-
-
 def trim_finished_jobs(store: Store, keep: TrimLimits) -> Generator[None]:
     """Trims the logs and events of finished jobs to `keep`, some hundreds of jobs per pass. Raises Unavailable.
 
-    Yields after each short transaction; a caller that stops there leaves the rest to a later pass. Any number of
-    workers may run it at the same time.
+    Yields after each short transaction. Any number of workers may run it at the same time.
     """
     for kind, age, size in (
         (LOG_OF_JOB, keep.logs, keep.log_bytes),
@@ -94,7 +80,7 @@ def trim_finished_jobs(store: Store, keep: TrimLimits) -> Generator[None]:
 def join_points(store: Store) -> Generator[None]:
     """Joins points that were stored in short chunks, of some hundreds of jobs per pass. Raises Unavailable.
 
-    Yields after each short transaction, and may be stopped and run by any number of workers as `trim_finished_jobs`.
+    Yields after each short transaction. Any number of workers may run it at the same time.
     """
     with store.read() as session:
         job_ids = joining.jobs_to_join(session)

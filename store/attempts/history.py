@@ -1,4 +1,4 @@
-"""What is told of the attempts of a job, each with its worker and its devices."""
+"""The attempts of a job, of which some may have ended long ago."""
 
 from collections.abc import Collection
 
@@ -15,8 +15,8 @@ from store.team.callers import Caller
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.job import EndReason
 
-_TOLD = ("number", "started_at", "ended_at", "end_reason", "detail", "start_step", "environment")
-"""Columns that are told as they are."""
+_AS_THEY_ARE = ("number", "started_at", "ended_at", "end_reason", "detail", "start_step", "environment")
+"""Columns that are answered as they are."""
 
 
 def list_attempts(session: Session, job_id: str, *, caller: Caller, after: int, limit: int) -> FactPage[ListedAttempt]:
@@ -25,7 +25,9 @@ def list_attempts(session: Session, job_id: str, *, caller: Caller, after: int, 
     Raises NotFound if the caller may not read the job.
     """
     access.readable_job(session, job_id, caller)
-    query = select(Attempt.id, Attempt.worker_id, Attempt.stopped_for, *(getattr(Attempt, name) for name in _TOLD))
+    query = select(
+        Attempt.id, Attempt.worker_id, Attempt.stopped_for, *(getattr(Attempt, name) for name in _AS_THEY_ARE)
+    )
     query = query.where(Attempt.job_id == job_id, Attempt.number > after).order_by(Attempt.number)
     found = pages.first(session.execute(query.limit(limit + 1)).all(), limit)
     rows = found.items
@@ -49,7 +51,7 @@ def list_attempts(session: Session, job_id: str, *, caller: Caller, after: int, 
     others = _stopped_for(session, {row.stopped_for for row in rows if row.stopped_for is not None}, caller)
     attempts = [
         ListedAttempt(
-            **{name: getattr(row, name) for name in _TOLD},
+            **{name: getattr(row, name) for name in _AS_THEY_ARE},
             worker=workers[row.worker_id].name,
             devices=devices.get(row.id, []),
             stopped_for=others.get(row.stopped_for),
@@ -59,7 +61,7 @@ def list_attempts(session: Session, job_id: str, *, caller: Caller, after: int, 
     return FactPage(attempts, found.has_more)
 
 
-def earlier(session: Session, job_id: str, *, before: int) -> list[EarlierAttempt]:
+def list_earlier(session: Session, job_id: str, *, before: int) -> list[EarlierAttempt]:
     """Returns the job's attempts with numbers below `before`, oldest first."""
     told = (Attempt.number, Attempt.started_at, Attempt.launcher.is_not(None), Attempt.offsets, Attempt.environment)
     query = select(*told).where(Attempt.job_id == job_id, Attempt.number < before).order_by(Attempt.number)

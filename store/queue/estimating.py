@@ -1,15 +1,20 @@
-"""Writes of the worker that makes the estimates. All of them raise Unavailable.
+"""The estimates of when waiting jobs start, by the worker that makes them.
 
-Each first changes the row of the lease, in its transaction: who has lost it writes nothing, and only one writes.
+Each write first changes the row of the lease, in its transaction: who has lost it writes nothing, and only one writes.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
+
+from sqlalchemy.orm import Session
 
 from store.db.database import in_us
-from store.queue import calibrations, estimates, forecast_lease, forecasts
-from store.queue.estimates_facts import LEASE, Estimated, Lease
+from store.queue import calibrations, estimates, forecast_lease, forecasting, forecasts
+from store.queue.estimates_facts import LEASE, Estimated, Lease, Seen
 from store.store import Store
+from torchyard.contract.devices import DeviceReport
+from torchyard.contract.durations import LONGEST_STOP_GRACE
 
 _FURTHEST_US = 10 * 366 * 24 * 3_600_000_000
 """An estimate that is further ahead says no more than that. Far beyond, there are no dates."""
@@ -18,7 +23,7 @@ _FURTHEST_US = 10 * 366 * 24 * 3_600_000_000
 def hold_lease(store: Store, worker_id: str, *, lease_us: int = in_us(LEASE)) -> Lease | None:
     """Takes a free or expired lease, or renews the worker's own; None if another worker holds it.
 
-    Only reads if another one does, or if more than half of the own is left.
+    Only reads if another one does, or if more than half of the own is left. Raises Unavailable.
     """
     with store.read() as session:
         own, may_take = forecast_lease.look(session, worker_id, lease_us=lease_us)
@@ -28,37 +33,43 @@ def hold_lease(store: Store, worker_id: str, *, lease_us: int = in_us(LEASE)) ->
         return forecast_lease.take(session, worker_id, lease_us=lease_us)
 
 
-def release_lease(store: Store, lease: Lease) -> None:
-    """Lets other workers take the lease at once. Does nothing if it is lost."""
-    with store.write("estimates") as session:
-        forecast_lease.release(session, lease)
+def read_line(
+    session: Session, *, here: str, devices: Sequence[DeviceReport], max_stop_grace: timedelta = LONGEST_STOP_GRACE
+) -> Seen | None:
+    """Returns the cluster with the first jobs in the line as the worker `here` reads it; None if no job waits.
+
+    `devices`: the worker's own, as they are now. `max_stop_grace`: what cuts the jobs' `stop_grace`.
+    """
+    seen = forecasting.first_in_line(session, here=here, observed={here: devices}, max_stop_grace=max_stop_grace)
+    return seen if seen.snapshot.line else None
 
 
-def put(store: Store, lease: Lease, *, made_at: int, estimated: Sequence[Estimated], after: int | None) -> bool:
+def store_estimates(
+    session: Session, lease: Lease, *, made_at: int, estimated: Sequence[Estimated], after: int | None
+) -> bool:
     """Stores estimates in place of all others, and keeps those that are to be scored. Returns False if the lease is
     lost: nothing is stored then.
 
     `made_at`: when the line was read, by the database's clock. `after`: jobs further behind start later; None if there
     are none, or nobody knows. Jobs that have left the line meanwhile are left out.
     """
-    with store.write("estimates") as session:
-        now = forecast_lease.guard(session, lease)
-        if now is None:
-            return False
-        made_at = min(made_at, now)  # the clock may have jumped back
-        lined_at = estimates.still_waiting(session, estimated)
-        found = [_possible(one, made_at) for one in estimated if one.job_id in lined_at]
-        estimates.replace_all(session, found, made_at=made_at)
-        forecasts.add(session, found, made_at=made_at, lined_at=lined_at)
-        forecast_lease.note_made(session, made_at=made_at, after=None if after is None else _moment(after, made_at))
-        return True
+    now = forecast_lease.guard(session, lease)
+    if now is None:
+        return False
+    made_at = min(made_at, now)  # the clock may have jumped back
+    lined_at = estimates.still_waiting(session, estimated)
+    possible = [_bounded(one, made_at) for one in estimated if one.job_id in lined_at]
+    estimates.replace_all(session, possible, made_at=made_at)
+    forecasts.add(session, possible, made_at=made_at, lined_at=lined_at)
+    forecast_lease.note_made(session, made_at=made_at, after=None if after is None else _moment(after, made_at))
+    return True
 
 
-def score(store: Store, lease: Lease) -> int:
+def score_forecasts(store: Store, lease: Lease) -> int:
     """Scores the estimates that were kept and whose jobs have started, and drops those whose jobs will not start as
     it was estimated: cancelled, paused, of another priority. Returns how many it has scored; 0 if the lease is lost.
 
-    Each is scored once. Only reads if there are none.
+    Each is scored once. Only reads if there are none. Raises Unavailable.
     """
     with store.read() as session:
         if not forecasts.any_ended(session) and not estimates.any_of_others(session):
@@ -74,7 +85,7 @@ def score(store: Store, lease: Lease) -> int:
         return scored
 
 
-def _possible(one: Estimated, made_at: int) -> Estimated:
+def _bounded(one: Estimated, made_at: int) -> Estimated:
     """Returns the estimate with moments that can be, in their order."""
     expected = _moment(one.expected, made_at)
     low = None if one.low is None else min(_moment(one.low, made_at), expected)

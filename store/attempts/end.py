@@ -1,0 +1,103 @@
+"""The end of an attempt: its last transaction, by its worker or by who rescues its job."""
+
+from collections import Counter
+from collections.abc import Collection
+
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from store.announcement import WORKERS, announcement_of
+from store.attempts import lease, state
+from store.attempts import use as attempt_use
+from store.attempts.exit_reports import verified
+from store.attempts.facts import Claim
+from store.cluster import device_days
+from store.cluster.usage_facts import Held
+from store.db.database import now_us
+from store.jobs import jobs, outcome
+from store.notifications import signals
+from store.output import checkpoints
+from store.queue import usage
+from store.tables import Allocation, Attempt, Job
+from torchyard.contract.errors import StaleClaim
+from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.notifications import EventKind
+from torchyard.contract.records import ExitReport
+
+
+def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: Collection[EndReason] = ()) -> JobState:
+    """Ends the attempt, releases its devices and returns the job's next state. The last transaction of an attempt.
+
+    Call it when everything of the attempt is stored and every process is gone. `requested_stops` are the stops that the
+    worker has requested, besides those in the rows; a report of any other stop is not accepted. Raises StaleClaim.
+    """
+    closed = session.execute(
+        update(Attempt)
+        .where(state.is_open(claim))
+        .values(ended_at=now_us(), stacks_requested_at=None, stacks=None)
+        .returning(Attempt, state.RAN_US.label("ran_us"))
+    ).first()
+    if closed is None:
+        raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} has ended")
+    released = session.scalars(
+        update(Allocation)
+        .where(Allocation.attempt_id == claim.attempt_id, Allocation.released_at.is_(None))
+        .values(released_at=now_us())
+        .returning(Allocation.kind)
+    ).all()
+    announcement_of(session).mark_changed(WORKERS)
+    announcement_of(session).move_line()
+    job = jobs.lock(session, claim.job_id)
+    if job is None:
+        raise StaleClaim(f"job {claim.job_id} is gone")
+    report = verified(session, closed.Attempt, job, report, requested_stops=requested_stops, ran_us=closed.ran_us)
+    report = outcome.with_who_stopped(session, job, report)
+    stopped_for = job.preempted_for if report.reason is EndReason.PREEMPTED else None
+    ending = {"end_reason": report.reason, "detail": report.message, "stopped_for": stopped_for}
+    session.execute(update(Attempt).where(state.is_row_of(claim)).values(**ending))
+    published_checkpoint = bool(closed.Attempt.checkpoints) and checkpoints.is_progress(
+        session, claim.job_id, attempt=claim.number, start_step=closed.Attempt.start_step
+    )
+    next_state = outcome.apply(
+        session,
+        job,
+        report,
+        published_checkpoint=published_checkpoint,
+        ran_us=closed.ran_us,
+        by_itself=EndReason.PAUSED not in requested_stops,
+    )
+    _add_usage(session, job, closed.Attempt, Counter(released), ran_us=closed.ran_us)
+    if next_state is JobState.SUCCEEDED:
+        usage.note_length(session, job.owner, job.trainer, job.ran_us)
+    return next_state
+
+
+def rescue(session: Session, claim: Claim) -> bool:
+    """Ends an attempt whose lease has expired, so that its worker can write nothing more. False if it was renewed."""
+    late = session.execute(
+        update(Attempt)
+        .where(state.is_open(claim), lease.is_lost())
+        .values(relay_seq=Attempt.relay_seq + 1)
+        .returning(Attempt.worker_id)
+    ).first()
+    if late is None:
+        return False
+    name = jobs.worker_name(session, late.worker_id)
+    end(session, claim, ExitReport(reason=EndReason.WORKER_LOST, message=f"the lease of worker {name} expired"))
+    signals.add(session, EventKind.WORKER_LOST, worker=(late.worker_id, name))
+    return True
+
+
+def _add_usage(session: Session, job: Job, attempt: Attempt, held: Counter[str], *, ran_us: int) -> None:
+    """Adds what the attempt held of each kind of device to the use of the job's owner."""
+    began = attempt.started_at
+    if attempt.pool_devices:  # what nodes have told of their devices counts for nothing
+        held, began = Counter({job.device_request: attempt.pool_devices}), attempt.running_at
+    ended = attempt.ended_at
+    assert ended is not None
+    usage.add(session, job.owner, held, began=ended - ran_us, ended=ended)
+    use = attempt_use.take(session, attempt.id)
+    known = {} if use is None else {"cuda": (use.measured_us, use.busy_us, use.idle_us)}
+    began = ended if began is None else began
+    parts = [Held(kind, count, began, ended, *known.get(kind, ())) for kind, count in held.items()]
+    device_days.add(session, job.owner, job.labels, parts)

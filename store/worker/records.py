@@ -1,0 +1,135 @@
+"""What travels between a worker and the store: records of the verbs, and of the domains that they are about."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from store.attempts.facts import (
+    LEASE,
+    AttemptFacts,
+    AttemptSecrets,
+    Begun,
+    Claim,
+    EarlierAttempt,
+    Inherited,
+    KeepOrder,
+    NodeHeld,
+    Wanted,
+)
+from store.blobs.files import Blob, Blobs, BlobWriter
+from store.jobs.facts import AT_ONCE
+from store.jobs.initial_weights_facts import InitialFacts
+from store.output.checkpoints_facts import (
+    CAPTURED,
+    ArtifactFacts,
+    CheckpointFacts,
+    captured_file,
+    captured_name,
+    captured_number,
+    place,
+    resumable,
+)
+from store.output.facts import (
+    DEFAULTS,
+    LOG,
+    MAX_SERIES,
+    Answer,
+    Batch,
+    CapturedFile,
+    MetricPoint,
+    NewArtifact,
+    NewCheckpoint,
+    NewEvent,
+    NewLines,
+    NewMedia,
+    OutputLimits,
+    PictureFacts,
+    Room,
+    StoredArtifact,
+)
+from store.output.log_metrics_reads import LinePattern
+from torchyard.contract.devices import DeviceReport
+
+__all__ = [
+    "AT_ONCE",
+    "CAPTURED",
+    "DEFAULTS",
+    "LEASE",
+    "LOG",
+    "MAX_SERIES",
+    "Answer",
+    "ArtifactFacts",
+    "AttemptFacts",
+    "AttemptSecrets",
+    "Batch",
+    "Begun",
+    "Blob",
+    "BlobWriter",
+    "Blobs",
+    "CapturedFile",
+    "CheckpointFacts",
+    "Claim",
+    "EarlierAttempt",
+    "HostOffer",
+    "Inherited",
+    "InitialFacts",
+    "KeepOrder",
+    "LinePattern",
+    "MetricPoint",
+    "NewArtifact",
+    "NewCheckpoint",
+    "NewEvent",
+    "NewLines",
+    "NewMedia",
+    "NodeHeld",
+    "Orders",
+    "OutputLimits",
+    "PictureFacts",
+    "Prepared",
+    "Registered",
+    "Room",
+    "StoredArtifact",
+    "Wanted",
+    "captured_file",
+    "captured_name",
+    "captured_number",
+    "place",
+    "resumable",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class HostOffer:
+    """What a worker with devices of its own offers now."""
+
+    devices: Sequence[DeviceReport]
+    shares_cpus_of: str | None = None
+    """The boot of its host, if it offers the host's CPUs to as many jobs as there are. Told when it registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What a daemon gets when it registers."""
+
+    name: str
+    claims: Sequence[Claim]
+    """The open attempts of its worker, which it adopts, with renewed leases."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """The answer to a heartbeat."""
+
+    is_served: bool = True
+    """False: another daemon serves the pool now, and nothing was stored."""
+    cpu_sharers: Sequence[str] = ()
+    """The ids of the live workers that share the CPUs of this worker's host, with its own, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An attempt's files are there: its processes start next."""
+
+    start_step: int
+    """The step from which it resumes."""
+    is_known: bool = True
+    """Whether its program goes on there. Else the first step that it logs says where it does."""

@@ -1,0 +1,213 @@
+"""What a worker asks of the store: its life, its attempts, and files that somebody has asked it for.
+
+This is the direct driver, for hosts of the service: it asks the database, Redis and the folder of blobs. Planning and
+what concerns the whole cluster are no verbs: they stand in `store.queue`, `store.attempts` and `store.housekeeping`.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from scheduling.snapshot import Placement
+from store.attempts import append, claim, end, keeping, lease, read, state
+from store.attempts import use as attempt_use
+from store.attempts.facts import NOTHING_BEGUN
+from store.cluster import device_history, workers
+from store.jobs import jobs
+from store.output import artifacts
+from store.store import Store
+from store.team import secrets
+from store.worker.history import JobHistory
+from store.worker.records import (
+    DEFAULTS,
+    Answer,
+    AttemptFacts,
+    AttemptSecrets,
+    Batch,
+    Begun,
+    Claim,
+    HostOffer,
+    KeepOrder,
+    NewArtifact,
+    Orders,
+    OutputLimits,
+    Prepared,
+    Registered,
+    Room,
+    Wanted,
+)
+from torchyard.contract.devices import EnvironmentReport, PoolReport, StartsReport
+from torchyard.contract.job import EndReason, JobState, Reason
+from torchyard.contract.records import ExitReport
+from torchyard.contract.views.telemetry import LiveLine
+
+Change = Prepared | EnvironmentReport | Reason | Begun
+"""How far an attempt has come: its files, its environment, what it does before its processes start, its processes."""
+
+
+class WorkerStore:
+    """Each verb is one transaction at most. It takes and returns frozen records, and leaves nothing open behind it.
+
+    All verbs raise Unavailable while the database does not answer; then they may be called again. Those about an
+    attempt raise StaleClaim once it has ended, was rescued, or belongs to another daemon of its pool. Threads may share
+    it.
+    """
+
+    def __init__(self, store: Store, worker_id: str, *, holder: str | None = None) -> None:
+        """`holder`: the daemon of a pool, which owns no attempt once another one serves the pool."""
+        self._store = store
+        self.worker_id = worker_id
+        self._holder = holder
+        self.blobs = store.blobs
+        self.history = JobHistory(store)
+
+    def register(self, name: str, offer: HostOffer | PoolReport) -> Registered:
+        """Registers a daemon that has just started. Its name is `name`, or `name-2`, … if other hosts have it.
+
+        Raises Conflict while another daemon serves the pool, or a pool of another folder has its name.
+        """
+        with self._store.write("register") as session:
+            if isinstance(offer, HostOffer):
+                devices = [device.to_dict() for device in offer.devices]
+                name = workers.register(
+                    session, self.worker_id, name=name, devices=devices, shares_cpus_of=offer.shares_cpus_of
+                )
+            else:
+                holder = self._holder or ""
+                workers.register_pool(session, self.worker_id, name=name, holder=holder, pool=offer.to_dict())
+            return Registered(name, lease.adopt(session, self.worker_id))
+
+    def release(self) -> None:
+        """Lets another daemon serve the pool at once: the last write of one that leaves. Does nothing on a host."""
+        if self._holder is not None:
+            with self._store.write("release") as session:
+                workers.release_pool(session, self.worker_id, holder=self._holder)
+
+    def heartbeat(self, offer: HostOffer | PoolReport, *, starts: StartsReport) -> Orders:
+        """Stores that the daemon is alive, what it offers, how its jobs use that, and how it starts jobs."""
+        with self._store.write("heartbeat") as session:
+            if not isinstance(offer, HostOffer):
+                pool = {"holder": self._holder or "", "pool": offer.to_dict(), "starts": starts.to_dict()}
+                return Orders(is_served=workers.pool_heartbeat(session, self.worker_id, **pool))
+            devices = [device.to_dict() for device in offer.devices]
+            workers.heartbeat(session, self.worker_id, devices=devices, starts=starts.to_dict())
+            device_history.add_samples(session, self.worker_id, devices)
+            attempt_use.add(session, self.worker_id, devices)
+            return Orders(cpu_sharers=workers.cpu_sharers(session, self.worker_id))
+
+    def is_draining(self) -> bool:
+        """Returns whether the worker is to claim no jobs, and to return those that it runs to the queue."""
+        with self._store.read() as session:
+            return workers.is_draining(session, self.worker_id)
+
+    def renew(self, attempt_ids: Iterable[int]) -> set[int]:
+        """Extends the leases to 30 s from now. Returns the ids of the attempts that the worker still owns."""
+        with self._store.write("renew") as session:
+            return lease.renew(session, self.worker_id, attempt_ids, holder=self._holder)
+
+    def list_open(self) -> list[Claim]:
+        """Returns the open attempts that the worker owns."""
+        with self._store.read() as session:
+            return lease.list_open(session, self.worker_id, holder=self._holder)
+
+    def claim(self, job_id: str, to: Placement, *, reservation: int | None = None, guest: bool = False) -> Claim | None:
+        """Claims a queued job and its devices, as `store.attempts.claim.claim` does; None if that is not possible."""
+        with self._store.write("claim") as session:
+            return claim.claim(session, job_id, to, reservation=reservation, guest=guest, holder=self._holder)
+
+    def read(self, claim: Claim) -> AttemptFacts:
+        """Returns the attempt, what its worker needs of its job, and the secrets that this names."""
+        with self._store.read() as session:
+            return read.read_attempt(session, claim, self._store.secret_keys)
+
+    def read_wanted(self, claim: Claim) -> Wanted:
+        """Returns what is wanted of the attempt: by the job's owner, or for a job that preempts it."""
+        with self._store.read() as session:
+            return read.read_wanted(session, claim)
+
+    def change(self, claim: Claim, change: Change) -> None:
+        """Stores how far the attempt has come. Repeating it changes nothing."""
+        match change:
+            case Prepared(start_step, is_known):
+                with self._store.write("mark_prepared") as session:
+                    state.mark_prepared(session, claim, start_step=start_step, is_known=is_known)
+            case EnvironmentReport():
+                with self._store.write("environment") as session:
+                    state.set_environment(session, claim, change.to_dict())
+            case Reason():
+                with self._store.write("reason") as session:
+                    state.set_reason(session, claim, change)
+            case Begun():
+                with self._store.write(
+                    purpose="mark_launched" if change.running is None else "mark_running"
+                ) as session:
+                    state.store_begun(session, claim, change)
+
+    def append(
+        self,
+        claim: Claim,
+        batch: Batch,
+        *,
+        seq: int,
+        limits: OutputLimits = DEFAULTS,
+        begun: Begun = NOTHING_BEGUN,
+    ) -> frozenset[str]:
+        """Stores a batch exactly once, even if the answer to an earlier call was lost. Returns which outputs are cut.
+
+        `seq` is the number of batches stored before it. `begun` is stored first, in the same transaction.
+        """
+        with self._store.write("store_batch") as session:
+            state.store_begun(session, claim, begun)
+            return append.store_batch(session, claim, batch, seq=seq, limits=limits)
+
+    def show(self, lines: Sequence[LiveLine]) -> None:
+        """Sends lines that have no end so far to who watches their jobs now. They are stored nowhere."""
+        self._store.show(lines)
+
+    def answer_stacks(self, claim: Claim, answer: Answer) -> None:
+        """Stores the answer to a request for the stacks of the ranks."""
+        with self._store.write("store_stacks") as session:
+            state.store_stacks(session, claim, answer)
+
+    def end(
+        self,
+        claim: Claim,
+        report: ExitReport,
+        *,
+        requested_stops: Collection[EndReason] = (),
+        begun: Begun = NOTHING_BEGUN,
+    ) -> JobState:
+        """Closes the attempt and returns the job's next state. Call it when all is stored and no process is left.
+
+        `requested_stops` are the stops that the worker has requested. `begun` is as in `append`.
+        """
+        with self._store.write("end") as session:
+            state.store_begun(session, claim, begun)
+            return end.end(session, claim, report, requested_stops=requested_stops)
+
+    def read_room(self, job_id: str) -> Room:
+        """Returns which files of the job are stored, and how much its owner may store besides. Raises NotFound."""
+        with self._store.read() as session:
+            jobs.get(session, job_id)
+            return artifacts.room(session, job_id)
+
+    def read_secrets(self, job_id: str) -> AttemptSecrets:
+        """Returns the secrets that the job's spec names, as they are now. Raises NotFound."""
+        with self._store.read() as session:
+            return secrets.resolve(session, self._store.secret_keys, jobs.get(session, job_id))
+
+    def list_keep_orders(self, *, limit: int) -> list[KeepOrder]:
+        """Returns the requests to keep files that the worker is to answer: of each owner of jobs the oldest."""
+        with self._store.read() as session:
+            return keeping.list_unanswered(session, self.worker_id, limit=limit)
+
+    def keep_files(self, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int) -> None:
+        """Stores files of an unanswered request, whose blobs are published, and how many bytes were copied for it.
+
+        Raises StaleClaim if it is gone.
+        """
+        with self._store.write("store_kept") as session:
+            keeping.store_files(session, self.worker_id, order, new, copied=copied)
+
+    def answer_keep(self, order: KeepOrder, *, refused: str | None) -> None:
+        """Ends a request. `refused`: why nothing was stored, or what was not. Raises StaleClaim if it is gone."""
+        with self._store.write("answer_keep") as session:
+            keeping.answer(session, self.worker_id, order, refused=refused)
