@@ -2,7 +2,7 @@
 
 from controller.duty import guarded
 from store.schedules import runs
-from store.schedules.facts import Due
+from store.schedules.runs import Due
 from store.store import Store
 
 _AT_ONCE = 20

@@ -14,7 +14,7 @@ from api.parameters.paging import AfterSchedule, Limit, id_after, page_of_views
 from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.schedules import schedules
-from store.schedules.facts import NewSchedule
+from store.schedules.schedules import NewSchedule
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound, Unavailable
 from torchyard.contract.filters import Text
 from torchyard.contract.maximums import within

@@ -1,6 +1,7 @@
 """Submits, lists, shows, changes and deletes sweeps, and ranks their trials."""
 
 from collections.abc import Generator, Iterable
+from functools import partial
 import re
 import time
 from typing import Annotated, Any
@@ -9,24 +10,26 @@ from fastapi import Depends, Query
 from starlette.background import BackgroundTask
 from starlette.responses import Response
 
-from api.access.auth import JobReader, JobWriter, Principal
+from api.access.access import Access, AccessDep
+from api.access.auth import JobReader, JobWriter, Principal, authenticate
+from api.openapi import bodies
 from api.openapi.completion import headers, problems
 from api.openapi.routers import guarded
+from api.parameters.bodies import Body
 from api.parameters.idempotency import Keyed
 from api.parameters.paging import AfterNumber, AfterSweep, Limit, id_after, number_after, page_of_views
 from api.parameters.reads import Parts, in_turns, writes_in_turns
-from api.parameters.sweeps import ExtensionBody, SweepBody
 from api.routes.jobs import collect_garbage
 from api.services import Services, ServicesDep
 from store.sweeps import listing, requests, submit
 from store.sweeps.facts import NewSweep, SweepFilter, TrialFacts
 from store.sweeps.listing import TrialSort
-from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, Unavailable
+from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, TooLarge, Unavailable
 from torchyard.contract.filters import Text
 from torchyard.contract.maximums import within
 from torchyard.contract.points import added_points, checked_points, extended, resolved, spec_of
 from torchyard.contract.spec import Spec
-from torchyard.contract.sweeps import Point, SweepSpec, SweepState
+from torchyard.contract.sweeps import MOST_POINTS, MOST_SWEEP_BYTES, Point, SweepExtension, SweepSpec, SweepState
 from torchyard.contract.views.base import Page
 from torchyard.contract.views.sweeps import SweepResolved, SweepSummary, SweepView, TrialView
 
@@ -39,6 +42,45 @@ async def _number(sweep_id: str, number: str) -> int:
         raise NotFound(f"sweep {sweep_id[:100]} has no trial {number[:100]!r}")
     return int(number)
 
+
+_SWEEP_EXAMPLE = {
+    "parameters": {"config.optimizer.lr": [0.1, 0.01, 0.001], "config.training.seed": "1..3"},
+    "max_parallel": 4,
+    "job": {"trainer": "image-classification", "config": {"data": {"source": "digits"}}},
+}
+
+
+@bodies.declares(bodies.json(SweepSpec, example=_SWEEP_EXAMPLE))
+async def _parse_sweep(
+    services: ServicesDep, access: AccessDep, caller: Annotated[Principal, Depends(authenticate)], body: Body
+) -> SweepSpec:
+    """Parses a sweep. Raises TooLarge, as `Parser` does, and TooManyRequests."""
+    if len(body) > MOST_SWEEP_BYTES:
+        raise TooLarge(f"the sweep has {len(body)} bytes: submit at most {MOST_SWEEP_BYTES}")
+    sweep = await services.parses_of(body).begin(caller.key, partial(services.parser.sweep, body))
+    await _count_trials(access, caller, sweep.size)
+    return sweep
+
+
+@bodies.declares(bodies.json(SweepExtension, example={"trials": 20}))
+async def _parse_extension(
+    services: ServicesDep, access: AccessDep, caller: Annotated[Principal, Depends(authenticate)], body: Body
+) -> SweepExtension:
+    """Parses what is added to a sweep. Raises as `Parser` does, and TooManyRequests."""
+    more = await services.parses_of(body).begin(caller.key, partial(services.parser.extension, body))
+    await _count_trials(access, caller, min(more.size, MOST_POINTS))
+    return more
+
+
+async def _count_trials(access: Access, caller: Principal, trials: int) -> None:
+    if trials > 1:  # the request itself is one
+        await access.requests.take(caller.key, advice=f"{caller.name} has sent too many trials", cost=trials - 1)
+
+
+SweepBody = Annotated[SweepSpec, Depends(_parse_sweep)]
+"""A route's parameter: a sweep, whose job spec is not looked at yet."""
+ExtensionBody = Annotated[SweepExtension, Depends(_parse_extension)]
+"""A route's parameter: what is added to a sweep."""
 
 Number = Annotated[int, Depends(_number)]
 

@@ -1,13 +1,13 @@
 """Makes the trials of sweeps, asks their jobs for what was asked of the sweep, and ends sweeps."""
 
 from collections.abc import Sequence
+from itertools import count
 import time
 
 from controller.duty import guarded
-from controller.sweeps import proposing
+from controller.sweeps import proposals
 from controller.sweeps.halving import promotions
 from controller.sweeps.proposals import Proposals
-from controller.sweeps.turns import Turns
 from store.store import Store
 from store.sweeps import advance, due
 from store.sweeps.facts import DueSweep, SweepTerms
@@ -113,18 +113,50 @@ class Sweeps:
     def _points(self, sweep: DueSweep, count: int) -> Sequence[Point]:
         """Returns the next points; none as long as they are being found."""
         if sweep.method not in ADAPTIVE:
-            return proposing.points(self._read_spec(sweep), first=sweep.made, count=count)
+            return proposals.points_of(self._read_spec(sweep), first=sweep.made, count=count)
         key = sweep.id, sweep.made
         if not self._proposals.busy:
             with self._store.read() as session:
                 spec, known = due.read_spec(session, sweep.id), due.read_known_trials(session, sweep.id)
             # More may have been made since: then these are refused, and the next run proposes others.
-            self._proposals.begin(key, proposing.by_results(spec, known, made=sweep.made, count=count))
+            self._proposals.begin(key, proposals.by_results(spec, known, made=sweep.made, count=count))
         points = self._proposals.take(key, wait_s=_WAIT_S)
         if points == []:  # as its limits ended the search
-            return proposing.by_chance(self._read_spec(sweep), sweep.made)
+            return proposals.by_chance(self._read_spec(sweep), sweep.made)
         return points or []
 
     def _read_spec(self, sweep: DueSweep) -> SweepSpec:
         with self._store.read() as session:
             return due.read_spec(session, sweep.id)
+
+
+class Turns:
+    """Remembers who had a turn, and when."""
+
+    def __init__(self) -> None:
+        self._clock = count(1)
+        self._owners: dict[str, int] = {}
+        self._sweeps: dict[str, int] = {}
+        self._round: set[str] = set()
+
+    def order(self, due: Sequence[DueSweep]) -> list[DueSweep]:
+        """Returns one sweep of each owner, then a second one of each, and so on; first whose turn is longest ago."""
+        self._owners = {each.owner: self._owners.get(each.owner, 0) for each in due}
+        self._sweeps = {each.id: self._sweeps.get(each.id, 0) for each in due}
+        ranks: dict[str, int] = {}
+        turns: dict[str, int] = {}
+        for each in sorted(due, key=lambda each: (self._sweeps[each.id], each.id)):
+            turns[each.id] = ranks[each.owner] = ranks.get(each.owner, -1) + 1
+        return sorted(due, key=lambda each: (turns[each.id], self._owners[each.owner], each.id))
+
+    def had(self, sweep: DueSweep) -> None:
+        """Notes that a sweep has its turn now."""
+        self._owners[sweep.owner] = self._sweeps[sweep.id] = next(self._clock)
+        self._round.add(sweep.id)
+
+    def all_had(self, due: Sequence[DueSweep]) -> bool:
+        """Returns whether all of these had a turn since this was last so: then another round begins."""
+        if not self._round.issuperset(each.id for each in due):
+            return False
+        self._round.clear()
+        return True

@@ -17,9 +17,9 @@ def promotions(halving: Halving, trials: Sequence[TrialFacts], *, mode: str | No
     the best of each rung may in any case, so that one trial comes to the end. `total`: how many trials there will be.
     """
     values, waiting = _values_at(halving, trials), _waiting_at(trials)
-    found = _promotable(halving, values, waiting, mode=mode, least=0)
-    if found or len(trials) < total or any(trial.is_active for trial in trials):
-        return found
+    wanted = _promotable(halving, values, waiting, mode=mode, least=0)
+    if wanted or len(trials) < total or any(trial.is_active for trial in trials):
+        return wanted
     return _promotable(halving, values, waiting, mode=mode, least=1)
 
 
@@ -31,15 +31,15 @@ def _promotable(
     mode: str | None,
     least: int,
 ) -> dict[int, int]:
-    found: dict[int, int] = {}
+    wanted: dict[int, int] = {}
     for rung, following in reversed([*pairwise(halving.rungs)]):
         its = values[rung]
         if not waiting[rung]:
             continue
         ranked = sorted(its, key=lambda number: (_badness(its[number], mode), number))
         best = ranked[: max(least, len(ranked) // halving.factor)]
-        found |= {number: following for number in best if number in waiting[rung] and not math.isnan(its[number])}
-    return found
+        wanted |= {number: following for number in best if number in waiting[rung] and not math.isnan(its[number])}
+    return wanted
 
 
 def _values_at(halving: Halving, trials: Sequence[TrialFacts]) -> Mapping[int, Mapping[int, float]]:
@@ -47,23 +47,23 @@ def _values_at(halving: Halving, trials: Sequence[TrialFacts]) -> Mapping[int, M
 
     A trial counts at a rung if it has paused there, or has done all its work before.
     """
-    found: dict[int, dict[int, float]] = defaultdict(dict)
+    values: dict[int, dict[int, float]] = defaultdict(dict)
     for trial in trials:
         for each in trial.rungs:
-            found[each.at].setdefault(trial.number, _number(each.value))
+            values[each.at].setdefault(trial.number, _number(each.value))
         if trial.state is JobState.SUCCEEDED:
             for rung in halving.rungs:
-                found[rung].setdefault(trial.number, _number(trial.value))
-    return found
+                values[rung].setdefault(trial.number, _number(trial.value))
+    return values
 
 
 def _waiting_at(trials: Sequence[TrialFacts]) -> Mapping[int, Set[int]]:
     """Returns for each rung the trials that wait there."""
-    found: dict[int, set[int]] = defaultdict(set)
+    waiting: dict[int, set[int]] = defaultdict(set)
     for trial in trials:
         if trial.at_rung:
-            found[trial.rungs[-1].at].add(trial.number)
-    return found
+            waiting[trial.rungs[-1].at].add(trial.number)
+    return waiting
 
 
 def _number(value: float | None) -> float:

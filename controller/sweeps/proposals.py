@@ -1,6 +1,9 @@
-"""Points that depend on results, found by a process of their own: the controller's thread does not compute them."""
+"""Which points a sweep tries next. The rows say what was tried and how it went.
 
-from collections.abc import Callable, Collection, Iterable
+Points that depend on results are found by a process of their own: the controller's thread does not compute them.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 import json
 import logging
@@ -12,7 +15,9 @@ import time
 from typing import Any, NoReturn
 import weakref
 
-from torchyard.contract.sweeps import Point
+from store.sweeps.facts import KnownTrials
+from torchyard.contract.chosen import drawn_point, known_point
+from torchyard.contract.sweeps import Point, SweepSpec
 from torchyard.host.parent import end_with_parent
 
 CPU_S = 20
@@ -27,6 +32,28 @@ _log = logging.getLogger(__name__)
 
 Key = tuple[str, int]
 """A sweep, and the number of its next trial."""
+
+
+def by_results(spec: SweepSpec, known: KnownTrials, *, made: int, count: int) -> Callable[[], Iterator[Point]]:
+    """Returns what finds the points of the next trials, `count` at most, by how the first `made` trials have gone.
+
+    `known`: those and perhaps more; they are never changed. What finds the points makes them, too. The same for the
+    same arguments. Fewer than `count` are left of a sweep that ends soon. It may take seconds.
+    """
+    from controller.sweeps.sampling import sample  # Optuna takes half a second, which few sweeps need
+
+    return lambda: sample(spec, known(made), count=min(count, spec.size - made))
+
+
+def by_chance(spec: SweepSpec, number: int) -> list[Point]:
+    """Returns the point of a trial, which follows from the seed and its number alone."""
+    return [drawn_point(spec, number)]
+
+
+def points_of(spec: SweepSpec, *, first: int, count: int) -> list[Point]:
+    """Returns the points, from the number `first` on, of a method whose points depend on their numbers alone."""
+    points = (known_point(spec, number) for number in range(first, min(first + count, spec.size)))
+    return [point for point in points if point is not None]
 
 
 class Proposals:

@@ -64,7 +64,7 @@ def _counted(spec: SweepSpec, trials: Sequence[TrialFacts]) -> Sequence[TrialFac
 
 @dataclass(frozen=True)
 class _Axis:
-    """What one key takes, as Optuna draws it: of a list places in it, as its values may be of any kinds."""
+    """What one key takes, as Optuna draws it: of a list indexes in it, as its values may be of any kinds."""
 
     values: Values
 
@@ -81,7 +81,7 @@ class _Axis:
 
     def drawn(self, value: JsonValue) -> Any:
         """Returns what Optuna draws for a value of a point."""
-        return value if isinstance(self.values, Range) else self._places[_written(value)]
+        return value if isinstance(self.values, Range) else self._indexes[_written(value)]
 
     def value(self, drawn: Any) -> JsonValue:
         """Returns the value of a point for what Optuna has drawn."""
@@ -91,9 +91,9 @@ class _Axis:
         return drawn if values.step is None else values.number(round((drawn - values.min) / values.step))
 
     @cached_property
-    def _places(self) -> dict[str, int]:
+    def _indexes(self) -> dict[str, int]:
         assert not isinstance(self.values, Range)
-        return {_written(value): place for place, value in enumerate(self.values)}
+        return {_written(value): index for index, value in enumerate(self.values)}
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ def _untried(spec: SweepSpec, tried: set[str], *, seed: int) -> Point | None:
     """Returns any point that is not tried, of those that can be counted."""
     sizes = (values.size or 0 if isinstance(values, Range) else len(values) for values in spec.parameters.values())
     size = math.prod(sizes)
-    places = range(size if size <= MOST_POINTS else 0)
-    points = (grid_point(spec.parameters, (seed + place) % size) for place in places)
+    indexes = range(size if size <= MOST_POINTS else 0)
+    points = (grid_point(spec.parameters, (seed + index) % size) for index in indexes)
     return next((point for point in points if _written(point) not in tried), None)
 
 

@@ -1,7 +1,7 @@
 """Checks a whole upload: here if it is small, else in a process of its own, as a million names take a minute.
 
 `python -P -m store.bundles.checking MAX_FILES MAX_BYTES` is that process, with the tar as its input. It has the API's
-user, a lower priority, limits of time and memory, and no secret in its variables. It prints a `_Found`, and then the
+user, a lower priority, limits of time and memory, and no secret in its variables. It prints a `_Result`, and then the
 parts.
 """
 
@@ -34,7 +34,7 @@ _ENVIRONMENT = ("PATH", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found(Record):
+class _Result(Record):
     files: int = 0
     bytes: int = 0
     sha256: str = ""
@@ -48,16 +48,16 @@ def check(path: Path, *, sha256: str, size: int, max_files: int, max_bytes: int)
     """Reads the whole file. Raises InvalidBundle if it is not the bundle of that digest, and OSError."""
     with path.open("rb", buffering=0) as file:
         if size <= APART_BYTES:
-            found, parts = _check(file, max_files=max_files, max_bytes=max_bytes)
+            result, parts = _check(file, max_files=max_files, max_bytes=max_bytes)
         else:
-            found, parts = _check_apart(file, size, max_files=max_files, max_bytes=max_bytes)
-    if found.error:
-        raise OSError(found.error, os.strerror(found.error), str(path))
-    if found.sha256 and found.sha256 != sha256:
-        raise InvalidBundle(f"what arrived has the sha256 {found.sha256}: it is removed, send it again")
-    if found.invalid:
-        raise InvalidBundle(found.invalid)
-    return BundleContents(found.files, found.bytes, parts)
+            result, parts = _check_apart(file, size, max_files=max_files, max_bytes=max_bytes)
+    if result.error:
+        raise OSError(result.error, os.strerror(result.error), str(path))
+    if result.sha256 and result.sha256 != sha256:
+        raise InvalidBundle(f"what arrived has the sha256 {result.sha256}: it is removed, send it again")
+    if result.invalid:
+        raise InvalidBundle(result.invalid)
+    return BundleContents(result.files, result.bytes, parts)
 
 
 def main() -> None:
@@ -72,34 +72,34 @@ def main() -> None:
     parts = b""
     try:
         with open(0, "rb", buffering=0, closefd=False) as file:
-            found, parts = _check(file, max_files=int(sys.argv[1]), max_bytes=int(sys.argv[2]))
+            result, parts = _check(file, max_files=int(sys.argv[1]), max_bytes=int(sys.argv[2]))
     except MemoryError:
-        found = _Found(invalid=f"its names need more than {MEMORY_BYTES >> 30} GiB of memory")
+        result = _Result(invalid=f"its names need more than {MEMORY_BYTES >> 30} GiB of memory")
     except OSError as error:
-        found = _Found(error=error.errno or errno.EIO)
+        result = _Result(error=error.errno or errno.EIO)
     with open(1, "wb", closefd=False) as out:
-        out.write(found.to_json().encode() + b"\n" + parts)
+        out.write(result.to_json().encode() + b"\n" + parts)
 
 
-def _check_apart(file: BinaryIO, size: int, *, max_files: int, max_bytes: int) -> tuple[_Found, bytes]:
+def _check_apart(file: BinaryIO, size: int, *, max_files: int, max_bytes: int) -> tuple[_Result, bytes]:
     command = [sys.executable, "-P", "-m", "store.bundles.checking", str(max_files), str(max_bytes)]
     variables = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     done = subprocess.run(command, stdin=file, stdout=subprocess.PIPE, env=variables, check=False)
     if done.returncode == -signal.SIGXCPU:
-        return _Found(invalid=f"it takes more than {_LEAST_CPU_S + size // _CPU_S_BYTES} s of processor time"), b""
+        return _Result(invalid=f"it takes more than {_LEAST_CPU_S + size // _CPU_S_BYTES} s of processor time"), b""
     if done.returncode:
         raise OSError(errno.EIO, f"the process that checks an upload ended with {done.returncode}")
     head, _, parts = done.stdout.partition(b"\n")
-    return _Found.from_json(head), parts
+    return _Result.from_json(head), parts
 
 
-def _check(file: BinaryIO, *, max_files: int, max_bytes: int) -> tuple[_Found, bytes]:
+def _check(file: BinaryIO, *, max_files: int, max_bytes: int) -> tuple[_Result, bytes]:
     reader = _Digesting(file)
     try:
         contents = verify(reader, max_files=max_files, max_bytes=max_bytes, needs_parts=True)
     except InvalidBundle as error:
-        return _Found(invalid=error.message, sha256=reader.digest()), b""
-    return _Found(files=contents.files, bytes=contents.bytes, sha256=reader.digest()), contents.parts
+        return _Result(invalid=error.message, sha256=reader.digest()), b""
+    return _Result(files=contents.files, bytes=contents.bytes, sha256=reader.digest()), contents.parts
 
 
 class _Digesting:

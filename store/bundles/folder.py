@@ -37,14 +37,14 @@ class Uploads:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def list_of(self, owner: str) -> list[Partial]:
+    def list_uploads(self, owner: str) -> list[Partial]:
         """Returns the unfinished uploads of the user, newest first. Raises OSError."""
-        found = [partial for partial in map(_partial, _files(self._folder(owner))) if partial is not None]
-        return sorted(found, key=lambda partial: (partial.started_at, partial.sha256), reverse=True)
+        uploads = [partial for partial in map(_read_partial, _list_files(self._folder(owner))) if partial is not None]
+        return sorted(uploads, key=lambda partial: (partial.started_at, partial.sha256), reverse=True)
 
     def find(self, owner: str, sha256: str) -> Partial | None:
         """Returns the user's unfinished upload of that bundle, or None. Raises OSError."""
-        return next((partial for partial in self.list_of(owner) if partial.sha256 == sha256), None)
+        return next((partial for partial in self.list_uploads(owner) if partial.sha256 == sha256), None)
 
     def open(self, owner: str, sha256: str, *, size: int, offset: int, admit: Callable[[int], None]) -> PartialFile:
         """Opens the user's upload of the bundle to append from `offset`; a new one where there is none of that size.
@@ -53,12 +53,12 @@ class Uploads:
         passed on. Raises Conflict if other bytes have arrived than `offset`, or there are too many uploads,
         TooManyRequests, and OSError.
         """
-        found = self.list_of(owner)
-        mine = next((partial for partial in found if partial.sha256 == sha256), None)
+        uploads = self.list_uploads(owner)
+        mine = next((partial for partial in uploads if partial.sha256 == sha256), None)
         received = mine.received if mine is not None and mine.size == size else 0
         if offset != received:
             raise out_of_place(received)
-        others = [partial for partial in found if partial is not mine]
+        others = [partial for partial in uploads if partial is not mine]
         admit(sum(partial.size for partial in others))
         if mine is not None and mine.size == size:
             return PartialFile(mine.path, at=received)
@@ -83,8 +83,8 @@ class Uploads:
     def remove_abandoned(self) -> int:
         """Removes uploads to which nothing was added for a day, and returns their number. Raises OSError."""
         before, removed = time.time() - _EXPIRES_S, 0
-        for folder in _files(self._root):
-            for path in _files(folder):
+        for folder in _list_files(self._root):
+            for path in _list_files(folder):
                 with suppress(FileNotFoundError):
                     if path.name != _LOCK and path.stat().st_mtime < before:
                         removed += _remove_if_older(path, before)
@@ -106,14 +106,14 @@ class Uploads:
         return self._root / hashlib.sha256(owner.encode()).hexdigest()[:32]
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     try:
         return [*folder.iterdir()]
     except FileNotFoundError:
         return []
 
 
-def _partial(path: Path) -> Partial | None:
+def _read_partial(path: Path) -> Partial | None:
     match = _NAME.fullmatch(path.name)
     try:
         received = path.stat(follow_symlinks=False).st_size

@@ -51,7 +51,7 @@ def list_newest(
     if name is not None:
         return pages.first(complete, limit)
     known = {bundle.sha256 for bundle in complete}
-    partial = [item for item in Uploads(store.blobs.uploads).list_of(owner) if item.sha256 not in known]
+    partial = [item for item in Uploads(store.blobs.uploads).list_uploads(owner) if item.sha256 not in known]
     both = [*complete, *(item for item in partial if after is None or cursor_of(item) < after)]
     return pages.first(sorted(both, key=cursor_of, reverse=True), limit)
 

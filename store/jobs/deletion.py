@@ -55,7 +55,7 @@ def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     if not JobState(job.state).terminal:
         raise Conflict(f"job {job_id} is {job.state}: cancel it first and delete it after its end")
     if job.sweep_id is not None:
-        trials.forget(session, job)
+        trials.forget_job(session, job)
     listed = session.scalars(select(Checkpoint.files).where(Checkpoint.job_id == job_id))
     files = {str(file["sha256"]) for files in listed for file in files}
     artifacts = session.scalars(select(Artifact.sha256).where(Artifact.job_id == job_id))

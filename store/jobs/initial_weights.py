@@ -97,7 +97,7 @@ def lock_source_of(session: Session, job_id: str) -> None:
 
 
 def _of_checkpoint(session: Session, caller: Caller, wanted: CheckpointRef) -> InitialFacts:
-    job_id = sweeps.job_named(session, caller, wanted.job_id, wanted.ref)
+    job_id = sweeps.resolve_job(session, caller, wanted.job_id, wanted.ref)
     if job_id != wanted.job_id:
         lock_sources(session, [job_id])
     job = access.get(session, job_id, caller)

@@ -152,7 +152,7 @@ def _follow(session: Session, moved: Job, state: JobState) -> None:
     if state.terminal:
         initial_files.release(session, moved)
     if moved.sweep_id is not None:
-        trials.follow(session, moved)
+        trials.follow_job(session, moved)
     if state.terminal or state is JobState.PAUSED:
         announcement_of(session).wake_controller()
     announce(session, moved)

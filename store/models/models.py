@@ -38,7 +38,7 @@ def add_version(session: Session, wanted: NewVersion) -> tuple[ModelVersionFacts
     NotFound, QuotaExceeded, and Conflict for another visibility than the model has, or too many versions.
     """
     # Locked, so that neither the checkpoint nor the job is removed meanwhile.
-    job_id = sweeps.job_named(session, wanted.caller, wanted.job_id, wanted.ref)
+    job_id = sweeps.resolve_job(session, wanted.caller, wanted.job_id, wanted.ref)
     job = access.lock_readable(session, job_id, wanted.caller)
     checkpoint = checkpoints.resolve(session, job, wanted.ref)
     owner, name = wanted.caller.name, wanted.name

@@ -195,7 +195,7 @@ def find_named(session: Session, job_id: str, ref: str, *, caller: Caller) -> Na
 
     Raises NotFound as `resolve` does, and for what the caller may not read.
     """
-    job = access.get(session, sweeps.job_named(session, caller, job_id, ref), caller)
+    job = access.get(session, sweeps.resolve_job(session, caller, job_id, ref), caller)
     return NamedCheckpoint(job.id, job.name, resolve(session, job, ref))
 
 

@@ -24,81 +24,81 @@ def next_after(schedule: Schedule, time: int) -> int | None:
 
     Raises InvalidSpec for what is no cron text or no time zone here.
     """
-    zone = _zone(schedule.timezone)
-    found = _next(schedule.cron, zone, _EPOCH + timedelta(microseconds=time))
-    if found is None or (schedule.until is not None and found > schedule.until):
+    zone = _find_zone(schedule.timezone)
+    due = _find_next(schedule.cron, zone, _EPOCH + timedelta(microseconds=time))
+    if due is None or (schedule.until is not None and due > schedule.until):
         return None
-    return (found - _EPOCH) // _MICROSECOND
+    return (due - _EPOCH) // _MICROSECOND
 
 
 def check(schedule: Schedule, now: int) -> int:
     """Returns what `next_after` returns. Raises InvalidSpec where that returns None, too."""
-    found = next_after(schedule, now)
-    if found is None:
+    due = next_after(schedule, now)
+    if due is None:
         field, end = ("cron", "") if schedule.until is None else ("until", f" before {schedule.until.isoformat()}")
-        raise _wrong(field, f"{schedule.cron!r} never comes{end}")
-    return found
+        raise _invalid(field, f"{schedule.cron!r} never comes{end}")
+    return due
 
 
-def _next(cron: str, zone: ZoneInfo, after: datetime) -> datetime | None:
+def _find_next(cron: str, zone: ZoneInfo, after: datetime) -> datetime | None:
     every_hour = cron.split()[1].startswith("*")
     return _next_of_every_hour(cron, zone, after) if every_hour else _next_of_hours(cron, zone, after)
 
 
 def _next_of_hours(cron: str, zone: ZoneInfo, after: datetime) -> datetime | None:
     shown = after.astimezone(zone).replace(tzinfo=None)
-    while (following := _on_clock(cron, shown)) is not None:
-        found = following.replace(tzinfo=zone).astimezone(UTC)
-        if found > after:  # the second time that a clock shows it is none of the schedule's
-            return found
+    while (following := _next_on_clock(cron, shown)) is not None:
+        due = following.replace(tzinfo=zone).astimezone(UTC)
+        if due > after:  # the second time that a clock shows it is none of the schedule's
+            return due
         shown = following
     return None
 
 
 def _next_of_every_hour(cron: str, zone: ZoneInfo, after: datetime) -> datetime | None:
-    offset = _offset(zone, after)
-    while (shown := _on_clock(cron, (after + offset).replace(tzinfo=None))) is not None:
-        found = shown.replace(tzinfo=UTC) - offset
-        if _offset(zone, found) == offset:
-            return found
-        change = _change(zone, after, found, offset)
-        after, offset = change - _MICROSECOND, _offset(zone, change)
+    offset = _offset_at(zone, after)
+    while (shown := _next_on_clock(cron, (after + offset).replace(tzinfo=None))) is not None:
+        due = shown.replace(tzinfo=UTC) - offset
+        if _offset_at(zone, due) == offset:
+            return due
+        change = _find_change(zone, after, due, offset)
+        after, offset = change - _MICROSECOND, _offset_at(zone, change)
     return None
 
 
-def _change(zone: ZoneInfo, before: datetime, behind: datetime, offset: timedelta) -> datetime:
+def _find_change(zone: ZoneInfo, before: datetime, after: datetime, offset: timedelta) -> datetime:
     """Returns the minute at which the clock is set, which has this offset `before` and another one `after`."""
-    first, last = (before - _EPOCH) // _MINUTE, (behind - _EPOCH) // _MINUTE
+    first, last = (before - _EPOCH) // _MINUTE, (after - _EPOCH) // _MINUTE
     while last - first > 1:
         middle = (first + last) // 2
-        first, last = (middle, last) if _offset(zone, _EPOCH + middle * _MINUTE) == offset else (first, middle)
+        first, last = (middle, last) if _offset_at(zone, _EPOCH + middle * _MINUTE) == offset else (first, middle)
     return _EPOCH + last * _MINUTE
 
 
-def _on_clock(cron: str, after: datetime) -> datetime | None:
+def _next_on_clock(cron: str, after: datetime) -> datetime | None:
     """Returns the next time of a clock that is never set; None if there is none in the next years."""
     from croniter import CroniterBadDateError, CroniterError, croniter  # most programs need none of it
 
     if _RANDOM.search(cron):
-        raise _wrong("cron", "a schedule has no random parts (R, H): its times are told before")
+        raise _invalid("cron", "a schedule has no random parts (R, H): its times are told before")
     try:
         return croniter(cron, after).get_next(datetime)
     except CroniterBadDateError:
         return None
     except (CroniterError, ValueError) as error:
-        raise _wrong("cron", f"is no cron text: {error}") from None
+        raise _invalid("cron", f"is no cron text: {error}") from None
 
 
-def _offset(zone: ZoneInfo, time: datetime) -> timedelta:
+def _offset_at(zone: ZoneInfo, time: datetime) -> timedelta:
     return time.astimezone(zone).utcoffset() or timedelta()
 
 
-def _zone(name: str) -> ZoneInfo:
+def _find_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise _wrong("timezone", f"there is no time zone {name!r}: write one such as UTC or Europe/Berlin") from None
+        raise _invalid("timezone", f"there is no time zone {name!r}: write one such as UTC or Europe/Berlin") from None
 
 
-def _wrong(field: str, message: str) -> InvalidSpec:
+def _invalid(field: str, message: str) -> InvalidSpec:
     return InvalidSpec("the schedule is not valid", errors=(FieldError(f"schedule.{field}", message),))

@@ -4,6 +4,7 @@ Several controllers may do it at the same moment: each row is locked, and who fi
 """
 
 import contextlib
+from dataclasses import dataclass
 from functools import partial
 import logging
 from typing import Any
@@ -16,7 +17,6 @@ from store.jobs import owners, savepoints, stop
 from store.jobs import submit as submissions
 from store.jobs.submission import ScheduledRun, Submission, Submitted
 from store.schedules import cron, schedules
-from store.schedules.facts import Due
 from store.tables import Job, Schedule
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TorchyardError, Unavailable
 from torchyard.contract.job import JobState, Reason
@@ -34,6 +34,14 @@ _IS_DUE = (Schedule.next_at <= now_us()) & or_(Schedule.overlap != "queue", ~_RU
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Due:
+    """What a controller is to do for a schedule: submit a run, or cancel the job that a run has replaced."""
+
+    schedule_id: str
+    replaced: str | None
+
+
 def list_due(session: Session, *, limit: int) -> list[Due]:
     """Returns what is due, the oldest first."""
     query = select(Schedule.id, Schedule.replaced).where(or_(_IS_DUE, Schedule.replaced.is_not(None)))
@@ -49,7 +57,7 @@ def do_due(session: Session, due: Due) -> bool:
         return _cancel_replaced(session, due.schedule_id)
     locked = _lock_due(session, due.schedule_id)
     if locked is not None:
-        _run(session, *locked)
+        _run_due(session, *locked)
     return locked is not None
 
 
@@ -57,7 +65,7 @@ def note_failure(session: Session, schedule_id: str) -> None:
     """Notes that what is due could not be done, and is tried again: once, and not at each attempt."""
     row = session.scalars(select(Schedule).where(Schedule.id == schedule_id).with_for_update()).first()
     if row is not None and (row.last_error or {}).get("message") != _UNKNOWN:
-        _set(session, row, last_error={"code": "internal", "message": _UNKNOWN, "at": schedules.now(session)})
+        _set_columns(session, row, last_error={"code": "internal", "message": _UNKNOWN, "at": schedules.now(session)})
 
 
 def _lock_due(session: Session, schedule_id: str) -> tuple[Schedule, bool] | None:
@@ -71,7 +79,7 @@ def _lock_due(session: Session, schedule_id: str) -> tuple[Schedule, bool] | Non
     return None if row is None else (row[0], bool(row[1]))
 
 
-def _run(session: Session, row: Schedule, runs_still: bool) -> None:
+def _run_due(session: Session, row: Schedule, runs_still: bool) -> None:
     if runs_still and row.overlap == "skip":
         return _go_on(session, row, skipped=Schedule.skipped + 1)
     run = savepoints.attempt(session, partial(_submit, session, row))
@@ -107,7 +115,7 @@ def _note_refused(session: Session, row: Schedule, error: Exception) -> None:
     noted: dict[str, Any] = {"last_error": {"code": code, "message": message, "at": schedules.now(session)}}
     if row.refused + 1 >= MOST_REFUSED:
         reason = Reason("refused", f"{MOST_REFUSED} runs in a row were refused: {message}")
-        _set(session, row, refused=row.refused + 1, **noted, **_stop(ScheduleState.PAUSED, reason))
+        _set_columns(session, row, refused=row.refused + 1, **noted, **_columns_of_stop(ScheduleState.PAUSED, reason))
     else:
         _go_on(session, row, refused=row.refused + 1, **noted)
 
@@ -121,29 +129,29 @@ def _cancel_replaced(session: Session, schedule_id: str) -> bool:
         return False
     with contextlib.suppress(Conflict, NotFound):  # it has ended, or was deleted
         stop.request_cancel(session, row.replaced)
-    _set(session, row, replaced=None)
+    _set_columns(session, row, replaced=None)
     return True
 
 
 def _go_on(session: Session, row: Schedule, **values: Any) -> None:
     """Sets when the next run is due: of the times that went by meanwhile, none is."""
-    _set(session, row, **values, **_plan_next(row, max(schedules.now(session), row.next_at or 0)))
+    _set_columns(session, row, **values, **_plan_next(row, max(schedules.now(session), row.next_at or 0)))
 
 
 def _plan_next(row: Schedule, after: int) -> dict[str, Any]:
     try:
         next_at = cron.next_after(schedules.schedule_of(row), after)
     except InvalidSpec as error:  # this host's time zones or cron texts are other ones
-        return _stop(ScheduleState.PAUSED, Reason("refused", _message_of(error)))
-    return _stop(ScheduleState.ENDED, _ENDED) if next_at is None else {"next_at": next_at}
+        return _columns_of_stop(ScheduleState.PAUSED, Reason("refused", _message_of(error)))
+    return _columns_of_stop(ScheduleState.ENDED, _ENDED) if next_at is None else {"next_at": next_at}
 
 
-def _set(session: Session, row: Schedule, **values: Any) -> None:
+def _set_columns(session: Session, row: Schedule, **values: Any) -> None:
     change = update(Schedule).where(Schedule.id == row.id).values(**values)
     session.execute(change, execution_options={"synchronize_session": False})
 
 
-def _stop(state: ScheduleState, reason: Reason) -> dict[str, Any]:
+def _columns_of_stop(state: ScheduleState, reason: Reason) -> dict[str, Any]:
     return {"state": state, "next_at": None, "reason_code": reason.code, "reason_message": reason.message}
 
 

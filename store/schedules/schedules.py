@@ -1,5 +1,6 @@
 """Schedules, and what their owners ask of them. What is due of them is in `store.schedules.runs`."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, select
@@ -11,10 +12,10 @@ from store.db.database import now_us
 from store.db.upsert import upsert
 from store.ids import is_id, new_id
 from store.jobs.idempotency import made_by
+from store.jobs.submission import KeyedRequest
 from store.notifications import targets
 from store.pages import FactPage
 from store.schedules import cron
-from store.schedules.facts import NewSchedule
 from store.tables import Schedule
 from store.team import access, audit, quotas, users
 from store.team.callers import Caller
@@ -23,7 +24,8 @@ from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.job import Reason
 from torchyard.contract.schedules import SchedulePatch, ScheduleState
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec import Spec, parse_spec
+from torchyard.contract.team import Visibility
 from torchyard.contract.views.schedules import (
     RefusedRun,
     ScheduledRun,
@@ -35,6 +37,20 @@ from torchyard.contract.views.schedules import (
 MOST = 100
 """Of one owner."""
 _PAUSED = Reason("paused", "paused by its owner")
+
+
+@dataclass(frozen=True)
+class NewSchedule:
+    """A job spec with a `schedule`. `visibility`: the default visibility, for a spec that sets none.
+
+    `keyed`: the request, if it has an idempotency key.
+    """
+
+    spec: Spec
+    schedule: contract.Schedule
+    caller: Caller
+    visibility: Visibility
+    keyed: KeyedRequest | None = None
 
 
 def add(session: Session, new: NewSchedule) -> tuple[ScheduleView, bool]:

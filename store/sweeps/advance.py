@@ -55,7 +55,7 @@ def make_trials(session: Session, sweep_id: str, points: Sequence[Point], *, fir
     one that its owner's quota never allows. Raises OnlyFirst.
     """
     sweep = _lock(session, sweep_id)
-    return sweep is not None and _is_next(sweep, first) and _make(session, sweep, points)
+    return sweep is not None and _is_next(sweep, first) and _make_next(session, sweep, points)
 
 
 def ask_jobs(session: Session, sweep_id: str) -> bool:
@@ -63,11 +63,11 @@ def ask_jobs(session: Session, sweep_id: str) -> bool:
     sweep = _lock(session, sweep_id)
     if sweep is None or sweep.asked is None:
         return False
-    found = due.list_to_ask(session, sweep, limit=MOST)
-    for job_id in sorted(job_id for _, job_id in found):
-        _ask(session, sweep.asked, job_id)
-    more = len(found) == MOST
-    sweeps.change(session, sweep, asked=sweep.asked if more else None, asked_to=found[-1][0] + 1 if more else 0)
+    some = due.list_to_ask(session, sweep, limit=MOST)
+    for job_id in sorted(job_id for _, job_id in some):
+        _ask_job(session, sweep.asked, job_id)
+    more = len(some) == MOST
+    sweeps.change(session, sweep, asked=sweep.asked if more else None, asked_to=some[-1][0] + 1 if more else 0)
     return True
 
 
@@ -94,7 +94,7 @@ def promote_trials(session: Session, sweep_id: str, wanted: Mapping[int, int]) -
     halving = None if sweep is None else sweeps.spec_of(sweep).halving
     if sweep is None or halving is None or sweep.state != SweepState.RUNNING or sweep.asked is not None:
         return False
-    caller = _acting(session, sweep)
+    caller = _find_owner(session, sweep)
     if caller is None:
         return False
     done, reason = False, sweeps.STARTED
@@ -103,7 +103,7 @@ def promote_trials(session: Session, sweep_id: str, wanted: Mapping[int, int]) -
             if number in wanted:
                 done |= resume.promote(session, job_id, PausePoint(halving.unit, wanted[number]), caller)
         except QuotaExceeded as error:
-            reason = _waits(error)
+            reason = _reason_to_wait(error)
     sweeps.set_reason(session, sweep, reason)
     return done
 
@@ -135,8 +135,8 @@ def note_failed_step(session: Session, sweep_id: str) -> None:
         return
     reason = _FAILED_STEP
     if sweep.state == SweepState.CANCELLING:  # its code says how it ends
-        said = sweep.reason_message.removesuffix(f"; {reason.message}")
-        reason = Reason(sweep.reason_code, f"{said}; {reason.message}")
+        before = sweep.reason_message.removesuffix(f"; {reason.message}")
+        reason = Reason(sweep.reason_code, f"{before}; {reason.message}")
     sweeps.set_reason(session, sweep, reason)
 
 
@@ -151,7 +151,7 @@ def _is_next(sweep: Sweep, first: int) -> bool:
     return sweep.state == SweepState.RUNNING and sweep.asked is None and sweep.next_number == first
 
 
-def _acting(session: Session, sweep: Sweep) -> Caller | None:
+def _find_owner(session: Session, sweep: Sweep) -> Caller | None:
     """Returns the sweep's owner. Pauses the sweep, and returns None, if the owner may submit nothing."""
     try:
         return owners.acting(session, sweep.owner)
@@ -164,65 +164,65 @@ def _stop_early(session: Session, sweep: Sweep) -> bool:
     """Cancels some trials that wait at a rung, if none can come to one any more. Returns whether it did."""
     if due.count_running(session, sweep.id):
         return False
-    found = due.list_waiting(session, sweep.id)[:MOST]
-    for _, job_id in found:
+    waiting = due.list_waiting(session, sweep.id)[:MOST]
+    for _, job_id in waiting:
         job = jobs.lock(session, job_id)
         if job is not None and job.pause_at is not None:
             reason = Reason("stopped_early", f"stopped early, after {PausePoint.of(job.pause_at)}")
             jobs.transition(session, job_id, JobState.CANCELLED, reason=reason, locked=job)
-    return bool(found)
+    return bool(waiting)
 
 
-def _make(session: Session, sweep: Sweep, points: Sequence[Point]) -> bool:
-    caller = _acting(session, sweep)
+def _make_next(session: Session, sweep: Sweep, points: Sequence[Point]) -> bool:
+    caller = _find_owner(session, sweep)
     if caller is None:
         return False
     first = sweep.next_number
-    found = _submitted(session, sweep, dict(enumerate(points[: sweep.total - first], start=first)), caller)
-    full = next((number for number, each in found.items() if _has_to_wait(each)), None)
-    if full is not None and any(number > full and isinstance(each, Submitted) for number, each in found.items()):
+    answers = _submit(session, sweep, dict(enumerate(points[: sweep.total - first], start=first)), caller)
+    full = next((number for number, each in answers.items() if _has_to_wait(each)), None)
+    if full is not None and any(number > full and isinstance(each, Submitted) for number, each in answers.items()):
         raise OnlyFirst(max(full - first, 1))
-    made = {number: each for number, each in found.items() if full is None or number < full}
-    if made:
-        trials.add(session, sweep.id, [_row(number, points[number - first], each) for number, each in made.items()])
-        sweeps.change(session, sweep, next_number=first + len(made))
-    sweeps.set_reason(session, sweep, sweeps.STARTED if full is None else _waits(found[full]))
-    return bool(made)
+    done = {number: each for number, each in answers.items() if full is None or number < full}
+    if done:
+        trials.add(session, sweep.id, [_row_of(number, points[number - first], each) for number, each in done.items()])
+        sweeps.change(session, sweep, next_number=first + len(done))
+    sweeps.set_reason(session, sweep, sweeps.STARTED if full is None else _reason_to_wait(answers[full]))
+    return bool(done)
 
 
-def _submitted(
+def _submit(
     session: Session, sweep: Sweep, points: dict[int, Point], caller: Caller
 ) -> dict[int, Submitted | Exception]:
     """Stores the jobs of the first trials for which there is time. Raises what is no refusal.
 
     Returns each, or why it was refused, in order.
     """
-    spec, found = sweeps.spec_of(sweep), dict[int, Submitted | Exception]()
+    spec, answers = sweeps.spec_of(sweep), dict[int, Submitted | Exception]()
     wanted: dict[int, Submission] = {}
     ends = time.monotonic() + _PARSE_S
     for number, point in points.items():
-        if (wanted or found) and time.monotonic() > ends:
+        if (wanted or answers) and time.monotonic() > ends:
             break
         try:
             job, trial = spec_of(spec, number, point), TrialOf(sweep.id, number)
             wanted[number] = Submission(job, caller, sweeps.visibility_of(sweep), trial=trial)
         except InvalidSpec as error:
-            found[number] = kept(error)
+            answers[number] = kept(error)
     if wanted:
-        found |= submit_each(session, wanted)
+        answers |= submit_each(session, wanted)
     if spec.halving is not None:
         point = PausePoint(spec.halving.unit, spec.halving.rungs[0])
-        jobs.pause_at(session, [each.job.id for each in found.values() if isinstance(each, Submitted)], point)
-    for each in found.values():
+        jobs.pause_at(session, [each.job.id for each in answers.values() if isinstance(each, Submitted)], point)
+    for each in answers.values():
         if isinstance(each, Exception) and not isinstance(each, TorchyardError):
             raise each
-    return dict(sorted(found.items()))
+    return dict(sorted(answers.items()))
 
 
-def _row(number: int, point: Point, made: Submitted | Exception) -> dict[str, object]:
-    if isinstance(made, Submitted):
-        return {"number": number, "point": point, "job_id": made.job.id, "outcome": None, "error": None}
-    return {"number": number, "point": point, "job_id": None, "outcome": JobState.FAILED, "error": _message_of(made)}
+def _row_of(number: int, point: Point, answer: Submitted | Exception) -> dict[str, object]:
+    if isinstance(answer, Submitted):
+        return {"number": number, "point": point, "job_id": answer.job.id, "outcome": None, "error": None}
+    return {"number": number, "point": point, "job_id": None, "outcome": JobState.FAILED, "error": _message_of(answer)}
 
 
 def _message_of(error: Exception) -> str:
@@ -230,16 +230,16 @@ def _message_of(error: Exception) -> str:
     return shown_text("; ".join([str(error), *(f"{each.field}: {each.message}" for each in errors[:5])]))
 
 
-def _has_to_wait(made: Submitted | Exception) -> bool:
-    return isinstance(made, QuotaExceeded) and made.may_pass
+def _has_to_wait(answer: Submitted | Exception) -> bool:
+    return isinstance(answer, QuotaExceeded) and answer.may_pass
 
 
-def _waits(error: Submitted | Exception) -> Reason:
+def _reason_to_wait(error: Submitted | Exception) -> Reason:
     assert isinstance(error, QuotaExceeded)
     return Reason(error.code, f"waits for room: {error.message}")
 
 
-def _ask(session: Session, asked: str, job_id: str) -> None:
+def _ask_job(session: Session, asked: str, job_id: str) -> None:
     job = jobs.lock(session, job_id)
     if job is None or JobState(job.state).terminal:
         return

@@ -30,7 +30,7 @@ def list_due(session: Session) -> list[DueSweep]:
     """Returns the sweeps with which there may be something to do, oldest first."""
     is_due = or_(Sweep.state != SweepState.PAUSED, Sweep.asked.is_not(None))
     rows = session.execute(select(*_READ).where(sweeps.is_open(), is_due).order_by(Sweep.id)).all()
-    counted = trials.counts(session, [row.id for row in rows]) if rows else {}
+    counted = trials.count_by_state(session, [row.id for row in rows]) if rows else {}
     return [_due_sweep(row, counted[row.id]) for row in rows]
 
 
@@ -56,12 +56,12 @@ def read_trials_at_rungs(session: Session, sweep_id: str) -> list[TrialFacts]:
 
     Those are their states, their rungs, and the values of the ended.
     """
-    return trials.at_rungs(session, sweeps.find(session, sweep_id, SERVICE))
+    return trials.read_at_rungs(session, sweeps.find(session, sweep_id, SERVICE))
 
 
 def read_known_trials(session: Session, sweep_id: str) -> KnownTrials:
     """Returns the trials of a sweep that are made: to be made of what was read, by who needs them."""
-    return trials.known(session, sweeps.find(session, sweep_id, SERVICE))
+    return trials.read_known(session, sweeps.find(session, sweep_id, SERVICE))
 
 
 def list_to_ask(session: Session, sweep: Sweep, *, limit: int) -> Sequence[tuple[int, str]]:

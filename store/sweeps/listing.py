@@ -40,7 +40,7 @@ def list_sweeps(
     if where.states:
         query = query.where(Sweep.state.in_(where.states))
     rows = session.execute(query if after is None else query.where(Sweep.id < after)).all()
-    counted = trials.counts(session, [sweep.id for sweep, _ in rows])
+    counted = trials.count_by_state(session, [sweep.id for sweep, _ in rows])
     views = [SweepSummary(**_values_of(sweep, counted[sweep.id], most_at_once)) for sweep, most_at_once in rows]
     return pages.first(views, limit)
 
@@ -52,8 +52,8 @@ def find_sweep(session: Session, sweep_id: str, *, caller: Caller) -> SweepView:
 
 def describe(session: Session, sweep: Sweep) -> SweepView:
     """Returns a sweep with its best trial."""
-    values = _values_of(sweep, trials.counts(session, [sweep.id])[sweep.id], sweep.spec.get("max_parallel"))
-    return SweepView(**values, spec=sweeps.spec_of(sweep), best=trials.best(session, sweep))
+    values = _values_of(sweep, trials.count_by_state(session, [sweep.id])[sweep.id], sweep.spec.get("max_parallel"))
+    return SweepView(**values, spec=sweeps.spec_of(sweep), best=trials.find_best(session, sweep))
 
 
 def list_trials(
@@ -61,11 +61,11 @@ def list_trials(
 ) -> FactPage[tuple[TrialFacts, int | None]]:
     """Returns the trials of a sweep in an order, without the first `after` of them: each with its rank, or None."""
     sweep = sweeps.find(session, sweep_id, caller)
-    standings = trials.standings(session, sweep)
-    ranked = trials.ranked(standings, mode=sweep.mode)
+    standings = trials.read_standings(session, sweep)
+    ranked = trials.rank(standings, mode=sweep.mode)
     ranks = {trial.number: rank for rank, trial in enumerate(ranked, start=1) if trial.has_value}
     numbers = [trial.number for trial in (ranked if sort == "value" else standings)[after : after + limit]]
-    shown = {trial.number: trial for trial in trials.of_sweep(session, sweep, numbers=numbers, shown=True)}
+    shown = {trial.number: trial for trial in trials.read_trials(session, sweep, numbers=numbers, shown=True)}
     items = [(shown[number], ranks.get(number)) for number in numbers]
     return FactPage(items, has_more=len(standings) > after + limit)
 

@@ -45,7 +45,7 @@ def find(session: Session, sweep_id: str, caller: Caller) -> Sweep:
     return row
 
 
-def job_named(session: Session, caller: Caller, name: str, ref: str) -> str:
+def resolve_job(session: Session, caller: Caller, name: str, ref: str) -> str:
     """Returns the job whose checkpoint `name`/`ref` is: `name` itself or, of a sweep's id and `best`, its best job.
 
     Raises NotFound.
@@ -53,7 +53,7 @@ def job_named(session: Session, caller: Caller, name: str, ref: str) -> str:
     if not is_id(name, "swp"):
         return name
     sweep = find(session, name, caller)
-    job_id = trials.best_job(session, sweep) if ref == "best" else None
+    job_id = trials.find_best_job(session, sweep) if ref == "best" else None
     if ref != "best":
         raise NotFound(f"sweep {name} has no checkpoint {ref[:100]!r}, only `best`")
     if job_id is None:
@@ -161,9 +161,11 @@ def _signal_end(session: Session, sweep: Sweep) -> None:
     subject = SweepSubject(sweep.id, sweep.name, sweep.owner, sweep.visibility)
     if not signals.wanted(session, EventKind.SWEEP_FINISHED, sweep=subject):
         return
-    counts = {str(state): count for state, count in trials.counts(session, [sweep.id])[sweep.id].items() if count}
+    counts = {
+        str(state): count for state, count in trials.count_by_state(session, [sweep.id])[sweep.id].items() if count
+    }
     parts = [f"{count} {state}" for state, count in counts.items()]
-    best, its = trials.best(session, sweep), None
+    best, its = trials.find_best(session, sweep), None
     if best is not None:
         its = {"number": best.trial, "job_id": best.job_id, "value": best.value}
         parts.append(f"the best is trial {best.trial} with {sweep.monitor} {best.value:.6g}")

@@ -26,7 +26,7 @@ S = TypeVar("S", bound=Standing)
 
 _ENDED = [state for state in JobState if state.terminal]
 _RANKED = (SweepTrial.number, SweepTrial.job_id, SweepTrial.outcome, SweepTrial.value, Job.attempt)
-_TOLD = (
+_SHOWN = (
     *(*_RANKED, SweepTrial.error, SweepTrial.rungs, Job.state, Job.reason_code, Job.progress),
     cast(without_traceback(Job.error), Parsed).label("job_error"),
 )
@@ -50,25 +50,25 @@ def add(session: Session, sweep_id: str, new: Sequence[Mapping[str, Any]]) -> No
     session.execute(insert(SweepTrial), [{**absent, **each, "sweep_id": sweep_id} for each in new])
 
 
-def follow(session: Session, job: Job) -> None:
+def follow_job(session: Session, job: Job) -> None:
     """Notes how a trial's job has ended or where it waits, and the best that it has measured until then."""
     at_rung = job.state == JobState.PAUSED and job.reason_code == AT_RUNG and job.pause_at is not None
     if not at_rung and not JobState(job.state).terminal:
         return
     policy = job.stored_spec.checkpoint
-    value = measured(session, [job.id], monitor=policy.monitor, mode=policy.mode).get(job.id)
+    value = measure_jobs(session, [job.id], monitor=policy.monitor, mode=policy.mode).get(job.id)
     stored = None if value is None else json_number(value)
     if at_rung:
         rung = {"at": PausePoint.of(job.pause_at or {}).number, "value": stored}
-        known = session.scalar(select(SweepTrial.rungs).where(_of(job))) or []
-        _change(session, job, rungs=[*(each for each in known if each["at"] != rung["at"]), rung])
+        known = session.scalar(select(SweepTrial.rungs).where(_is_trial_of(job))) or []
+        _change_trial(session, job, rungs=[*(each for each in known if each["at"] != rung["at"]), rung])
     else:
-        _change(session, job, outcome=job.state, value=stored)
+        _change_trial(session, job, outcome=job.state, value=stored)
 
 
-def forget(session: Session, job: Job) -> None:
+def forget_job(session: Session, job: Job) -> None:
     """Notes that a trial's job is deleted: the trial stays, as it has ended."""
-    _change(session, job, job_id=None)
+    _change_trial(session, job, job_id=None)
 
 
 def begin_again(session: Session, sweep_id: str, number: int, job_id: str) -> None:
@@ -81,40 +81,40 @@ def begin_again(session: Session, sweep_id: str, number: int, job_id: str) -> No
     )
 
 
-def measured(session: Session, job_ids: Collection[str], *, monitor: str, mode: str) -> dict[str, float]:
+def measure_jobs(session: Session, job_ids: Collection[str], *, monitor: str, mode: str) -> dict[str, float]:
     """Returns the value of each job's best checkpoint, or the newest of the metric if it has saved none with a value.
 
     NaN for what is not finite. Leaves out jobs that have measured nothing.
     """
     best = checkpoints.best_of_jobs(session, dict.fromkeys(job_ids, mode))
-    found = {job_id: each.value for job_id, each in best.items()}
-    others = [job_id for job_id in job_ids if job_id not in found]
+    values = {job_id: each.value for job_id, each in best.items()}
+    others = [job_id for job_id in job_ids if job_id not in values]
     latest = metrics.latest(session, others, keys=[monitor]) if others else {}
     for job_id, its in latest.items():
         if monitor in its:
-            found[job_id] = its[monitor] if math.isfinite(its[monitor]) else math.nan
-    return found
+            values[job_id] = its[monitor] if math.isfinite(its[monitor]) else math.nan
+    return values
 
 
-def of_sweep(
+def read_trials(
     session: Session, sweep: Sweep, *, numbers: Collection[int] | None = None, shown: bool = False
 ) -> list[TrialFacts]:
     """Returns the trials of a sweep that are made, by number; with `numbers`, only these. `shown`: as lists have them,
     without long points.
     """
-    rows, values = _read(session, sweep, (*_TOLD, _SHORT if shown else SweepTrial.point), numbers)
-    return [_facts(row, values) for row in rows]
+    rows, values = _read_columns(session, sweep, (*_SHOWN, _SHORT if shown else SweepTrial.point), numbers)
+    return [_facts_of(row, values) for row in rows]
 
 
 def find(session: Session, sweep: Sweep, number: int) -> TrialFacts:
     """Returns a trial that is made. Raises NotFound."""
-    its = of_sweep(session, sweep, numbers=[number]) if 0 <= number < sweep.total else []
+    its = read_trials(session, sweep, numbers=[number]) if 0 <= number < sweep.total else []
     if not its:
         raise NotFound(f"sweep {sweep.id} has no trial {number}" + (" yet" if 0 <= number < sweep.total else ""))
     return its[0]
 
 
-def at_rungs(session: Session, sweep: Sweep) -> list[TrialFacts]:
+def read_at_rungs(session: Session, sweep: Sweep) -> list[TrialFacts]:
     """Returns the trials of a sweep that are made, by number: states, rungs, and the values of the ended."""
     query = select(*_AT_RUNGS).join(Job, Job.id == SweepTrial.job_id, isouter=True)
     query = query.where(SweepTrial.sweep_id == sweep.id).order_by(SweepTrial.number)
@@ -128,40 +128,40 @@ def at_rungs(session: Session, sweep: Sweep) -> list[TrialFacts]:
             job_id=row.job_id,
             state=JobState(row.outcome or row.state),
             value=_number(row.value),
-            rungs=_rungs(its),
-            at_rung=_waits(row),
+            rungs=_rungs_of(its),
+            at_rung=_waits_at_rung(row),
         )
         for row, its in zip(rows, rungs, strict=True)
     ]
 
 
-def known(session: Session, sweep: Sweep) -> KnownTrials:
+def read_known(session: Session, sweep: Sweep) -> KnownTrials:
     """Returns the trials of a sweep that are made, by number, without their errors: points that were read as text."""
-    rows, values = _read(session, sweep, (*_PROPOSED_BY, cast(SweepTrial.point, Text).label("written")), None)
+    rows, values = _read_columns(session, sweep, (*_PROPOSED_BY, cast(SweepTrial.point, Text).label("written")), None)
     return lambda count: [
-        replace(_facts(row, values), point=from_json(row.written), point_omitted=False) for row in rows[:count]
+        replace(_facts_of(row, values), point=from_json(row.written), point_omitted=False) for row in rows[:count]
     ]
 
 
-def standings(session: Session, sweep: Sweep) -> list[Standing]:
+def read_standings(session: Session, sweep: Sweep) -> list[Standing]:
     """Returns what ranks the trials of a sweep that are made, by number: little of each, as there may be thousands."""
-    rows, values = _read(session, sweep, _RANKED, None)
-    return [Standing(number=row.number, job_id=row.job_id, value=_value(row, values)) for row in rows]
+    rows, values = _read_columns(session, sweep, _RANKED, None)
+    return [Standing(number=row.number, job_id=row.job_id, value=_value_of(row, values)) for row in rows]
 
 
-def ranked(trials: Iterable[S], *, mode: str) -> list[S]:
+def rank(trials: Iterable[S], *, mode: str) -> list[S]:
     """Returns the trials with the best value first; those without a value last, and equal ones by number."""
     sign = 1 if mode == "min" else -1
     return sorted(trials, key=lambda trial: (not trial.has_value, sign * _finite(trial), trial.number))
 
 
-def best(session: Session, sweep: Sweep) -> BestTrial | None:
+def find_best(session: Session, sweep: Sweep) -> BestTrial | None:
     """Returns the best trial of a sweep; None if none has a value."""
-    first = next(iter(ranked(standings(session, sweep), mode=sweep.mode)), None)
+    first = next(iter(rank(read_standings(session, sweep), mode=sweep.mode)), None)
     if first is None or not first.has_value:
         return None
     saved = {} if first.job_id is None else checkpoints.best_of_jobs(session, {first.job_id: sweep.mode})
-    trial = of_sweep(session, sweep, numbers=[first.number])[0]
+    trial = read_trials(session, sweep, numbers=[first.number])[0]
     assert trial.value is not None
     return BestTrial(
         trial=trial.number,
@@ -172,16 +172,16 @@ def best(session: Session, sweep: Sweep) -> BestTrial | None:
     )
 
 
-def best_job(session: Session, sweep: Sweep) -> str | None:
+def find_best_job(session: Session, sweep: Sweep) -> str | None:
     """Returns the job of the best trial whose job is there and has saved a checkpoint with a value; None without."""
-    trials = [trial for trial in standings(session, sweep) if trial.job_id is not None]
+    trials = [trial for trial in read_standings(session, sweep) if trial.job_id is not None]
     saved = checkpoints.best_of_jobs(session, {str(trial.job_id): sweep.mode for trial in trials})
-    return next((trial.job_id for trial in ranked(trials, mode=sweep.mode) if trial.job_id in saved), None)
+    return next((trial.job_id for trial in rank(trials, mode=sweep.mode) if trial.job_id in saved), None)
 
 
-def counts(session: Session, sweep_ids: Collection[str]) -> dict[str, dict[JobState, int]]:
+def count_by_state(session: Session, sweep_ids: Collection[str]) -> dict[str, dict[JobState, int]]:
     """Returns how many trials of each sweep are in each state."""
-    found: dict[str, dict[JobState, int]] = {sweep_id: {} for sweep_id in sweep_ids}
+    counts: dict[str, dict[JobState, int]] = {sweep_id: {} for sweep_id in sweep_ids}
     ended = select(SweepTrial.sweep_id, SweepTrial.outcome, func.count())
     ended = ended.where(SweepTrial.sweep_id.in_(sweep_ids), SweepTrial.outcome.is_not(None))
     others = select(Job.sweep_id, Job.state, func.count())
@@ -191,12 +191,12 @@ def counts(session: Session, sweep_ids: Collection[str]) -> dict[str, dict[JobSt
         others.group_by(Job.sweep_id, Job.state),
     ):
         for sweep_id, state, count in session.execute(query):
-            found[sweep_id][JobState(state)] = count
-    return found
+            counts[sweep_id][JobState(state)] = count
+    return counts
 
 
-def of_jobs(session: Session, rows: Sequence[Any], *, shown: bool = False) -> dict[str, JobSweepFacts]:
-    """Returns what is told of the sweeps of jobs, by the jobs' ids, with one statement if any has one. `shown`: as
+def read_sweeps_of_jobs(session: Session, rows: Sequence[Any], *, shown: bool = False) -> dict[str, JobSweepFacts]:
+    """Returns what a job shows of its sweep, by the jobs' ids, with one statement if any has one. `shown`: as
     lists have it, without long points.
     """
     jobs = {row.id: (row.sweep_id, row.trial) for row in rows if row.sweep_id is not None}
@@ -209,7 +209,7 @@ def of_jobs(session: Session, rows: Sequence[Any], *, shown: bool = False) -> di
     return {row[0]: JobSweepFacts(*row[1:]) for row in session.execute(query.where(Job.id.in_(jobs)))}
 
 
-def _read(
+def _read_columns(
     session: Session, sweep: Sweep, columns: Sequence[Any], numbers: Collection[int] | None
 ) -> tuple[Sequence[Row[*tuple[Any, ...]]], dict[str, float]]:
     """Returns columns of the trials that are made, and what the jobs that have not ended have measured."""
@@ -217,20 +217,20 @@ def _read(
     query = query.where(SweepTrial.sweep_id == sweep.id).order_by(SweepTrial.number)
     rows = session.execute(query if numbers is None else query.where(SweepTrial.number.in_(numbers))).all()
     begun = [row.job_id for row in rows if row.outcome is None and row.attempt]
-    return rows, measured(session, begun, monitor=sweep.monitor, mode=sweep.mode) if begun else {}
+    return rows, measure_jobs(session, begun, monitor=sweep.monitor, mode=sweep.mode) if begun else {}
 
 
-def _of(job: Job) -> Any:
+def _is_trial_of(job: Job) -> Any:
     return (SweepTrial.sweep_id == job.sweep_id) & (SweepTrial.number == job.trial)
 
 
-def _change(session: Session, job: Job, **values: Any) -> None:
+def _change_trial(session: Session, job: Job, **values: Any) -> None:
     """Sets columns of the trial, as long as this is its job."""
-    change = update(SweepTrial).where(_of(job), SweepTrial.job_id == job.id).values(**values)
+    change = update(SweepTrial).where(_is_trial_of(job), SweepTrial.job_id == job.id).values(**values)
     session.execute(change, execution_options={"synchronize_session": False})
 
 
-def _facts(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> TrialFacts:
+def _facts_of(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> TrialFacts:
     progress = row.progress or {}
     return TrialFacts(
         number=row.number,
@@ -238,29 +238,29 @@ def _facts(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> TrialFact
         point_omitted=row.point is None,
         job_id=row.job_id,
         state=JobState(row.outcome or row.state),
-        value=_value(row, values),
+        value=_value_of(row, values),
         step=progress.get("step") or 0,
         epoch=progress.get("epoch"),
-        rungs=_rungs(row.rungs),
-        at_rung=_waits(row),
-        error=_shown(row.error or (row.job_error or {}).get("message")),
+        rungs=_rungs_of(row.rungs),
+        at_rung=_waits_at_rung(row),
+        error=_shown_error(row.error or (row.job_error or {}).get("message")),
     )
 
 
-def _rungs(stored: Sequence[Mapping[str, Any]]) -> list[RungFacts]:
+def _rungs_of(stored: Sequence[Mapping[str, Any]]) -> list[RungFacts]:
     return [RungFacts(rung["at"], _number(rung["value"])) for rung in stored]
 
 
-def _waits(row: Any) -> bool:
+def _waits_at_rung(row: Any) -> bool:
     """Returns whether the trial waits at a rung."""
     return row.outcome is None and row.state == JobState.PAUSED and row.reason_code == AT_RUNG
 
 
-def _value(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> float | None:
+def _value_of(row: Row[*tuple[Any, ...]], values: Mapping[str, float]) -> float | None:
     return _number(row.value) if row.outcome is not None else values.get(row.job_id)
 
 
-def _shown(error: str | None) -> str | None:
+def _shown_error(error: str | None) -> str | None:
     return None if error is None else shown_text(error)
 
 

@@ -1,6 +1,6 @@
 """Owners take turns at the controller, whatever number of sweeps each has."""
 
-from controller.sweeps.turns import Turns
+from controller.sweeps.duty import Turns
 from store.sweeps.facts import DueSweep
 from torchyard.contract.sweeps import SweepState
 

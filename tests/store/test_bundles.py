@@ -163,7 +163,7 @@ def test_an_upload_that_got_nothing_for_a_day_is_removed(store: Store) -> None:
     with closing(PartialFile(found.path, at=100)) as busy, busy.locked():
         assert uploads.remove_abandoned() == 0
     assert library.remove_unused(store, age=MONTH) == 0
-    assert [item.sha256 for item in uploads.list_of("ada")] == [new.sha256]
+    assert [item.sha256 for item in uploads.list_uploads("ada")] == [new.sha256]
 
 
 def test_a_request_whose_upload_was_removed_cannot_append(store: Store) -> None:

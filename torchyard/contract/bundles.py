@@ -14,10 +14,10 @@ MAX_BUNDLE_FILES = 1_000_000
 MAX_NAME_BYTES = 1000
 MAX_PART_BYTES = 255
 BUNDLE_URL = "bundle:sha256:"
-"""With the digest behind it, this names a bundle in a job spec."""
+"""With the digest after it, this names a bundle in a job spec."""
 
 _MOST_SHOWN = 10_000
-"""Names of a folder that are kept to be shown beside one that differs in upper and lower case."""
+"""Names of a folder that are remembered, to be shown beside one that differs in upper and lower case."""
 _MOST_RATIO = 100
 FREE_BYTES = 4 << 20
 """Bytes of a request that may be compressed to anything."""
@@ -52,8 +52,8 @@ class NamesUrls(Protocol):
 
 def bundles_of(spec: NamesUrls) -> dict[str, str]:
     """Returns the sha256 of each bundle that a job spec names, by the field that names it."""
-    found = {field: digest_in(url) for field, url in spec.urls.items()}
-    return {field: sha256 for field, sha256 in found.items() if sha256 is not None}
+    digests = {field: digest_in(url) for field, url in spec.urls.items()}
+    return {field: sha256 for field, sha256 in digests.items() if sha256 is not None}
 
 
 class Names:

@@ -97,9 +97,9 @@ class Range(Schema):
             return None
         return math.floor(min((self.max - self.min) / step + 1e-9, 1e15)) + 1
 
-    def number(self, place: int) -> int | float:
+    def number(self, index: int) -> int | float:
         """Returns one of the numbers of a range that has a size."""
-        value = self.min + place * (self.step or 1.0)
+        value = self.min + index * (self.step or 1.0)
         return round(value) if self.integer else float(f"{value:.12g}")
 
 
@@ -109,10 +109,10 @@ def _span(value: Any) -> Any:
         raise ValueError("must have at least 1 value")
     if not isinstance(value, str):
         return value
-    found = _SPAN.fullmatch(value)
-    if found is None:
+    span = _SPAN.fullmatch(value)
+    if span is None:
         raise ValueError("must be a list of values, {min, max}, or a text such as 1..5")
-    return {"min": float(found[1]), "max": float(found[2]), "integer": True}
+    return {"min": float(span[1]), "max": float(span[2]), "integer": True}
 
 
 _Listed = Annotated[list[JsonValue], Field(max_length=MOST_POINTS)]
@@ -161,10 +161,10 @@ class Halving(Schema):
     @property
     def rungs(self) -> list[int]:
         """Where trials stop, and last the end of the best."""
-        found = [self.min]
-        while found[-1] * self.factor < self.max:
-            found.append(found[-1] * self.factor)
-        return [*found, self.max]
+        rungs = [self.min]
+        while rungs[-1] * self.factor < self.max:
+            rungs.append(rungs[-1] * self.factor)
+        return [*rungs, self.max]
 
 
 class SweepSpec(Schema):
@@ -301,7 +301,7 @@ def parse_sweep(raw: object) -> SweepSpec:
     wrong = unstorable(raw, most_values=_MOST_VALUES)
     if wrong is not None:
         raise InvalidSpec("the sweep is not valid", errors=(FieldError(*wrong),))
-    if (path := _huge(raw, ())) is not None:
+    if (path := _find_huge(raw, ())) is not None:
         raise InvalidSpec("the sweep is not valid", errors=(FieldError(".".join(path), "has more than 64 bits"),))
     try:
         return SweepSpec.model_validate(raw)
@@ -318,17 +318,17 @@ def grid_point(parameters: Mapping[str, Sequence[JsonValue] | Range], number: in
     """Returns one point of the grid: the last key varies fastest."""
     point: Point = {}
     for key, values in reversed([*parameters.items()]):
-        number, place = divmod(number, _size(values))
-        point[key] = values.number(place) if isinstance(values, Range) else values[place]
+        number, index = divmod(number, _size(values))
+        point[key] = values.number(index) if isinstance(values, Range) else values[index]
     return {key: point[key] for key in parameters}
 
 
-def _huge(value: object, path: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Returns the place of a whole number that no database stores; `unstorable` has looked how deep it is nested."""
+def _find_huge(value: object, path: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Returns the path of a whole number that no database stores; `unstorable` has looked how deep it is nested."""
     if isinstance(value, int):
         return path if not -(2**63) <= value < 2**63 else None
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return next((found for key, item in parts if (found := _huge(item, (*path, str(key)))) is not None), None)
+    return next((huge for key, item in parts if (huge := _find_huge(item, (*path, str(key)))) is not None), None)
 
 
 def _size(values: Sequence[JsonValue] | Range) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.sweeps.proposing import points
+from controller.sweeps.proposals import points_of
 from tests.approved import Approved
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.maximums import Maximums
@@ -41,7 +41,7 @@ def halved(job: dict[str, Any], **spec: Any) -> SweepSpec:
 
 
 def all_points(spec: SweepSpec) -> list[dict[str, Any]]:
-    return points(spec, first=0, count=spec.size + 1)
+    return points_of(spec, first=0, count=spec.size + 1)
 
 
 def refusal(spec: SweepSpec | Callable[[], SweepSpec]) -> tuple[str, str]:
@@ -175,7 +175,7 @@ def test_random_points_follow_from_the_seed_and_the_number() -> None:
     varied = {"a": {"min": 1e-5, "max": 1, "log": True}, "b": {"min": 1, "max": 3, "integer": True}, "c": [True, "x"]}
     spec = sweep(method="random", trials=200, parameters=varied)
     found = all_points(spec)
-    assert points(spec, first=150, count=50) == found[150:]
+    assert points_of(spec, first=150, count=50) == found[150:]
     assert all_points(spec.model_copy(update={"seed": 1})) != found
     assert {point["b"] for point in found} == {1, 2, 3}
     assert {str(point["c"]) for point in found} == {"True", "x"}
