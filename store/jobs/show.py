@@ -16,8 +16,7 @@ from store.jobs import dependencies, initial_files, reasons, stars
 from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, JobSweepFacts, ListedJob
 from store.jobs.initial_weights_facts import InitialFacts
 from store.output import checkpoints, metrics
-from store.queue import estimates
-from store.queue import positions as queue_positions
+from store.queue import estimates, positions
 from store.queue.estimates_facts import EstimateFacts
 from store.sweeps import trials
 from store.tables import Base, Job
@@ -119,8 +118,8 @@ def show_rows(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     shown = {*_SHOWN_METRICS, *(policies[job_id].monitor for job_id in begun)}
     latest = metrics.latest(session, begun, keys=shown) if begun else {}
     best = checkpoints.best_of_jobs(session, {job_id: policies[job_id].mode for job_id in begun})
-    positions = queue_positions.queue_positions(session, rows)
-    expected = estimates.of_jobs(session, rows, positions)
+    in_line = positions.find_positions(session, rows)
+    expected = estimates.of_jobs(session, rows, in_line)
     sweeps = trials.read_sweeps_of_jobs(session, rows, shown=True)
     return [
         ListedJob(
@@ -129,7 +128,7 @@ def show_rows(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
             starred_by=stars.who_of(row.starred_by),
             error=row.short_error,
             reason=reasons.of_row(row),
-            in_line=positions.get(row.id),
+            in_line=in_line.get(row.id),
             metrics=_chosen(latest[row.id], monitor=policies[row.id].monitor) if row.id in latest else {},
             monitor=policies[row.id].monitor,
             best=best.get(row.id),
@@ -176,13 +175,13 @@ def _whole(
     """`job` is a row of jobs, or its columns `_WHOLE`."""
     begun, needed = _has_begun(job), _read_spec(documents.spec)
     policy = needed.policy
-    positions = queue_positions.queue_positions(session, [job])
+    in_line = positions.find_positions(session, [job])
     return _facts(
         job,
         documents,
         reason=reason,
-        in_line=positions.get(job.id),
-        estimate=estimates.of_jobs(session, [job], positions).get(job.id),
+        in_line=in_line.get(job.id),
+        estimate=estimates.of_jobs(session, [job], in_line).get(job.id),
         monitor=policy.monitor,
         latest=metrics.latest(session, [job.id])[job.id] if begun else {},
         best=checkpoints.best_of_jobs(session, {job.id: policy.mode}).get(job.id) if begun else None,
