@@ -1,13 +1,13 @@
-"""The views of what would become of a job, and of what would start it now."""
+"""The views of when a job starts, of what would become of it, and of what would start it now."""
 
 from collections.abc import Sequence
 
-from api.present.estimates import estimate_or_none
-from api.present.times import time_or_none
+from api.present.times import time, time_or_none
 from scheduling.alternatives import Alternative
 from store.jobs.foresight_facts import Forecast
 from store.jobs.submission import Prospect
-from torchyard.contract.views.estimates import StartsIfView
+from store.queue.estimates_facts import EstimateFacts
+from torchyard.contract.views.estimates import EstimateView, StartsIfView
 from torchyard.contract.views.submission import ProspectView
 
 
@@ -28,6 +28,23 @@ def prospect(facts: Prospect, forecast: Forecast | None = None) -> ProspectView:
 def starts_if(found: Sequence[Alternative]) -> list[StartsIfView]:
     """Returns the view of changes with which a job would start now."""
     return [StartsIfView(change=one.change, value=one.value, message=_message(one)) for one in found]
+
+
+def estimate(facts: EstimateFacts) -> EstimateView:
+    """Returns the view of an estimate."""
+    return EstimateView(
+        expected=time_or_none(facts.expected),
+        low=time_or_none(facts.low),
+        high=time_or_none(facts.high),
+        made_at=time(facts.made_at),
+        held=facts.held,
+        of=facts.of,
+    )
+
+
+def estimate_or_none(facts: EstimateFacts | None) -> EstimateView | None:
+    """Returns the view of an estimate, if there is one."""
+    return None if facts is None else estimate(facts)
 
 
 def _message(one: Alternative) -> str:

@@ -1,4 +1,8 @@
-"""The views of jobs, their attempts and the queue."""
+"""The views of jobs and of the queue: all routes and streams that show a job show it by these.
+
+A view is made, without a check of its values, of what the store has read, and becomes JSON by its own schema
+(docs/decisions/0143). The spec and the card are JSON already: they go into the answer as they are stored.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -6,9 +10,7 @@ from functools import lru_cache
 import json
 from typing import Any
 
-from pydantic_core import to_json
-
-from api.present.estimates import estimate_or_none
+from api.present.forecasts import estimate_or_none
 from api.present.times import time, time_or_none
 from store.jobs.columns_facts import Cells, JobGroupFacts, JobGroups, KnownColumns
 from store.jobs.facts import (
@@ -18,19 +20,15 @@ from store.jobs.facts import (
     JobFacts,
     JobList,
     JobSweepFacts,
-    ListedAttempt,
     ListedJob,
     QueuedJob,
 )
 from store.jobs.initial_weights_facts import InitialFacts
 from store.team.callers import Caller, may_list, may_read
-from torchyard.contract.codec import json_number
 from torchyard.contract.columns import Column, Scalar
-from torchyard.contract.job import EndReason
 from torchyard.contract.resources import Resources
 from torchyard.contract.spec import SPEC
 from torchyard.contract.text import MOST_SHOWN_TEXT, shown_text
-from torchyard.contract.views.attempts import AttemptDevice, AttemptEnvironment, AttemptView, StoppedForView
 from torchyard.contract.views.jobs import (
     AfterView,
     BestView,
@@ -39,10 +37,13 @@ from torchyard.contract.views.jobs import (
     ErrorView,
     HeldDevice,
     InitialView,
+    JobDetails,
     JobGroup,
     JobPage,
+    JobSummary,
     ProgressView,
     SpreadView,
+    StatusReason,
 )
 from torchyard.contract.views.queue import QueueEntry, WaitingReason
 from torchyard.contract.views.sweeps import JobSweep
@@ -53,19 +54,19 @@ _RESOLVED = 128
 
 
 def encoded_job(facts: JobFacts, caller: Caller, *, is_new: bool = False) -> bytes:
-    """Returns the JSON of the view of a job, as the caller sees it: what is stored as JSON goes into it as it is.
+    """Returns the JSON of a `JobView`, as the caller sees it.
 
     `is_new`: this program has just stored it, so its spec has every default.
     """
     resolved = facts.spec.encode() if is_new else _resolved(facts.spec)
     card = "null" if facts.card is None else facts.card
-    told = {
-        **_summary(facts, starred=caller.name in facts.starred_by),
-        "init_from": None if facts.initial is None else _initial(facts.initial),
-        "after": [_after(each) for each in facts.after],
-        "notes": facts.notes,
-    }
-    return b'%s,"spec":%s,"card":%s}' % (_encoded(told)[:-1], resolved, card.encode())
+    view = JobDetails.trusted(
+        **_summary_values(facts, starred=caller.name in facts.starred_by),
+        init_from=None if facts.initial is None else _initial(facts.initial),
+        after=[_after(each) for each in facts.after],
+        notes=facts.notes,
+    )
+    return b'%s,"spec":%s,"card":%s}' % (_encoded(view)[:-1], resolved, card.encode())
 
 
 def page(
@@ -102,61 +103,34 @@ def encoded_summaries(
     `columns`: those that each row has besides, by name, with `cells`, their values by job.
     """
     # One by one: nothing else runs while one is encoded.
-    rows = [
-        encoded_summary(facts, starred=caller.name in facts.starred_by)
+    return [
+        encoded_summary(
+            facts,
+            starred=caller.name in facts.starred_by,
+            columns=None if not columns else _columns(columns, (cells or {}).get(facts.id, {})),
+        )
         if may_read(caller, facts)
-        else encoded_withheld(facts)
+        else encoded_withheld(facts, columns=None if not columns else _columns(columns, {}))
         for facts in jobs
     ]
-    if columns:
-        rows = [
-            b'%s,"columns":%s}' % (row[:-1], _encoded(_columns(columns, (cells or {}).get(job.id, {}))))
-            for row, job in zip(rows, jobs, strict=True)
-        ]
-    return rows
 
 
-def encoded_summary(facts: ListedJob, *, starred: bool) -> bytes:
+def encoded_summary(facts: ListedJob, *, starred: bool, columns: dict[str, Scalar] | None = None) -> bytes:
     """Returns the JSON of a job's row in a list. `starred`: by who sees it."""
-    return _encoded(_short(_summary(facts, starred=starred)))
+    values = _summary_values(facts, starred=starred, columns=columns)
+    return _encoded(JobSummary.trusted(**_shortened(values)))
 
 
-def encoded_withheld(facts: ListedJob) -> bytes:
+def encoded_withheld(facts: ListedJob, *, columns: dict[str, Scalar] | None = None) -> bytes:
     """Returns the JSON of the row of another user's private job in an operator's list: without its text and metrics."""
-    return _encoded(_withheld(facts))
+    values = _summary_values(facts, starred=False, columns=columns)
+    return _encoded(JobSummary.trusted(**_withheld(values)))
 
 
 def known_columns(found: KnownColumns) -> ColumnsView:
     """Returns the view of the columns that jobs have."""
     data = [ColumnView(name=each.name, jobs=each.jobs, differs=each.differs) for each in found.columns]
     return ColumnsView(data=data, jobs=found.jobs)
-
-
-def attempt(facts: ListedAttempt) -> AttemptView:
-    """Returns the view of a run of a job."""
-    ended, other = facts.ended_at, facts.stopped_for
-    return AttemptView(
-        number=facts.number,
-        worker=facts.worker,
-        started_at=time(facts.started_at),
-        ended_at=time_or_none(ended),
-        end_reason=None if facts.end_reason is None else EndReason(facts.end_reason),
-        detail=facts.detail,
-        start_step=facts.start_step,
-        devices=[
-            AttemptDevice(
-                worker=device.worker,
-                index=None if device.known is None else device.known.index,
-                uuid=device.uuid,
-                node=device.node,
-                name=None if device.known is None else device.known.name,
-            )
-            for device in facts.devices
-        ],
-        stopped_for=None if other is None else StoppedForView(owner=other.owner, job_id=other.job_id, name=other.name),
-        environment=None if facts.environment is None else AttemptEnvironment.model_validate(facts.environment),
-        duration_seconds=None if ended is None else (ended - facts.started_at) / 1_000_000,
-    )
 
 
 def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
@@ -177,38 +151,37 @@ def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
     )
 
 
-def _short(summary: dict[str, Any]) -> dict[str, Any]:
-    """Returns the fields of a summary for a list: a row has few bytes, whatever its job has said."""
-    error, reason = summary["error"], summary["status_reason"]
-    if len(reason["message"]) > MOST_SHOWN_TEXT:
-        summary["status_reason"] = {**reason, "message": shown_text(reason["message"])}
-    if error is not None and len(error.message) > MOST_SHOWN_TEXT:
-        summary["error"] = error.model_copy(update={"message": shown_text(error.message)})
-    return summary
+def _shortened(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns the values of a summary for a list: a row has few bytes, whatever its job has said."""
+    for name in ("status_reason", "error"):
+        text = values[name]
+        if text is not None and len(text.message) > MOST_SHOWN_TEXT:
+            values[name] = text.model_copy(update={"message": shown_text(text.message)})
+    return values
 
 
-def _withheld(facts: ListedJob) -> dict[str, Any]:
-    shown = _summary(facts, starred=False)
+def _withheld(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns the values of a summary without what only those may see who may read the job."""
     of_lists = {"labels": {}, "has_notes": False, "metrics": {}, "progress": _NO_PROGRESS}
     nothing = of_lists | {"best": None, "error": None, "sweep": None, "schedule_id": None}
-    return shown | nothing | {"status_reason": shown["status_reason"] | {"message": ""}}
+    return values | nothing | {"status_reason": values["status_reason"].model_copy(update={"message": ""})}
 
 
-def _summary(facts: ListedJob, *, starred: bool) -> dict[str, Any]:
-    """Returns the fields of a summary, which the view of a job has too. They are in JSON what they are in the view."""
+def _summary_values(facts: ListedJob, *, starred: bool, columns: dict[str, Scalar] | None = None) -> dict[str, Any]:
+    """Returns the values of all fields of a `JobSummary`, which a `JobDetails` has too."""
     reason = facts.reason
     return {
         "id": facts.id,
         "name": facts.name,
         "trainer": facts.trainer,
         "state": facts.state,
-        "status_reason": {
-            "code": reason.code,
-            "message": reason.message,
-            "position": facts.place,
-            "since": time(reason.since),
-            "estimate": estimate_or_none(facts.estimate),
-        },
+        "status_reason": StatusReason.trusted(
+            code=reason.code,
+            message=reason.message,
+            position=facts.place,
+            since=time(reason.since),
+            estimate=estimate_or_none(facts.estimate),
+        ),
         "owner": facts.owner,
         "visibility": facts.visibility,
         "priority": facts.priority,
@@ -221,7 +194,7 @@ def _summary(facts: ListedJob, *, starred: bool) -> dict[str, Any]:
         "sweep": None if facts.sweep is None else _sweep(facts.sweep),
         "schedule_id": facts.schedule_id,
         "progress": ProgressView.model_validate(facts.progress) if facts.progress else _NO_PROGRESS,
-        "metrics": {key: json_number(value) for key, value in facts.metrics.items()},
+        "metrics": facts.metrics,
         "best": None if facts.best is None else _best(facts.best, metric=facts.monitor),
         "devices": [HeldDevice.model_validate(device) for device in facts.devices],
         "error": None if facts.error is None else ErrorView.model_validate(facts.error),
@@ -230,6 +203,7 @@ def _summary(facts: ListedJob, *, starred: bool) -> dict[str, Any]:
         "finished_at": time_or_none(facts.finished_at),
         "version": facts.version,
         "position": facts.position,
+        "columns": columns,
     }
 
 
@@ -249,8 +223,8 @@ def _columns(columns: Mapping[str, Column], cells: Cells) -> dict[str, Scalar]:
     return {name: cells.get(column) for name, column in columns.items()}
 
 
-def _encoded(fields: dict[str, Any]) -> bytes:
-    return to_json(fields, inf_nan_mode="null")
+def _encoded(view: JobSummary) -> bytes:
+    return view.__pydantic_serializer__.to_json(view)  # as `model_dump_json`, which makes a text of it first
 
 
 @lru_cache(maxsize=_RESOLVED)
@@ -275,7 +249,7 @@ def _sweep(facts: JobSweepFacts) -> JobSweep:
 
 
 def _after(facts: DependencyFacts) -> AfterView:
-    return AfterView.model_construct(job_id=facts.job_id, name=facts.name, on=facts.on, state=facts.state)
+    return AfterView.trusted(job_id=facts.job_id, name=facts.name, on=facts.on, state=facts.state)
 
 
 def _best(best: BestCheckpoint, *, metric: str) -> BestView:

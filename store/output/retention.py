@@ -19,6 +19,7 @@ from store.output import metrics
 from store.output.checkpoints_facts import captured_file, place
 from store.tables import Checkpoint, Job, ModelVersion
 from store.team import quotas
+from store.team.limits import find_limit
 from torchyard.contract.team import Resource
 
 _PER_STATEMENT = 1000
@@ -37,7 +38,7 @@ def prune(session: Session, job_id: str, *, versions: int | None) -> str | None:
     """
     job = session.get_one(Job, job_id)
     policy = job.stored_spec.checkpoint
-    limit = quotas.limit_of(session, job.owner, Resource.STORED_BYTES)
+    limit = find_limit(session, job.owner, Resource.STORED_BYTES)
     if policy.keep_last is None and limit is None and not _has_captured(session, job_id):
         return None
     jobs.lock(session, job_id)  # a submission that starts from one of them keeps the job until it is stored

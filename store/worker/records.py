@@ -85,6 +85,7 @@ __all__ = [
     "OutputLimits",
     "PictureFacts",
     "Prepared",
+    "Put",
     "Registered",
     "Room",
     "StoredArtifact",
@@ -133,3 +134,11 @@ class Prepared:
     """The step from which it resumes."""
     is_known: bool = True
     """Whether its program goes on there. Else the first step that it logs says where it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Blobs that were put together, and that no row names yet."""
+
+    number: int
+    """0: there were none."""

@@ -16,6 +16,7 @@ from store.output import artifacts
 from store.store import Store
 from store.team import secrets
 from store.worker.history import JobHistory
+from store.worker.puts import Puts
 from store.worker.records import (
     DEFAULTS,
     Answer,
@@ -23,6 +24,7 @@ from store.worker.records import (
     AttemptSecrets,
     Batch,
     Begun,
+    BlobWriter,
     Claim,
     HostOffer,
     KeepOrder,
@@ -30,6 +32,7 @@ from store.worker.records import (
     Orders,
     OutputLimits,
     Prepared,
+    Put,
     Registered,
     Room,
     Wanted,
@@ -58,6 +61,7 @@ class WorkerStore:
         self._holder = holder
         self.blobs = store.blobs
         self.history = JobHistory(store)
+        self._puts = Puts(store.blobs)
 
     def register(self, name: str, offer: HostOffer | PoolReport) -> Registered:
         """Registers a daemon that has just started. Its name is `name`, or `name-2`, … if other hosts have it.
@@ -157,6 +161,14 @@ class WorkerStore:
         with self._store.write("store_batch") as session:
             state.store_begun(session, claim, begun)
             return append.store_batch(session, claim, batch, seq=seq, limits=limits)
+
+    def put(self, blobs: Sequence[BlobWriter]) -> Put:
+        """Gives finished blobs their names. They stay until `drop`, by when a row must name them. Raises OSError."""
+        return self._puts.put(blobs)
+
+    def drop(self, put: Put) -> None:
+        """Lets blobs be removed that no row names."""
+        self._puts.drop(put)
 
     def show(self, lines: Sequence[LiveLine]) -> None:
         """Sends lines that have no end so far to who watches their jobs now. They are stored nowhere."""

@@ -1,4 +1,4 @@
-"""The JSON of jobs, which is put together without their views, says what the JSON of the views would say."""
+"""The JSON of jobs, whose views are made without a check of their values, says what checked views would say."""
 
 from dataclasses import replace
 import json
@@ -7,8 +7,11 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
+import pytest
 
 from api.present import jobs
+from api.present.times import time as time_of
 from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts
 from store.jobs.initial_weights_facts import InitialFacts
 from store.queue.estimates_facts import EstimateFacts
@@ -16,7 +19,7 @@ from store.team.callers import Caller, may_read
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.spec import SPEC, parse_spec
 from torchyard.contract.team import Role
-from torchyard.contract.views.jobs import JobSummary, JobView
+from torchyard.contract.views.jobs import JobSummary, JobView, StatusReason
 
 ADA, OPERATOR = Caller("ada", Role.MEMBER), Caller("oscar", Role.OPERATOR)
 SCRIPT = {"trainer": "script", "config": {"code": "file:///code", "entrypoint": "train.py"}}
@@ -122,6 +125,17 @@ def test_a_list_says_what_its_rows_say(listed: list[JobFacts], caller: Caller) -
         else:
             assert not any(shown[key] for key in ("labels", "has_notes", "starred", "metrics", "best", "error"))
             assert (shown["status_reason"]["message"], shown["progress"]["step"]) == ("", 0)
+
+
+@given(text, text)
+def test_a_view_that_is_not_checked_is_the_view_that_pydantic_makes_of_the_same_values(code: str, message: str) -> None:
+    values = {"code": code, "message": message, "position": None, "since": time_of(1), "estimate": None}
+    made, known = StatusReason.model_construct(**values), StatusReason.trusted(**values)
+    assert known == made
+    assert (known.model_dump_json(), known.model_fields_set) == (made.model_dump_json(), made.model_fields_set)
+    assert known.model_copy(update={"message": "other"}) == made.model_copy(update={"message": "other"})
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(known, "code", "other")  # noqa: B010 pyright knows that it is frozen
 
 
 def test_numbers_that_json_has_not_are_named() -> None:

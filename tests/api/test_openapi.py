@@ -123,3 +123,16 @@ def test_an_error_is_answered_as_documented(service: ApiFixture) -> None:
     assert answer.json().keys() == example.keys()
     assert {**answer.json(), "request_id": "", "errors": []} == {**example, "request_id": "", "errors": []}
     assert answer.json()["errors"][0].keys() == example["errors"][0].keys()
+
+
+def test_a_job_and_its_row_have_the_fields_that_the_document_says(
+    service: ApiFixture, document: dict[str, Any]
+) -> None:
+    schemas = document["components"]["schemas"]
+    job = service.submit()
+    whole = service.client.get(f"/v1/jobs/{job['id']}").json()
+    (row,) = service.client.get("/v1/jobs").json()["data"]
+    (with_columns,) = service.client.get("/v1/jobs", params={"columns": "label:a"}).json()["data"]
+    assert {*whole} == {*job} == {*schemas["JobView"]["properties"]} - {"columns", "waits_for"}
+    assert {*row} == {*schemas["JobSummary"]["properties"]} - {"columns"}
+    assert {*with_columns} == {*schemas["JobSummary"]["properties"]}

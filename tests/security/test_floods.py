@@ -20,6 +20,7 @@ from tests.api.service import ApiFixture
 from tests.worker import eventfiles
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
+from tests.worker.attempts.output.relays import storing
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.records import Manifest
 from torchyard.contract.rundir import RunDir
@@ -225,7 +226,7 @@ def drain(relay: Relay, *, final: bool = False) -> list[Batch]:
     found: list[Batch] = []
     while (batch := relay.read(final=final)) is not None or relay.copying:
         if batch is not None:
-            with relay.storing(batch):
+            with storing(relay, batch):
                 found.append(batch)
     return found
 

@@ -13,6 +13,7 @@ from store.output.facts import Batch, Room
 from store.team import secrets
 from tests.worker import eventfiles
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
+from tests.worker.attempts.output.relays import storing
 from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Packages, Progress, Remeasured, Shown
 from torchyard.contract.job import EndReason, JobState, Reason
 from torchyard.contract.media import MediaKind
@@ -147,7 +148,7 @@ def test_a_captured_file_with_a_secret_in_its_path_is_left_out(tmp_path: Path, m
     batches: list[Batch] = []
     while (batch := relay.read(final=True, completed=True)) is not None or relay.copying:
         if batch is not None:
-            with relay.storing(batch):
+            with storing(relay, batch):
                 batches.append(batch)
     assert [file.path for batch in batches for new in batch.checkpoints for file in new.files] == ["plain.pt"]
     told = [event.data["text"] for batch in batches for event in batch.events]

@@ -31,8 +31,7 @@ from store.jobs.submission import Retry, Submission
 from store.output import series
 from store.output.facts import Batch, EventFacts, NewCheckpoint
 from store.output.series import PointFilter, SeriesColumns
-from store.queue import positions as queue_positions
-from store.queue import reservations
+from store.queue import positions, reservations
 from store.queue.announcing import Queue
 from store.queue.groups import Groups
 from store.queue.reservations import Change, Runs
@@ -188,7 +187,7 @@ class StoreFixture:
     def place(self, job_id: str) -> int | None:
         """Returns the job's position in the queue, by the rows."""
         rows = [self.job(job_id)]
-        return self.read(lambda session: queue_positions.queue_positions(session, rows)).get(job_id)
+        return self.read(lambda session: positions.find_positions(session, rows)).get(job_id)
 
     def job(self, job_id: str) -> Job:
         return self.read(lambda session: jobs.get(session, job_id))

@@ -20,7 +20,7 @@ from store.worker.verbs import WorkerStore
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
-from tests.worker.attempts.output.relays import little_memory
+from tests.worker.attempts.output.relays import little_memory, storing
 from torchyard.contract.rundir import RunDir
 from torchyard.run.eventlog import FLUSH_LINES
 from worker.attempts.output.relay import Relay
@@ -99,7 +99,7 @@ def test_a_flood_of_points_is_stored_completely_in_little_memory_without_slowing
 
 def _relay(relay: Relay, records: AttemptRecords, *, final: bool = False) -> None:
     while (batch := relay.read(final=final)) is not None:
-        with relay.storing(batch):
+        with storing(relay, batch):
             records.record(batch)
 
 

@@ -16,6 +16,7 @@ from store.worker.records import (
     AttemptSecrets,
     Batch,
     Begun,
+    BlobWriter,
     CheckpointFacts,
     Claim,
     EarlierAttempt,
@@ -208,11 +209,18 @@ class AttemptRecords:
                 self._patience.call(lambda: self._store.change(self._claim, begun))
                 self._forget_begun(begun)
 
-    def record(self, batch: Batch) -> None:
+    def record(self, batch: Batch, *, blobs: Sequence[BlobWriter] = ()) -> None:
         """Stores a batch exactly once, even if the answer to an earlier try was lost. Masks secrets in it.
 
-        Raises Unavailable after `close`.
+        `blobs`: those that it names, which are stored before. Raises Unavailable after `close`, and OSError.
         """
+        put = self._store.put(blobs)
+        try:
+            self._record(batch)
+        finally:
+            self._store.drop(put)
+
+    def _record(self, batch: Batch) -> None:
         with self._order:
             if self._closed:
                 raise Unavailable("this runner has left the attempt")

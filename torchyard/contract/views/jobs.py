@@ -224,13 +224,18 @@ class AfterView(View):
     """Null if the caller may not read it, or nothing is left that says it."""
 
 
-class JobView(JobSummary):
-    """A job, with its spec and the newest value of every metric."""
+class JobDetails(JobSummary):
+    """What a job has besides its summary, without the documents that are stored as JSON: its spec and its card."""
 
     init_from: InitialView | None = None
     """The weights from which it starts; null if its spec names none."""
     after: list[AfterView] = Field(default=[], description="the jobs that must have ended before it starts")
     notes: str = Field(default="", description="Markdown that its owner wrote: do not trust it as HTML")
+
+
+class JobView(JobDetails):
+    """A job, with its spec and the newest value of every metric."""
+
     spec: JobSpec
     card: dict[str, JsonValue] | None = None
     """Facts that the run reports: its size, data and speed; null until it reports them."""

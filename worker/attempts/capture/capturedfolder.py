@@ -1,9 +1,9 @@
 """A folder that becomes one checkpoint of the source `captured`: copies its files, one after the other."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from store.worker.records import CAPTURED, Blobs, CapturedFile, NewCheckpoint
+from store.worker.records import CAPTURED, Blobs, BlobWriter, CapturedFile, NewCheckpoint
 from torchyard.contract.checkpointfiles import check_paths, is_file_path
 from torchyard.contract.errors import DataError
 from torchyard.contract.records import Manifest
@@ -109,9 +109,10 @@ class CapturedFolder:
                 limit -= 1  # a copy that has used up its limit returns 1
         return 0
 
-    def publish(self) -> None:
-        """Gives the blobs their names. The caller holds `Blobs.shared_lock` until its commit. Raises OSError."""
-        self._blobs.publish_all(copy.written for copy in self._done)
+    @property
+    def blobs(self) -> Sequence[BlobWriter]:
+        """The finished blobs, which have no names in the store yet."""
+        return [copy.written for copy in self._done]
 
     def discard(self) -> None:
         """Removes every blob that has no name. Raises OSError."""

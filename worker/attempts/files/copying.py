@@ -1,6 +1,6 @@
 """Copies what an attempt wrote into the blob store, part by part: checkpoints, and files that nothing describes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import errno
 import os
 from pathlib import Path
@@ -24,10 +24,11 @@ MIN_FILE_COST = 1 << 20  # opening and syncing a file counts as copying so many 
 
 
 class Copy(Protocol):
-    """A complete copy, whose blobs have no names in the store before `publish`."""
+    """A complete copy."""
 
-    def publish(self) -> None:
-        """Gives the blobs their names. The caller holds `Blobs.shared_lock` until its commit. Raises OSError."""
+    @property
+    def blobs(self) -> Sequence[BlobWriter]:
+        """The finished blobs, which have no names in the store yet."""
         ...
 
     def discard(self) -> None:
@@ -36,9 +37,9 @@ class Copy(Protocol):
 
 
 class CheckpointCopy:
-    """Copies at most what the manifest lists. The blobs have no name in the store before `publish`.
+    """Copies at most what the manifest lists. The blobs have no names in the store before they are put there.
 
-    The caller must call `discard` in the end, which does nothing after `publish`.
+    The caller must call `discard` in the end, which does nothing for blobs that have names.
     """
 
     def __init__(self, run: RunDir, blobs: Blobs, name: str, *, limit: int) -> None:
@@ -90,9 +91,10 @@ class CheckpointCopy:
             self._pending.pop(0)
         return max(limit, 1)
 
-    def publish(self) -> None:
-        """Gives the blobs their names. The caller holds `Blobs.sharing` until its commit. Raises OSError."""
-        self._blobs.publish_all(self._done)
+    @property
+    def blobs(self) -> Sequence[BlobWriter]:
+        """The finished blobs, which have no names in the store yet."""
+        return self._done
 
     def discard(self) -> None:
         """Removes every blob that has no name. Raises OSError."""
@@ -224,9 +226,10 @@ class FileCopy:
         self._source.close()
         return max(limit, 1)
 
-    def publish(self) -> None:
-        """Gives the blob its name. The caller holds `Blobs.shared_lock` until its commit. Raises OSError."""
-        self._writer.publish()
+    @property
+    def blobs(self) -> Sequence[BlobWriter]:
+        """The finished blob, which has no name in the store yet."""
+        return [self._writer]
 
     def discard(self) -> None:
         """Removes the blob if it has no name. Raises OSError."""

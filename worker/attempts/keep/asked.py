@@ -1,7 +1,7 @@
 """Stores files of working folders on this host that somebody has asked for, by `torchyard keep`."""
 
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 import glob
 import logging
@@ -125,14 +125,15 @@ class AskedFiles:
         copies = files.take(COPY_LIMIT)
         try:
             new = [replace(files.row(copy), asked=True) for copy in copies]
-            with self._store.blobs.shared_lock() if copies else nullcontext():
-                for copy in copies:
-                    copy.publish()
+            put = self._store.put([blob for copy in copies for blob in copy.blobs])
+            try:
                 answer.copied += sum(item.size for item in new)
                 copied = answer.copied + files.copied
                 if new or copied != answer.reported:  # a long walk alone is nothing to write
                     self._store.keep_files(order, new, copied=copied)
                     answer.reported = copied
+            finally:
+                self._store.drop(put)
         finally:
             for copy in copies:
                 copy.discard()

@@ -3,6 +3,7 @@
 A job wrote both the line and the file. A picture is read whole, as it is small, and what is checked is what is stored.
 """
 
+from collections.abc import Sequence
 from io import BytesIO
 from typing import TypeAlias
 
@@ -37,7 +38,7 @@ _FILES: dict[MediaKind, tuple[frozenset[MediaPart], ...]] = {
 
 
 class PictureCopy:
-    """A picture in the blob store that has no name before `publish`."""
+    """A picture in the blob store that has no name yet."""
 
     def __init__(self, blobs: Blobs, content: bytes) -> None:
         """Raises OSError."""
@@ -49,9 +50,10 @@ class PictureCopy:
             self._writer.discard()
             raise
 
-    def publish(self) -> None:
-        """Gives the blob its name. The caller holds `Blobs.shared_lock` until its commit. Raises OSError."""
-        self._writer.publish()
+    @property
+    def blobs(self) -> Sequence[BlobWriter]:
+        """The finished blob, which has no name in the store yet."""
+        return [self._writer]
 
     def discard(self) -> None:
         """Removes the blob if it has no name. Raises OSError."""

@@ -118,8 +118,9 @@ class OutputRecorder:
         batch = self._relay.read(final=final, completed=completed, logs="log" not in cut, media="media" not in cut)
         if batch is None:
             return self._relay.copying
-        with self._relay.storing(batch):
-            self._records.record(self._thinning.take(batch) if "points" in self._records.cut else batch)
+        whole = self._thinning.take(batch) if "points" in self._records.cut else batch
+        self._records.record(whole, blobs=self._relay.blobs)
+        self._relay.note_stored(batch)
         self._thinning.stored()
         self.failures = 0
         self._notices.report_recovery(_TOPIC, _RECOVERED)

@@ -4,14 +4,13 @@ It trusts nothing that it reads and holds at most a bounded part of each file in
 batch was stored: until then, what an attempt wrote stays in the run directory.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from store.worker.records import Batch, Blobs, MetricPoint
+from store.worker.records import Batch, Blobs, BlobWriter, MetricPoint
 from torchyard.contract.events import Shown
 from torchyard.contract.rundir import RunDir
 from torchyard.host.failpoints import failpoint
@@ -72,8 +71,8 @@ class Relay:
     `state`: what of it is stored. `listed`: the names of its stored checkpoints. `captured`: those that any attempt of
     the job has captured. Beyond `most_checkpoints` one a minute is read. `patterns`: the files that become checkpoints.
     `left`: the files that are stored by their paths. `unmatched` says which patterns match nothing. `metrics`: what
-    finds metrics in lines. `mask`: what no name of a file may have. The caller calls `read` and commits the batch
-    within `storing`, again and again, and `close` in the end.
+    finds metrics in lines. `mask`: what no name of a file may have. The caller calls `read`, stores `blobs` and
+    the batch, and calls `note_stored`, again and again, and `close` in the end.
     """
 
     def __init__(
@@ -177,16 +176,16 @@ class Relay:
         batch.offsets = state.as_json()
         return None if self._is_empty(batch, state) else batch
 
-    @contextmanager
-    def storing(self, batch: Batch) -> Generator[None]:
-        """The caller commits the batch that was read last within this context: its blobs then keep their names.
+    @property
+    def blobs(self) -> Sequence[BlobWriter]:
+        """The blobs that the batch names which was read last: they are put into the store before it."""
+        return [blob for copy in self._copied for blob in copy.blobs]
 
-        The next `read` continues after the batch, or reads it again if the block raised. Raises OSError.
+    def note_stored(self, batch: Batch) -> None:
+        """Notes that the batch is stored which was read last: the next `read` continues after it.
+
+        Without this call, it reads the same again.
         """
-        with self._blobs.shared_lock() if self._copied else nullcontext():
-            for copy in self._copied:
-                copy.publish()
-            yield
         for files in self._left:
             files.committed()
         self._state = RelayState.of(batch.offsets)

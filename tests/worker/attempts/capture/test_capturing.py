@@ -12,6 +12,7 @@ from store.output.checkpoints_facts import CAPTURED
 from store.output.facts import Batch
 from tests.approved import Approved
 from tests.worker import eventfiles
+from tests.worker.attempts.output.relays import storing
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.attempts.capture import capturing
@@ -51,7 +52,7 @@ def look(relay: Relay, *, final: bool = False, completed: bool = False) -> list[
     found: list[Batch] = []
     while (batch := relay.read(final=final, completed=completed)) is not None or relay.copying:
         if batch is not None:
-            with relay.storing(batch):
+            with storing(relay, batch):
                 pass
             found.append(batch)
     return found

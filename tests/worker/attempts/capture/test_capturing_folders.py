@@ -10,6 +10,7 @@ import pytest
 from store.blobs.files import Blobs
 from store.output.checkpoints_facts import CAPTURED
 from store.output.facts import Batch, NewCheckpoint
+from tests.worker.attempts.output.relays import storing
 from torchyard.contract import checkpointfiles
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
@@ -52,7 +53,7 @@ def look(relay: Relay, *, final: bool = False, completed: bool = False) -> list[
     found: list[Batch] = []
     while (batch := relay.read(final=final, completed=completed)) is not None or relay.copying:
         if batch is not None:
-            with relay.storing(batch):
+            with storing(relay, batch):
                 found.append(batch)
     return found
 

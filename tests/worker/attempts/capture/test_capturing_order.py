@@ -9,6 +9,7 @@ import pytest
 from store.blobs.files import Blobs
 from store.output.facts import Batch, CapturedFile, NewCheckpoint
 from tests.approved import Approved
+from tests.worker.attempts.output.relays import storing
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.attempts.capture import capturing
@@ -51,7 +52,7 @@ def batches(relay: Relay, *, final: bool = False) -> list[Batch]:
     found: list[Batch] = []
     while (batch := relay.read(final=final, completed=final)) is not None or relay.copying:
         if batch is not None:
-            with relay.storing(batch):
+            with storing(relay, batch):
                 found.append(batch)
     return found
 

@@ -84,7 +84,8 @@ class Job:
         while True:
             copies = self.files.take(budget, final=final, warn=self.told.append)
             for copy in copies:
-                copy.publish()
+                for blob in copy.blobs:
+                    blob.publish()
                 new = self.files.row(copy)
                 stored.append(new.path)
                 self.rows[new.path] = _row(new, attempt)

@@ -12,7 +12,7 @@ import pytest
 from store.blobs.files import Blobs
 from store.output.facts import Batch, NewMedia
 from tests.approved import Approved
-from tests.worker.attempts.output.relays import announce, drain, relay_of, store, texts, write_checkpoint
+from tests.worker.attempts.output.relays import announce, drain, relay_of, store, storing, texts, write_checkpoint
 from torchyard.contract.rundir import RunDir
 from torchyard.run.images import picture_bytes
 from worker.attempts.masking import masked_batch
@@ -77,7 +77,7 @@ def test_what_a_batch_that_is_not_stored_copied_is_copied_again(run: RunDir) -> 
     relay = relay_of(run)
     batch = relay.read()
     assert batch is not None
-    with pytest.raises(RuntimeError), relay.storing(batch):
+    with pytest.raises(RuntimeError), storing(relay, batch):
         raise RuntimeError("the database is away")
     relay = relay_of(run)  # a later worker
     (item,) = items(drain(relay))

@@ -8,6 +8,7 @@ from store.blobs.files import Blobs
 from store.output.facts import Batch, OutputLimits
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
+from tests.worker.attempts.output.relays import storing
 from torchyard.contract.job import JobState
 from torchyard.contract.rundir import RunDir
 from worker.attempts.output.relay import Relay
@@ -76,7 +77,7 @@ def test_a_flood_of_progress_becomes_few_events(tmp_path: Path) -> None:
     relay = relay_of(run)
     batches: list[Batch] = []
     while (batch := relay.read()) is not None:
-        with relay.storing(batch):
+        with storing(relay, batch):
             batches.append(batch)
     assert sum(len(batch.events) for batch in batches) == 5000
     progress = batches[-1].progress

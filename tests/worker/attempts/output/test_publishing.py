@@ -1,6 +1,6 @@
 """Checkpoints that cannot be listed take no more of one turn than others do."""
 
-from tests.worker.attempts.output.relays import announce, drain, relay_of, texts
+from tests.worker.attempts.output.relays import announce, drain, relay_of, storing, texts
 from torchyard.contract.rundir import MANIFEST, RunDir
 
 
@@ -19,7 +19,7 @@ def test_one_turn_looks_at_few_manifests_that_are_wrong(run: RunDir) -> None:
     batch = relay.read()
     assert batch is not None
     assert 0 < len(texts([batch])) < 6
-    with relay.storing(batch):
+    with storing(relay, batch):
         pass
     assert len(texts(drain(relay))) + len(texts([batch])) == 20
 
@@ -30,6 +30,6 @@ def test_so_does_the_look_at_those_without_a_line_at_the_end(run: RunDir) -> Non
     batch = relay.read(final=True)
     assert batch is not None
     assert 0 < len(texts([batch])) < 6
-    with relay.storing(batch):
+    with storing(relay, batch):
         pass
     assert len(texts(drain(relay, final=True))) + len(texts([batch])) == 20

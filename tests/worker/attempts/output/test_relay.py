@@ -112,7 +112,7 @@ def test_a_long_line_with_returns_ends_with_its_last_text_across_restarts(
 
 
 @pytest.mark.parametrize(
-    ("behind", "expected"),
+    ("after", "expected"),
     [(b"\r\n", "x"), (b"\rshort\n", "short"), (b"\r  ", "x"), (b"\rshort", "short"), (b"\n", "x")],
 )
 def test_a_part_that_is_longer_than_a_chunk_is_cut_or_overwritten(run: RunDir, after: bytes, expected: str) -> None:

@@ -8,7 +8,16 @@ import pytest
 
 from store.blobs.files import Blobs
 from tests.approved import Approved
-from tests.worker.attempts.output.relays import announce, drain, little_read, relay_of, rows, texts, write_checkpoint
+from tests.worker.attempts.output.relays import (
+    announce,
+    drain,
+    little_read,
+    relay_of,
+    rows,
+    storing,
+    texts,
+    write_checkpoint,
+)
 from torchyard.contract.records import Manifest, ManifestFile
 from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
@@ -133,7 +142,7 @@ def test_a_batch_with_a_checkpoint_that_was_not_stored_is_read_again(run: RunDir
     relay = relay_of(run)
     batch = relay.read()
     assert batch is not None
-    with pytest.raises(OSError, match="away"), relay.storing(batch):
+    with pytest.raises(OSError, match="away"), storing(relay, batch):
         raise OSError("the database is away")
     (again,) = drain(relay)
     assert [new.name for new in again.checkpoints] == ["one"]

@@ -9,7 +9,7 @@ import pytest
 from store.output.facts import Batch
 from tests.approved import Approved
 from tests.worker import curvefiles, eventfiles
-from tests.worker.attempts.output.relays import drain, little_memory, next_curves, relay_of, store, texts
+from tests.worker.attempts.output.relays import drain, little_memory, next_curves, relay_of, store, storing, texts
 from torchyard.contract.events import Remeasured
 from torchyard.contract.rundir import RunDir
 from worker.curves import brought
@@ -74,7 +74,7 @@ def test_a_batch_says_whether_the_event_log_has_something_new(run: RunDir) -> No
             file.write(text)
         batch = relay.read()
         assert batch is not None
-        with relay.storing(batch):
+        with storing(relay, batch):
             found.append(batch.reports)
     assert found == [False, True, True]
 
