@@ -1,9 +1,9 @@
 """The views of what attempts report."""
 
-from api.present.times import time, time_or_none
-from store.output.facts import EventFacts, Stacks, TimelineItem
+from api.present.times import time
+from store.output.facts import EventFacts, TimelineItem
 from torchyard.contract.views.base import View
-from torchyard.contract.views.telemetry import EventView, LogLine, MetricView, RankStacksView, StacksView
+from torchyard.contract.views.telemetry import EventView, LogLine, MetricView
 
 
 def event(facts: EventFacts) -> EventView:
@@ -27,17 +27,4 @@ def item(stored: TimelineItem) -> View:
         value=content.value,
         time=time(content.time),
         attempt=stored.attempt,
-    )
-
-
-def stacks(found: Stacks) -> StacksView:
-    """Returns the view of an attempt's stacks. An answer to an earlier request is not shown while another waits."""
-    answer = found.answer
-    if found.requested_at is not None or answer is None:
-        return StacksView(attempt=found.attempt, requested_at=time_or_none(found.requested_at))
-    return StacksView(
-        attempt=found.attempt,
-        requested_at=time(answer["requested_at"]),
-        taken_at=time(answer["taken_at"]),
-        ranks=[RankStacksView.model_validate(rank) for rank in answer["ranks"]],
     )

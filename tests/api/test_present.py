@@ -11,6 +11,7 @@ from api.present import cluster, jobs, team, telemetry
 from api.present.times import microseconds, time
 from api.routes.attempts import attempt_view
 from api.routes.checkpoints import checkpoint_view
+from api.routes.stacks import stacks_view
 from store.cluster.facts import History, HolderFacts, NamedJob, Use, WorkerFacts, WorkerHistory
 from store.ids import new_id
 from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
@@ -169,8 +170,8 @@ def test_items_of_a_stream_become_views_of_their_kinds() -> None:
 def test_an_old_answer_is_not_shown_while_a_request_waits() -> None:
     ranks: list[dict[str, Any]] = [{"rank": 0, "pid": 7, "text": "stack", "note": None}]
     answer = Answer(requested_at=SECOND, taken_at=2 * SECOND, ranks=ranks)
-    assert [rank.text for rank in telemetry.stacks(Stacks(1, None, answer)).ranks] == ["stack"]
-    waiting = telemetry.stacks(Stacks(1, 3 * SECOND, answer))
+    assert [rank.text for rank in stacks_view(Stacks(1, None, answer)).ranks] == ["stack"]
+    waiting = stacks_view(Stacks(1, 3 * SECOND, answer))
     assert (waiting.ranks, waiting.requested_at) == ([], time(3 * SECOND))
 
 
