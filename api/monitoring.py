@@ -11,8 +11,8 @@ from starlette.types import Scope
 
 from api.processes import figures
 from api.services import Services
-from store.cluster import stats_reads as stats
-from store.cluster.stats_reads import ServiceStats
+from store.cluster import stats
+from store.cluster.stats import ServiceStats
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.job import JobState
 
@@ -60,16 +60,17 @@ class _Service(Collector):
         yield GaugeMetricFamily("torchyard_database_up", "1 if the database answers.", float(found is not None))
         yield GaugeMetricFamily("torchyard_redis_up", "1 if Redis answers.", float(self._redis_answers()))
         if found is not None:
-            yield from _of_jobs(found)
-            yield from _of_attempts(found)
-            yield from _of_workers(found)
-            yield from _of_controllers(found)
-            yield from _of_estimates(found)
-            yield from _of_starts(found)
+            yield from _count_jobs(found)
+            yield from _measure_attempts(found)
+            yield from _measure_workers(found)
+            yield from _measure_controllers(found)
+            yield from _measure_estimates(found)
+            yield from _measure_starts(found)
 
     def _stats(self) -> ServiceStats | None:
         try:
-            return stats.collect(self._services.store)
+            with self._services.store.read() as session:
+                return stats.collect(session)
         except Unavailable:
             return None
 
@@ -81,7 +82,7 @@ class _Service(Collector):
         return True
 
 
-def _of_jobs(found: ServiceStats) -> Iterable[Metric]:
+def _count_jobs(found: ServiceStats) -> Iterable[Metric]:
     jobs = GaugeMetricFamily("torchyard_jobs", "Stored jobs.", labels=["state"])
     for state, count in found.jobs.items():
         jobs.add_metric([state], count)
@@ -93,7 +94,7 @@ def _of_jobs(found: ServiceStats) -> Iterable[Metric]:
     yield stored
 
 
-def _of_attempts(found: ServiceStats) -> Iterable[Metric]:
+def _measure_attempts(found: ServiceStats) -> Iterable[Metric]:
     # By worker: a series of each job that ever ran would stay with who scrapes.
     labels = ["worker"]
     count = GaugeMetricFamily("torchyard_open_attempts", "Attempts that run on each worker.", labels=labels)
@@ -114,16 +115,16 @@ def _of_attempts(found: ServiceStats) -> Iterable[Metric]:
     return [count, age, lag]
 
 
-def _of_controllers(found: ServiceStats) -> Iterable[Metric]:
+def _measure_controllers(found: ServiceStats) -> Iterable[Metric]:
     if found.controller_age is not None:
-        told = "Time since a controller, which does what is due without a request, did its duties."
-        yield GaugeMetricFamily("torchyard_controller_seen_age_seconds", told, found.controller_age / _SECONDS)
+        description = "Time since a controller, which does what is due without a request, did its duties."
+        yield GaugeMetricFamily("torchyard_controller_seen_age_seconds", description, found.controller_age / _SECONDS)
 
 
-def _of_estimates(found: ServiceStats) -> Iterable[Metric]:
+def _measure_estimates(found: ServiceStats) -> Iterable[Metric]:
     if found.estimates_age is not None:
-        told = "Time since the estimates of starts were made anew."
-        yield GaugeMetricFamily("torchyard_estimates_age_seconds", told, found.estimates_age / _SECONDS)
+        description = "Time since the estimates of starts were made anew."
+        yield GaugeMetricFamily("torchyard_estimates_age_seconds", description, found.estimates_age / _SECONDS)
     held = GaugeMetricFamily(
         "torchyard_estimates_held_ratio", "Of the newest intervals, how many held: 0.8 is meant.", labels=["bucket"]
     )
@@ -135,7 +136,7 @@ def _of_estimates(found: ServiceStats) -> Iterable[Metric]:
     yield from (held, scored)
 
 
-def _of_workers(found: ServiceStats) -> Iterable[Metric]:
+def _measure_workers(found: ServiceStats) -> Iterable[Metric]:
     age = GaugeMetricFamily(
         "torchyard_worker_seen_age_seconds", "Time since each worker was seen.", labels=["worker_id", "worker"]
     )
@@ -151,7 +152,7 @@ def _of_workers(found: ServiceStats) -> Iterable[Metric]:
     return [age, devices]
 
 
-def _of_starts(found: ServiceStats) -> Iterable[Metric]:
+def _measure_starts(found: ServiceStats) -> Iterable[Metric]:
     labels = ["worker_id", "worker"]
     warm = GaugeMetricFamily("torchyard_worker_warm", "1 if jobs start from a warm process.", labels=labels)
     age = GaugeMetricFamily("torchyard_warm_process_age_seconds", "Time since it was started.", labels=labels)

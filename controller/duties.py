@@ -4,8 +4,7 @@ from controller.dependencies import Dependencies
 from controller.duty import Duty
 from controller.heartbeat import Heartbeat
 from controller.idle import Idle
-from controller.notifications.deliveries import Deliveries
-from controller.notifications.fan_out import FanOut, Upkeep
+from controller.notifications.deliver import Deliveries, FanOut, Upkeep
 from controller.schedules import Schedules
 from controller.settings import Settings
 from controller.sweeps.duty import Sweeps

@@ -18,8 +18,7 @@ from store.ids import is_id
 from store.jobs import timeline
 from store.jobs.facts import VisibleJobs
 from store.team import access as job_access
-from store.team import reads as queries
-from store.team import writes as team
+from store.team import login, tokens
 from store.team.callers import BOOTSTRAP, Caller
 from store.team.facts import BrowserSessionFacts, Identity, digest_of
 from torchyard.contract.errors import Forbidden, NotAuthorized, NotFound, SessionEnded, Unavailable
@@ -56,7 +55,7 @@ async def authenticate(request: Request, access: AccessDep, credentials: _Creden
     Raises NotAuthorized, TooManyRequests, and Forbidden for a request from another web site.
     """
     if credentials is not None:
-        return await identified(request, access, credentials.credentials)
+        return await identify(request, access, credentials.credentials)
     names = (access.cookie_name(secure=True), access.cookie_name(secure=False))
     cookies = [request.cookies[name] for name in names if name in request.cookies]
     if not cookies:
@@ -64,7 +63,7 @@ async def authenticate(request: Request, access: AccessDep, credentials: _Creden
     csrf = request.headers.get(CSRF_HEADER)
     if csrf is None:  # such as a web server on another port of this host sends, which the browser gave the cookie
         raise SessionEnded(f"a cookie alone opens nothing: send {CSRF_HEADER}, too, or log in again")
-    found = await access.at_once(_of_cookies, access, cookies, csrf)
+    found = await access.at_once(_find_by_cookies, access, cookies, csrf)
     if found is None:
         await _count_unaudited(access, request, what="cookies")
         raise SessionEnded("the session has ended: log in again")
@@ -87,13 +86,13 @@ async def authenticate_download(
         return await authenticate(request, access, credentials)
     query = request.scope["query_string"].decode("latin-1")
     session = access.links.session_of(link, path=request.scope["path"], query=query)
-    found = None if session is None else await access.at_once(_of_session, access, session)
+    found = None if session is None else await access.at_once(_find_by_session, access, session)
     if found is None:
         raise NotAuthorized("the link is not valid: it is good for one file, for a minute, and while its session lasts")
     return await _admitted(access, found, request)
 
 
-async def identified(request: Request, access: Access, token: str) -> Principal:
+async def identify(request: Request, access: Access, token: str) -> Principal:
     """Returns whose token the request has. Raises NotAuthorized, TooManyRequests and Unavailable.
 
     A wrong token is counted against its address, and added to the audit. A valid one is accepted from any address.
@@ -104,7 +103,7 @@ async def identified(request: Request, access: Access, token: str) -> Principal:
     if known is not None:
         return await _admitted(access, _principal(known), request)
     read_at = access.identities.changes
-    found = await access.at_once(queries.of_token, access.store, token)
+    found = await access.at_once(_find_identity, access, token)
     if found is not None:
         access.identities.remember(token, found, read_at=read_at)
         admitted = await _admitted(access, _principal(found), request)
@@ -115,7 +114,7 @@ async def identified(request: Request, access: Access, token: str) -> Principal:
     raise NotAuthorized("the token is not valid: it is unknown, expired or revoked, or its user is disabled")
 
 
-async def of_code(request: Request, access: Access, code: str, *, ends: bool) -> Principal:
+async def identify_by_code(request: Request, access: Access, code: str, *, ends: bool) -> Principal:
     """Returns the user of the login code. `ends`: the code becomes invalid.
 
     Raises Forbidden unless the client is on this machine.
@@ -124,8 +123,8 @@ async def of_code(request: Request, access: Access, code: str, *, ends: bool) ->
     Unavailable.
     """
     check_local(request, access)
-    found = await access.at_once(_of_code, access, code)
-    if found is not None and (not ends or await run_in_threadpool(team.take_login_code, access.store, code)):
+    found = await access.at_once(_find_by_code, access, code)
+    if found is not None and (not ends or await run_in_threadpool(_take_code, access, code)):
         return await _admitted(access, found, request)
     await _count_failed_login(access, request, what="codes")
     raise NotAuthorized("the code is not valid: it was used, or it is too old; make a new one with `torchyard open`")
@@ -213,10 +212,10 @@ _NOBODY = Principal("", Role.VIEWER)
 
 async def _admitted(access: Access, principal: Principal, request: Request) -> Principal:
     await access.requests.take(principal.key, advice=f"{principal.name} has sent too many requests")
-    return _of_request(access, principal, request)
+    return _with_request(access, principal, request)
 
 
-def _of_request(access: Access, principal: Principal, request: Request) -> Principal:
+def _with_request(access: Access, principal: Principal, request: Request) -> Principal:
     address = client_address(request.scope, access.settings)
     return replace(principal, address=address, request_id=request.state.request_id)
 
@@ -232,59 +231,85 @@ async def _count_failed_login(access: Access, request: Request, *, what: str, au
 
     This process counts first, so that nobody makes the database count more than the limit.
     """
-    nobody = _of_request(access, _NOBODY, request)
+    nobody = _with_request(access, _NOBODY, request)
     host, most = host_of(nobody.address), access.settings.max_wrong_tokens_per_minute
     access.wrong_tokens.take(host, advice=f"{nobody.address} has sent too many wrong {what}")
-    await access.note(team.count_failed_login, access.store, nobody, host, most=most, audited=audited)
+    await access.note(_store_failed_login, access, nobody, host, most=most, audited=audited)
+
+
+def _store_failed_login(access: Access, nobody: Principal, host: str, *, most: int, audited: bool) -> None:
+    with access.store.write("team") as session:
+        login.count_failed(session, host, most=most, caller=nobody, audited=audited)
 
 
 def _is_still_valid(access: Access, principal: Principal) -> bool:
     """Returns whether the principal's credential is valid, for the same role."""
     if principal.session:
-        now = _of_session(access, principal.session)
+        now = _find_by_session(access, principal.session)
     elif principal.token_id is None:
         return True
     else:
-        identity = queries.of_token_id(access.store, principal.token_id)
-        now = None if identity is None else _principal(identity)
+        now = _find_by_token_id(access, principal.token_id)
     return now is not None and now.role is principal.role
 
 
 def _mark_used(access: Access, caller: Principal) -> None:
     try:
-        if caller.session:
-            team.mark_session_used(access.store, caller.session, address=caller.address)
-        elif caller.token_id is not None:
-            team.mark_token_used(access.store, caller.token_id)
+        with access.store.write("team") as session:
+            if caller.session:
+                login.mark_session_used(session, caller.session, address=caller.address)
+            elif caller.token_id is not None:
+                tokens.mark_used(session, caller.token_id)
     except Unavailable as error:
         _log.warning("the last use of a token or of a session is not stored: %s", error.message)
 
 
-def _of_cookies(access: Access, cookies: Sequence[str], csrf: str) -> Principal | None:
+def _find_by_cookies(access: Access, cookies: Sequence[str], csrf: str) -> Principal | None:
     """Returns the user of the session that has one of the cookies and this CSRF secret."""
-    return _in_session(access, queries.of_cookies(access.store, cookies, csrf=csrf))
+    with access.store.read() as session:
+        found = (login.find_session(session, cookie, csrf=csrf) for cookie in cookies)
+        opened = next((each for each in found if each is not None), None)
+    return _add_session(access, opened)
 
 
-def _of_session(access: Access, digest: str) -> Principal | None:
-    return _in_session(access, queries.of_session(access.store, digest))
+def _find_by_session(access: Access, digest: str) -> Principal | None:
+    with access.store.read() as session:
+        opened = login.find_session_by_digest(session, digest)
+    return _add_session(access, opened)
 
 
-def _in_session(access: Access, found: BrowserSessionFacts | None) -> Principal | None:
-    principal = None if found is None else _of_credential(access, found.credential)
-    if found is None or principal is None:
+def _add_session(access: Access, opened: BrowserSessionFacts | None) -> Principal | None:
+    principal = None if opened is None else _find_by_credential(access, opened.credential)
+    if opened is None or principal is None:
         return None
-    return replace(principal, session=found.digest, use_is_stale=found.use_is_stale)
+    return replace(principal, session=opened.digest, use_is_stale=opened.use_is_stale)
 
 
-def _of_code(access: Access, code: str) -> Principal | None:
-    credential = queries.of_login_code(access.store, code)
-    return None if credential is None else _of_credential(access, credential)
+def _find_identity(access: Access, token: str) -> Identity | None:
+    with access.store.read() as session:
+        return tokens.find(session, token)
 
 
-def _of_credential(access: Access, credential: str) -> Principal | None:
+def _take_code(access: Access, code: str) -> bool:
+    with access.store.write("team") as session:
+        return login.take_code(session, code)
+
+
+def _find_by_code(access: Access, code: str) -> Principal | None:
+    with access.store.read() as session:
+        credential = login.find_code(session, code)
+    return None if credential is None else _find_by_credential(access, credential)
+
+
+def _find_by_credential(access: Access, credential: str) -> Principal | None:
     if hmac.compare_digest(credential, digest_of(access.token)):
         return _ADMIN
-    identity = queries.of_token_id(access.store, credential)
+    return _find_by_token_id(access, credential)
+
+
+def _find_by_token_id(access: Access, token_id: str) -> Principal | None:
+    with access.store.read() as session:
+        identity = tokens.find_by_id(session, token_id)
     return None if identity is None else _principal(identity)
 
 

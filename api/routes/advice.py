@@ -15,8 +15,8 @@ from api.openapi.routers import guarded
 from api.parameters.forecasts import if_possible
 from api.parameters.reads import Parts, Reader
 from api.present import jobs
-from api.present.cluster import worker
 from api.present.forecasts import starts_if
+from api.routes.cluster import worker_view
 from api.services import Services, ServicesDep
 from store.blobs.files import Blobs
 from store.jobs import advice, prospects
@@ -76,7 +76,7 @@ def _shown(found: AdviceFacts, caller: Caller) -> Facts:
         job=JobView.model_validate_json(jobs.encoded_job(found.job, caller)),
         failure=None if found.failure is None else ErrorView.model_validate(found.failure),
         lines=found.lines,
-        workers=[worker(facts, caller) for facts in found.workers],
+        workers=[worker_view(facts, caller) for facts in found.workers],
         silence=None if silence is None else timedelta(microseconds=silence),
         checkpoint_step=found.checkpoint_step,
     )

@@ -16,20 +16,33 @@ from api.openapi.routers import guarded
 from api.parameters.dry import DryRun
 from api.parameters.paging import AfterQueueEntry, AfterWorker, Limit, QueueCursors, id_after, page
 from api.parameters.reads import in_turns
-from api.present import cluster as present
 from api.present import jobs, prices
+from api.present.times import time
 from api.services import Services, ServicesDep
 from store.attempts import prices as stop_prices
 from store.cluster import shown_workers as workers
+from store.cluster.facts import HolderFacts, PoolFacts, WorkerFacts, WorkerHistory
 from store.ids import is_id
 from store.jobs import queued
-from store.team.callers import Caller
+from store.team.callers import Caller, may_list
 from torchyard.contract.errors import Forbidden, NotFound, Unavailable
 from torchyard.contract.filters import Instant
 from torchyard.contract.spec import CONFIGS, SPEC
 from torchyard.contract.sweeps import SweepSpec
 from torchyard.contract.views.base import Page
-from torchyard.contract.views.cluster import TrainerView, WorkerHistoryView, WorkerView
+from torchyard.contract.views.cluster import (
+    DeviceColumns,
+    DeviceHistory,
+    DeviceView,
+    HistoryJobView,
+    HolderView,
+    KeptView,
+    PoolView,
+    StartsView,
+    TrainerView,
+    WorkerHistoryView,
+    WorkerView,
+)
 from torchyard.contract.views.estimates import StopView
 from torchyard.contract.views.queue import QueuePage
 
@@ -71,7 +84,7 @@ def list_workers(
     cursor = id_after(after, "wrk")
     with services.store.read() as session:
         rows = workers.list_workers(session, limit=limit, after=cursor)
-    return page(WorkerView, rows, partial(present.worker, caller=caller), cursor=lambda worker: worker.id)
+    return page(WorkerView, rows, partial(worker_view, caller=caller), cursor=lambda worker: worker.id)
 
 
 @router.get("/workers/{worker_id}", responses=problems(Unavailable))
@@ -81,7 +94,7 @@ def get_worker(services: ServicesDep, caller: ClusterReader, worker_id: str) -> 
     _check_id(worker_id)
     with services.store.read() as session:
         facts = workers.find_worker(session, worker_id)
-    return present.worker(facts, caller)
+    return worker_view(facts, caller)
 
 
 @router.get("/workers/{worker_id}/history", responses=problems(Unavailable))
@@ -103,7 +116,7 @@ def get_worker_history(
     first, last = (None if time is None else int(time.timestamp()) for time in (begins, ends))
     with services.store.read() as session:
         history = workers.read_history(session, worker_id, caller=caller, begins=first, ends=last, most=max_points)
-    return present.worker_history(history)
+    return worker_history_view(history)
 
 
 @router.post("/workers/{worker_id}/drain", responses=_DRAINED)
@@ -146,6 +159,48 @@ def list_queue(
     )
 
 
+def worker_view(facts: WorkerFacts, caller: Caller) -> WorkerView:
+    """Returns the view of a worker, as the caller may see it."""
+    seen = [DeviceView.model_validate(device) for device in facts.devices]
+    return WorkerView(
+        id=facts.id,
+        name=facts.name,
+        state="lost" if not facts.alive else "draining" if facts.draining else "ready",
+        started_at=time(facts.started_at),
+        seen_at=time(facts.seen_at),
+        devices=[_device(device, facts.holders.get(device.uuid), caller) for device in seen],
+        starts=None if facts.starts is None else StartsView.model_validate(facts.starts),
+        kept=[
+            KeptView(
+                kind="cuda" if kept.kind == "cuda" else "cpu",
+                owner=kept.owner,
+                job_id=kept.job_id if may_list(caller, kept) else None,
+            )
+            for kept in facts.kept
+        ],
+        pool=None if facts.pool is None else _pool(facts.pool),
+    )
+
+
+def worker_history_view(facts: WorkerHistory) -> WorkerHistoryView:
+    """Returns the history of the devices that the worker has now. Jobs are named that the caller may list."""
+    return WorkerHistoryView(
+        worker_id=facts.worker_id,
+        resolution_seconds=facts.history.resolution,
+        devices=[
+            DeviceHistory(
+                uuid=device.uuid,
+                index=device.index,
+                name=device.name,
+                kind=device.kind,
+                columns=_columns(facts, device.uuid),
+            )
+            for device in map(DeviceView.model_validate, facts.devices)
+        ],
+        jobs=[HistoryJobView(id=job.id, name=job.name, owner=job.owner) for job in facts.listed_jobs.values()],
+    )
+
+
 @functools.cache
 def _trainers() -> Page[TrainerView]:
     return Page[TrainerView](
@@ -166,7 +221,7 @@ def _set_drain(services: Services, caller: Caller, worker_id: str, *, drain: boo
     _check_id(worker_id)
     with services.store.write("drain") as session:
         worker = workers.drain(session, worker_id, drain=drain, caller=caller)
-    return present.worker(worker, caller)
+    return worker_view(worker, caller)
 
 
 def _answer(view: WorkerView | StopView) -> Response:
@@ -176,3 +231,33 @@ def _answer(view: WorkerView | StopView) -> Response:
 def _check_id(worker_id: str) -> None:
     if not is_id(worker_id, "wrk"):
         raise NotFound(f"there is no worker {worker_id[:100]!r}")
+
+
+def _columns(facts: WorkerHistory, uuid: str) -> DeviceColumns:
+    found = [(float(begins), uses[uuid]) for begins, uses in facts.history.slots.items() if uuid in uses]
+    return DeviceColumns(
+        time=[begins for begins, _ in found],
+        utilization=[use.utilization for _, use in found],
+        utilization_max=[use.utilization_max for _, use in found],
+        memory_used=[use.memory_used for _, use in found],
+        power_watts=[use.power_watts for _, use in found],
+        job_id=[use.job_id if use.job_id in facts.listed_jobs else None for _, use in found],
+    )
+
+
+def _pool(facts: PoolFacts) -> PoolView:
+    return PoolView.model_validate({**facts.report, "waiting": facts.waiting, "running": facts.running})
+
+
+def _device(device: DeviceView, holder: HolderFacts | None, caller: Caller) -> DeviceView:
+    if holder is None:
+        return device
+    seen = may_list(caller, holder)
+    shown = HolderView(
+        owner=holder.owner,
+        state=holder.state,
+        since=time(holder.since),
+        name=holder.name if seen else None,
+        guest=holder.guest,
+    )
+    return device.model_copy(update={"job_id": holder.job_id if seen else None, "holder": shown})

@@ -8,13 +8,10 @@ from api.access.auth import JobReader, JobWriter, Principal
 from api.openapi.completion import problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
-from api.parameters.paging import AfterMessage, Limit, id_after, page
+from api.parameters.paging import AfterMessage, Limit, id_after, page_of_views
 from api.parameters.reads import in_turns
-from api.present import notifications as present
 from api.services import ServicesDep
-from store.notifications import facts
-from store.notifications import reads as queries
-from store.notifications import writes as commands
+from store.notifications import facts, messages, targets
 from torchyard.contract.errors import Conflict, Forbidden, Unavailable
 from torchyard.contract.filters import NO_NUL
 from torchyard.contract.targets import NewTarget, TargetPatch
@@ -34,8 +31,9 @@ User = Annotated[Text | None, Query(description="whose; only an administrator ma
 @router.get("/notifications/targets")
 def list_targets(services: ServicesDep, caller: JobReader, user: User = None) -> Page[TargetView]:
     """Lists targets by name, one's own or those of `user`, with what waits for them and why it failed last."""
-    found = queries.list_targets(services.store, _owner(caller, user))
-    return Page[TargetView](data=[*map(present.target, found)])
+    owner = _owner(caller, user)
+    with services.store.read() as session:
+        return Page[TargetView](data=[*targets.list_targets(session, owner)])
 
 
 @router.post("/notifications/targets", status_code=201, responses=problems(Conflict))
@@ -56,32 +54,38 @@ def add_target(services: ServicesDep, caller: JobWriter, new: NewTargetBody) -> 
         jobs=new.jobs,
         scope=new.scope,
     )
-    return present.new_target(*commands.add_target(services.store, wanted, caller=caller))
+    with services.store.write("team") as session:
+        target, secret = targets.add(session, services.store.secret_keys, wanted, caller=caller)
+    return NewTargetView(**target.model_dump(), secret=secret)
 
 
 @router.get("/notifications/targets/{target_id}")
 def get_target(services: ServicesDep, caller: JobReader, target_id: str) -> TargetView:
     """Returns a target."""
-    return present.target(queries.get_target(services.store, target_id, owner=_own(caller)))
+    with services.store.read() as session:
+        return targets.find(session, target_id, owner=_own(caller))
 
 
 @router.patch("/notifications/targets/{target_id}")
 def change_target(services: ServicesDep, caller: JobWriter, target_id: str, patch: TargetPatchBody) -> TargetView:
     """Changes what a target is told of."""
     change = facts.TargetChange(kinds=patch.on, jobs=patch.jobs)
-    return present.target(commands.change_target(services.store, target_id, change, owner=_own(caller), caller=caller))
+    with services.store.write("team") as session:
+        return targets.change(session, target_id, change, owner=_own(caller), caller=caller)
 
 
 @router.delete("/notifications/targets/{target_id}", status_code=204)
 def remove_target(services: ServicesDep, caller: JobWriter, target_id: str) -> None:
     """Removes a target. Messages that wait for it are given up."""
-    commands.remove_target(services.store, target_id, owner=_own(caller), caller=caller)
+    with services.store.write("team") as session:
+        targets.remove(session, target_id, owner=_own(caller), caller=caller)
 
 
 @router.post("/notifications/targets/{target_id}/test", status_code=202, responses=problems(Conflict))
 def try_target(services: ServicesDep, caller: JobWriter, target_id: str) -> MessageView:
     """Sends a message that only shows whether it arrives. It counts among the 60 of an hour."""
-    return present.message(commands.try_target(services.store, target_id, owner=_own(caller), caller=caller))
+    with services.store.write("team") as session:
+        return targets.send_test(session, target_id, owner=_own(caller), caller=caller)
 
 
 @router.get("/notifications/messages")
@@ -97,8 +101,10 @@ def list_messages(
 ) -> Page[MessageView]:
     """Lists messages of the last 7 days, newest first: what waits, what was delivered, and what failed."""
     before = id_after(after, "msg")
-    found = queries.list_messages(services.store, _owner(caller, user), target_id=target, limit=limit, before=before)
-    return page(MessageView, found, present.message, cursor=lambda message: message.id)
+    owner = _owner(caller, user)
+    with services.store.read() as session:
+        found = messages.list_messages(session, owner, target_id=target, limit=limit, before=before)
+    return page_of_views(MessageView, found, cursor=lambda message: message.id)
 
 
 def _owner(caller: Principal, user: str | None) -> str:

@@ -8,10 +8,8 @@ from api.access.auth import Account, UserManager
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.reads import in_turns
-from api.present import team as present
 from api.services import ServicesDep
-from store.team import quotas_writes as commands
-from store.team import reads as queries
+from store.team import quotas
 from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.requests import QuotaPatch
 from torchyard.contract.team import Resource, Role, Scope
@@ -28,7 +26,8 @@ Resources = Annotated[list[Resource] | None, Query(max_length=20, description="o
 @in_turns
 def list_quotas(services: ServicesDep, caller: UserManager) -> Page[QuotaView]:
     """Lists the quotas of roles and users. A user's own limits replace those of the role."""
-    return Page[QuotaView](data=present.quotas(queries.list_quotas(services.store)))
+    with services.store.read() as session:
+        return Page[QuotaView](data=quotas.list_all(session))
 
 
 @router.get("/quotas/users/{name}")
@@ -37,28 +36,33 @@ def get_quota(services: ServicesDep, caller: Account, name: str) -> UserQuotaVie
     """Returns what a user may use, and uses: oneself, or for an administrator anyone."""
     if name != caller.name and Scope.USERS not in caller.scopes:
         raise Forbidden("only an administrator may see the quota of another user")
-    return present.quota_usage(name, queries.quota_usage(services.store, name))
+    with services.store.read() as session:
+        return quotas.find_usage(session, name)
 
 
 @router.put("/quotas/users/{name}", status_code=204)
 def set_user_quota(services: ServicesDep, caller: UserManager, name: str, patch: QuotaBody) -> None:
     """Sets limits of a user. What is left out stays; null is unlimited, whatever the role's limit is."""
-    commands.set_limits(services.store, "user", name, patch.limits, caller=caller)
+    with services.store.write("team") as session:
+        quotas.set_limits(session, "user", name, patch.limits, caller=caller)
 
 
 @router.put("/quotas/roles/{role}", status_code=204)
 def set_role_quota(services: ServicesDep, caller: UserManager, role: Role, patch: QuotaBody) -> None:
     """Sets limits of each user of a role. What is left out stays; null is unlimited."""
-    commands.set_limits(services.store, "role", role, patch.limits, caller=caller)
+    with services.store.write("team") as session:
+        quotas.set_limits(session, "role", role, patch.limits, caller=caller)
 
 
 @router.delete("/quotas/users/{name}", status_code=204)
 def clear_user_quota(services: ServicesDep, caller: UserManager, name: str, resource: Resources = None) -> None:
     """Removes limits of a user: then those of the role hold."""
-    commands.clear(services.store, "user", name, resource or list(Resource), caller=caller)
+    with services.store.write("team") as session:
+        quotas.clear(session, "user", name, resource or list(Resource), caller=caller)
 
 
 @router.delete("/quotas/roles/{role}", status_code=204)
 def clear_role_quota(services: ServicesDep, caller: UserManager, role: Role, resource: Resources = None) -> None:
     """Removes limits of a role."""
-    commands.clear(services.store, "role", role, resource or list(Resource), caller=caller)
+    with services.store.write("team") as session:
+        quotas.clear(session, "role", role, resource or list(Resource), caller=caller)

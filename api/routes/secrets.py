@@ -7,10 +7,8 @@ from api.access.auth import SecretOwner, UserManager
 from api.openapi.completion import problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
-from api.present import team as present
 from api.services import ServicesDep
-from store.team import reads as queries
-from store.team import secrets_writes as commands
+from store.team import secrets
 from torchyard.contract.environment import VARIABLE_NAME
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from torchyard.contract.requests import SecretValue
@@ -25,7 +23,9 @@ SecretBody = Annotated[SecretValue, json_body(SecretValue, example={"value": "â€
 @router.get("/secrets")
 def list_secrets(services: ServicesDep, caller: SecretOwner) -> Page[SecretView]:
     """Lists the names of one's secrets."""
-    return Page[SecretView](data=[*map(present.secret, queries.list_secrets(services.store, caller.name))])
+    with services.store.read() as session:
+        listed = secrets.list_of(session, caller.name)
+    return Page[SecretView](data=[*listed])
 
 
 @router.put("/secrets/{name}", responses=problems(Conflict))
@@ -34,16 +34,20 @@ def set_secret(services: ServicesDep, caller: SecretOwner, name: str, secret: Se
     if re.fullmatch(VARIABLE_NAME, name) is None:
         wrong = FieldError("name", "must be the name of a variable: letters, digits and `_`, at most 100")
         raise InvalidRequest("the request is not valid", errors=(wrong,))
-    return present.secret(commands.put(services.store, name, secret.value, caller=caller))
+    with services.store.write("team") as session:
+        return secrets.put(session, services.store.secret_keys, name, secret.value, caller=caller)
 
 
 @router.delete("/secrets/{name}", status_code=204)
 def delete_secret(services: ServicesDep, caller: SecretOwner, name: str) -> None:
     """Deletes a secret. A job that names it and starts later fails."""
-    commands.remove(services.store, name, caller=caller)
+    with services.store.write("team") as session:
+        secrets.remove(session, name, caller=caller)
 
 
 @router.post("/secrets/rotate")
 def rotate_secrets(services: ServicesDep, caller: UserManager) -> RotationView:
     """Encrypts every user's secrets with the first key of TORCHYARD_SECRET_KEY or of its file."""
-    return RotationView(encrypted=commands.rotate(services.store, caller=caller))
+    with services.store.write("team") as session:
+        count = secrets.rotate(session, services.store.secret_keys, caller=caller)
+    return RotationView(encrypted=count)

@@ -7,16 +7,18 @@ from fastapi import Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.access.auth import Account, Principal, check_local, check_origin, credential_of, identified, of_code
+from api.access.auth import Account, Principal, check_local, check_origin, credential_of, identify, identify_by_code
 from api.http.address import is_https
 from api.openapi.components import JOB
 from api.openapi.routers import unguarded
 from api.parameters.bodies import CodeBody, LoginBody, json_body
 from api.present.times import time
 from api.services import Services, ServicesDep
-from store.team import reads as queries
-from store.team import writes as team
-from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
+from store.team import login as logins
+from store.team import users
+from store.team.facts import NewLoginCode, OpenedSession
+from store.team.limits import check_change
+from torchyard.contract.errors import Forbidden, NotAuthorized, QuotaExceeded, TooManyRequests, Unavailable
 from torchyard.contract.requests import CodeLogin, FileLink, Login, Preferences
 from torchyard.contract.views.team import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
 
@@ -46,7 +48,7 @@ async def open_session(request: Request, services: ServicesDep, login: LoginBody
     if not isinstance(login, CodeLogin):  # a code was counted when it was made
         await _count_login(services, principal)
     credential = credential_of(services.access, principal)
-    opened = await run_in_threadpool(team.open_session, services.store, credential, caller=principal)
+    opened = await run_in_threadpool(_open, services, credential, principal)
     secure = is_https(request.scope, services.settings) or request.headers.get("origin", "").startswith("https:")
     response.set_cookie(
         services.access.cookie_name(secure=secure),
@@ -72,14 +74,14 @@ async def make_login_code(request: Request, services: ServicesDep, caller: Accou
         raise Forbidden("send a token: a session makes no login codes")
     await _count_login(services, caller)
     credential = credential_of(services.access, caller)
-    made = await run_in_threadpool(team.make_login_code, services.store, credential, caller=caller)
-    return LoginCodeView(code=made.text, expires_at=time(made.expires_at), has_page=request.app.state.website.is_built)
+    code = await run_in_threadpool(_make_code, services, credential, caller)
+    return LoginCodeView(code=code.text, expires_at=time(code.expires_at), has_page=request.app.state.website.is_built)
 
 
 @router.post("/session/codes/check", dependencies=[Depends(_from_here)])
 async def check_login_code(request: Request, services: ServicesDep, login: CodeBody) -> CodeOwnerView:
     """Answers for whom a login code was made, so that a page can ask before it logs in. The code stays valid."""
-    owner = await of_code(request, services.access, login.code, ends=False)
+    owner = await identify_by_code(request, services.access, login.code, ends=False)
     return CodeOwnerView(name=owner.name, role=owner.role)
 
 
@@ -88,7 +90,8 @@ def close_session(services: ServicesDep, caller: Account) -> Response:
     """Ends the session in which the request is made, if it is made in one."""
     response = Response(status_code=204)
     if caller.session:
-        team.close_session(services.store, caller.session, caller=caller)
+        with services.store.write("team") as session:
+            logins.close_session(session, caller.session, caller=caller)
         for secure in (True, False):
             name = services.access.cookie_name(secure=secure)
             response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")
@@ -120,17 +123,18 @@ async def get_me(
 
 
 @router.put("/me/preferences", status_code=204, response_class=Response)
-def keep_preferences(services: ServicesDep, caller: Account, kept: PreferencesBody) -> Response:
+def keep_preferences(services: ServicesDep, caller: Account, sent: PreferencesBody) -> Response:
     """Stores how the caller wants the page to be, in place of what was stored: JSON of at most 32 KiB."""
-    team.keep_preferences(services.store, kept.preferences, caller=caller)
+    with services.store.write("team") as session:
+        users.set_preferences(session, caller.name, sent.preferences)
     return Response(status_code=204)
 
 
 async def _principal(request: Request, services: Services, login: Login | CodeLogin) -> Principal:
     """Returns whose token or login code was sent."""
     if isinstance(login, CodeLogin):
-        return await of_code(request, services.access, login.code, ends=True)
-    return await identified(request, services.access, login.token)
+        return await identify_by_code(request, services.access, login.code, ends=True)
+    return await identify(request, services.access, login.token)
 
 
 def _me(caller: Principal) -> MeView:
@@ -138,12 +142,33 @@ def _me(caller: Principal) -> MeView:
 
 
 def _with_preferences(services: Services, caller: Principal) -> MeView:
-    return _me(caller).model_copy(update={"preferences": queries.preferences_of(services.store, caller.name)})
+    with services.store.read() as session:
+        preferences = users.find_preferences(session, caller.name)
+    return _me(caller).model_copy(update={"preferences": preferences})
+
+
+def _open(services: Services, credential: str, caller: Principal) -> OpenedSession:
+    with services.store.write("team") as session:
+        return logins.open_session(session, credential, caller=caller)
+
+
+def _make_code(services: Services, credential: str, caller: Principal) -> NewLoginCode:
+    with services.store.write("team") as session:
+        return logins.make_code(session, credential, caller=caller)
 
 
 async def _count_login(services: Services, caller: Principal) -> None:
     """Raises TooManyRequests if a user who has written more than the quota logs in more than once a minute."""
-    if await run_in_threadpool(queries.has_written_beyond_quota, services.store, caller.name):
+    if await run_in_threadpool(_has_written_beyond_quota, services, caller):
         services.access.logins_beyond_quota.take(
             caller.key, advice=f"{caller.name} has written more than the quota, and logs in too often"
         )
+
+
+def _has_written_beyond_quota(services: Services, caller: Principal) -> bool:
+    try:
+        with services.store.read() as session:
+            check_change(session, caller.name)
+    except QuotaExceeded:
+        return True
+    return False

@@ -31,13 +31,13 @@ def get_stacks(services: ServicesDep, caller: JobReader, job_id: JobId) -> Stack
         return stacks_view(stacks.read(session, job_id, caller))
 
 
-def stacks_view(facts: Stacks) -> StacksView:
+def stacks_view(known: Stacks) -> StacksView:
     """Returns the view of an attempt's stacks. An answer to an earlier request is not shown while another waits."""
-    answer = facts.answer
-    if facts.requested_at is not None or answer is None:
-        return StacksView(attempt=facts.attempt, requested_at=time_or_none(facts.requested_at))
+    answer = known.answer
+    if known.requested_at is not None or answer is None:
+        return StacksView(attempt=known.attempt, requested_at=time_or_none(known.requested_at))
     return StacksView(
-        attempt=facts.attempt,
+        attempt=known.attempt,
         requested_at=time(answer["requested_at"]),
         taken_at=time(answer["taken_at"]),
         ranks=[RankStacksView.model_validate(rank) for rank in answer["ranks"]],

@@ -1,5 +1,7 @@
 """Users, their tokens and sessions, and the audit."""
 
+from contextlib import suppress
+from datetime import timedelta
 import re
 from typing import Annotated
 
@@ -10,17 +12,15 @@ from api.access.auth import Auditor, Principal, TokenOwner, UserManager
 from api.openapi.completion import problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
-from api.parameters.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page
+from api.parameters.paging import AfterName, AfterNumber, AfterToken, Limit, id_after, number_after, page_of_views
 from api.parameters.reads import Parts, WriterDep, in_turns
-from api.present import team as present
-from api.present.times import microseconds
+from api.present.times import microseconds, time, time_or_none
 from api.services import Services, ServicesDep
 from store.ids import is_id
-from store.team import reads as queries
-from store.team import writes as team
+from store.jobs import requests
+from store.team import audit, login, tokens, users
 from store.team.callers import BOOTSTRAP, Caller
-from store.team.facts import AuditFilter, digest_of
-from store.team.writes import UserChange
+from store.team.facts import AuditFilter, ListedSession, digest_of
 from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable
 from torchyard.contract.filters import NO_NUL, Instant
 from torchyard.contract.requests import USER_NAME, NewToken, NewUser, UserPatch
@@ -29,6 +29,9 @@ from torchyard.contract.views.base import Page
 from torchyard.contract.views.team import AuditView, BrowserSessionView, NewTokenView, TokenView, UserView
 
 router = guarded("team", Forbidden, Unavailable)
+
+GRACE_OF_DISABLED = timedelta(seconds=30)
+"""The longest grace of the jobs that are cancelled with their user."""
 
 Text = Annotated[str, Query(max_length=300, pattern=NO_NUL)]
 NewUserBody = Annotated[NewUser, json_body(NewUser, example={"name": "alice"})]
@@ -44,14 +47,16 @@ def list_users(
     """Lists users by name."""
     if after is not None and re.fullmatch(USER_NAME, after) is None:
         raise InvalidCursor(f"{after!r} is not a `next` value of this list")
-    found = queries.list_users(services.store, limit=limit, after=after)
-    return page(UserView, found, present.user, cursor=lambda user: user.name)
+    with services.store.read() as session:
+        found = users.list_all(session, limit=limit, after=after)
+    return page_of_views(UserView, found, cursor=lambda user: user.name)
 
 
 @router.post("/users", status_code=201, responses=problems(Conflict))
 def add_user(services: ServicesDep, caller: UserManager, new: NewUserBody) -> UserView:
     """Adds a user. They need a token to do anything."""
-    return present.user(team.add_user(services.store, new.name, new.role, caller=caller))
+    with services.store.write("team") as session:
+        return users.add(session, new.name, new.role, caller=caller)
 
 
 @router.patch("/users/{name}", responses=problems(Conflict))
@@ -63,11 +68,10 @@ async def change_user(
     A disabled user's tokens and open streams end at once; their jobs are kept, or cancelled with `jobs: cancel`, one
     after another: repeat it if the connection ends before the answer.
     """
-    change = UserChange(role=patch.role, disabled=patch.disabled)
-    changed = await run_in_threadpool(team.change_user, services.store, name, change, caller=caller)
+    changed = await run_in_threadpool(_change, services, name, patch, caller)
     if patch.disabled and patch.jobs == "cancel":
-        await writer.run(_cancelling(services, name, caller), caller)
-    return present.user(changed)
+        await writer.run(cancelling_jobs(services, name, caller), caller)
+    return changed
 
 
 @router.get("/tokens")
@@ -82,8 +86,9 @@ def list_tokens(
     """Lists tokens, newest first, also expired and revoked ones: one's own, or those of `user`."""
     before = id_after(after, "tok")
     owner = _owner(caller, user)
-    found = queries.list_tokens(services.store, owner, limit=limit, before=before)
-    return page(TokenView, found, present.token, cursor=lambda token: token.id)
+    with services.store.read() as session:
+        found = tokens.list_of(session, owner, limit=limit, before=before)
+    return page_of_views(TokenView, found, cursor=lambda token: token.id)
 
 
 @router.post("/tokens", status_code=201)
@@ -99,9 +104,11 @@ def make_token(services: ServicesDep, caller: TokenOwner, new: NewTokenBody) -> 
         beyond = ", ".join(sorted(scopes - caller.scopes))
         raise Forbidden(f"your role or your token does not have {beyond}: a new token cannot have more than you")
     made_by = caller.token_id if owner == caller.name else None
-    wanted = team.NewToken(user=owner, name=new.name, scopes=scopes, made_by=made_by, lifetime=new.lifetime)
-    made, text = team.make_token(services.store, wanted, caller=caller)
-    return NewTokenView(**present.token(made).model_dump(), token=text)
+    with services.store.write("team") as session:
+        token, text = tokens.make(
+            session, owner, name=new.name, scopes=scopes, lifetime=new.lifetime, made_by=made_by, caller=caller
+        )
+    return NewTokenView(**token.model_dump(), token=text)
 
 
 @router.delete("/tokens/{token_id}", status_code=204)
@@ -110,22 +117,25 @@ def revoke_token(services: ServicesDep, caller: TokenOwner, token_id: str) -> No
     if not is_id(token_id, "tok"):
         raise NotFound(f"there is no token {token_id[:100]!r}")
     user = None if Scope.USERS in caller.scopes else caller.name
-    team.revoke_token(services.store, token_id, user=user, caller=caller)
+    with services.store.write("team") as session:
+        tokens.revoke(session, token_id, user=user, caller=caller)
 
 
 @router.get("/sessions")
 @in_turns
 def list_sessions(services: ServicesDep, caller: TokenOwner) -> Page[BrowserSessionView]:
     """Lists the browsers in which one is signed in, the last used first."""
-    found = queries.list_sessions(services.store, caller.name, credential=_credential(services, caller))
-    return Page[BrowserSessionView](data=[present.browser_session(each, current=caller.session) for each in found])
+    with services.store.read() as session:
+        sessions = login.list_sessions(session, caller.name, credential=_credential(services, caller))
+    return Page[BrowserSessionView](data=[_session_view(each, current=caller.session) for each in sessions])
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
 def end_session(services: ServicesDep, caller: TokenOwner, session_id: str) -> None:
     """Signs one's browser out. Its open streams end, and it shows the login."""
     credential = _credential(services, caller)
-    team.end_session(services.store, session_id, user=caller.name, credential=credential, caller=caller)
+    with services.store.write("team") as session:
+        login.end_session(session, session_id, user=caller.name, credential=credential, caller=caller)
 
 
 @router.get("/audit")
@@ -152,10 +162,20 @@ def list_audit(
     before = number_after(after) if after is not None else None
     begins, ends = (None if each is None else microseconds(each) for each in (since, until))
     where = AuditFilter(who, action, object, outcome, begins, ends)
-    found = queries.list_audit(services.store, where, limit=limit, before=before)
+    with services.store.read() as session:
+        found = audit.list_entries(session, where, limit=limit, before=before)
     cursor = None if found.next is None else str(found.next)
-    data = [*map(present.audit_entry, found.entries)]
-    return Page[AuditView](data=data, has_more=cursor is not None, next=cursor)
+    return Page[AuditView](data=[*found.entries], has_more=cursor is not None, next=cursor)
+
+
+def cancelling_jobs(services: Services, owner: str, caller: Caller) -> Parts[None]:
+    """Cancels all jobs of a user, each in its own transaction. They have `GRACE_OF_DISABLED` at most to stop."""
+    with services.store.read() as session:
+        live = users.list_live_jobs(session, owner)
+    for job_id in live:
+        with suppress(NotFound, Conflict), services.store.write("cancel") as session:  # deleted or ended meanwhile
+            requests.act(session, "cancel", job_id, caller=caller, grace=GRACE_OF_DISABLED)
+        yield
 
 
 def _credential(services: Services, caller: Principal) -> str | None:
@@ -174,6 +194,19 @@ def _owner(caller: Principal, user: str | None) -> str:
     return user
 
 
-def _cancelling(services: Services, owner: str, caller: Caller) -> Parts[None]:
-    for _ in team.cancel_jobs(services.store, owner, caller=caller):
-        yield
+def _session_view(listed: ListedSession, *, current: str) -> BrowserSessionView:
+    """`current`: the digest of the one in which the request was made."""
+    return BrowserSessionView(
+        id=listed.id,
+        token_id=listed.credential if listed.credential.startswith("tok_") else None,
+        address=listed.address,
+        created_at=time(listed.created_at),
+        used_at=time_or_none(listed.used_at),
+        expires_at=time(listed.expires_at),
+        current=listed.digest == current,
+    )
+
+
+def _change(services: Services, name: str, patch: UserPatch, caller: Caller) -> UserView:
+    with services.store.write("team") as session:
+        return users.change(session, name, role=patch.role, disabled=patch.disabled, caller=caller)

@@ -1,5 +1,7 @@
 """Tells what users had of the devices, and what their jobs take on disks."""
 
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from datetime import date, timedelta
 from typing import Annotated, Literal
 
 from fastapi import Query
@@ -11,21 +13,36 @@ from api.openapi.completion import CSV_FILE, problems
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterUsage, Limit, usage_after, usage_cursor
 from api.parameters.reads import Parts, ReaderDep, in_turns
-from api.present import usage as present
+from api.present.times import time
 from api.services import Services, ServicesDep
-from api.transfers import usagefile
 from api.transfers.files import disposition
 from api.transfers.permits import while_permitted
 from store.attempts import folders
-from store.cluster import usage_reads as queries
-from store.cluster.usage_reads import Asked, Key
+from store.attempts.folders_facts import DiskUse
+from store.cluster import device_days
+from store.cluster.device_days import Asked, Key
+from store.cluster.usage_facts import Figures, UsageFacts
+from store.store import Store
+from torchyard.contract.csvtext import csv_of
 from torchyard.contract.errors import Forbidden, Unavailable
 from torchyard.contract.filters import NO_NUL
+from torchyard.contract.job import JobState
 from torchyard.contract.team import Role, Scope
 from torchyard.contract.views.base import Page
-from torchyard.contract.views.usage import DiskUseView, UsageRow
+from torchyard.contract.views.usage import (
+    CSV_COLUMNS,
+    DiskUseView,
+    FolderView,
+    JobUseView,
+    UsageDay,
+    UsageFigures,
+    UsageRow,
+)
 
 router = guarded("cluster", Unavailable)
+
+_EPOCH = date(1970, 1, 1)
+_HOUR_US = 3_600_000_000
 
 MOST_DAYS = 366
 _MOST_FIGURES = 100 * MOST_DAYS
@@ -56,10 +73,10 @@ async def list_usage(
     what they have had so far. A page has at most 36,600 days, so with many `days` it may have less than `limit` rows.
     """
     asked = Asked(by_label=by == "label", owner=_owner(caller, by, owner), days=days)
-    place, most = usage_after(after), _MOST_FIGURES // days
+    cursor, most = usage_after(after), _MOST_FIGURES // days
     if format == "json":
-        return await reader.answer(_page(services, asked, after=place, limit=min(limit, most)), caller)
-    text = reader.stream(usagefile.parts(services.store, asked, after=place, most=min(most, 1000)), caller)
+        return await reader.answer(_page(services, asked, after=cursor, limit=min(limit, most)), caller)
+    text = reader.stream(_csv_parts(services.store, asked, after=cursor, most=min(most, 1000)), caller)
     headers = {"Content-Disposition": disposition("usage.csv"), "Cache-Control": "no-store"}
     return StreamingResponse(while_permitted(text, services, caller), media_type="text/csv", headers=headers)
 
@@ -73,14 +90,32 @@ def get_disk_use(services: ServicesDep, caller: JobReader, limit: Limit = 100) -
     """
     with services.store.read() as session:
         use = folders.read_disk_use(session, caller.name, limit=limit)
-    return present.disk_use(use)
+    return _disk_use(use)
 
 
 def _page(services: Services, asked: Asked, *, after: Key | None, limit: int) -> Parts[Page[UsageRow]]:
-    found = queries.page(services.store, asked, after=after, limit=limit)
+    with services.store.read() as session:
+        found = device_days.list_usage(session, asked, after=after, limit=limit)
     yield
     following = usage_cursor(found.items[-1].owner, found.items[-1].label) if found.has_more else None
-    return Page[UsageRow](data=[*map(present.row, found.items)], has_more=found.has_more, next=following)
+    return Page[UsageRow](data=[*map(_usage_row, found.items)], has_more=found.has_more, next=following)
+
+
+def _csv_parts(store: Store, asked: Asked, *, after: Key | None, most: int) -> Generator[bytes]:
+    """Yields a line for each day of each row, of at most `most` rows at a time.
+
+    Each part has its own transaction: none stays open while a slow client reads.
+    """
+    lines: list[Sequence[object]] = [CSV_COLUMNS]
+    has_more = True
+    while has_more:
+        with store.read() as session:
+            found = device_days.list_usage(session, asked, after=after, limit=most)
+        for facts in found.items:
+            lines += _usage_row(facts).csv_lines()
+        yield csv_of(lines).encode()
+        lines, has_more = [], found.has_more
+        after = (found.items[-1].owner, found.items[-1].label) if has_more else None
 
 
 def _owner(caller: Principal, by: str, owner: str | None) -> str | None:
@@ -94,3 +129,54 @@ def _owner(caller: Principal, by: str, owner: str | None) -> str | None:
     if owner not in {None, caller.name}:
         raise Forbidden("only administrators may see the labels of another user's jobs")
     return caller.name
+
+
+def _usage_row(facts: UsageFacts) -> UsageRow:
+    return UsageRow(
+        owner=facts.owner,
+        label=facts.label or None,
+        days=[_day(day, kinds) for day, kinds in facts.days.items()],
+        period=_figures(*_sums(facts.days.values())),
+        total=_figures(*_sums([facts.total])),
+    )
+
+
+def _disk_use(facts: DiskUse) -> DiskUseView:
+    jobs = [
+        JobUseView(
+            job_id=job.job_id,
+            name=job.name,
+            state=JobState(job.state),
+            stored_bytes=job.stored,
+            folders=[
+                FolderView(host=each.host, size=each.size, measured_at=time(each.measured_at)) for each in job.folders
+            ],
+        )
+        for job in facts.jobs
+    ]
+    return DiskUseView(stored_bytes=facts.stored, folder_bytes=facts.folders, count=facts.count, jobs=jobs)
+
+
+def _day(day: int, kinds: Mapping[str, Figures]) -> UsageDay:
+    return UsageDay(day=_EPOCH + timedelta(days=day), **_figures(*_sums([kinds])).model_dump())
+
+
+def _sums(days: Iterable[Mapping[str, Figures]]) -> tuple[Figures, Figures]:
+    """Returns the sums of GPUs and of CPU slots."""
+    gpus = slots = Figures()
+    for kinds in days:
+        gpus, slots = gpus.plus(kinds.get("cuda", Figures())), slots.plus(kinds.get("cpu", Figures()))
+    return gpus, slots
+
+
+def _figures(gpus: Figures, slots: Figures) -> UsageFigures:
+    return UsageFigures(
+        gpu_hours=_hours(gpus.held_us),
+        cpu_slot_hours=_hours(slots.held_us),
+        gpu_utilization=round(min(1.0, gpus.busy_us / gpus.measured_us), 4) if gpus.measured_us else None,
+        idle_gpu_hours=_hours(gpus.idle_us),
+    )
+
+
+def _hours(us: int) -> float:
+    return round(us / _HOUR_US, 6)

@@ -10,9 +10,9 @@ import ssl
 
 import httpcore2
 
+from controller.notifications.channels import Words
 from controller.notifications.failure import NotDelivered
 from controller.notifications.settings import NotificationSettings
-from controller.notifications.words import Words
 
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,253}")
 _KIND, _ID = re.compile(r"[a-z]+(\.[a-z]+)?"), re.compile(r"msg_[0-9a-f]{32}")

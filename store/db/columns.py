@@ -1,10 +1,12 @@
 """Selects the columns of a record: its fields have their names, and a field of type datetime is a time of the store."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
+from pydantic import BaseModel
 import sqlalchemy
 from sqlalchemy import BigInteger, ColumnElement, Dialect, Select, TypeDecorator, and_, case, literal, type_coerce
 
@@ -32,7 +34,7 @@ class Instant(TypeDecorator[datetime]):
 
 @cache
 def of(record: type[Any], table: type[Base]) -> tuple[Any, ...]:
-    """Returns the columns for the record's fields without a default, in the order of the fields."""
+    """Returns the columns for the record's fields without a default, in their order. A view has all its fields."""
     return tuple(_column(getattr(table, name), is_time=is_time) for name, is_time in _stored_fields(record).items())
 
 
@@ -43,8 +45,14 @@ def select(record: type[Any], table: type[Base]) -> Select[*tuple[Any, ...]]:
 
 def read(record: type[T], row: Base) -> T:
     """Returns the record that a row holds."""
-    values = ((getattr(row, name), is_time) for name, is_time in _stored_fields(record).items())
-    return record(*(to_time(value) if is_time and value is not None else value for value, is_time in values))
+    values = {name: getattr(row, name) for name in _stored_fields(record)}
+    times = [name for name, is_time in _stored_fields(record).items() if is_time and values[name] is not None]
+    return record(**values | {name: to_time(values[name]) for name in times})
+
+
+def views(view: type[T], rows: Iterable[Sequence[Any]]) -> list[T]:
+    """Returns the views that the rows of `select` hold."""
+    return [view(**dict(zip(_stored_fields(view), row, strict=True))) for row in rows]
 
 
 def short_files(table: type[Any]) -> ColumnElement[Any]:
@@ -55,13 +63,13 @@ def short_files(table: type[Any]) -> ColumnElement[Any]:
 
 @cache
 def _stored_fields(record: type[Any]) -> dict[str, bool]:
-    """Returns the names of the fields without a default, and whether each is a time."""
+    """Returns the names of the fields without a default, of a view those of all, and whether each is a time."""
     types = get_type_hints(record)
-    return {
-        field.name: types[field.name] in {datetime, datetime | None}
-        for field in fields(record)
-        if field.default is MISSING
-    }
+    if issubclass(record, BaseModel):
+        names = [*record.model_fields]
+    else:
+        names = [field.name for field in fields(record) if field.default is MISSING]
+    return {name: types[name] in {datetime, datetime | None} for name in names}
 
 
 def _column(column: ColumnElement[Any], *, is_time: bool) -> ColumnElement[Any]:

@@ -14,6 +14,7 @@ from store.queue.line.line import line_of
 from store.tables import HELD, Job
 from store.team import access, quotas
 from store.team.callers import SERVICE, Caller
+from store.team.limits import find_limits
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import JobState
 from torchyard.contract.labels import wrong_labels
@@ -71,7 +72,7 @@ def _check(session: Session, job: Job, values: Mapping[str, Any], caller: Caller
     if "priority" in values and job.state != JobState.QUEUED:
         raise Conflict(f"job {job.id} is {job.state}; a priority can be changed only while the job is queued")
     if "priority" in values and caller.role is not Role.ADMIN:
-        quotas.check_priority(job.owner, values["priority"], quotas.limits_of(session, job.owner))
+        quotas.check_priority(job.owner, values["priority"], find_limits(session, job.owner))
     if job.sweep_id is not None and values.get("visibility", job.visibility) != job.visibility:
         raise Conflict(f"job {job.id} is a trial of sweep {job.sweep_id}: it has the visibility of the sweep")
     if values.get("archived") and not JobState(job.state).terminal:

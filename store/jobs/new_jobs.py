@@ -18,7 +18,7 @@ from store.jobs import events as job_events
 from store.jobs.facts import WAITING
 from store.jobs.shapes import shape
 from store.jobs.submission import Submission, Submitted
-from store.queue import positions as queue_positions
+from store.queue import positions
 from store.tables import HELD, Base
 from store.team import audit
 from torchyard.contract.bundles import bundles_of
@@ -54,7 +54,7 @@ def store_all(session: Session, wanted: Sequence[Submission]) -> list[Submitted]
     idempotency.store_keys(session, [(each.keyed, job.id) for job, each in both if each.keyed is not None])
     for job in new:
         jobs.announce(session, job)
-    queue_positions.ask_after_commit(session, new)
+    positions.ask_after_commit(session, new)
     return [
         Submitted(
             show.of_new(

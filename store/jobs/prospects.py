@@ -17,6 +17,7 @@ from store.queue.credits import credits
 from store.queue.line.line import line_of
 from store.queue.line_facts import Bucket, Member, Standing
 from store.team import quotas
+from store.team.limits import find_limits_of
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.spec import Spec
 
@@ -27,7 +28,7 @@ def of_newcomer(session: Session, wanted: Submission, *, max_stop_grace: timedel
     `wanted`: with its pool, and with the jobs that it comes after.
     """
     spec, owner = wanted.spec, wanted.caller.name
-    room = quotas.Room(session, quotas.limits_of_some(session, [owner]), locks=False)
+    room = quotas.Room(session, find_limits_of(session, [owner]), locks=False)
     try:
         room.check(owner, devices=spec.resources.total_devices, priority=spec.priority)
     except QuotaExceeded as error:

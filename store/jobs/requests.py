@@ -16,8 +16,9 @@ from store.attempts import unattended
 from store.jobs import deletion, edits, jobs, resume, show, stars, stop
 from store.jobs.facts import AT_ONCE, JobFacts
 from store.tables import Job
-from store.team import access, audit, quotas
+from store.team import access, audit
 from store.team.callers import Caller
+from store.team.limits import check_change
 from torchyard.contract.errors import Forbidden
 from torchyard.contract.patches import JobPatch
 from torchyard.contract.requests import JobAction
@@ -100,7 +101,7 @@ def _ask(
     else:
         job = resume.resume(session, job_id, caller, devices=devices)
     if job.version == before:  # nothing has changed, and it may be sent without end
-        quotas.check_change(session, caller.name)
+        check_change(session, caller.name)
     audit.add(session, caller, "job.cancel_now" if grace == AT_ONCE else f"job.{action}", job_id)
     jobs.announce(session, job)
     return job

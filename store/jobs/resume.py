@@ -12,6 +12,7 @@ from store.jobs.facts import WAITING
 from store.tables import HELD, Job
 from store.team import access, quotas
 from store.team.callers import SERVICE, Caller
+from store.team.limits import find_limits
 from torchyard.contract.errors import Conflict
 from torchyard.contract.job import AT_RUNG, JobState, Reason
 from torchyard.contract.pausing import PausePoint
@@ -30,7 +31,7 @@ def resume(session: Session, job_id: str, caller: Caller = SERVICE, *, devices: 
     _resize(session, job, devices, caller)
     state = JobState(job.state)
     if state is JobState.PAUSED:
-        quotas.check_stored(session, job.owner, quotas.limits_of(session, job.owner))
+        quotas.check_stored(session, job.owner, find_limits(session, job.owner))
         held = dependencies.is_held_again(job)  # until the controller has seen what it waits for
         reason = dependencies.waiting_again(session, job) if held else WAITING
         values: dict[str, Any] = {"pause_requested_at": None, "not_before": HELD if held else None}
@@ -91,7 +92,7 @@ def _set_devices(session: Session, job: Job, devices: int) -> bool:
         raise Conflict(f"job {job.id} is {job.state}; its devices can be changed only while it is paused")
     spec = pools.resolved(session, parse_spec(with_devices(job.spec, devices)), job.owner)
     gpus.check(session, spec.resources)
-    quotas.check_devices(job.owner, spec.resources.total_devices, quotas.limits_of(session, job.owner))
+    quotas.check_devices(job.owner, spec.resources.total_devices, find_limits(session, job.owner))
     session.execute(update(Job).where(Job.id == job.id).values(spec=with_devices(job.spec, devices)))
     session.refresh(job)
     return True

@@ -19,7 +19,8 @@ from store.jobs.idempotency import KeyTaken
 from store.jobs.submission import Retry, Submission, Submitted
 from store.jobs.submit import Limits, in_transaction, submit_locked, with_position
 from store.store import Store
-from store.team import quotas, users
+from store.team import users
+from store.team.limits import find_limits_of
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.team import Resource
@@ -51,7 +52,7 @@ def submit_free(session: Session, wanted: Sequence[Submission | Retry]) -> list[
     """Stores those of the jobs for which no other transaction has locked anything."""
     # Who names jobs in `after` may have to wait for them: alone.
     new = {index: each for index, each in retry.read_free(session, wanted).items() if not each.spec.after}
-    limits = quotas.limits_of_some(session, {each.caller.name for each in new.values()})
+    limits = find_limits_of(session, {each.caller.name for each in new.values()})
     free = _lock_free(session, new, limits)
     outcomes = submit_locked(session, free, limits, alone=len(wanted) == 1)
     return [outcomes.get(index) for index in range(len(wanted))]

@@ -16,8 +16,7 @@ from store.jobs import dependencies, initial_files, reasons, stars
 from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, JobSweepFacts, ListedJob
 from store.jobs.initial_weights_facts import InitialFacts
 from store.output import checkpoints, metrics
-from store.queue import estimates
-from store.queue import positions as queue_positions
+from store.queue import estimates, positions
 from store.queue.estimates_facts import EstimateFacts
 from store.sweeps import trials
 from store.tables import Base, Job
@@ -119,7 +118,7 @@ def show_rows(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     shown = {*_SHOWN_METRICS, *(policies[job_id].monitor for job_id in begun)}
     latest = metrics.latest(session, begun, keys=shown) if begun else {}
     best = checkpoints.best_of_jobs(session, {job_id: policies[job_id].mode for job_id in begun})
-    places = queue_positions.queue_positions(session, rows)
+    places = positions.find_positions(session, rows)
     expected = estimates.of_jobs(session, rows, places)
     sweeps = trials.read_sweeps_of_jobs(session, rows, shown=True)
     return [
@@ -176,7 +175,7 @@ def _whole(
     """`job` is a row of jobs, or its columns `_WHOLE`."""
     begun, told = _has_begun(job), _told_of_spec(documents.spec)
     policy = told.policy
-    places = queue_positions.queue_positions(session, [job])
+    places = positions.find_positions(session, [job])
     return _facts(
         job,
         documents,

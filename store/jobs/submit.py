@@ -19,7 +19,8 @@ from store.jobs.idempotency import KeyTaken
 from store.jobs.submission import Retry, Submission, Submitted
 from store.notifications import targets
 from store.store import Store
-from store.team import quotas, secrets, users
+from store.team import secrets, users
+from store.team.limits import find_limits_of
 from store.team.quotas import Room
 from torchyard.contract.bundles import bundles_of
 from torchyard.contract.errors import FieldError, InvalidSpec, TorchyardError, Unavailable, kept
@@ -52,7 +53,7 @@ def in_transaction(store: Store, change: Callable[[Session], T], *, keyed: bool)
                     idempotency.delete_old(session)
         except KeyTaken:
             continue
-        return made, store.places(announcement_of(session))
+        return made, store.positions(announcement_of(session))
 
 
 def with_position(made: Submitted, positions: Mapping[str, int]) -> Submitted:
@@ -98,10 +99,8 @@ def submit_locked(
     """
     outcomes, admitted = _admitted(session, wanted, limits, alone=alone)
     store = partial(new_jobs.store_all, session, [*admitted.values()])
-    if alone:
-        return outcomes | dict(zip(admitted, store(), strict=True))
     if admitted:
-        made = savepoints.attempt(session, store)
+        made = store() if alone else savepoints.attempt(session, store)
         if isinstance(made, Unavailable):  # each by itself would wait as long again
             raise made
         outcomes |= {} if isinstance(made, Exception) else dict(zip(admitted, made, strict=True))
@@ -130,7 +129,7 @@ def _lock(session: Session, wanted: Collection[Submission]) -> Limits:
     Returns the limits of the users.
     """
     initial_weights.lock_sources(session, initial_weights.sources_of(each.spec for each in wanted))
-    limits = quotas.limits_of_some(session, {each.caller.name for each in wanted})
+    limits = find_limits_of(session, {each.caller.name for each in wanted})
     for owner in sorted(owner for owner, theirs in limits.items() if Resource.QUEUED in theirs):
         users.lock(session, owner)
     bundles.lock(session, {(each.caller.name, sha256) for each in wanted for sha256 in bundles_of(each.spec).values()})

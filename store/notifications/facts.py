@@ -29,31 +29,6 @@ class TargetChange:
 
 
 @dataclass(frozen=True)
-class TargetFacts:
-    """A target, without its secrets."""
-
-    id: str
-    owner: str
-    name: str
-    kind: str
-    shown: str
-    """The address as it is shown."""
-    kinds: str
-    """What it is told of, in one text."""
-    jobs: str
-    scope: str
-    created_at: int
-    delivered_at: int | None
-    error: str | None
-    """Why the last attempt failed; None after a delivery."""
-    failed_at: int | None
-    waiting: int = 0
-    """Messages that are not delivered yet."""
-    given_up: int = 0
-    """Messages of the last days that are not delivered and never will be."""
-
-
-@dataclass(frozen=True)
 class Destination:
     """Where a message goes."""
 
@@ -80,21 +55,3 @@ class MessageFacts:
     age_s: float
     """Seconds since it was made."""
     target: Destination
-
-
-@dataclass(frozen=True)
-class ListedMessage:
-    """A message as its user sees it."""
-
-    id: str
-    target_id: str
-    kind: str
-    subject: str
-    body: Mapping[str, Any]
-    created_at: int
-    attempts: int
-    next_at: int | None
-    delivered_at: int | None
-    error: str | None
-    target: str | None = None
-    """The name of its target; None if that was removed."""

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.db.database import in_us, now_us
-from store.notifications import bodies as message_bodies
 from store.notifications import messages, signals, targets
 from store.tables import Job, Message, NotificationTarget, Signal, Sweep
 from torchyard.contract.notifications import DIGEST, MESSAGES_AN_HOUR, EventKind
@@ -31,20 +30,20 @@ def fan_out(session: Session, owner: str, *, most: int) -> bool:
     taken = signals.take(session, owner, most=most)
     if not taken:
         return False
-    told_to_team = _told_to_team(session, taken)
-    listening = targets.lock_of(session, owner, team=bool(told_to_team))
+    for_all = _list_for_all(session, taken)
+    listening = targets.lock_of(session, owner, team=bool(for_all))
     outbox = _Outbox(session)
     for signal in taken:
-        body = message_bodies.of_signal(signal)
+        body = messages.body_of_signal(signal)
         for target in listening:
-            if _wants(target, signal, to_team=signal.id in told_to_team):
+            if _wants(target, signal, to_team=signal.id in for_all):
                 outbox.add(target, signal, body)
     outbox.store()
     return len(taken) == most
 
 
-def _told_to_team(session: Session, taken: Sequence[Signal]) -> set[int]:
-    """Returns the signals that those may know who are told of all: what was shared when it happened, and is now."""
+def _list_for_all(session: Session, taken: Sequence[Signal]) -> set[int]:
+    """Returns the ids of the signals for targets of all jobs: of what was shared when it happened, and is now."""
     shared = [signal for signal in taken if signal.visibility == "team"]
     subjects = {signal.subject for signal in shared}
     hidden = {
@@ -93,10 +92,10 @@ class _Outbox:
             return
         digest = self._digest(target)
         if digest is None:
-            new = message_bodies.empty_digest(time=signal.time)
+            new = messages.empty_digest(time=signal.time)
             after = DIGEST_AFTER.total_seconds()
             digest = messages.add(self.session, target, kind=DIGEST, subject="", body=new, in_s=after), new
-        self.digests[target.id] = digest[0], message_bodies.with_one_more(digest[1], body)
+        self.digests[target.id] = digest[0], messages.add_to_digest(digest[1], body)
 
     def store(self) -> None:
         """Stores the digests as they are now."""

@@ -1,35 +1,37 @@
-"""Messages: what each target is told. A message is sent at least once, always with the same id."""
+"""Messages: what each target is told, in JSON. A message keeps its id over all attempts to send it."""
 
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, insert, or_, select, update
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import and_, func, insert, select, update
+from sqlalchemy.orm import Session
 
-from store.db import columns
+from store import pages
+from store.db.columns import to_time
 from store.db.database import in_us, now_us
 from store.ids import new_id
-from store.notifications import bodies as message_bodies
-from store.notifications import targets
-from store.notifications.facts import ListedMessage, MessageFacts
-from store.notifications.signals import brief
-from store.secret_keys import SecretKeys
-from store.tables import Message, NotificationTarget
-from torchyard.contract.errors import ConfigError
-from torchyard.contract.notifications import DIGEST, MESSAGES_AN_HOUR, TEST
+from store.pages import FactPage
+from store.tables import Message, NotificationTarget, Signal
+from torchyard.contract.notifications import DIGEST, MESSAGES_AN_HOUR, TEST, EventKind
+from torchyard.contract.views.notifications import MessageView
 
-MOST_AT_ONCE = 4
-"""Messages of one user that are sent at the same time. Of one target there is one."""
-KEPT = timedelta(days=7)
-"""How long a message is listed."""
-TRIED = timedelta(days=2)
-"""A message that waits for longer is given up, as its user was disabled or no controller ran."""
+MOST_ITEMS = 20
+"""That a digest lists; it counts the others."""
 
+_WORDS = {
+    EventKind.JOB_STARTED: "runs",
+    EventKind.JOB_SUCCEEDED: "succeeded",
+    EventKind.JOB_FAILED: "failed",
+    EventKind.JOB_CANCELLED: "was cancelled",
+    EventKind.JOB_PAUSED: "is paused",
+    EventKind.JOB_REQUEUED: "waits to run again",
+    EventKind.JOB_BEST: "has a new best checkpoint",
+    EventKind.JOB_WARNING: "has a warning",
+    EventKind.SWEEP_FINISHED: "has ended",
+    EventKind.WORKER_LOST: "is lost",
+}
 _HOUR_US = in_us(timedelta(hours=1))
-_UNOPENED_AGAIN_S = 900.0
-_DELETED_PER_CALL = 1000
-_LISTED = columns.of(ListedMessage, Message)
 
 
 def add(
@@ -37,24 +39,23 @@ def add(
 ) -> str:
     """Stores a message for a target that is locked, due in so many seconds, and returns its id."""
     message_id = new_id("msg")
-    made = {"target_id": target.id, "owner": target.owner, "kind": kind, "subject": subject, "body": dict(body)}
-    session.execute(insert(Message).values(id=message_id, next_at=now_us() + int(in_s * 1_000_000), **made))
+    values = {"target_id": target.id, "owner": target.owner, "kind": kind, "subject": subject, "body": dict(body)}
+    session.execute(insert(Message).values(id=message_id, next_at=now_us() + int(in_s * 1_000_000), **values))
     return message_id
 
 
-def add_test(session: Session, target: NotificationTarget) -> ListedMessage:
+def add_test(session: Session, target: NotificationTarget) -> MessageView:
     """Stores the message by which a user tries a target that is locked, and returns it."""
-    body = message_bodies.of_test(time=session.execute(select(now_us())).scalar_one(), name=target.name)
+    body = _body_of_test(time=session.execute(select(now_us())).scalar_one(), name=target.name)
     message_id = add(session, target, kind=TEST, subject="", body=body)
-    row = session.execute(select(*_LISTED).where(Message.id == message_id)).one()
-    return ListedMessage(*row, target=target.name)
+    return _view(session.scalars(select(Message).where(Message.id == message_id)).one(), target.name)
 
 
 def room_of(session: Session, owner: str) -> int:
     """Returns how many messages the user may get now. Call it while their targets are locked."""
     counted = and_(Message.owner == owner, Message.created_at > now_us() - _HOUR_US, Message.kind != DIGEST)
-    made = session.execute(select(func.count()).select_from(Message).where(counted)).scalar_one()
-    return max(0, MESSAGES_AN_HOUR - made)
+    count = session.execute(select(func.count()).select_from(Message).where(counted)).scalar_one()
+    return max(0, MESSAGES_AN_HOUR - count)
 
 
 def open_digest(session: Session, target: NotificationTarget) -> tuple[str, dict[str, Any]] | None:
@@ -70,69 +71,8 @@ def set_body(session: Session, message_id: str, body: Mapping[str, Any]) -> None
     session.execute(update(Message).where(Message.id == message_id).values(body=dict(body)))
 
 
-def has_due(session: Session) -> bool:
-    """Returns whether a message is due that nobody sends, and whose target is told something now."""
-    heard = exists().where(NotificationTarget.id == Message.target_id, targets.is_heard())
-    return session.execute(select(exists().where(_is_due(), heard))).scalar_one()
-
-
-def claim(session: Session, keys: SecretKeys, *, count: int, lease_s: float) -> list[MessageFacts]:
-    """Takes up to `count` messages that are due, for so many seconds. Who does not answer until then has lost them.
-
-    Users take turns; of one target there is never a second message on its way. A message whose address cannot be
-    decrypted fails.
-    """
-    chosen = session.execute(_due(count)).all()
-    concerned = {row.target_id for row in chosen}
-    # As fan-out locks them, one after the other: what is seen below is what others have left.
-    locked = select(NotificationTarget).where(NotificationTarget.id.in_(concerned)).order_by(NotificationTarget.id)
-    free = {
-        row.id: row
-        for row in session.scalars(
-            locked.with_for_update(key_share=True, skip_locked=True).execution_options(populate_existing=True)
-        )
-    }
-    ids = [row.id for row in chosen if row.target_id in free]
-    taken = (
-        update(Message)
-        .where(Message.id.in_(ids), _is_due(), ~_has_one_on_its_way())
-        .values(attempts=Message.attempts + 1, leased_until=now_us() + int(lease_s * 1_000_000))
-        .returning(Message, (now_us() - Message.created_at).label("age"))
-    )
-    rows = session.execute(taken, execution_options={"synchronize_session": False}).all() if ids else []
-    place = {message_id: number for number, message_id in enumerate(ids)}
-    rows = sorted(rows, key=lambda row: place[row.Message.id])
-    opened = [_opened(session, keys, row.Message, free[row.Message.target_id], age=row.age) for row in rows]
-    return [each for each in opened if each is not None]
-
-
-def delivered(session: Session, message_id: str) -> None:
-    """Stores that the target has a message. Repeating it changes nothing."""
-    _note(session, message_id, delivered_at=now_us(), error=None)
-    session.execute(
-        update(Message)
-        .where(Message.id == message_id, Message.delivered_at.is_(None))
-        .values(delivered_at=now_us(), next_at=None, leased_until=None, error=None)
-    )
-
-
-def failed(session: Session, message_id: str, error: str, *, again_in_s: float | None) -> None:
-    """Stores why a message did not arrive, and in how many seconds it is due again; None: never.
-
-    Does nothing for one that was delivered or given up meanwhile.
-    """
-    error = brief(error)
-    _note(session, message_id, error=error, failed_at=now_us())
-    next_at = None if again_in_s is None else now_us() + int(again_in_s * 1_000_000)
-    session.execute(
-        update(Message)
-        .where(Message.id == message_id, Message.next_at.is_not(None))
-        .values(error=error, next_at=next_at, leased_until=None)
-    )
-
-
 def give_up_of(session: Session, target_id: str, *, why: str) -> None:
-    """Gives up what waits for a target. It still counts in the hour, so that a new target is told no more."""
+    """Gives up what waits for a target. It still counts in the hour, so that a new target gets no more."""
     waits = and_(Message.target_id == target_id, Message.next_at.is_not(None))
     session.execute(update(Message).where(waits).values(next_at=None, leased_until=None, error=why))
 
@@ -144,82 +84,80 @@ def give_up_all(session: Session, *, why: str) -> None:
     )
 
 
-def clean(session: Session) -> bool:
-    """Gives up messages that wait for too long, and deletes some of the old ones. Returns whether there are more."""
-    late = and_(Message.next_at.is_not(None), Message.created_at < now_us() - in_us(TRIED))
-    ids = select(Message.id).where(late).limit(_DELETED_PER_CALL).with_for_update(skip_locked=True)
-    why = func.coalesce(Message.error, "it was not sent in time")
-    session.execute(
-        update(Message).where(Message.id.in_(ids), late).values(next_at=None, leased_until=None, error=why),
-        execution_options={"synchronize_session": False},
-    )
-    old = and_(Message.next_at.is_(None), Message.created_at < now_us() - in_us(KEPT))
-    # Rows that another program is deleting are skipped: two that wait for each other's rows would deadlock.
-    some = select(Message.id).where(old).limit(_DELETED_PER_CALL).with_for_update(skip_locked=True)
-    gone = session.execute(
-        delete(Message).where(Message.id.in_(some)).returning(Message.id),
-        execution_options={"synchronize_session": False},
-    ).all()
-    return len(gone) == _DELETED_PER_CALL
-
-
-def newest_first(
+def list_messages(
     session: Session, owner: str, *, target_id: str | None = None, limit: int, before: str | None = None
-) -> Sequence[ListedMessage]:
+) -> FactPage[MessageView]:
     """Returns messages of the user's targets, newest first; with `before` (an id), only older ones."""
-    query = select(*_LISTED, NotificationTarget.name).join(
+    query = select(Message, NotificationTarget.name).join(
         NotificationTarget, NotificationTarget.id == Message.target_id, isouter=True
     )
-    query = query.where(Message.owner == owner).order_by(Message.id.desc()).limit(limit)
+    query = query.where(Message.owner == owner).order_by(Message.id.desc()).limit(limit + 1)
     if target_id is not None:
         query = query.where(Message.target_id == target_id)
     if before is not None:
         query = query.where(Message.id < before)
-    return [ListedMessage(*row) for row in session.execute(query)]
+    return pages.first([_view(*row) for row in session.execute(query)], limit)
 
 
-def _due(count: int) -> Select[*tuple[Any, ...]]:
-    """Returns the query for the messages to send: of each target the oldest, of each user one after the other."""
-    order = (Message.next_at, Message.id)
-    after = func.row_number().over(partition_by=Message.target_id, order_by=order).label("after")
-    heard = and_(NotificationTarget.id == Message.target_id, targets.is_heard())
-    ready = select(Message.id, Message.owner, Message.target_id, Message.next_at, after)
-    ready = ready.join(NotificationTarget, heard).where(_is_due(), ~_has_one_on_its_way()).subquery()
-    turn = func.row_number().over(partition_by=ready.c.owner, order_by=(ready.c.next_at, ready.c.id)).label("turn")
-    first = select(ready.c.id, ready.c.owner, ready.c.target_id, ready.c.next_at, turn)
-    first = first.where(ready.c.after == 1).subquery()
-    sending = select(Message.owner, func.count().label("messages")).where(Message.leased_until > now_us())
-    sending = sending.group_by(Message.owner).subquery()
-    chosen = select(first.c.id, first.c.target_id).join(sending, sending.c.owner == first.c.owner, isouter=True)
-    chosen = chosen.where(first.c.turn + func.coalesce(sending.c.messages, 0) <= MOST_AT_ONCE)
-    return chosen.order_by(first.c.turn, first.c.next_at, first.c.id).limit(count)
+def body_of_signal(signal: Signal) -> dict[str, Any]:
+    """Returns the body of the message that tells of a signal.
+
+    `title` is written by the service, from names. `text` may be what a job wrote.
+    """
+    kind = EventKind(signal.kind)
+    subject, name = next((key, signal.data[key]["name"]) for key in ("job", "sweep", "worker") if key in signal.data)
+    text = signal.data.get("text") or signal.data.get("reason", {}).get("message", "")
+    title = f"{subject} {name} {_WORDS[kind]}"
+    return _body(kind, signal.time, {"title": title, "text": text, **signal.data})
 
 
-def _is_due() -> ColumnElement[bool]:
-    free = or_(Message.leased_until.is_(None), Message.leased_until <= now_us())
-    return and_(Message.next_at.is_not(None), Message.next_at <= now_us(), free)
+def empty_digest(*, time: int) -> dict[str, Any]:
+    """Returns a digest of nothing yet, which stands for messages from that time on."""
+    return _body(DIGEST, time, {"title": "", "text": "", "count": 0, "kinds": {}, "items": []})
 
 
-def _has_one_on_its_way() -> ColumnElement[bool]:
-    other = aliased(Message)
-    return exists().where(other.target_id == Message.target_id, other.leased_until > now_us())
+def add_to_digest(digest: Mapping[str, Any], message: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the digest with a message that is not sent by itself."""
+    data, new = digest["data"], message["data"]
+    count = data["count"] + 1
+    kinds = {**data["kinds"], message["type"]: data["kinds"].get(message["type"], 0) + 1}
+    items = data["items"]
+    if len(items) < MOST_ITEMS:
+        items = [*items, {"type": message["type"], "timestamp": message["timestamp"], "title": new["title"]}]
+    listed = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+    words = {"title": f"{count} more message{'' if count == 1 else 's'}", "text": listed}
+    return {**digest, "data": {**words, "count": count, "kinds": kinds, "items": items}}
 
 
-def _opened(
-    session: Session, keys: SecretKeys, row: Message, target: NotificationTarget, *, age: int
-) -> MessageFacts | None:
-    try:
-        destination = targets.destination(target, keys)
-    except ConfigError as error:
-        failed(session, row.id, error.message, again_in_s=_UNOPENED_AGAIN_S)
-        return None
-    return MessageFacts(row.id, row.kind, row.body, row.attempts, age / 1_000_000, destination)
-
-
-def _note(session: Session, message_id: str, **values: Any) -> None:
-    """Stores with the target how its newest attempt went. Its row is first, as for all who change messages."""
-    target_id = select(Message.target_id).where(Message.id == message_id).scalar_subquery()
-    session.execute(
-        update(NotificationTarget).where(NotificationTarget.id == target_id).values(**values),
-        execution_options={"synchronize_session": False},
+def _view(row: Message, target: str | None) -> MessageView:
+    """`target`: the name of the message's target, None if that was removed."""
+    done = "delivered" if row.delivered_at is not None else "given_up"
+    return MessageView(
+        id=row.id,
+        target_id=row.target_id,
+        target=target,
+        kind=row.kind,
+        subject=row.subject or None,
+        state="waiting" if row.next_at is not None else done,
+        title=row.body["data"]["title"],
+        text=row.body["data"]["text"],
+        created_at=to_time(row.created_at),
+        attempts=row.attempts,
+        next_at=None if row.next_at is None else to_time(row.next_at),
+        delivered_at=None if row.delivered_at is None else to_time(row.delivered_at),
+        error=row.error,
     )
+
+
+def _body_of_test(*, time: int, name: str) -> dict[str, Any]:
+    """Returns the body of the message by which a user tries a target."""
+    return _body(TEST, time, {"title": f"a test of {name}", "text": "Torchyard can send you messages."})
+
+
+def _body(kind: str, time: int, data: dict[str, Any]) -> dict[str, Any]:
+    moment = datetime.fromtimestamp(time / 1_000_000, UTC)
+    return {
+        "type": str(kind),
+        "timestamp": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "data": data,
+    }

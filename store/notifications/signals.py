@@ -87,9 +87,9 @@ def add(
     if _is_silent(job):
         return
     whose = _parameters(kind, job=job, sweep=sweep)
-    subject, told = _told(job, sweep, worker)
+    subject, description = _describe(job, sweep, worker)
     notify = None if job is None else job.spec.get("notify")
-    written = {"notify": None if notify is None else document(notify), "data": document({**told, **data})}
+    written = {"notify": None if notify is None else document(notify), "data": document({**description, **data})}
     _NEW.write(session, [{**whose, "kind": kind, "subject": subject, **written}])
 
 
@@ -157,7 +157,9 @@ def _parameters(kind: EventKind, *, job: Job | None, sweep: SweepSubject | None 
     }
 
 
-def _told(job: Job | None, sweep: SweepSubject | None, worker: tuple[str, str] | None) -> tuple[str, dict[str, Any]]:
+def _describe(
+    job: Job | None, sweep: SweepSubject | None, worker: tuple[str, str] | None
+) -> tuple[str, dict[str, Any]]:
     """Returns the id of what it happened to, and what messages say of it."""
     if job is not None:
         of_job = {"trainer": job.trainer, "state": job.state, "attempt": job.attempt}

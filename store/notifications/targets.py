@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 import json
 import secrets
 from typing import Any
@@ -12,28 +11,29 @@ from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from store.db import columns
+from store.announcement import announcement_of
+from store.db.columns import to_time
 from store.ids import is_id, new_id
-from store.notifications.facts import Destination, NewTarget, TargetChange, TargetFacts
+from store.notifications import messages
+from store.notifications.facts import Destination, NewTarget, TargetChange
 from store.secret_keys import SecretKeys
 from store.tables import Message, NotificationTarget, User
-from store.team import users
-from store.team.callers import BOOTSTRAP
-from torchyard.contract.errors import Conflict, FieldError, Forbidden, InvalidSpec, NotFound
-from torchyard.contract.notifications import MOST_TARGETS, EventKind
+from store.team import audit, users
+from store.team.callers import BOOTSTRAP, Caller
+from torchyard.contract.errors import Conflict, FieldError, Forbidden, InvalidSpec, NotFound, TooManyRequests
+from torchyard.contract.notifications import MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
 from torchyard.contract.spec import Spec
 from torchyard.contract.team import Role
+from torchyard.contract.views.notifications import MessageView, TargetView
 
-_TOLD = columns.of(TargetFacts, NotificationTarget)
 
-
-def add(session: Session, keys: SecretKeys, new: NewTarget) -> tuple[TargetFacts, str | None]:
+def add(session: Session, keys: SecretKeys, new: NewTarget, *, caller: Caller) -> tuple[TargetView, str | None]:
     """Stores a target, and returns it with what its webhooks are signed with, which is told this once.
 
     Raises NotFound, Forbidden if the user may not be told of all, Conflict if the user has one of that name or too
     many, and ConfigError.
     """
-    if new.owner != BOOTSTRAP and users.get(session, new.owner).role != Role.ADMIN and new.scope == "all":
+    if new.owner != BOOTSTRAP and users.find(session, new.owner).role != Role.ADMIN and new.scope == "all":
         raise Forbidden(f"{new.owner} is no administrator, and may not be told of the jobs of others")
     users.lock(session, new.owner)  # the count below would miss what another request adds meanwhile
     query = select(func.count()).select_from(NotificationTarget).where(NotificationTarget.owner == new.owner)
@@ -59,38 +59,58 @@ def add(session: Session, keys: SecretKeys, new: NewTarget) -> tuple[TargetFacts
     except IntegrityError:
         raise Conflict(f"{new.owner} has a target {new.name} already") from None
     session.refresh(row)
-    return columns.read(TargetFacts, row), secret
+    audit.add(session, caller, "target.add", f"{row.id} of {new.owner}: {new.kind} {row.shown}")
+    return _view(row), secret
 
 
-def list_of(session: Session, owner: str) -> Sequence[TargetFacts]:
+def list_targets(session: Session, owner: str) -> Sequence[TargetView]:
     """Returns the user's targets by name, with how many messages wait and were given up."""
-    query = select(*_TOLD).where(NotificationTarget.owner == owner).order_by(NotificationTarget.name)
-    return _counted(session, [TargetFacts(*row) for row in session.execute(query)])
+    query = select(NotificationTarget).where(NotificationTarget.owner == owner).order_by(NotificationTarget.name)
+    return _views(session, session.scalars(query).all())
 
 
-def get(session: Session, target_id: str, *, owner: str | None) -> TargetFacts:
+def find(session: Session, target_id: str, *, owner: str | None) -> TargetView:
     """Returns a target; with `owner`, only one of theirs. Raises NotFound."""
-    return _counted(session, [columns.read(TargetFacts, _found(session, target_id, owner=owner))])[0]
+    return _views(session, [_find_row(session, target_id, owner=owner)])[0]
 
 
-def change(session: Session, target_id: str, wanted: TargetChange, *, owner: str | None) -> TargetFacts:
-    """Changes what a target is told of. Raises NotFound."""
-    row = _found(session, target_id, owner=owner, locked=True)
+def change(session: Session, target_id: str, wanted: TargetChange, *, owner: str | None, caller: Caller) -> TargetView:
+    """Changes what a target is told of; with `owner`, only one of theirs. Raises NotFound."""
+    row = _find_row(session, target_id, owner=owner, locked=True)
     if wanted.kinds is not None:
         row.kinds = kinds_text(wanted.kinds)
     if wanted.jobs is not None:
         row.jobs = wanted.jobs
     session.flush()
-    return _counted(session, [columns.read(TargetFacts, row)])[0]
+    audit.add(session, caller, "target.change", f"{target_id} of {row.owner}")
+    return _views(session, [row])[0]
 
 
-def remove(session: Session, target_id: str, *, owner: str | None) -> TargetFacts:
-    """Removes a target. Call `messages.give_up_of` as well. Raises NotFound."""
-    row = _found(session, target_id, owner=owner, locked=True)
-    removed = columns.read(TargetFacts, row)
+def remove(session: Session, target_id: str, *, owner: str | None, caller: Caller) -> None:
+    """Removes a target, and gives up what waits for it; with `owner`, only one of theirs. Raises NotFound."""
+    row = _find_row(session, target_id, owner=owner, locked=True)
+    whose = row.owner
     session.delete(row)
     session.flush()
-    return removed
+    messages.give_up_of(session, target_id, why="the target was removed")
+    audit.add(session, caller, "target.remove", f"{target_id} of {whose}")
+
+
+def send_test(session: Session, target_id: str, *, owner: str | None, caller: Caller) -> MessageView:
+    """Makes a message that only shows whether it arrives. It counts in the hour of the target's user.
+
+    Raises NotFound, Conflict if that user may not be told, and TooManyRequests.
+    """
+    whose = _find_row(session, target_id, owner=owner).owner
+    row = next((row for row in lock_of(session, whose) if row.id == target_id), None)
+    if row is None:
+        raise Conflict(f"{whose} is disabled, or is no administrator any more: this target is told nothing")
+    if not messages.room_of(session, whose):
+        raise TooManyRequests(f"{whose} got {MESSAGES_AN_HOUR} messages within an hour; try again later")
+    message = messages.add_test(session, row)
+    audit.add(session, caller, "target.test", f"{target_id} of {whose}")
+    announcement_of(session).wake_controller()
+    return message
 
 
 def lock_of(session: Session, owner: str, *, team: bool = False) -> Sequence[NotificationTarget]:
@@ -119,18 +139,6 @@ def destination(row: NotificationTarget, keys: SecretKeys) -> Destination:
     return Destination(row.id, row.owner, row.name, row.kind, opened["address"], opened["secret"])
 
 
-def seal_again(row: NotificationTarget, keys: SecretKeys) -> None:
-    """Encrypts what the row holds with the first key. Raises ConfigError."""
-    opened = keys.decrypt(row.sealed, key_id=row.key_id, owner=row.owner, name=row.id)
-    row.sealed, row.key_id = keys.encrypt(opened, owner=row.owner, name=row.id), keys.current_id
-
-
-def encrypted_otherwise(session: Session, key_id: str) -> Sequence[NotificationTarget]:
-    """Returns the targets that another key has encrypted, locked until the transaction ends."""
-    query = select(NotificationTarget).where(NotificationTarget.key_id != key_id).order_by(NotificationTarget.id)
-    return session.scalars(query.with_for_update()).all()
-
-
 def key_ids(session: Session) -> Sequence[str]:
     """Returns the ids of the keys that have encrypted the targets of all users."""
     return session.scalars(select(NotificationTarget.key_id).distinct().order_by(NotificationTarget.key_id)).all()
@@ -143,8 +151,8 @@ def check(session: Session, owner: str, spec: Spec) -> None:
     names = select(NotificationTarget.name).where(NotificationTarget.owner == owner)
     has = set(session.scalars(names.where(NotificationTarget.name.in_(spec.notify.targets))))
     errors = tuple(
-        FieldError(f"notify.targets.{place}", f"{owner} has no target {name}: `torchyard notify add` makes one")
-        for place, name in enumerate(spec.notify.targets)
+        FieldError(f"notify.targets.{index}", f"{owner} has no target {name}: `torchyard notify add` makes one")
+        for index, name in enumerate(spec.notify.targets)
         if name not in has
     )
     if errors:
@@ -156,7 +164,7 @@ def kinds_text(kinds: Iterable[EventKind]) -> str:
     return f" {' '.join(kind for kind in EventKind if kind in set(kinds))} "
 
 
-def _found(session: Session, target_id: str, *, owner: str | None, locked: bool = False) -> NotificationTarget:
+def _find_row(session: Session, target_id: str, *, owner: str | None, locked: bool = False) -> NotificationTarget:
     query = select(NotificationTarget).where(NotificationTarget.id == target_id)
     if owner is not None:
         query = query.where(NotificationTarget.owner == owner)
@@ -168,17 +176,22 @@ def _found(session: Session, target_id: str, *, owner: str | None, locked: bool 
     return row
 
 
-def _counted(session: Session, found: Sequence[TargetFacts]) -> list[TargetFacts]:
+def _views(session: Session, rows: Sequence[NotificationTarget]) -> list[TargetView]:
+    """Returns the views of targets, with how many messages wait and were given up."""
     waits = func.sum(case((Message.next_at.is_not(None), 1), else_=0))
     gone = and_(Message.next_at.is_(None), Message.delivered_at.is_(None))
     query = select(Message.target_id, waits, func.sum(case((gone, 1), else_=0)))
-    query = query.where(Message.target_id.in_([each.id for each in found])).group_by(Message.target_id)
+    query = query.where(Message.target_id.in_([row.id for row in rows])).group_by(Message.target_id)
     counts = {target: (int(waiting), int(given_up)) for target, waiting, given_up in session.execute(query)}
-    return [
-        replace(each, waiting=waiting, given_up=given_up)
-        for each in found
-        for waiting, given_up in [counts.get(each.id, (0, 0))]
-    ]
+    return [_view(row, *counts.get(row.id, (0, 0))) for row in rows]
+
+
+def _view(row: NotificationTarget, waiting: int = 0, given_up: int = 0) -> TargetView:
+    same = {name: getattr(row, name) for name in ("id", "owner", "name", "kind", "jobs", "scope", "error")}
+    times = {name: getattr(row, name) for name in ("created_at", "delivered_at", "failed_at")}
+    times = {name: None if time is None else to_time(time) for name, time in times.items()}
+    counts = {"waiting": waiting, "given_up": given_up}
+    return TargetView.model_validate({**same, **times, **counts, "address": row.shown, "on": row.kinds.split()})
 
 
 def _seal(keys: SecretKeys, target_id: str, owner: str, opened: dict[str, Any]) -> bytes:

@@ -16,9 +16,10 @@ from store.db.database import now_us
 from store.db.stored_spec import StoredCheckpointPolicy
 from store.jobs import jobs
 from store.output import metrics
-from store.output.checkpoints_facts import captured_file, place
+from store.output.checkpoints_facts import captured_file, order_key
 from store.tables import Checkpoint, Job, ModelVersion
 from store.team import quotas
+from store.team.limits import find_limit
 from torchyard.contract.team import Resource
 
 _PER_STATEMENT = 1000
@@ -37,7 +38,7 @@ def prune(session: Session, job_id: str, *, versions: int | None) -> str | None:
     """
     job = session.get_one(Job, job_id)
     policy = job.stored_spec.checkpoint
-    limit = quotas.limit_of(session, job.owner, Resource.STORED_BYTES)
+    limit = find_limit(session, job.owner, Resource.STORED_BYTES)
     if policy.keep_last is None and limit is None and not _has_captured(session, job_id):
         return None
     jobs.lock(session, job_id)  # a submission that starts from one of them keeps the job until it is stored
@@ -94,7 +95,7 @@ def _oldest_first(session: Session, job: Job) -> list[_Row]:
     found, last_steps = session.execute(query), metrics.last_visible_steps(session, job.id)
     return sorted(
         map(_Row._make, found),
-        key=lambda row: (row.step <= last_steps[row.attempt], *place(row)),
+        key=lambda row: (row.step <= last_steps[row.attempt], *order_key(row)),
     )
 
 
@@ -109,7 +110,7 @@ def _kept(rows: Sequence[_Row], policy: StoredCheckpointPolicy, *, last: int | N
     sign = 1 if policy.mode == "min" else -1
     whole = [row for row in rows if not row.damaged]
     measured = [row for row in whole if not math.isnan(row.monitored)]
-    ranked = sorted(measured, key=lambda row: (sign * row.monitored, *place(row)))
+    ranked = sorted(measured, key=lambda row: (sign * row.monitored, *order_key(row)))
     published = [row for row in whole if row.source is None]
     captured = [row for row in whole if row.source is not None]
     torn = rows[rows.index(whole[-1]) :] if whole else rows

@@ -16,8 +16,9 @@ from store.jobs.submission import Retry, TrialOf
 from store.store import Store
 from store.sweeps import listing, sweeps, trials
 from store.tables import Sweep
-from store.team import audit, quotas
+from store.team import audit
 from store.team.callers import Caller
+from store.team.limits import check_change
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.job import CANCELLED_BY_OWNER, Reason
 from torchyard.contract.sweeps import SweepState
@@ -45,7 +46,7 @@ def ask(session: Session, action: Action, sweep_id: str, *, caller: Caller) -> S
     elif action == "resume" and state is not SweepState.RUNNING:
         sweeps.move(session, sweep, SweepState.RUNNING, reason=sweeps.STARTED, asked="resume", asked_to=0)
     else:  # nothing changes, and it may be sent without end
-        quotas.check_change(session, caller.name)
+        check_change(session, caller.name)
     audit.add(session, caller, f"sweep.{action}", sweep_id)
     return listing.describe(session, sweep)
 

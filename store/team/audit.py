@@ -10,10 +10,11 @@ from sqlalchemy.orm import Session
 from store.db import columns
 from store.db.prepared import Prepared
 from store.tables import AuditEntry, Base
-from store.team import quotas
 from store.team.callers import Caller
-from store.team.facts import AuditFacts, AuditFilter, AuditPage
+from store.team.facts import AuditFilter, AuditPage
+from store.team.limits import check_change
 from torchyard.contract.text import storable
+from torchyard.contract.views.team import AuditView
 
 MOST_SEARCHED = 100_000
 """Entries that one search looks at."""
@@ -42,7 +43,7 @@ def add(session: Session, caller: Caller, action: str, object: str, *, outcome: 
     Raises QuotaExceeded for a change that can be repeated without end, if too much is written for the caller.
     """
     if action in _REPEATED:
-        quotas.check_change(session, caller.name)
+        check_change(session, caller.name)
     add_all(session, action, [(caller, object)], outcome=outcome)
 
 
@@ -54,7 +55,7 @@ def add_all(session: Session, action: str, done: Sequence[tuple[Caller, str]], *
         _log.info("audit %s", json.dumps(row))  # JSON in ASCII escapes control characters
 
 
-def entries(session: Session, where: AuditFilter, *, limit: int, before: int | None = None) -> AuditPage:
+def list_entries(session: Session, where: AuditFilter, *, limit: int, before: int | None = None) -> AuditPage:
     """Returns at most `limit` entries, newest first; with `before` (an id), only older ones.
 
     It looks at `MOST_SEARCHED` entries at most, so that a filter that few meet costs no more than others: a page may
@@ -65,16 +66,16 @@ def entries(session: Session, where: AuditFilter, *, limit: int, before: int | N
     if where.until is not None:
         before = _first_after(session, where.until + _SLACK_US, before=before)
     lowest = before - MOST_SEARCHED
-    query = columns.select(AuditFacts, AuditEntry).order_by(AuditEntry.id.desc()).limit(limit + 1)
+    query = columns.select(AuditView, AuditEntry).order_by(AuditEntry.id.desc()).limit(limit + 1)
     rows = session.execute(query.where(AuditEntry.id < before, AuditEntry.id >= lowest, *_conditions(where)))
-    found = [AuditFacts(*row) for row in rows]
-    if len(found) > limit:
-        return AuditPage(found[:limit], found[limit - 1].id)
+    entries = columns.views(AuditView, rows)
+    if len(entries) > limit:
+        return AuditPage(entries[:limit], entries[limit - 1].id)
     older = select(AuditEntry.id, AuditEntry.time).where(AuditEntry.id < lowest).order_by(AuditEntry.id.desc()).limit(1)
     row = session.execute(older).first()
     if row is None or (where.since is not None and row.time < where.since - _SLACK_US):
-        return AuditPage(found, None)
-    return AuditPage(found, row.id + 1)
+        return AuditPage(entries, None)
+    return AuditPage(entries, row.id + 1)
 
 
 def _conditions(where: AuditFilter) -> Iterator[ColumnElement[bool]]:

@@ -1,34 +1,11 @@
 """What is known of users and what they have. Times are microseconds since the epoch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 import hashlib
 
-from torchyard.contract.team import Resource, Role, Scope
-
-
-@dataclass(frozen=True, slots=True)
-class UserFacts:
-    """A person or a program."""
-
-    name: str
-    role: str
-    created_at: int
-    disabled_at: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TokenFacts:
-    """A personal token, without its text."""
-
-    id: str
-    user: str
-    name: str
-    scopes: Sequence[str]
-    created_at: int
-    expires_at: int | None
-    used_at: int | None
-    revoked_at: int | None
+from torchyard.contract.team import Role, Scope
+from torchyard.contract.views.team import AuditView
 
 
 @dataclass(frozen=True)
@@ -83,48 +60,6 @@ class ListedSession:
         return f"ses_{digest_of(f'id of {self.digest}')[:32]}"
 
 
-@dataclass(frozen=True, slots=True)
-class SecretFacts:
-    """A secret, without its value."""
-
-    name: str
-    created_at: int
-    updated_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaFacts:
-    """A limit of a user or of a role. None: unlimited."""
-
-    kind: str
-    name: str
-    resource: str
-    limit: int | None
-
-
-@dataclass(frozen=True)
-class QuotaUsage:
-    """The limits of one user, without the resources that are unlimited, and what is used."""
-
-    limits: Mapping[Resource, int]
-    used: Mapping[Resource, int]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditFacts:
-    """Who did what."""
-
-    id: int
-    time: int
-    who: str
-    token_id: str | None
-    address: str
-    action: str
-    object: str
-    outcome: str
-    request_id: str
-
-
 @dataclass(frozen=True)
 class AuditFilter:
     """A list shows the entries that meet every condition. Times are microseconds since the epoch."""
@@ -142,7 +77,7 @@ class AuditFilter:
 class AuditPage:
     """Entries of the audit, newest first."""
 
-    entries: Sequence[AuditFacts]
+    entries: Sequence[AuditView]
     next: int | None
     """The id before which the search goes on; None: nothing more can match."""
 

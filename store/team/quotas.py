@@ -1,56 +1,33 @@
 """Quotas: how much of each resource a user may use, and uses."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Literal, cast
 
-from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, or_, select
+from sqlalchemy import ColumnElement, Select, delete, exists, func, select
 from sqlalchemy.orm import Session
 
 from scheduling.quotas import Allowance
 from store.announcement import announcement_of
-from store.db import columns
-from store.db.prepared import Prepared, among, texts
 from store.db.upsert import upsert
-from store.tables import Allocation, Attempt, Base, Checkpoint, InitialWeights, Job, ModelVersion, Quota
-from store.team import stored_counts, users
-from store.team.facts import QuotaFacts
+from store.tables import Allocation, Attempt, Checkpoint, InitialWeights, Job, ModelVersion, Quota
+from store.team import audit, stored_counts, users
+from store.team.callers import Caller
+from store.team.limits import find_limit, find_limits, find_limits_of
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import JobState
-from torchyard.contract.team import Resource
+from torchyard.contract.team import DEFAULT_SHARE, Resource
+from torchyard.contract.views.team import QuotaUse, QuotaView, UserQuotaView
+
+Kind = Literal["role", "user"]
+"""Whose limits: those of each user of a role, or of one user."""
 
 _CLAIMED = (Resource.DEVICES, Resource.RUNNING)
 COUNTED = "checkpoints, models, artifacts, media, metrics, logs, bundles, specs and notes"
 """What `Resource.STORED_BYTES` counts."""
 _VERSION = (ModelVersion.owner, ModelVersion.name, ModelVersion.version)
 _WAITING = (JobState.QUEUED, JobState.PAUSED)
-
-_USERS, _QUOTAS = Base.metadata.tables["users"], Base.metadata.tables["quotas"]
-_OF_USER = and_(_QUOTAS.c.kind == "user", _QUOTAS.c.name == _USERS.c.name)
-_OF_ROLE = and_(_QUOTAS.c.kind == "role", _QUOTAS.c.name == _USERS.c.role)
-
-# Built once, and of tables: every submission executes it, and the same query of classes takes twice as long.
-_LIMITS = Prepared(
-    select(_USERS.c.name, _QUOTAS.c.resource, _QUOTAS.c.limit)
-    .join_from(_USERS, _QUOTAS, or_(_OF_USER, _OF_ROLE))
-    .where(among(_USERS.c.name, "owners"))
-    .order_by(_QUOTAS.c.kind)  # "role" before "user", which replaces it
-)
-
-
-def limits_of(session: Session, owner: str) -> dict[Resource, int]:
-    """Returns the limits of a user, without the resources that are unlimited."""
-    return limits_of_some(session, [owner]).get(owner, {})
-
-
-def limits_of_some(session: Session, owners: Collection[str]) -> dict[str, dict[Resource, int]]:
-    """Returns the limits of users, as `limits_of` does. Users without any are left out."""
-    return _by_owner(_LIMITS.read(session, {"owners": texts(owners)}))
-
-
-def limit_of(session: Session, owner: str, resource: Resource) -> int | None:
-    """Returns how much of the resource the user may use; None without a limit. A user's row replaces the role's."""
-    return limits_of(session, owner).get(resource)
 
 
 def stored_bytes(session: Session, owner: str) -> int:
@@ -67,13 +44,13 @@ def stored_bytes(session: Session, owner: str) -> int:
 
 def bytes_left(session: Session, owner: str) -> int | None:
     """Returns how many more bytes the user may store; None without a limit."""
-    most = limit_of(session, owner, Resource.STORED_BYTES)
+    most = find_limit(session, owner, Resource.STORED_BYTES)
     return None if most is None else max(0, most - stored_bytes(session, owner))
 
 
 def check_upload(session: Session, owner: str, size: int, *, unfinished: int = 0) -> None:
     """Raises QuotaExceeded if the user may not store a bundle of that size. `unfinished`: bytes of other uploads."""
-    most = limit_of(session, owner, Resource.STORED_BYTES)
+    most = find_limit(session, owner, Resource.STORED_BYTES)
     if most is not None and (stored := stored_bytes(session, owner)) + unfinished + size > most:
         others = f" and unfinished uploads {unfinished}" if unfinished else ""
         raise QuotaExceeded(
@@ -84,7 +61,7 @@ def check_upload(session: Session, owner: str, size: int, *, unfinished: int = 0
 
 def check_kept(session: Session, owner: str, kept: str) -> None:
     """Raises QuotaExceeded if the user has more than they may, with a version of a model that was just added."""
-    most = limit_of(session, owner, Resource.STORED_BYTES)
+    most = find_limit(session, owner, Resource.STORED_BYTES)
     if most is not None and (stored := stored_bytes(session, owner)) > most:
         raise QuotaExceeded(
             f"with {kept}, {COUNTED} of {owner} would take {stored} of {most} bytes: delete jobs, models or bundles"
@@ -102,7 +79,7 @@ def allowances(session: Session, owners: Collection[str]) -> dict[str, Allowance
     """Returns the allowances of those of `owners` whose running jobs are limited."""
     found = {
         owner: Allowance(owner, limits.get(Resource.DEVICES), limits.get(Resource.RUNNING))
-        for owner, limits in limits_of_some(session, owners).items()
+        for owner, limits in find_limits_of(session, owners).items()
         if limits.keys() & _CLAIMED
     }
     return _counted(session, found) if found else {}
@@ -110,11 +87,20 @@ def allowances(session: Session, owners: Collection[str]) -> dict[str, Allowance
 
 def shares(session: Session, owners: Collection[str]) -> dict[str, int]:
     """Returns the parts in the devices, compared to each other, of those of `owners` who have not the default."""
-    found = limits_of_some(session, owners)
+    found = find_limits_of(session, owners)
     return {owner: limits[Resource.SHARE] for owner, limits in found.items() if Resource.SHARE in limits}
 
 
-def usage(session: Session, owner: str) -> dict[Resource, int]:
+def find_usage(session: Session, owner: str) -> UserQuotaView:
+    """Returns what a user may use, and uses. Raises NotFound."""
+    users.find(session, owner)
+    limits = {Resource.SHARE: DEFAULT_SHARE, **find_limits(session, owner)}
+    used = count_usage(session, owner)
+    uses = [QuotaUse(resource=each, limit=limits.get(each), used=used.get(each)) for each in Resource]
+    return UserQuotaView(user=owner, uses=uses)
+
+
+def count_usage(session: Session, owner: str) -> dict[Resource, int]:
     """Returns how much the user uses of each resource that can be counted."""
     counted = _counted(session, {owner: Allowance(owner, None, None)})[owner]
     return {
@@ -130,7 +116,7 @@ def claim_refusal(session: Session, owner: str, *, devices: int) -> str | None:
 
     Until the end of the transaction no other job of the user starts.
     """
-    if not limits_of(session, owner).keys() & _CLAIMED:
+    if not find_limits(session, owner).keys() & _CLAIMED:
         return None
     users.lock(session, owner)
     allowance = allowances(session, [owner]).get(owner)
@@ -139,7 +125,7 @@ def claim_refusal(session: Session, owner: str, *, devices: int) -> str | None:
 
 def check_submission(session: Session, owner: str, *, devices: int, priority: int) -> None:
     """Raises QuotaExceeded if the user may not submit such a job. Until the end of the transaction no other enters."""
-    Room(session, {owner: limits_of(session, owner)}).check(owner, devices=devices, priority=priority)
+    Room(session, {owner: find_limits(session, owner)}).check(owner, devices=devices, priority=priority)
 
 
 class Room:
@@ -191,23 +177,7 @@ def check_stored(session: Session, owner: str, limits: Mapping[Resource, int]) -
 
 def check_written(session: Session, owner: str) -> None:
     """Raises QuotaExceeded if nothing more may be written for the user: no sweep, no schedule and no notes."""
-    check_stored(session, owner, limits_of(session, owner))
-
-
-def check_change(session: Session, who: str) -> None:
-    """Raises QuotaExceeded if what requests have written for the user is more than all that the user may store.
-
-    Whoever has too many files may still change what is there: those are stopped where they grow.
-    """
-    most = limit_of(session, who, Resource.STORED_BYTES)
-    if most is None:
-        return
-    if (written := stored_counts.of(session, who).written) > most + stored_counts.FREE_WRITTEN_BYTES:
-        raise QuotaExceeded(
-            f"what requests of {who} have written (specs, notes, events, the audit) takes {written} of {most} bytes:"
-            " delete jobs that are not needed; of the audit nothing is removed, so an administrator may have to raise"
-            " the quota"
-        )
+    check_stored(session, owner, find_limits(session, owner))
 
 
 def check_priority(owner: str, priority: int, limits: Mapping[Resource, int]) -> None:
@@ -224,24 +194,39 @@ def check_queue(session: Session, owner: str, limits: Mapping[Resource, int]) ->
     _check_queued(owner, queued_jobs(session, owner), most=most)
 
 
-def listed(session: Session) -> list[QuotaFacts]:
+def list_all(session: Session) -> list[QuotaView]:
     """Returns all quotas, of roles and then of users, by name."""
-    query = columns.select(QuotaFacts, Quota).order_by(Quota.kind, Quota.name, Quota.resource)
-    return [QuotaFacts(*row) for row in session.execute(query)]
+    query = select(Quota.kind, Quota.name, Quota.resource, Quota.limit)
+    limits = defaultdict[tuple[Kind, str], dict[Resource, int | None]](dict)
+    for kind, name, resource, limit in session.execute(query.order_by(Quota.kind, Quota.name, Quota.resource)):
+        limits[cast("Kind", kind), name][Resource(resource)] = limit
+    return [QuotaView(kind=kind, name=name, limits=set_for) for (kind, name), set_for in limits.items()]
 
 
-def set_limits(session: Session, kind: str, name: str, limits: Mapping[Resource, int | None]) -> None:
-    """Sets limits of a user or of a role. None: unlimited, whatever the role's limit is."""
+def set_limits(
+    session: Session, kind: Kind, name: str, limits: Mapping[Resource, int | None], *, caller: Caller
+) -> None:
+    """Sets limits of a user or of a role. None: unlimited, whatever the role's limit is.
+
+    Raises NotFound if there is no such user.
+    """
+    if kind == "user":
+        users.find(session, name)
     for resource, limit in limits.items():
         new = upsert(session, Quota).values(kind=kind, name=name, resource=resource, limit=limit)
         session.execute(new.on_conflict_do_update(index_elements=["kind", "name", "resource"], set_={"limit": limit}))
     announcement_of(session).wake_workers()
+    written = " ".join(f"{resource}={limit}" for resource, limit in limits.items())
+    audit.add(session, caller, "quota.set", f"{kind} {name}: {written}")
 
 
-def clear(session: Session, kind: str, name: str, resources: Iterable[Resource]) -> None:
-    """Removes limits of a user or of a role: then the role's hold, or none."""
-    session.execute(delete(Quota).where(Quota.kind == kind, Quota.name == name, Quota.resource.in_(list(resources))))
+def clear(session: Session, kind: Kind, name: str, resources: Collection[Resource], *, caller: Caller) -> None:
+    """Removes limits of a user or of a role: then the role's hold, or none. Raises NotFound for no such user."""
+    if kind == "user":
+        users.find(session, name)
+    session.execute(delete(Quota).where(Quota.kind == kind, Quota.name == name, Quota.resource.in_(resources)))
     announcement_of(session).wake_workers()
+    audit.add(session, caller, "quota.clear", f"{kind} {name}: {' '.join(resources)}")
 
 
 def _too_small(message: str) -> QuotaExceeded:
@@ -270,16 +255,6 @@ def _initial() -> Select[int]:
     kept = exists().where(*(column == named for column, named in zip(_VERSION, version, strict=True)))
     total = select(func.coalesce(func.sum(InitialWeights.size), 0)).join(Job, Job.id == InitialWeights.job_id)
     return total.where(~listed, ~kept)
-
-
-def _by_owner(rows: Iterable[Sequence[Any]]) -> dict[str, dict[Resource, int]]:
-    found: dict[str, dict[Resource, int | None]] = {}
-    for owner, resource, limit in rows:
-        found.setdefault(owner, {})[Resource(resource)] = limit
-    return {
-        owner: {resource: limit for resource, limit in limits.items() if limit is not None}
-        for owner, limits in found.items()
-    }
 
 
 def _counted(session: Session, found: Mapping[str, Allowance]) -> dict[str, Allowance]:

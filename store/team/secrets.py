@@ -10,19 +10,21 @@ from store.attempts.facts import AttemptSecrets
 from store.db import columns
 from store.db.database import now_us
 from store.secret_keys import SecretKeys, bytes_of
-from store.tables import Job, Secret
-from store.team import users
-from store.team.facts import SecretFacts
+from store.tables import Job, NotificationTarget, Secret
+from store.team import audit, users
+from store.team.callers import Caller
 from torchyard.contract.environment import MOST_SECRETS_BYTES, VARIABLE_NAME
 from torchyard.contract.errors import ConfigError, Conflict, FieldError, InvalidSpec, NotFound
 from torchyard.contract.spec import Spec
+from torchyard.contract.views.team import SecretView
 
 MAX_SECRETS = 100
 """Of one user."""
 
 
-def put(session: Session, keys: SecretKeys, owner: str, name: str, value: str) -> SecretFacts:
-    """Stores a secret, or its new value. Raises Conflict if the user has too many, and ConfigError."""
+def put(session: Session, keys: SecretKeys, name: str, value: str, *, caller: Caller) -> SecretView:
+    """Stores a secret of the caller, or its new value. Raises Conflict if the user has too many, and ConfigError."""
+    owner = caller.name
     users.lock(session, owner)  # the count below would miss what another request adds meanwhile
     row = session.get(Secret, (owner, name))
     if row is None:
@@ -35,22 +37,44 @@ def put(session: Session, keys: SecretKeys, owner: str, name: str, value: str) -
     row.updated_at = now_us()
     session.flush()
     session.refresh(row)
-    return columns.read(SecretFacts, row)
+    audit.add(session, caller, "secret.set", name)
+    return columns.read(SecretView, row)
 
 
-def remove(session: Session, owner: str, name: str) -> None:
-    """Removes a secret. Raises NotFound."""
+def remove(session: Session, name: str, *, caller: Caller) -> None:
+    """Removes a secret of the caller. Raises NotFound."""
+    owner = caller.name
     if re.fullmatch(VARIABLE_NAME, name) is None:
         raise NotFound(f"{owner} has no secret {name[:200]!r}")
-    found = session.execute(delete(Secret).where(Secret.owner == owner, Secret.name == name).returning(Secret.name))
-    if found.first() is None:
+    removed = session.execute(delete(Secret).where(Secret.owner == owner, Secret.name == name).returning(Secret.name))
+    if removed.first() is None:
         raise NotFound(f"{owner} has no secret {name[:200]!r}")
+    audit.add(session, caller, "secret.delete", name)
 
 
-def list_of(session: Session, owner: str) -> Sequence[SecretFacts]:
+def rotate(session: Session, keys: SecretKeys, *, caller: Caller) -> int:
+    """Encrypts every secret with the first key, and each target's, and returns how many had another.
+
+    Raises ConfigError.
+    """
+    secrets = session.scalars(select(Secret).where(Secret.key_id != keys.current_id).with_for_update()).all()
+    for row in secrets:
+        value = keys.decrypt(row.value, key_id=row.key_id, owner=row.owner, name=row.name)
+        row.value, row.key_id = keys.encrypt(value, owner=row.owner, name=row.name), keys.current_id
+    others = select(NotificationTarget).where(NotificationTarget.key_id != keys.current_id)
+    targets = session.scalars(others.order_by(NotificationTarget.id).with_for_update()).all()
+    for target in targets:
+        opened = keys.decrypt(target.sealed, key_id=target.key_id, owner=target.owner, name=target.id)
+        target.sealed, target.key_id = keys.encrypt(opened, owner=target.owner, name=target.id), keys.current_id
+    count = len(secrets) + len(targets)
+    audit.add(session, caller, "secrets.rotate", f"{count} secrets to key {keys.current_id}")
+    return count
+
+
+def list_of(session: Session, owner: str) -> Sequence[SecretView]:
     """Returns the user's secrets by name."""
-    query = columns.select(SecretFacts, Secret).where(Secret.owner == owner).order_by(Secret.name)
-    return [SecretFacts(*row) for row in session.execute(query)]
+    query = columns.select(SecretView, Secret).where(Secret.owner == owner).order_by(Secret.name)
+    return columns.views(SecretView, session.execute(query))
 
 
 def named(session: Session, owner: str, names: Collection[str]) -> dict[str, Secret]:
@@ -96,11 +120,6 @@ def check(session: Session, owner: str, spec: Spec) -> None:
 def key_ids(session: Session) -> Sequence[str]:
     """Returns the ids of the keys that have encrypted the secrets of all users."""
     return session.scalars(select(Secret.key_id).distinct().order_by(Secret.key_id)).all()
-
-
-def encrypted_otherwise(session: Session, key_id: str) -> Sequence[Secret]:
-    """Returns the secrets that another key has encrypted, locked until the transaction ends."""
-    return session.scalars(select(Secret).where(Secret.key_id != key_id).with_for_update()).all()
 
 
 def _too_much(named: Iterable[Secret]) -> str | None:

@@ -1,24 +1,31 @@
-"""Users: their roles, and whether they are disabled."""
+"""Users: their roles, whether they are disabled, and what the page keeps for each."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 import re
+from typing import Any
 
 from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from store import pages
 from store.db import columns
 from store.db.database import now_us
-from store.tables import User
-from store.team import access
-from store.team.callers import BOOTSTRAP
-from store.team.facts import UserFacts
+from store.db.upsert import upsert
+from store.pages import FactPage
+from store.tables import Job, Preferences, User
+from store.team import access, audit
+from store.team.callers import BOOTSTRAP, Caller
 from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.job import JobState
 from torchyard.contract.requests import USER_NAME
 from torchyard.contract.team import Role
+from torchyard.contract.views.team import UserView
+
+_LIVE = tuple(state for state in JobState if not state.terminal)
 
 
-def add(session: Session, name: str, role: Role) -> UserFacts:
+def add(session: Session, name: str, role: Role, *, caller: Caller) -> UserView:
     """Adds a user. Raises Conflict if the name was ever used, as it may own jobs."""
     user = User(name=name, role=role)
     try:
@@ -27,10 +34,11 @@ def add(session: Session, name: str, role: Role) -> UserFacts:
     except IntegrityError:
         raise Conflict(f"there is a user {name} already, or there was one: choose another name") from None
     session.refresh(user)
-    return columns.read(UserFacts, user)
+    audit.add(session, caller, "user.add", f"{name} as {role}")
+    return columns.read(UserView, user)
 
 
-def get(session: Session, name: str) -> User:
+def find(session: Session, name: str) -> User:
     """Returns the user. Raises NotFound."""
     user = session.get(User, name) if re.fullmatch(USER_NAME, name) else None
     if user is None:
@@ -49,19 +57,21 @@ def lock_free(session: Session, names: Collection[str]) -> set[str]:
     return set(session.scalars(query.with_for_update(key_share=True, skip_locked=True)))
 
 
-def list_all(session: Session, *, limit: int, after: str | None = None) -> Sequence[UserFacts]:
+def list_all(session: Session, *, limit: int, after: str | None = None) -> FactPage[UserView]:
     """Returns users by name; with `after` (a name), only those behind it."""
-    query = columns.select(UserFacts, User).order_by(User.name).limit(limit)
+    query = columns.select(UserView, User).order_by(User.name).limit(limit + 1)
     rows = session.execute(query if after is None else query.where(User.name > after))
-    return [UserFacts(*row) for row in rows]
+    return pages.first(columns.views(UserView, rows), limit)
 
 
-def change(session: Session, name: str, *, role: Role | None = None, disabled: bool | None = None) -> UserFacts:
-    """Sets the role, or disables or enables the user. Their open streams are checked again at once.
+def change(
+    session: Session, name: str, *, role: Role | None = None, disabled: bool | None = None, caller: Caller
+) -> UserView:
+    """Sets the role, or disables or enables the user. Their open streams are checked again at once; their jobs go on.
 
     Raises NotFound, and Conflict for the bootstrap administrator.
     """
-    user = get(session, name)
+    user = find(session, name)
     if name == BOOTSTRAP:
         raise Conflict(f"{BOOTSTRAP} is the administrator whose token is TORCHYARD_TOKEN: change that setting instead")
     if role is not None:
@@ -73,4 +83,25 @@ def change(session: Session, name: str, *, role: Role | None = None, disabled: b
         session.execute(update(User).where(User.name == name, ~unchanged).values(disabled_at=disabled_at))
     session.refresh(user)
     access.announce(session, name)
-    return columns.read(UserFacts, user)
+    if role is not None:
+        audit.add(session, caller, "user.role", f"{name} as {role}")
+    if disabled is not None:
+        audit.add(session, caller, "user.disable" if disabled else "user.enable", name)
+    return columns.read(UserView, user)
+
+
+def list_live_jobs(session: Session, name: str) -> Sequence[str]:
+    """Returns the ids of the user's jobs that have not ended."""
+    return session.scalars(select(Job.id).where(Job.owner == name, Job.state.in_(_LIVE)).order_by(Job.id)).all()
+
+
+def set_preferences(session: Session, name: str, document: Mapping[str, Any]) -> None:
+    """Stores what the page keeps for the user. Not audited: it changes nothing for others."""
+    values = {"document": dict(document), "updated_at": now_us()}
+    insert = upsert(session, Preferences).values(owner=name, **values)
+    session.execute(insert.on_conflict_do_update(index_elements=[Preferences.owner], set_=values))
+
+
+def find_preferences(session: Session, name: str) -> Mapping[str, Any]:
+    """Returns what the page keeps for the user. It is empty until something is stored."""
+    return session.scalar(select(Preferences.document).where(Preferences.owner == name)) or {}

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from api.routes.team import cancelling_jobs
 from store.jobs import actions, listing
-from store.team import writes as team
 from store.team.callers import SERVICE
 from tests.api.service import ApiFixture, both_databases
 from tests.rows import each_row
@@ -231,7 +231,7 @@ def test_others_have_their_turn_while_many_jobs_are_changed(
 def test_the_jobs_of_a_disabled_user_are_cancelled_one_after_another(service: ApiFixture) -> None:
     for _ in range(3):
         service.submit()
-    cancelling = team.cancel_jobs(service.app.state.services.store, "admin", caller=SERVICE)
+    cancelling = cancelling_jobs(service.app.state.services, "admin", SERVICE)
     next(cancelling)
     states_now = [job["state"] for job in service.get("/v1/jobs")["data"]]
     assert sorted(states_now) == ["cancelled", "queued", "queued"]

@@ -12,12 +12,13 @@ from api.access import identities as module
 from api.access.identities import Identities
 from store.db.database import Database
 from store.queue.announcing import Queue
-from store.team import writes as team
+from store.team import users
 from store.team.callers import SERVICE
 from store.team.facts import Identity
 from tests.api.raw import wait_until
 from tests.api.service import TOKEN, ApiFixture
 from tests.servers import administered, redis_server
+from tests.sessions import write
 from tests.store.fixture import a_service, recorded_statements, store_on
 from torchyard.contract.team import Role
 
@@ -88,8 +89,7 @@ def test_a_change_by_another_program_is_announced(service: ApiFixture, database:
     service.act_as("ada")
     wait_until(lambda: not asks(service))
     with closing(Queue(redis_url, service=service.app.state.services.store.service)) as queue:
-        change = team.UserChange(disabled=True)
-        team.change_user(store_on(database, queue=queue), "ada", change, caller=SERVICE)
+        write(store_on(database, queue=queue), users.change, "ada", disabled=True, caller=SERVICE)
     wait_until(lambda: service.client.get("/v1/me").status_code == 401)
 
 

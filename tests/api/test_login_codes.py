@@ -11,12 +11,12 @@ from sqlalchemy import select, update
 from starlette.testclient import TestClient
 
 from store.tables import LoginCode
-from store.team import stored_counts
-from store.team import writes as team
+from store.team import login, stored_counts
 from store.team.facts import digest_of
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.api.test_team import audited, bearer, make_token
 from tests.rows import each_row
+from tests.sessions import write
 
 PAGE = {"Origin": "http://127.0.0.1:8000"}
 
@@ -168,7 +168,7 @@ def test_of_all_who_use_a_code_at_once_one_gets_it(service: ApiFixture, local: T
     store = service.app.state.services.store
     code = make_code(local)
     with ThreadPoolExecutor(16) as pool:
-        won = [*pool.map(team.take_login_code, [store] * 16, [code] * 16)]
+        won = [*pool.map(write, [store] * 16, [login.take_code] * 16, [code] * 16)]
     assert sorted(won) == [False] * 15 + [True]
 
 

@@ -8,8 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import insert
 from starlette.testclient import TestClient
 
-from store.cluster import stats_reads as stats
-from store.cluster import workers
+from store.cluster import stats, workers
 from store.db.database import Database, now_us
 from store.ids import new_id
 from store.output.facts import MetricPoint
@@ -98,8 +97,8 @@ def test_jobs_and_points_are_counted(service: ApiFixture) -> None:
 
 def test_a_scrape_reads_no_job_and_no_series(service: ApiFixture) -> None:
     service.record(service.start(service.submit()["id"]), points=[MetricPoint("train/loss", 1, 0.5, 1)])
-    with recorded_statements(service.database) as statements:
-        stats.collect(service.database)
+    with recorded_statements(service.database) as statements, service.database.read() as session:
+        stats.collect(session)
     assert [each for each in statements if "job_counts" in each] != []
     assert [each for each in statements if re.search(r"FROM (series|point_chunks)|GROUP BY jobs", each)] == []
 

@@ -3,11 +3,12 @@
 import base64
 from typing import Any
 
-from controller.notifications.fan_out import FanOut
-from store.notifications import writes as commands
+from controller.notifications.deliver import FanOut
+from store.notifications import deliver
 from tests.api.service import ApiFixture, both_databases
 from tests.approved import Approved
 from tests.rows import each_row
+from tests.sessions import write
 from torchyard.contract.team import Role
 
 HOOK = {"name": "hook", "kind": "webhook", "address": "https://example.com/path?key=hidden"}
@@ -107,10 +108,10 @@ def test_messages_are_listed_with_what_became_of_them(service: ApiFixture, appro
     tried = service.client.post(f"/v1/notifications/targets/{target['id']}/test")
     assert (tried.status_code, tried.json()["kind"]) == (202, "test")
     store = service.app.state.services.store
-    (claimed,) = commands.claim_messages(store, count=10, lease_s=60)
-    commands.mark_failed(store, claimed.id, "it answered 500", again_in_s=None)
-    (claimed,) = commands.claim_messages(store, count=10, lease_s=60)
-    commands.mark_delivered(store, claimed.id)
+    (claimed,) = write(store, deliver.claim, store.secret_keys, count=10, lease_s=60)
+    write(store, deliver.mark_failed, claimed.id, "it answered 500", again_in_s=None)
+    (claimed,) = write(store, deliver.claim, store.secret_keys, count=10, lease_s=60)
+    write(store, deliver.mark_delivered, claimed.id)
     assert [row["state"] for row in messages(service)] == ["delivered", "given_up"]
     page = service.get("/v1/notifications/messages", limit=1)
     assert page["has_more"]

@@ -7,23 +7,24 @@ from typing import Any
 
 import pytest
 
-from api.present import cluster, jobs, team, telemetry
+from api.present import jobs
 from api.present.times import microseconds, time
+from api.routes import cluster
 from api.routes.attempts import attempt_view
 from api.routes.checkpoints import checkpoint_view
 from api.routes.stacks import stacks_view
+from api.streams.single import view_of
 from store.cluster.facts import History, HolderFacts, NamedJob, Use, WorkerFacts, WorkerHistory
 from store.ids import new_id
 from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
-from store.output.facts import Answer, EventFacts, MetricPoint, Stacks, TimelineItem
+from store.output.facts import Answer, MetricPoint, Stacks, TimelineItem
 from store.queue.estimates_facts import EstimateFacts
 from store.team.callers import Caller
-from store.team.facts import QuotaFacts, TokenFacts
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import EndReason, JobState
 from torchyard.contract.spec import parse_spec
-from torchyard.contract.team import Resource, Role, Scope
+from torchyard.contract.team import Role
 from torchyard.contract.views.jobs import JobSummary, JobView
 from torchyard.contract.views.telemetry import EventView, LogLine, MetricView
 
@@ -156,7 +157,7 @@ def test_an_attempt_that_has_ended_has_a_duration() -> None:
 
 
 def test_items_of_a_stream_become_views_of_their_kinds() -> None:
-    event = EventFacts(1, SECOND, "message", None, {"level": "info", "text": "a"})
+    event = EventView(seq=1, time=time(SECOND), type="message", attempt=None, data={"level": "info", "text": "a"})
     line = LogLine(line=3, time=time(SECOND), attempt=1, rank=0, stream="stdout", text="hello")
     point = MetricPoint("loss", 7, 0.5, SECOND)
     items = (
@@ -164,7 +165,7 @@ def test_items_of_a_stream_become_views_of_their_kinds() -> None:
         TimelineItem(2, "log", 1, line),
         TimelineItem(3, "metric", 1, point),
     )
-    assert [type(telemetry.item(item)) for item in items] == [EventView, LogLine, MetricView]
+    assert [type(view_of(item)) for item in items] == [EventView, LogLine, MetricView]
 
 
 def test_an_old_answer_is_not_shown_while_a_request_waits() -> None:
@@ -191,7 +192,7 @@ def test_a_captured_checkpoint_sends_its_own_file() -> None:
 def test_a_device_tells_its_holder_and_names_a_job_to_who_may_list_it(caller: Caller, seen: bool) -> None:
     holder = HolderFacts(JOB.id, "digits", "ada", "private", JobState.RUNNING, SECOND)
     facts = WorkerFacts(new_id("wrk"), "box-a", True, True, SECOND, SECOND, [DEVICE], None, {"slot-0": holder})
-    view = cluster.worker(facts, caller)
+    view = cluster.worker_view(facts, caller)
     (device,) = view.devices
     assert view.state == "draining"
     assert device.holder is not None
@@ -200,26 +201,16 @@ def test_a_device_tells_its_holder_and_names_a_job_to_who_may_list_it(caller: Ca
         "digits" if seen else None,
         JOB.id if seen else None,
     )
-    assert cluster.worker(replace(facts, alive=False), caller).state == "lost"
+    assert cluster.worker_view(replace(facts, alive=False), caller).state == "lost"
 
 
 def test_the_history_of_a_device_names_listed_jobs_alone() -> None:
     slots = {5: {"slot-0": Use(0.5, 1.0, 7, "job_a")}, 10: {"slot-0": Use(None, None, None, "job_b")}, 15: {}}
     listed = {"job_a": NamedJob("job_a", "digits", "ada")}
-    shown = cluster.worker_history(WorkerHistory("wrk_1", [DEVICE], History(5, slots), listed))
+    shown = cluster.worker_history_view(WorkerHistory("wrk_1", [DEVICE], History(5, slots), listed))
     (device,) = shown.devices
     assert [(job.id, job.name, job.owner) for job in shown.jobs] == [("job_a", "digits", "ada")]
     assert (device.columns.time, device.columns.job_id) == ([5.0, 10.0], ["job_a", None])
-
-
-def test_limits_are_grouped_by_whom_they_are_of() -> None:
-    found = team.quotas([QuotaFacts("role", "member", "devices", 4), QuotaFacts("role", "member", "queued", None)])
-    assert [view.limits for view in found] == [{Resource.DEVICES: 4, Resource.QUEUED: None}]
-
-
-def test_a_token_is_shown_with_its_times() -> None:
-    token = team.token(TokenFacts(new_id("tok"), "ada", "laptop", ["jobs:read"], SECOND, None, SECOND, None))
-    assert (token.scopes, token.expires_at, token.used_at) == ([Scope.JOBS_READ], None, time(SECOND))
 
 
 def test_times_are_stored_to_the_microsecond() -> None:

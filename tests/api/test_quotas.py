@@ -19,6 +19,8 @@ def test_what_is_left_out_stays_and_null_is_unlimited(service: ApiFixture) -> No
     service.client.put("/v1/quotas/roles/member", json={"devices": 4, "queued": 100})
     service.client.put("/v1/quotas/users/alice", json={"devices": 8, "priority": 5})
     service.client.put("/v1/quotas/users/alice", json={"queued": None})
+    (*_, own) = service.get("/v1/quotas")["data"]
+    assert own["limits"] == {"devices": 8, "priority": 5, "queued": None}
     nothing: dict[str, int | None] = dict.fromkeys(("devices", "running", "queued", "priority", "stored_bytes"))
     nothing["share"] = 100
     assert effective(service, "alice") == nothing | {"devices": 8, "priority": 5}

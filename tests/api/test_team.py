@@ -13,7 +13,7 @@ from sqlalchemy import insert, select, update
 
 from store.db.database import in_us, now_us
 from store.tables import AuditEntry, BrowserSession, Token
-from store.team import audit, tokens
+from store.team import audit, login, tokens
 from store.team.callers import SERVICE
 from store.team.facts import digest_of
 from tests.api.service import TOKEN, ApiFixture, both_databases
@@ -121,7 +121,7 @@ def test_a_user_has_a_limited_number_of_tokens_and_sessions(
     service: ApiFixture, monkeypatch: pytest.MonkeyPatch, approved: Approved
 ) -> None:
     monkeypatch.setattr(tokens, "MAX_TOKENS", 3)
-    monkeypatch.setattr(tokens, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(login, "MAX_SESSIONS", 2)
     service.act_as("alice")
     made = [make_token(service) for _ in range(2)]
     full = service.client.post("/v1/tokens", json={})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.notifications import webhooks
+from controller.notifications import channels
 from tests.chaos.receiver import Receiver, receiving, violations
 from torchyard.contract.views.notifications import MessageView
 
@@ -36,7 +36,7 @@ def message(number: int = 1, **changes: Any) -> MessageView:
 def send(receiver: Receiver, number: int = 1, body: bytes = b"{}", *, secret: str = SECRET) -> int:
     """Sends a webhook. Returns the status of the answer."""
     connection = http.client.HTTPConnection("127.0.0.1", receiver.server_port)
-    headers = webhooks.headers(f"msg_{number}", body, secret=secret, now_s=1)
+    headers = channels.webhook_headers(f"msg_{number}", body, secret=secret, now_s=1)
     connection.request("POST", "/", body, headers)
     return connection.getresponse().status
 

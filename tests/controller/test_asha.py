@@ -7,6 +7,7 @@ from store.store import Store
 from store.sweeps import requests
 from store.sweeps.facts import TrialFacts
 from store.team import quotas, users
+from store.team.callers import SERVICE
 from tests.approved import Approved
 from tests.controller.test_sweeps import ADA, Yard
 from tests.databases import quick_on_sqlite
@@ -149,11 +150,13 @@ def test_a_quota_that_is_used_up_stops_no_trial_early(yard: Asha) -> None:
     yard.run()
     for trial in yard.trials(sweep):
         yard.reach_rung(trial)
-    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: 0}))
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: 0}, caller=SERVICE))
     yard.run()
     assert [trial.at_rung for trial in yard.trials(sweep)] == [True] * 3
     assert yard.get(sweep).status_reason.code == "quota_exceeded"
-    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: 1 << 40}))
+    yard.db.write(
+        lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: 1 << 40}, caller=SERVICE)
+    )
     yard.run()
     assert [trial.is_active for trial in yard.trials(sweep)].count(True) == 1
 
@@ -164,7 +167,7 @@ def test_a_disabled_owner_pauses_the_sweep(yard: Asha) -> None:
     yard.run()
     for trial in yard.trials(sweep):
         yard.reach_rung(trial)
-    yard.db.write(lambda session: users.change(session, "ada", disabled=True))
+    yard.db.write(lambda session: users.change(session, "ada", disabled=True, caller=SERVICE))
     yard.run()
     assert yard.state(sweep) is SweepState.PAUSED
     assert not any(trial.is_active for trial in yard.trials(sweep))

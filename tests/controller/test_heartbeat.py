@@ -6,8 +6,8 @@ from pathlib import Path
 from sqlalchemy import insert, update
 
 from controller.heartbeat import Heartbeat
-from store.cluster import stats_reads as stats
-from store.db.database import Database, now_us
+from store.cluster import stats
+from store.db.database import now_us
 from store.store import Store
 from store.tables import Service
 from tests import forks
@@ -30,16 +30,16 @@ def checked(database_url: str, folder: Path) -> int:
 
 
 def test_a_controller_that_runs_is_told_from_one_that_has_ended(
-    db: StoreFixture, store: Store, database: Database, database_url: str, tmp_path: Path, *, approved: Approved
+    db: StoreFixture, store: Store, database_url: str, tmp_path: Path, *, approved: Approved
 ) -> None:
     db.write(lambda session: session.execute(insert(Service).values(id="svc_tests")))
     settings = Settings(data_dir=tmp_path, database_url=database_url, redis_url="redis://127.0.0.1:1")
-    assert stats.collect(database).controller_age is None
+    assert db.read(stats.collect).controller_age is None
     found = services.check_controller(settings, embedded=None)
     assert (found.status, found.fact) == (Status.WARNING, approved("fact"))
     assert checked(database_url, tmp_path) == 1
     assert not Heartbeat(store).run()
-    age = stats.collect(database).controller_age
+    age = db.read(stats.collect).controller_age
     assert age is not None and age >= 0
     assert services.check_controller(settings, embedded=None).status is Status.OK
     assert checked(database_url, tmp_path) == 0

@@ -51,7 +51,7 @@ class Yard:
     def __init__(self, db: StoreFixture, store: Store) -> None:
         self.db, self.store, self.duty = db, store, Schedules(store)
         for name in ("ada", "bob"):
-            db.write(lambda session, name=name: users.add(session, name, Role.MEMBER))
+            db.write(lambda session, name=name: users.add(session, name, Role.MEMBER, caller=SERVICE))
 
     def add(self, cron: str = "* * * * *", *, caller: Caller = ADA, job: dict[str, Any] = SCRIPT, **how: Any) -> str:
         spec = parse_spec({**job, "schedule": {"cron": cron, **how}})
@@ -210,7 +210,7 @@ def test_a_disabled_owners_runs_are_refused_and_the_schedule_is_paused_after_som
     yard: Yard, approved: Approved
 ) -> None:
     schedule_id = yard.add()
-    yard.db.write(lambda session: users.change(session, "ada", disabled=True))
+    yard.db.write(lambda session: users.change(session, "ada", disabled=True, caller=SERVICE))
     for _ in range(MOST_REFUSED - 1):
         yard.due(schedule_id)
     found = yard.get(schedule_id)
@@ -220,7 +220,7 @@ def test_a_disabled_owners_runs_are_refused_and_the_schedule_is_paused_after_som
     found = yard.get(schedule_id)
     assert (found.state, found.next_at) == (ScheduleState.PAUSED, None)
     assert found.reason_message == approved("reason_message", most_refused=MOST_REFUSED)
-    yard.db.write(lambda session: users.change(session, "ada", disabled=False))
+    yard.db.write(lambda session: users.change(session, "ada", disabled=False, caller=SERVICE))
     yard.change(schedule_id, paused=False)
     assert yard.get(schedule_id).refused == 0
     yard.due(schedule_id)
@@ -229,10 +229,10 @@ def test_a_disabled_owners_runs_are_refused_and_the_schedule_is_paused_after_som
 
 def test_a_full_quota_is_noted_and_the_next_run_tries_again(yard: Yard) -> None:
     schedule_id = yard.add(overlap="cancel")
-    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 0}))
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 0}, caller=SERVICE))
     yard.due(schedule_id)
     assert ((yard.get(schedule_id).last_error or {})["code"], yard.jobs()) == ("quota_exceeded", [])
-    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 1}))
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 1}, caller=SERVICE))
     yard.due(schedule_id)
     assert (len(yard.jobs()), yard.get(schedule_id).refused) == (1, 0)
 
@@ -249,7 +249,7 @@ def test_what_the_owner_may_not_read_any_more_is_refused_at_each_run(yard: Yard)
 def test_a_refused_run_cancels_none(yard: Yard) -> None:
     schedule_id = yard.add(overlap="cancel")
     yard.due(schedule_id)
-    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 1}))
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 1}, caller=SERVICE))
     yard.due(schedule_id)
     assert [job.state for job in yard.jobs()] == [JobState.QUEUED]
 

@@ -10,11 +10,10 @@ import pytest
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from controller.notifications.fan_out import FanOut
+from controller.notifications.deliver import FanOut
 from controller.sweeps.duty import Sweeps
 from store.jobs import requests as job_requests
-from store.notifications import reads as notification_queries
-from store.notifications import writes as notifications
+from store.notifications import targets
 from store.notifications.facts import NewTarget
 from store.output.facts import MetricPoint
 from store.secret_keys import SecretKeys
@@ -48,7 +47,7 @@ class Yard:
     def __init__(self, db: StoreFixture, store: Store) -> None:
         self.db, self.store, self.duty = db, store, Sweeps(store)
         for name in ("ada", "bob"):
-            db.write(lambda session, name=name: users.add(session, name, Role.MEMBER))
+            db.write(lambda session, name=name: users.add(session, name, Role.MEMBER, caller=SERVICE))
 
     def sweep(self, *, caller: Caller = ADA, **spec: Any) -> str:
         """Submits a sweep that varies the argument `x` of a script. Without `parameters` in `spec` it has 3 points."""
@@ -292,7 +291,7 @@ def test_a_trial_that_is_refused_fails_and_says_why(yard: Yard) -> None:
 
 @quick_on_sqlite
 def test_a_quota_that_is_used_up_is_waited_for(yard: Yard) -> None:
-    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 2}))
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 2}, caller=SERVICE))
     sweep = yard.sweep()
     yard.run()
     assert len(yard.ids(sweep)) == 2
@@ -317,7 +316,7 @@ def test_a_quota_that_is_used_up_is_waited_for(yard: Yard) -> None:
 def test_a_trial_that_the_quota_never_allows_fails_and_holds_no_other_back(
     yard: Yard, limit: Resource, varies: str, why: str
 ) -> None:
-    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {limit: 5}))
+    yard.db.write(lambda session: quotas.set_limits(session, "user", "ada", {limit: 5}, caller=SERVICE))
     sweep = yard.sweep(parameters={varies: [9, 1, 2]})
     yard.run()
     assert [(trial.state, trial.error) for trial in yard.trials(sweep)] == [
@@ -330,7 +329,7 @@ def test_a_trial_that_the_quota_never_allows_fails_and_holds_no_other_back(
 
 def test_a_sweep_of_a_disabled_user_pauses(yard: Yard) -> None:
     sweep = yard.sweep()
-    yard.db.write(lambda session: users.change(session, "ada", disabled=True))
+    yard.db.write(lambda session: users.change(session, "ada", disabled=True, caller=SERVICE))
     yard.run()
     assert yard.state(sweep) is SweepState.PAUSED
     assert yard.get(sweep).status_reason.code == "owner_disabled"
@@ -518,8 +517,8 @@ def test_a_target_that_is_removed_stops_no_trial_that_names_it(yard: Yard) -> No
     with pytest.raises(InvalidSpec):
         yard.sweep(job=job, caller=BOB)
     yard.run()
-    (target,) = notification_queries.list_targets(yard.store, "ada")
-    notifications.remove_target(yard.store, target.id, owner="ada", caller=ADA)
+    (target,) = read(yard.store, targets.list_targets, "ada")
+    write(yard.store, targets.remove, target.id, owner="ada", caller=ADA)
     yard.end(yard.ids(sweep)[0])
     yard.run()
     assert [trial.state for trial in yard.trials(sweep)] == [JobState.SUCCEEDED, JobState.QUEUED]
@@ -529,7 +528,7 @@ def told_of(yard: Yard) -> Callable[[], Sequence[Message]]:
     """Adds a target of the sweeps' user that wants to know all. Returns what returns its messages."""
     yard.store.secret_keys = SecretKeys("0" * 64, Path("/nowhere"))
     new = NewTarget(owner="ada", name="hook", kind="webhook", address="https://example.com/", kinds=[*EventKind])
-    notifications.add_target(yard.store, new, caller=ADA)
+    write(yard.store, targets.add, yard.store.secret_keys, new, caller=ADA)
 
     def told() -> Sequence[Message]:
         FanOut(yard.store).run()

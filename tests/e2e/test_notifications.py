@@ -11,8 +11,7 @@ import threading
 
 import pytest
 
-from controller.notifications.deliveries import Deliveries
-from controller.notifications.fan_out import FanOut
+from controller.notifications.deliver import Deliveries, FanOut
 from controller.settings import Settings
 from store.store import Store
 from tests.controller.notifications.receivers import answering, join_senders, receiver

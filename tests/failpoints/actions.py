@@ -16,7 +16,7 @@ from typing import Literal
 from api.submissions import Submissions
 from controller.dependencies import Dependencies
 from controller.idle import Idle
-from controller.notifications.fan_out import FanOut, Upkeep
+from controller.notifications.deliver import FanOut, Upkeep
 from controller.sweeps.duty import Sweeps
 from store import housekeeping as cleanup
 from store.attempts import stacks
@@ -31,15 +31,15 @@ from store.jobs import submit as submission
 from store.jobs.submission import KeyedRequest, Submission
 from store.models import models
 from store.models.facts import NewVersion
-from store.notifications import writes as notifications
+from store.notifications import deliver
 from store.output.facts import Batch, MetricPoint, NewLines
 from store.store import Store
 from store.sweeps import requests as sweeps
-from store.team import writes as team
+from store.team import users
 from store.team.callers import SERVICE
-from store.team.writes import UserChange
 from store.worker.verbs import WorkerStore
 from tests.api.bundles import packed
+from tests.sessions import write
 from tests.store.fixture import checkpoint
 from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.devices import DeviceReport
@@ -69,6 +69,11 @@ def _submit(store: Store, _: str) -> None:
     keyed = KeyedRequest("admin", "once", "the same")
     spec = parse_spec({"trainer": "script", "name": "once", "config": {"code": "file:///code"}})
     submission.submit_alone(store, Submission(spec, SERVICE, "private", keyed))
+
+
+def _disable(store: Store, name: str) -> None:
+    with store.write("team") as session:
+        users.change(session, name, disabled=True, caller=SERVICE)
 
 
 def _delete(store: Store, job_id: str) -> None:
@@ -130,7 +135,7 @@ REQUESTS: dict[str, Callable[[Store, str], object]] = {
     "delete": _delete,
     "bundle": _upload,
     "model": _add_model,
-    "team": lambda store, name: team.change_user(store, name, UserChange(disabled=True), caller=SERVICE),
+    "team": _disable,
     "drain": _drain,
 }
 """What the API runs for a request about a job or a worker."""
@@ -206,11 +211,11 @@ def notify(settings: Settings, received: Path) -> None:
     with opened(settings) as store:
         while FanOut(store).run():
             pass
-        while claimed := notifications.claim_messages(store, count=10, lease_s=3600):
+        while claimed := write(store, deliver.claim, store.secret_keys, count=10, lease_s=3600):
             for message in claimed:
                 with received.open("a") as file:
                     file.write(f"{message.target.id} {message.body['data']['job']['id']} {message.id}\n")
-                notifications.mark_delivered(store, message.id)
+                write(store, deliver.mark_delivered, message.id)
         Upkeep(store).run()
 
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 import pytest
 from sqlalchemy import select, update
 
-from store.notifications import writes as notifications
+from store.notifications import targets
 from store.notifications.facts import NewTarget
 from store.tables import Message
 from store.team.callers import SERVICE
@@ -14,6 +14,7 @@ from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started
 from tests.failpoints.beside import beside, on_sqlite
 from tests.failpoints.fixture import FailpointFixture
+from tests.sessions import write
 from torchyard.contract.notifications import EventKind
 
 COMMITS = ("fan_out", "claim_messages", "message_result", "clean_messages")
@@ -28,7 +29,7 @@ def jobs(service: FailpointFixture) -> list[str]:
     with actions.opened(service.settings) as store:
         for name in ("one", "two"):
             new = NewTarget("admin", name, "webhook", "https://example.com/", kinds=[EventKind.JOB_CANCELLED])
-            notifications.add_target(store, new, caller=SERVICE)
+            write(store, targets.add, store.secret_keys, new, caller=SERVICE)
     found = [service.submit(owner="admin") for _ in range(2)]
     for job_id in found:
         with started(actions.request, service.settings, "cancel", job_id, plan="", log=service.log) as child:

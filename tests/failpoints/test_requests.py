@@ -11,6 +11,7 @@ from store.blobs.files import Blobs
 from store.output.facts import NewCheckpoint
 from store.tables import Bundle, Garbage, ModelVersion, Worker
 from store.team import users
+from store.team.callers import SERVICE
 from tests import line
 from tests.api.bundles import packed
 from tests.failpoints import actions
@@ -128,7 +129,7 @@ def _arrange(service: FailpointFixture, what: str) -> str:
     if what == "drain":
         return service.worker()
     if what == "team":
-        service.write(lambda session: users.add(session, "bob", Role.MEMBER))
+        service.write(lambda session: users.add(session, "bob", Role.MEMBER, caller=SERVICE))
         return "bob"
     if what == "stacks":
         return service.running(service.submit(), service.worker()).job_id
@@ -152,7 +153,7 @@ def _is_done(service: FailpointFixture, what: str, subject: str) -> bool:
         case "drain":
             done = service.read(lambda session: session.get_one(Worker, subject)).drain_requested_at is not None
         case "team":
-            done = service.read(lambda session: users.get(session, subject)).disabled_at is not None
+            done = service.read(lambda session: users.find(session, subject)).disabled_at is not None
         case "delete":
             done = not service.jobs()
         case "bundle":

@@ -29,7 +29,7 @@ from store.db.database import Database
 from store.jobs import deletion
 from store.models import models
 from store.models.facts import ModelVersionFacts, NewVersion
-from store.notifications import writes as notifications
+from store.notifications import deliver, fan_out, targets
 from store.notifications.facts import NewTarget
 from store.output import artifacts, media
 from store.output.facts import DEFAULTS, MetricPoint, NewArtifact, NewCheckpoint, NewLines, NewMedia, PictureFacts
@@ -515,17 +515,17 @@ def test_what_was_to_be_told_is_not_told_again_by_a_restored_service(store: Stor
     live = store_on(store.db.database, blobs=store.blobs)
     live.secret_keys = SecretKeys("0" * 64, store.folder / "no-file")
     new = NewTarget("admin", "hook", "webhook", "https://example.com/", kinds=[EventKind.JOB_CANCELLED])
-    notifications.add_target(live, new, caller=SERVICE)
+    write(live, targets.add, live.secret_keys, new, caller=SERVICE)
     for _ in range(2):
         store.db.cancel(store.db.submit(owner="admin"))
-        notifications.make_messages(live, "admin", most=1)
+        write(live, fan_out.fan_out, "admin", most=1)
     store.db.cancel(store.db.submit(owner="admin"))
     make(store.url, store.blobs, store.target)
     with databases.empty() as url:
         restored(url, store.target, store.away)
         with closing(Database(url)) as database:
             there = StoreFixture(database).everything()
-            assert notifications.claim_messages(store_on(database), count=10, lease_s=60) == []
+            assert write(store_on(database), deliver.claim, store_on(database).secret_keys, count=10, lease_s=60) == []
     assert there["signals"] == []
     assert [(row["next_at"], row["error"]) for row in there["messages"]] == [
         (None, "the service was restored from a backup")

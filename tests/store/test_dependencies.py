@@ -19,7 +19,7 @@ from store.queue.line import sweep
 from store.store import Store
 from store.tables import HELD, Job, User
 from store.team import quotas
-from store.team.callers import Caller
+from store.team.callers import SERVICE, Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.sessions import read, write
@@ -375,7 +375,7 @@ def test_its_wait_for_others_is_no_wait_in_the_line(db: StoreFixture, store: Sto
 
 
 def test_a_job_that_waits_counts_as_queued(db: StoreFixture, store: Store) -> None:
-    db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 2}))
+    db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.QUEUED: 2}, caller=SERVICE))
     submit(store, db.submit(name="prep"))
     with pytest.raises(QuotaExceeded):
         submit(store, "prep")

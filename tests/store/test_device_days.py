@@ -16,10 +16,10 @@ from store.attempts.facts import Claim
 from store.cluster.usage_facts import DAY_US, MOST_DAYS, Figures, Held
 from store.jobs import deletion
 from store.tables import Allocation, Attempt, AttemptUse, DeviceDay, Job
-from store.team import writes as team
+from store.team import users
 from store.team.callers import SERVICE
-from store.team.writes import UserChange
 from tests.databases import quick_on_sqlite
+from tests.sessions import write
 from tests.store.fixture import StoreFixture, placement_on, recorded_statements, run_together, store_on
 from tests.store.test_races import PAIRS
 from torchyard.contract.job import EndReason
@@ -90,7 +90,7 @@ class History:
         self.deleted = Counter[tuple[str, str]]()
         self._number = 0
         for owner in ("ada", "bob"):
-            team.add_user(self.store, owner, Role.MEMBER, caller=SERVICE)
+            write(self.store, users.add, owner, Role.MEMBER, caller=SERVICE)
 
     def go_on(self) -> None:
         """Does the next thing: whatever is possible of what may happen to a job."""
@@ -150,7 +150,7 @@ class History:
 
     def _turn(self) -> None:
         disabled = self.random.random() < 0.5
-        team.change_user(self.store, "bob", UserChange(disabled=disabled), caller=SERVICE)
+        write(self.store, users.change, "bob", disabled=disabled, caller=SERVICE)
 
     @staticmethod
     def _attempts(session: Session, job_id: str | None = None) -> Counter[tuple[str, str]]:

@@ -19,6 +19,7 @@ from store.pages import PAGE_BYTES
 from store.tables import PointChunk, Quota, Series, User
 from store.team import quotas
 from store.team.callers import SERVICE
+from store.team.limits import find_limit
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
@@ -245,8 +246,8 @@ def test_a_users_own_quota_replaces_that_of_the_role(
 ) -> None:
     if limits:
         limited(db, "ada", **limits)
-    assert db.read(lambda session: quotas.limit_of(session, "ada", Resource.STORED_BYTES)) == expected
-    assert db.read(lambda session: quotas.limit_of(session, "ada", Resource.DEVICES)) is None
+    assert db.read(lambda session: find_limit(session, "ada", Resource.STORED_BYTES)) == expected
+    assert db.read(lambda session: find_limit(session, "ada", Resource.DEVICES)) is None
 
 
 def test_over_the_quota_the_oldest_checkpoints_of_the_job_go_and_the_best_and_the_latest_stay(db: StoreFixture) -> None:

@@ -83,9 +83,9 @@ def test_no_checkpoint_is_removed_while_a_submission_keeps_its_job(db: StoreFixt
 
 def _live(db: StoreFixture) -> None:
     """Does what locks rows: a user with quotas, the life of some jobs, and what people ask of them."""
-    db.write(lambda session: users.add(session, "ada", Role.MEMBER))
+    db.write(lambda session: users.add(session, "ada", Role.MEMBER, caller=SERVICE))
     limits = {Resource.DEVICES: 9, Resource.RUNNING: 9, Resource.QUEUED: 9}
-    db.write(lambda session: quotas.set_limits(session, "user", "ada", limits))
+    db.write(lambda session: quotas.set_limits(session, "user", "ada", limits, caller=SERVICE))
     worker = db.worker()
     runs, other = _submit(db, preemptible=True), _submit(db)
     assert db.reserve(Change(worker, "cpu", None, runs), Change(db.worker(), "cpu", None, other))

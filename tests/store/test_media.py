@@ -131,8 +131,8 @@ def test_a_page_ends_before_its_items_have_too_many_bytes(db: StoreFixture, clai
 def test_items_count_in_the_quota_of_their_owner(
     db: StoreFixture, blobs: Blobs, claim: Claim, approved: Approved
 ) -> None:
-    db.write(lambda session: users.add(session, "ada", Role.MEMBER))
-    db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: 1200}))
+    db.write(lambda session: users.add(session, "ada", Role.MEMBER, caller=SERVICE))
+    db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: 1200}, caller=SERVICE))
     assert record(db, claim, picture(blobs, b"x" * 600)) == frozenset()
     used = db.read(lambda session: quotas.stored_bytes(session, "ada"))
     assert 900 < used < 1100, "with its event"

@@ -11,27 +11,26 @@ import pytest
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from controller.notifications.fan_out import FanOut
+from controller.notifications.deliver import FanOut
 from store.db.database import in_us
 from store.jobs import edits
-from store.notifications import fan_out, messages, signals, targets
-from store.notifications import reads as queries
-from store.notifications import writes as commands
-from store.notifications.facts import MessageFacts, NewTarget, TargetChange, TargetFacts
+from store.notifications import deliver, fan_out, messages, signals, targets
+from store.notifications.facts import MessageFacts, NewTarget, TargetChange
 from store.output.facts import NewEvent
 from store.secret_keys import SecretKeys
 from store.tables import Base, Message, Signal
-from store.team import secrets_writes as secrets
-from store.team import users
+from store.team import secrets, users
 from store.team.callers import SERVICE
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
 from torchyard.contract.job import EndReason
 from torchyard.contract.notifications import DEFAULT_ON, MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
 from torchyard.contract.patches import JobPatch
 from torchyard.contract.team import Role
+from torchyard.contract.views.notifications import TargetView
 
 ALL = tuple(EventKind)
 KEY = random.token_hex(32)
@@ -47,16 +46,16 @@ class Team:
         self.store = store_on(db.database)
         self.store.secret_keys = SecretKeys(KEY, Path("/nowhere"))
         for name, role in (("ada", Role.MEMBER), ("eve", Role.MEMBER), ("root", Role.ADMIN)):
-            db.write(partial(users.add, name=name, role=role))
+            db.write(partial(users.add, name=name, role=role, caller=SERVICE))
 
-    def target(self, owner: str = "ada", name: str = "hook", **wanted: Any) -> TargetFacts:
+    def target(self, owner: str = "ada", name: str = "hook", **wanted: Any) -> TargetView:
         new: dict[str, Any] = {
             "kind": "webhook",
             "address": "https://example.com/x?key=hidden",
             "kinds": ALL,
         }
         wanted_target = NewTarget(owner=owner, name=name, **(new | wanted))
-        return commands.add_target(self.store, wanted_target, caller=SERVICE)[0]
+        return write(self.store, targets.add, self.store.secret_keys, wanted_target, caller=SERVICE)[0]
 
     def fan_out(self) -> None:
         while FanOut(self.store).run():
@@ -71,7 +70,7 @@ class Team:
         return [(row.owner, row.kind) for row in self.messages()]
 
     def claim(self, count: int = 100) -> list[MessageFacts]:
-        return commands.claim_messages(self.store, count=count, lease_s=60)
+        return write(self.store, deliver.claim, self.store.secret_keys, count=count, lease_s=60)
 
     def age(self, by: timedelta) -> None:
         """Makes all messages older."""
@@ -94,7 +93,7 @@ def team(db: StoreFixture) -> Team:
 
 @pytest.fixture
 def few_messages_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (messages, fan_out, commands):
+    for module in (messages, fan_out, targets):
         monkeypatch.setattr(module, "MESSAGES_AN_HOUR", FEW)
     monkeypatch.setattr(fan_out, "_KEPT_FOR_OWN", FEW // 2)
 
@@ -171,14 +170,14 @@ def test_who_is_disabled_or_no_administrator_any_more_is_told_nothing(team: Team
     team.target("root", scope="all")
     team.cancelled(visibility="team")
     assert len(team.told()) == 2
-    team.db.write(lambda session: users.change(session, "root", role=Role.MEMBER))
-    team.db.write(lambda session: users.change(session, "ada", disabled=True))
+    team.db.write(lambda session: users.change(session, "root", role=Role.MEMBER, caller=SERVICE))
+    team.db.write(lambda session: users.change(session, "ada", disabled=True, caller=SERVICE))
     team.cancelled(visibility="team")
     assert len(team.told()) == 2
     assert team.claim() == []
-    assert not queries.has_due_message(team.store), "a controller would write in vain, again and again"
-    team.db.write(lambda session: users.change(session, "ada", disabled=False))
-    assert queries.has_due_message(team.store)
+    assert not read(team.store, deliver.has_due), "a controller would write in vain, again and again"
+    team.db.write(lambda session: users.change(session, "ada", disabled=False, caller=SERVICE))
+    assert read(team.store, deliver.has_due)
     assert [message.target.owner for message in team.claim()] == ["ada"]
 
 
@@ -193,7 +192,7 @@ def test_a_job_names_targets(team: Team) -> None:
         spec: dict[str, Any] = {"notify": notify} if notify else {}
         team.cancelled(**spec)
         team.fan_out()
-        names = {row.id: row.name for row in queries.list_targets(team.store, "ada")}
+        names = {row.id: row.name for row in read(team.store, targets.list_targets, "ada")}
         return sorted(names[row.target_id] for row in team.messages() if row.id not in before)
 
     assert told() == ["all"]
@@ -260,7 +259,7 @@ def test_sixty_messages_an_hour_and_then_one_digest(team: Team) -> None:
     assert team.messages()[-1].body["data"]["count"] == 6
     assert team.messages()[-1].id == digest.id
     with pytest.raises(TooManyRequests):
-        commands.try_target(team.store, digest.target_id, owner="ada", caller=SERVICE)
+        write(team.store, targets.send_test, digest.target_id, owner="ada", caller=SERVICE)
 
 
 @pytest.mark.usefixtures("few_messages_an_hour")
@@ -270,7 +269,7 @@ def test_removing_a_target_does_not_make_room_for_more(team: Team) -> None:
     for _ in range(FEW):
         team.cancelled()
     team.fan_out()
-    commands.remove_target(team.store, old.id, owner="ada", caller=SERVICE)
+    write(team.store, targets.remove, old.id, owner="ada", caller=SERVICE)
     new = team.target()
     team.cancelled()
     assert team.told()[-1] == ("ada", "digest")
@@ -299,7 +298,7 @@ def test_after_an_hour_the_digest_is_sent_and_messages_follow_again(team: Team) 
     team.fan_out()
     for _ in range(FEW):
         (message,) = team.claim()
-        commands.mark_delivered(team.store, message.id)
+        write(team.store, deliver.mark_delivered, message.id)
     assert team.claim() == []
     team.age(timedelta(hours=1, seconds=1))
     assert [message.kind for message in team.claim()] == ["digest"]
@@ -368,15 +367,15 @@ def test_a_failure_is_told_with_the_target_and_a_delivery_is_final(team: Team) -
     team.cancelled()
     team.fan_out()
     (message,) = team.claim()
-    commands.mark_failed(team.store, message.id, "it answered\n500", again_in_s=3600)
-    shown = queries.get_target(team.store, target.id, owner="ada")
+    write(team.store, deliver.mark_failed, message.id, "it answered\n500", again_in_s=3600)
+    shown = read(team.store, targets.find, target.id, owner="ada")
     assert (shown.error, shown.waiting, shown.given_up) == ("it answered 500", 1, 0)
     assert team.claim() == []
     team.age(timedelta(hours=2))
     (message,) = team.claim()
-    commands.mark_delivered(team.store, message.id)
-    commands.mark_failed(team.store, message.id, "too late", again_in_s=1)
-    shown = queries.get_target(team.store, target.id, owner="ada")
+    write(team.store, deliver.mark_delivered, message.id)
+    write(team.store, deliver.mark_failed, message.id, "too late", again_in_s=1)
+    shown = read(team.store, targets.find, target.id, owner="ada")
     assert (shown.waiting, shown.given_up) == (0, 0)
     assert team.claim() == []
 
@@ -386,14 +385,14 @@ def test_a_message_that_is_given_up_is_counted(team: Team) -> None:
     team.cancelled()
     team.fan_out()
     (message,) = team.claim()
-    commands.mark_failed(team.store, message.id, "gone", again_in_s=None)
-    shown = queries.get_target(team.store, target.id, owner="ada")
+    write(team.store, deliver.mark_failed, message.id, "gone", again_in_s=None)
+    shown = read(team.store, targets.find, target.id, owner="ada")
     assert (shown.error, shown.waiting, shown.given_up) == ("gone", 0, 1)
-    listed = queries.list_messages(team.store, "ada", target_id=None, limit=10, before=None)
+    listed = read(team.store, messages.list_messages, "ada", target_id=None, limit=10, before=None)
     assert [(row.id, row.target, row.error, row.next_at) for row in listed.items] == [
         (message.id, "hook", "gone", None)
     ]
-    assert queries.list_messages(team.store, "eve", target_id=target.id, limit=10, before=None).items == []
+    assert read(team.store, messages.list_messages, "eve", target_id=target.id, limit=10, before=None).items == []
 
 
 def test_old_messages_are_given_up_and_then_deleted(team: Team, approved: Approved) -> None:
@@ -401,32 +400,32 @@ def test_old_messages_are_given_up_and_then_deleted(team: Team, approved: Approv
     team.cancelled()
     team.fan_out()
     team.age(timedelta(hours=47))
-    commands.clean_messages(team.store)
+    write(team.store, deliver.clean)
     assert [row.error for row in team.messages()] == [None]
     team.age(timedelta(hours=2))
-    commands.clean_messages(team.store)
+    write(team.store, deliver.clean)
     assert [(row.error, row.next_at) for row in team.messages()] == [(approved("text"), None)]
     team.age(timedelta(days=6))
-    commands.clean_messages(team.store)
+    write(team.store, deliver.clean)
     assert team.messages() == []
 
 
 def test_a_target_is_its_owners_and_its_address_is_stored_sealed(team: Team) -> None:
     target = team.target()
-    assert target.shown == "https://example.com/…"
+    assert target.address == "https://example.com/…"
     assert "hidden" not in str(team.db.everything())
     assert "whsec_" not in str(team.db.everything())
     for act in (
-        lambda: queries.get_target(team.store, target.id, owner="eve"),
-        lambda: commands.change_target(team.store, target.id, TargetChange(jobs="named"), owner="eve", caller=SERVICE),
-        lambda: commands.remove_target(team.store, target.id, owner="eve", caller=SERVICE),
-        lambda: commands.try_target(team.store, target.id, owner="eve", caller=SERVICE),
-        lambda: queries.get_target(team.store, "ntf_1", owner=None),
+        lambda: read(team.store, targets.find, target.id, owner="eve"),
+        lambda: write(team.store, targets.change, target.id, TargetChange(jobs="named"), owner="eve", caller=SERVICE),
+        lambda: write(team.store, targets.remove, target.id, owner="eve", caller=SERVICE),
+        lambda: write(team.store, targets.send_test, target.id, owner="eve", caller=SERVICE),
+        lambda: read(team.store, targets.find, "ntf_1", owner=None),
     ):
         with pytest.raises(NotFound):
             act()
-    changed = commands.change_target(team.store, target.id, TargetChange(jobs="named"), owner="ada", caller=SERVICE)
-    assert (changed.jobs, changed.kinds) == ("named", target.kinds)
+    changed = write(team.store, targets.change, target.id, TargetChange(jobs="named"), owner="ada", caller=SERVICE)
+    assert (changed.jobs, changed.on) == ("named", target.on)
 
 
 def test_a_target_that_cannot_be_decrypted_says_so_and_delays_nobody(team: Team) -> None:
@@ -437,7 +436,7 @@ def test_a_target_that_cannot_be_decrypted_says_so_and_delays_nobody(team: Team)
     team.fan_out()
     team.store.secret_keys = SecretKeys(random.token_hex(32), Path("/nowhere"))
     assert team.claim() == []
-    shown = queries.get_target(team.store, target.id, owner="ada")
+    shown = read(team.store, targets.find, target.id, owner="ada")
     assert "which this program lacks" in (shown.error or "")
     assert shown.waiting == 1
 
@@ -468,7 +467,7 @@ def test_more_signals_than_anybody_makes_are_dropped(team: Team) -> None:
     team.db.write(multiply)
     team.cancelled()
     team.cancelled("eve")
-    assert list(queries.owners_with_signals(team.store)) == ["ada", "eve"]
+    assert list(read(team.store, signals.waiting_owners)) == ["ada", "eve"]
     waiting = team.db.read(lambda session: session.scalars(select(Signal.owner)).all())
     assert (waiting.count("ada"), waiting.count("eve")) == (signals.MOST_WAITING, 1)
 
@@ -479,14 +478,14 @@ def test_a_rotation_of_the_keys_seals_targets_again(team: Team) -> None:
     team.fan_out()
     new = random.token_hex(32)
     team.store.secret_keys = SecretKeys(f"{new},{KEY}", Path("/nowhere"))
-    assert secrets.rotate(team.store, caller=SERVICE) == 1
+    assert write(team.store, secrets.rotate, team.store.secret_keys, caller=SERVICE) == 1
     team.store.secret_keys = SecretKeys(new, Path("/nowhere"))
     assert [message.target.address for message in team.claim()] == ["https://example.com/x?key=hidden"]
 
 
 @quick_on_sqlite
 def test_the_flood_of_one_user_delays_another_by_one_batch_at_most(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.notifications.fan_out._AT_ONCE", 5)
+    monkeypatch.setattr("controller.notifications.deliver._SIGNALS_AT_ONCE", 5)
     team.target()
     team.target("eve")
     for _ in range(20):

@@ -13,7 +13,7 @@ from torchyard.contract.team import Role
 
 @pytest.fixture
 def team(db: StoreFixture) -> StoreFixture:
-    db.write(lambda session: users.add(session, "ada", Role.MEMBER))
+    db.write(lambda session: users.add(session, "ada", Role.MEMBER, caller=SERVICE))
     return db
 
 
@@ -23,7 +23,7 @@ def acting(db: StoreFixture, owner: str) -> Caller:
 
 def test_the_owner_acts_with_the_role_of_now(team: StoreFixture) -> None:
     assert acting(team, "ada") == Caller("ada", Role.MEMBER)
-    team.write(lambda session: users.change(session, "ada", role=Role.OPERATOR))
+    team.write(lambda session: users.change(session, "ada", role=Role.OPERATOR, caller=SERVICE))
     assert acting(team, "ada") == Caller("ada", Role.OPERATOR)
 
 
@@ -32,15 +32,15 @@ def test_the_bootstrap_administrator_always_acts(db: StoreFixture) -> None:
 
 
 def test_who_may_submit_no_job_does_not_act(team: StoreFixture, approved: Approved) -> None:
-    team.write(lambda session: users.change(session, "ada", disabled=True))
+    team.write(lambda session: users.change(session, "ada", disabled=True, caller=SERVICE))
     with pytest.raises(OwnerDisabled) as raised:
         acting(team, "ada")
     assert str(raised.value) == approved("message")
-    team.write(lambda session: users.change(session, "ada", disabled=False, role=Role.VIEWER))
+    team.write(lambda session: users.change(session, "ada", disabled=False, role=Role.VIEWER, caller=SERVICE))
     with pytest.raises(OwnerDisabled) as raised:
         acting(team, "ada")
     assert str(raised.value) == approved("user ada viewer")
-    team.write(lambda session: users.change(session, "ada", role=Role.MEMBER))
+    team.write(lambda session: users.change(session, "ada", role=Role.MEMBER, caller=SERVICE))
     assert acting(team, "ada").role is Role.MEMBER
 
 

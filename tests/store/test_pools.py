@@ -78,20 +78,20 @@ def test_a_job_in_a_pool_holds_what_it_asks_for_from_the_claim_on(db: StoreFixtu
 
 
 def test_quotas_count_it_once_whatever_its_nodes_tell(db: StoreFixture) -> None:
-    db.write(lambda session: users.add(session, "ada", Role.MEMBER))
+    db.write(lambda session: users.add(session, "ada", Role.MEMBER, caller=SERVICE))
     limits = {Resource.DEVICES: 6}
-    db.write(lambda session: quotas.set_limits(session, "user", "ada", limits))
+    db.write(lambda session: quotas.set_limits(session, "user", "ada", limits, caller=SERVICE))
     worker = pools.serve(db)
     claim = pools.given(db, worker, nodes=2, devices=2)
     for told in (pools.nodes("n1", "n2"), pools.nodes("n1", devices=1)):
-        assert db.read(lambda session: quotas.usage(session, "ada"))[Resource.DEVICES] == 4
+        assert db.read(lambda session: quotas.count_usage(session, "ada"))[Resource.DEVICES] == 4
         begun(db, claim, *told)
-    assert db.read(lambda session: quotas.usage(session, "ada"))[Resource.DEVICES] == 4
+    assert db.read(lambda session: quotas.count_usage(session, "ada"))[Resource.DEVICES] == 4
     assert pools.give(db, pools.submit(db, nodes=2, devices=2), worker) is None, "6 devices are the limit"
     assert db.claim(db.submit(resources={"devices_per_node": 3}), db.worker(), "a", "b", "c") is None
     assert pools.give(db, pools.submit(db, nodes=1, devices=2), worker) is not None
     db.end(claim, EndReason.PREEMPTED)
-    assert db.read(lambda session: quotas.usage(session, "ada"))[Resource.DEVICES] == 2
+    assert db.read(lambda session: quotas.count_usage(session, "ada"))[Resource.DEVICES] == 2
 
 
 def test_devices_are_known_when_it_runs(db: StoreFixture) -> None:

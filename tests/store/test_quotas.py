@@ -13,7 +13,8 @@ from store.jobs import deletion, edits
 from store.output.facts import MetricPoint, NewEvent, NewLines, TrimLimits
 from store.tables import User
 from store.team import quotas, users
-from store.team.callers import Caller
+from store.team.callers import SERVICE, Caller
+from store.team.limits import find_limits
 from tests.approved import Approved
 from tests.databases import quick_on_postgresql, quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, new_job, run_together, store_on
@@ -29,17 +30,17 @@ ADA = Caller("ada", Role.MEMBER)
 def team(db: StoreFixture) -> StoreFixture:
     """A store with the members ada and bob."""
     for name in ("ada", "bob"):
-        db.write(lambda session, name=name: users.add(session, name, Role.MEMBER))
+        db.write(lambda session, name=name: users.add(session, name, Role.MEMBER, caller=SERVICE))
     return db
 
 
-def limit(db: StoreFixture, name: str, *, kind: str = "user", **limits: int | None) -> None:
+def limit(db: StoreFixture, name: str, *, kind: quotas.Kind = "user", **limits: int | None) -> None:
     found = {Resource(resource): value for resource, value in limits.items()}
-    db.write(lambda session: quotas.set_limits(session, kind, name, found))
+    db.write(lambda session: quotas.set_limits(session, kind, name, found, caller=SERVICE))
 
 
 def limits(db: StoreFixture, name: str) -> dict[Resource, int]:
-    return db.read(lambda session: quotas.limits_of(session, name))
+    return db.read(lambda session: find_limits(session, name))
 
 
 def submit(db: StoreFixture, owner: str = "ada", *, devices: int = 1, priority: int = 0) -> str:
@@ -58,7 +59,7 @@ def test_a_users_limit_replaces_that_of_the_role(team: StoreFixture) -> None:
     assert limits(team, "bob") == {Resource.DEVICES: 4, Resource.QUEUED: 10}
     limit(team, "ada", queued=None)
     assert limits(team, "ada") == {Resource.DEVICES: 8}, "null is unlimited"
-    team.write(lambda session: quotas.clear(session, "user", "ada", Resource))
+    team.write(lambda session: quotas.clear(session, "user", "ada", Resource, caller=SERVICE))
     assert limits(team, "ada") == limits(team, "bob")
     assert limits(team, "admin") == limits(team, "nobody") == {}
 
@@ -88,7 +89,7 @@ def test_concurrent_claims_never_exceed_a_quota(
     claims = [claim_of(team, team.submit(owner="ada"), team.worker(), count) for count in wanted]
     free = claim_of(team, team.submit(owner="bob"), team.worker(), 9)
     *results, others = run_together(*claims, free)
-    used = team.read(lambda session: quotas.usage(session, "ada"))
+    used = team.read(lambda session: quotas.count_usage(session, "ada"))
     for result in (*results, others):
         if isinstance(result, Claim):
             team.end(result, EndReason.WORKER_LOST)

@@ -12,7 +12,7 @@ from store.jobs.submission import KeyedRequest, Retry, Submission, Submitted
 from store.queue.announcing import Queue
 from store.tables import AuditEntry, Job
 from store.team import quotas, users
-from store.team.callers import Caller
+from store.team.callers import SERVICE, Caller
 from tests import line
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded
@@ -51,8 +51,8 @@ def retried(db: StoreFixture) -> list[str]:
 
 
 def limit(db: StoreFixture, owner: str, *, queued: int) -> None:
-    db.write(lambda session: users.add(session, owner, Role.MEMBER))
-    db.write(lambda session: quotas.set_limits(session, "user", owner, {Resource.QUEUED: queued}))
+    db.write(lambda session: users.add(session, owner, Role.MEMBER, caller=SERVICE))
+    db.write(lambda session: quotas.set_limits(session, "user", owner, {Resource.QUEUED: queued}, caller=SERVICE))
 
 
 def test_what_is_announced_and_audited_of_each_is_what_one_alone_has(db: StoreFixture, queue: Queue) -> None:

@@ -10,10 +10,10 @@ from store.secret_keys import SecretKeys
 from store.store import Store
 from store.tables import Job
 from store.team import secrets, users
-from store.team import secrets_writes as commands
 from store.team.callers import SERVICE, Caller
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
+from tests.sessions import write
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import ConfigError, Conflict, InvalidSpec, NotFound
 from torchyard.contract.team import Role
@@ -32,7 +32,7 @@ def with_keys(db: StoreFixture, *keys: str) -> Store:
 
 
 def put(store: Store, name: str, value: str, caller: Caller = ADA) -> None:
-    commands.put(store, name, value, caller=caller)
+    write(store, secrets.put, store.secret_keys, name, value, caller=caller)
 
 
 def value_of(db: StoreFixture, keys: SecretKeys, name: str, owner: str = "ada") -> str:
@@ -60,9 +60,9 @@ def test_a_user_has_their_own_secrets_alone(db: StoreFixture) -> None:
     put(store, "KEY", "hers")
     put(store, "KEY", "other", EVE)
     assert value_of(db, store.secret_keys, "KEY") == "hers"
-    commands.remove(store, "KEY", caller=EVE)
+    write(store, secrets.remove, "KEY", caller=EVE)
     with pytest.raises(NotFound):
-        commands.remove(store, "KEY", caller=EVE)
+        write(store, secrets.remove, "KEY", caller=EVE)
     assert [row.name for row in db.read(lambda session: secrets.list_of(session, "ada"))] == ["KEY"]
     spec = db.spec(env={"TOKEN": {"secret": "KEY"}})
     db.read(lambda session: secrets.check(session, "ada", spec))
@@ -84,7 +84,7 @@ def test_concurrent_requests_store_a_secret_once_and_not_too_many(
     db: StoreFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(secrets, "MAX_SECRETS", 4)
-    db.write(lambda session: users.add(session, "ada", Role.MEMBER))
+    db.write(lambda session: users.add(session, "ada", Role.MEMBER, caller=SERVICE))
     store = with_keys(db, new_key())
     assert run_together(*(partial(put, store, "KEY", str(number)) for number in range(4))) == [None] * 4
     results = run_together(*(partial(put, store, f"KEY_{number}", "value") for number in range(4)))
@@ -98,13 +98,14 @@ def test_a_rotation_encrypts_with_the_first_key(db: StoreFixture) -> None:
     put(with_keys(db, old), "KEY", "eves", EVE)
     both = with_keys(db, new, old)
     assert value_of(db, both.secret_keys, "KEY") == "value"
-    assert commands.rotate(both, caller=SERVICE) == 2
-    assert commands.rotate(both, caller=SERVICE) == 0
+    assert write(both, secrets.rotate, both.secret_keys, caller=SERVICE) == 2
+    assert write(both, secrets.rotate, both.secret_keys, caller=SERVICE) == 0
     only_new = with_keys(db, new)
     assert value_of(db, only_new.secret_keys, "KEY") == "value"
     assert value_of(db, only_new.secret_keys, "KEY", "eve") == "eves"
+    other = with_keys(db, new_key())
     with pytest.raises(ConfigError):
-        commands.rotate(with_keys(db, new_key()), caller=SERVICE)
+        write(other, secrets.rotate, other.secret_keys, caller=SERVICE)
 
 
 def test_the_key_file_is_made_once_and_for_its_owner_alone(tmp_path: Path, approved: Approved) -> None:

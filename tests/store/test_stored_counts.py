@@ -31,8 +31,7 @@ from store.tables import (
     Sweep,
     SweepTrial,
 )
-from store.team import preferences, quotas, stored_counts, tokens, users
-from store.team import writes as team
+from store.team import quotas, stored_counts, tokens, users
 from store.team.callers import SERVICE, Caller
 from store.team.stored_counts import FREE_WRITTEN_BYTES, Stored
 from tests.databases import quick_on_sqlite
@@ -135,7 +134,7 @@ class History:
 
     def _prefer(self) -> None:
         document = {"text": "\u00e4" * self._random.randint(0, 50)}
-        self.db.write(lambda session: preferences.put(session, "ada", document))
+        self.db.write(lambda session: users.set_preferences(session, "ada", document))
 
     def _add_up(self) -> None:
         self.db.write(stored_counts.add_up)
@@ -251,13 +250,15 @@ def test_a_request_about_other_things_that_changes_nothing_is_bounded_too(db: St
     limited(db, 1000)
     store = store_on(db.database)
     made = db.write(lambda session: add_sweep(session).id)
-    token = db.write(lambda session: tokens.make(session, "ada", name="mine", scopes=[], lifetime=None)[0].id)
+    token = db.write(
+        lambda session: tokens.make(session, "ada", name="mine", scopes=[], lifetime=None, caller=SERVICE)[0].id
+    )
     job_id = db.submit(config={"code": f"bundle:sha256:{'a' * 64}"}, trainer="script") if what == "keep" else ""
     if what == "keep":
         db.running(job_id, db.worker())
     _written_before(db, FREE_WRITTEN_BYTES - 5_000)
     changes: dict[str, Callable[[], object]] = {
-        "revoke": lambda: team.revoke_token(store, token, user="ada", caller=ADA),
+        "revoke": lambda: write(store, tokens.revoke, token, user="ada", caller=ADA),
         "keep": lambda: write(store, keeping.ask, job_id, ["results/"], ADA),
         "pause": lambda: write(store, sweep_requests.ask, "pause", made, caller=ADA),
         "resume": lambda: write(store, sweep_requests.ask, "resume", made, caller=ADA),
@@ -271,7 +272,7 @@ def test_a_request_about_other_things_that_changes_nothing_is_bounded_too(db: St
 
 def _written_before(db: StoreFixture, size: int) -> None:
     """Has something else of `ada` take so many bytes."""
-    db.write(lambda session: preferences.put(session, "ada", {"text": "x" * size}))
+    db.write(lambda session: users.set_preferences(session, "ada", {"text": "x" * size}))
 
 
 def test_a_quota_is_checked_without_reading_what_jobs_have_stored(db: StoreFixture) -> None:
@@ -285,8 +286,10 @@ def test_a_quota_is_checked_without_reading_what_jobs_have_stored(db: StoreFixtu
 
 
 def limited(db: StoreFixture, stored_bytes: int) -> None:
-    db.write(lambda session: users.add(session, "ada", Role.MEMBER))
-    db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: stored_bytes}))
+    db.write(lambda session: users.add(session, "ada", Role.MEMBER, caller=SERVICE))
+    db.write(
+        lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: stored_bytes}, caller=SERVICE)
+    )
 
 
 def written(db: StoreFixture, owner: str) -> int:

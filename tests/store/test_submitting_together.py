@@ -20,7 +20,7 @@ from store.queue.line.line import line_of
 from store.queue.line_facts import Bucket, Credits
 from store.tables import AuditEntry, Job
 from store.team import quotas, users
-from store.team.callers import Caller
+from store.team.callers import SERVICE, Caller
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import IdempotencyMismatch, InvalidSpec, QuotaExceeded, Unavailable
 from torchyard.contract.spec import parse_spec
@@ -53,7 +53,8 @@ def stored(db: StoreFixture) -> dict[str, str]:
 
 
 def audited(db: StoreFixture) -> list[str]:
-    return sorted(db.read(lambda session: session.scalars(select(AuditEntry.object)).all()))
+    query = select(AuditEntry.object).where(AuditEntry.action.startswith("job."))
+    return sorted(db.read(lambda session: session.scalars(query).all()))
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -76,8 +77,8 @@ def test_what_orders_the_line_is_not_read_in_the_transaction_of_a_submission(
 
 
 def limit(db: StoreFixture, owner: str, *, queued: int) -> None:
-    db.write(lambda session: users.add(session, owner, Role.MEMBER))
-    db.write(lambda session: quotas.set_limits(session, "user", owner, {Resource.QUEUED: queued}))
+    db.write(lambda session: users.add(session, owner, Role.MEMBER, caller=SERVICE))
+    db.write(lambda session: quotas.set_limits(session, "user", owner, {Resource.QUEUED: queued}, caller=SERVICE))
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from store.cluster import occupancy as cluster
 from store.jobs import jobs, queued, reasons
 from store.jobs.facts import QueueCursor
 from store.jobs.shapes import shape_of
-from store.queue import placement, waiting
-from store.queue import positions as queue_positions
+from store.queue import placement, positions, waiting
 from store.queue.groups import Groups
 from store.tables import Attempt, Job, WaitingReason
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
@@ -132,9 +131,9 @@ def test_each_job_has_its_position_in_a_queue_of_many_priorities(db: StoreFixtur
     order = [job_id for job_id, _ in db.read(jobs.queued)]
     expected = {job_id: place for place, job_id in enumerate(order, start=1)}
     rows = db.read(lambda session: session.scalars(select(Job)).all())
-    assert db.read(lambda session: queue_positions.queue_positions(session, rows)) == expected
+    assert db.read(lambda session: positions.find_positions(session, rows)) == expected
     some = [row for row in rows if expected.get(row.id, 0) % 3 == 1]
-    assert db.read(lambda session: queue_positions.queue_positions(session, some)) == {
+    assert db.read(lambda session: positions.find_positions(session, some)) == {
         row.id: expected[row.id] for row in some
     }
     assert db.place(order[-1]) == len(order)

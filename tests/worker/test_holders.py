@@ -12,6 +12,7 @@ from store.jobs import deletion, edits
 from store.jobs.shapes import shape_of
 from store.tables import Attempt, Job, Reservation, Usage, Worker
 from store.team import quotas, users
+from store.team.callers import SERVICE
 from tests.databases import on_both, quick_on_sqlite
 from tests.worker.schedulers import SchedulerFixture, SchedulersFixture, slot
 from torchyard.contract.job import EndReason
@@ -62,8 +63,8 @@ class KeptHost:
 
 def _limit(kept: KeptHost) -> None:
     store = kept.schedulers.store
-    store.write(lambda session: users.add(session, "ada", Role.MEMBER))
-    store.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.DEVICES: 1}))
+    store.write(lambda session: users.add(session, "ada", Role.MEMBER, caller=SERVICE))
+    store.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.DEVICES: 1}, caller=SERVICE))
 
 
 def _delete(kept: KeptHost) -> None:

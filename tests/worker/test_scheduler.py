@@ -11,6 +11,7 @@ from scheduling.snapshot import OVERDUE_AFTER
 from store.jobs import jobs
 from store.queue.announcing import Queue
 from store.team import quotas, users
+from store.team.callers import SERVICE
 from tests import line, servers
 from tests.approved import Approved
 from tests.databases import on_both, quick_on_sqlite
@@ -198,8 +199,8 @@ def test_a_job_that_this_worker_may_not_take_stays_in_the_queue(schedulers: Sche
 
 def with_quota(schedulers: SchedulersFixture, owner: str, **limits: int) -> None:
     found = {Resource(name): limit for name, limit in limits.items()}
-    schedulers.store.write(lambda session: users.add(session, owner, Role.MEMBER))
-    schedulers.store.write(lambda session: quotas.set_limits(session, "user", owner, found))
+    schedulers.store.write(lambda session: users.add(session, owner, Role.MEMBER, caller=SERVICE))
+    schedulers.store.write(lambda session: quotas.set_limits(session, "user", owner, found, caller=SERVICE))
 
 
 @on_both
@@ -239,7 +240,7 @@ def test_a_job_starts_when_the_quota_is_raised(schedulers: SchedulersFixture, ap
     box.run_pass()
     assert schedulers.reason(wide) == ("quota", approved("reason"))
     raised = {Resource.DEVICES: 2}
-    schedulers.store.write(lambda session: quotas.set_limits(session, "user", "ada", raised))
+    schedulers.store.write(lambda session: quotas.set_limits(session, "user", "ada", raised, caller=SERVICE))
     box.run_pass()
     assert box.taken == [wide]
 

@@ -17,6 +17,7 @@ from store.db.database import Database
 from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from store.team import secrets
+from store.team.callers import SERVICE
 from tests import forked
 from tests.api.service import TOKEN
 from tests.databases import quick_on_sqlite
@@ -133,7 +134,7 @@ def test_the_doctor_finds_that_a_host_lacks_the_key_of_secrets_and_makes_none(
     api.root.mkdir()
     keys = SecretKeys("", api.secret_key_file)
     with database.write() as session:
-        secrets.put(session, keys, "admin", "TOKEN", "s3cret")
+        secrets.put(session, keys, "TOKEN", "s3cret", caller=SERVICE)
         row = secrets.named(session, "admin", ["TOKEN"])["TOKEN"]
     assert [found.status for found in services.check_secrets(api)] == [Status.OK]
     (found,) = services.check_secrets(worker)

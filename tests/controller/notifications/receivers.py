@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 
-from controller.notifications.deliveries import THREAD
+from controller.notifications.deliver import THREAD
 
 _HEAD_S = 30.0
 

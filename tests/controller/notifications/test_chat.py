@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from controller.notifications import chat
-from controller.notifications.words import LONGEST, Words
+from controller.notifications import channels
+from controller.notifications.channels import LONGEST, Words
 
 LINK = "https://torchyard.example.com/jobs/job_1"
 
 
 def _slack(text: str) -> dict[str, Any]:
-    return json.loads(chat.slack(Words((text,), LINK)))
+    return json.loads(channels.slack(Words((text,), LINK)))
 
 
 def _discord(text: str) -> dict[str, Any]:
-    return json.loads(chat.discord(Words((text,), LINK)))
+    return json.loads(channels.discord(Words((text,), LINK)))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_discord_shows_a_text_as_it_is(text: str) -> None:
 @pytest.mark.parametrize("sign", ["*", "@", "&", "<", "ü", "a"])
 def test_a_long_text_is_cut_to_what_the_servers_take(sign: str) -> None:
     content = _discord(sign * 100_000)["content"]
-    assert len(content) <= chat.MOST_DISCORD and content.endswith(LINK)
+    assert len(content) <= channels.MOST_DISCORD and content.endswith(LINK)
     assert len(_slack(sign * 100_000)["text"]) <= 6 * LONGEST
 
 

@@ -6,10 +6,10 @@ import ssl
 
 import pytest
 
+from controller.notifications.channels import Words
 from controller.notifications.failure import NotDelivered
 from controller.notifications.mail import Mail
 from controller.notifications.settings import NotificationSettings
-from controller.notifications.words import Words
 from tests.controller.notifications.certificates import certificate
 from tests.controller.notifications.mailboxes import PASSWORD, USER, Mailbox, mailbox
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from controller.notifications.addresses import Allowed
-from controller.notifications.deliveries import MOST_AT_ONCE
+from controller.notifications.deliver import MOST_AT_ONCE
 from controller.notifications.failure import NotDelivered
 from controller.notifications.http import Http
 from controller.notifications.resolving import resolved

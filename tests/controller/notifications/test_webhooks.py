@@ -1,13 +1,13 @@
 """The signature of webhooks, by the example of the specification."""
 
-from controller.notifications import webhooks
+from controller.notifications import channels
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"
 
 
 def test_the_example_of_standard_webhooks() -> None:
-    found = webhooks.headers(ID, b'{"test": 2432232314}', secret=SECRET, now_s=1614265330)
+    found = channels.webhook_headers(ID, b'{"test": 2432232314}', secret=SECRET, now_s=1614265330)
     assert found == {
         "Content-Type": "application/json",
         "webhook-id": ID,
@@ -17,8 +17,8 @@ def test_the_example_of_standard_webhooks() -> None:
 
 
 def test_without_a_secret_nothing_is_signed() -> None:
-    assert "webhook-signature" not in webhooks.headers(ID, b"{}", secret=None, now_s=1)
+    assert "webhook-signature" not in channels.webhook_headers(ID, b"{}", secret=None, now_s=1)
 
 
 def test_the_body_is_json_of_any_text() -> None:
-    assert webhooks.body_of({"a": 'ü"\n'}) == '{"a":"ü\\"\\n"}'.encode()
+    assert channels.webhook_body({"a": 'ü"\n'}) == '{"a":"ü\\"\\n"}'.encode()

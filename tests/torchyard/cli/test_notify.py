@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from store.db.database import Database
-from store.notifications import writes as commands
+from store.notifications import deliver
 from tests.approved import Approved
+from tests.sessions import write
 from tests.store.fixture import store_on
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.service import Team
@@ -45,7 +46,7 @@ def test_a_failure_is_seen_in_the_lists(team: Team) -> None:
     tried = run("notify", "test", "alerts", "--timeout", "0")
     assert tried.returncode == 1 and "does a controller run?" in tried.stderr
     (waiting,) = json.loads(run("notify", "show", "alerts", "--json").stdout)["messages"]
-    commands.mark_failed(store_on(Database(team.database_url)), waiting["id"], "it answered 500", again_in_s=None)
+    write(store_on(Database(team.database_url)), deliver.mark_failed, waiting["id"], "it answered 500", again_in_s=None)
     (listed,) = run("notify", "ls").stdout.splitlines()[1:]
     assert "ago: it answered 500; 1 given up" in listed
     *_, last = run("notify", "show", "alerts").stdout.splitlines()

@@ -8,9 +8,9 @@ from sqlalchemy import func, select, update
 from scheduling.snapshot import Kind
 from store.attempts import claim as claims
 from store.attempts.facts import Claim
-from store.cluster import usage_rows
+from store.cluster import device_days
+from store.cluster.device_days import Asked, Key
 from store.cluster.usage_facts import Figures, UsageFacts
-from store.cluster.usage_rows import Asked, Key
 from store.pages import FactPage
 from store.tables import Attempt, AttemptUse, DeviceDay, Job, Usage
 from tests.databases import quick_on_sqlite
@@ -33,7 +33,7 @@ def claimed(db: StoreFixture, job_id: str, worker: str, *uuids: str, kind: Kind 
 
 
 def read(db: StoreFixture, asked: Asked, *, after: Key | None = None, limit: int = 100) -> FactPage[UsageFacts]:
-    return db.read(lambda session: usage_rows.page(session, asked, after=after, limit=limit))
+    return db.read(lambda session: device_days.list_usage(session, asked, after=after, limit=limit))
 
 
 def hours(rows: Sequence[UsageFacts]) -> dict[Key, dict[str, int]]:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from store.attempts.facts import LEASE
 from store.cluster import controllers, workers
-from store.db.database import Snapshots, now_us
+from store.db.database import now_us
 from store.jobs import counts as job_counts
 from store.jobs import jobs
 from store.tables import Attempt, Calibration, ForecastLease, Worker
@@ -76,13 +76,8 @@ class ServiceStats:
     """By bucket, of those of which any was scored."""
 
 
-def collect(store: Snapshots) -> ServiceStats:
-    """Reads the statistics in one transaction. Raises Unavailable."""
-    with store.read() as session:
-        return _collect(session)
-
-
-def _collect(session: Session) -> ServiceStats:
+def collect(session: Session) -> ServiceStats:
+    """Reads the statistics."""
     now = session.execute(select(now_us())).scalar_one()
     return ServiceStats(
         now=now,

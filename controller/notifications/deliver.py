@@ -1,4 +1,4 @@
-"""Sends the messages that are due, and stores how that went."""
+"""The duties about notifications: makes messages of what happened, sends those that are due, and cleans up."""
 
 from collections.abc import Callable
 import logging
@@ -6,15 +6,14 @@ import random
 from threading import Thread
 import time
 
-from controller.notifications import chat, webhooks
+from controller.notifications import channels
 from controller.notifications.failure import NotDelivered
 from controller.notifications.http import Http
 from controller.notifications.mail import Mail
 from controller.notifications.settings import NotificationSettings
-from controller.notifications.words import words
-from store.notifications import reads as queries
-from store.notifications import writes as commands
+from store.notifications import deliver, signals
 from store.notifications.facts import MessageFacts
+from store.notifications.fan_out import fan_out
 from store.store import Store
 from torchyard.contract.errors import TorchyardError
 from torchyard.contract.notifications import TEST
@@ -28,6 +27,41 @@ _LEASE_S = 120.0
 """Longer than any exchange: one of mail has several steps."""
 _FIRST_S, _FACTOR, _LONGEST_S = 10.0, 3, 7200.0
 """Of the waits between two attempts, in seconds: 10, 30, 90, … and then every two hours."""
+_SIGNALS_AT_ONCE = 100
+"""Signals of one user in one transaction."""
+
+
+class FanOut:
+    """A duty: makes the messages of all signals that wait, and removes the signals."""
+
+    interval_s = 2.0
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def run(self) -> bool:
+        """Makes some messages of each user who has signals. Returns whether there is more. Raises Unavailable."""
+        has_more = False
+        with self._store.read() as session:
+            owners = signals.waiting_owners(session)
+        for owner in owners:
+            with self._store.write("fan_out") as session:
+                has_more |= fan_out(session, owner, most=_SIGNALS_AT_ONCE)
+        return has_more
+
+
+class Upkeep:
+    """A duty: gives up messages that wait for too long, and deletes old ones."""
+
+    interval_s = 600.0
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def run(self) -> bool:
+        """Cleans some messages. Returns whether there are more. Raises Unavailable."""
+        with self._store.write("clean_messages") as session:
+            return deliver.clean(session)
 
 
 class Deliveries:
@@ -56,9 +90,13 @@ class Deliveries:
 
     def _claimed(self, count: int) -> list[MessageFacts]:
         """Takes up to `count` messages that are due. Writes nothing where there is none."""
-        if not count or not queries.has_due_message(self._store):
+        if not count:
             return []
-        return commands.claim_messages(self._store, count=count, lease_s=_LEASE_S)
+        with self._store.read() as session:
+            if not deliver.has_due(session):
+                return []
+        with self._store.write("claim_messages") as session:
+            return deliver.claim(session, self._store.secret_keys, count=count, lease_s=_LEASE_S)
 
     def _send_all(self, message: MessageFacts) -> None:
         """Sends a message, and then others that are due meanwhile."""
@@ -75,37 +113,44 @@ class Deliveries:
     def _send(self, message: MessageFacts) -> None:
         """Sends a message and stores how that went. Raises Unavailable."""
         try:
-            self._way(message.target.kind)(message)
+            self._channel(message.target.kind)(message)
         except NotDelivered as error:
             again = None if error.final else again_in_s(message, retry_after_s=error.retry_after_s)
-            return commands.mark_failed(self._store, message.id, error.message, again_in_s=again)
+            return self._mark_failed(message, error.message, again_in_s=again)
         except Exception:
             logging.exception("message %s", message.id)
-            again = again_in_s(message)
-            return commands.mark_failed(
-                self._store, message.id, "the service has a fault: see its log", again_in_s=again
-            )
-        return commands.mark_delivered(self._store, message.id)
+            return self._mark_failed(message, "the service has a fault: see its log", again_in_s=again_in_s(message))
+        with self._store.write("message_result") as session:
+            return deliver.mark_delivered(session, message.id)
 
-    def _way(self, kind: str) -> Callable[[MessageFacts], None]:
-        return {"webhook": self._webhook, "slack": self._slack, "discord": self._discord, "mail": self._by_mail}[kind]
+    def _mark_failed(self, message: MessageFacts, error: str, *, again_in_s: float | None) -> None:
+        with self._store.write("message_result") as session:
+            deliver.mark_failed(session, message.id, error, again_in_s=again_in_s)
 
-    def _webhook(self, message: MessageFacts) -> None:
-        body = webhooks.body_of(message.body)
-        headers = webhooks.headers(message.id, body, secret=message.target.secret, now_s=int(time.time()))
+    def _channel(self, kind: str) -> Callable[[MessageFacts], None]:
+        return {
+            "webhook": self._send_webhook,
+            "slack": self._send_slack,
+            "discord": self._send_discord,
+            "mail": self._send_mail,
+        }[kind]
+
+    def _send_webhook(self, message: MessageFacts) -> None:
+        body = channels.webhook_body(message.body)
+        headers = channels.webhook_headers(message.id, body, secret=message.target.secret, now_s=int(time.time()))
         self._http.post(message.target.address, body, headers=headers)
 
-    def _slack(self, message: MessageFacts) -> None:
-        said = words(message.body, public_url=self._public_url)
-        self._http.post(message.target.address, chat.slack(said), headers=chat.HEADERS)
+    def _send_slack(self, message: MessageFacts) -> None:
+        words = channels.words_of(message.body, public_url=self._public_url)
+        self._http.post(message.target.address, channels.slack(words), headers=channels.JSON_HEADERS)
 
-    def _discord(self, message: MessageFacts) -> None:
-        said = words(message.body, public_url=self._public_url)
-        self._http.post(message.target.address, chat.discord(said), headers=chat.HEADERS)
+    def _send_discord(self, message: MessageFacts) -> None:
+        words = channels.words_of(message.body, public_url=self._public_url)
+        self._http.post(message.target.address, channels.discord(words), headers=channels.JSON_HEADERS)
 
-    def _by_mail(self, message: MessageFacts) -> None:
-        said = words(message.body, public_url=self._public_url)
-        self._mail.send(message.target.address, kind=message.kind, message_id=message.id, words=said)
+    def _send_mail(self, message: MessageFacts) -> None:
+        words = channels.words_of(message.body, public_url=self._public_url)
+        self._mail.send(message.target.address, kind=message.kind, message_id=message.id, words=words)
 
 
 def again_in_s(message: MessageFacts, *, retry_after_s: float | None = None) -> float | None:

@@ -15,13 +15,12 @@ import pytest
 from sqlalchemy import select, update
 from standardwebhooks import Webhook
 
-from controller.notifications.deliveries import GIVEN_UP_AFTER_S, MOST_AT_ONCE, THREAD, Deliveries, again_in_s
+from controller.notifications.deliver import GIVEN_UP_AFTER_S, MOST_AT_ONCE, THREAD, Deliveries, again_in_s
 from controller.notifications.http import Http
 from controller.notifications.settings import NotificationSettings
 from store.db.database import in_us
-from store.notifications import reads as queries
-from store.notifications import writes as commands
-from store.notifications.facts import Destination, MessageFacts, NewTarget, TargetFacts
+from store.notifications import deliver, targets
+from store.notifications.facts import Destination, MessageFacts, NewTarget
 from store.secret_keys import SecretKeys
 from store.store import Store
 from store.tables import Message
@@ -30,9 +29,11 @@ from store.team.callers import SERVICE
 from tests.controller.notifications.mailboxes import mailbox
 from tests.controller.notifications.receivers import Receiver, answering, join_senders, receiver
 from tests.databases import quick_on_sqlite
+from tests.sessions import read, write
 from tests.worker.attempt import wait_for
 from torchyard.contract.notifications import EventKind
 from torchyard.contract.team import Role
+from torchyard.contract.views.notifications import TargetView
 
 BODY = {"type": "job.failed", "timestamp": "2026-11-27T01:00:00.000Z"}
 DATA: dict[str, Any] = {
@@ -52,17 +53,17 @@ class Sender:
         store.secret_keys = SecretKeys(secrets.token_hex(32), Path("/nowhere"))
         with store.write("team") as session:
             for name in ("ada", "eve"):
-                users.add(session, name=name, role=Role.MEMBER)
+                users.add(session, name=name, role=Role.MEMBER, caller=SERVICE)
 
-    def target(self, address: str, *, kind: str = "webhook", owner: str = "ada", name: str = "hook") -> TargetFacts:
+    def target(self, address: str, *, kind: str = "webhook", owner: str = "ada", name: str = "hook") -> TargetView:
         new = NewTarget(owner=owner, name=name, kind=kind, address=address, kinds=tuple(EventKind))
-        added, secret = commands.add_target(self.store, new, caller=SERVICE)
+        added, secret = write(self.store, targets.add, self.store.secret_keys, new, caller=SERVICE)
         self.secret = secret or self.secret
         return added
 
-    def message(self, target: TargetFacts, *, kind: str = "job.failed") -> str:
+    def message(self, target: TargetView, *, kind: str = "job.failed") -> str:
         """Makes a message of this kind, by the way of a test of the target."""
-        made = commands.try_target(self.store, target.id, owner=None, caller=SERVICE)
+        made = write(self.store, targets.send_test, target.id, owner=None, caller=SERVICE)
         values = {} if kind == "test" else {"kind": kind, "body": {**BODY, "data": DATA}}
         if values:
             self._change(made.id, **values)
@@ -169,11 +170,11 @@ def test_what_failed_comes_again_with_its_id_and_is_seen_meanwhile(sender: Sende
         for status in ("500", "503"):
             send(duty, sender, message_id)
             assert sender.message_of(message_id).error == f"127.0.0.1 answered {status}"
-            [listed] = queries.list_targets(sender.store, "ada")
+            [listed] = read(sender.store, targets.list_targets, "ada")
             assert (listed.error, listed.waiting) == (f"127.0.0.1 answered {status}", 1)
             sender.make_due(message_id)
         send(duty, sender, message_id)
-    [listed] = queries.list_targets(sender.store, "ada")
+    [listed] = read(sender.store, targets.list_targets, "ada")
     assert (listed.error, listed.waiting, listed.given_up) == (None, 0, 0)
     assert [headers["webhook-id"] for headers, _ in found.requests] == [message_id] * 3
     assert len({verified(request, sender.secret)["type"] for request in found.requests}) == 1
@@ -190,7 +191,7 @@ def test_a_message_that_is_not_due_waits(sender: Sender) -> None:
 def test_what_a_killed_controller_had_claimed_is_sent_by_another(sender: Sender) -> None:
     with receiver() as found, deliveries(sender, found) as duty:
         message_id = sender.message(sender.target(found.url()))
-        [claimed] = commands.claim_messages(sender.store, count=9, lease_s=120)
+        [claimed] = write(sender.store, deliver.claim, sender.store.secret_keys, count=9, lease_s=120)
         duty.run()
         assert (claimed.id, found.requests) == (message_id, [])
         sender.make_due(message_id)
