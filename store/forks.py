@@ -1,8 +1,8 @@
 """Imports what all programs with a store share, and forks them: `python -P -m store.forks FD…`.
 
-`torchyard up` starts the API, the worker and the controller so, as they share half of their imports. It writes to each
-of the sockets FD what is to run on it. This process reads none of that, so it knows no secret that a fork could
-inherit. It has one thread, executes nothing, and ends after its last fork.
+`torchyard up` starts the migration, the API, the worker and the controller so, as they share half of their imports. It
+writes to each of the sockets FD what is to run on it. This process reads none of that, so it knows no secret that a
+fork could inherit. It has one thread, executes nothing, and ends after its last fork.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Makes groups of tests: each is run by one worker, the longest first, so that none runs alone at the end.
 
 What a worker shares between tests is started by each worker that has one of them: a service costs fifteen seconds of a
-processor, and a warm process five. So the files that use one are few groups.
+processor, and a warm process five. So the files that use one are one group, or two where that would end last.
 """
 
 from collections import defaultdict
@@ -33,13 +33,14 @@ _LAUNCHES = (
 )
 _WARM = "worker/engines/local/warm/"
 """Theirs, and those of `_LAUNCHES`, use one warm process."""
-_PARTS = 2
-"""So many workers have a service, and so many a warm process: one alone would end last."""
+_MOST_PARTS = 2
+_SHARE = 0.8
+"""One worker alone has a service, or a warm process, unless that is more than such a share of what each has to do."""
 _GUESS_S = 0.05
 """How long a test is taken to last whose file has no record."""
 
 
-def make_groups(items: Sequence[pytest.Item], lengths: Mapping[str, float]) -> list[list[int]]:
+def make_groups(items: Sequence[pytest.Item], lengths: Mapping[str, float], *, workers: int) -> list[list[int]]:
     """Returns the indices of the items in groups. `lengths` are seconds by file; the order in a file stays."""
     files: defaultdict[str, list[int]] = defaultdict(list)
     for index, item in enumerate(items):
@@ -47,8 +48,9 @@ def make_groups(items: Sequence[pytest.Item], lengths: Mapping[str, float]) -> l
     took = {file: lengths.get(file, len(tests) * _GUESS_S) for file, tests in files.items()}
     shared = {file: _shares(file, [items[index] for index in tests]) for file, tests in files.items()}
     groups = [[file] for file, what in shared.items() if what is None]
+    fits_s = _SHARE * sum(took.values()) / workers
     for what in ("service", "launches"):
-        groups += _parted([file for file, uses in shared.items() if uses == what], took)
+        groups += _parted([file for file, uses in shared.items() if uses == what], took, fits_s=fits_s)
     groups.sort(key=lambda group: -sum(took[file] for file in group))
     return [[index for file in sorted(group) for index in files[file]] for group in groups]
 
@@ -61,9 +63,9 @@ def _shares(file: str, items: Sequence[pytest.Item]) -> str | None:
     return "launches" if name in _LAUNCHES or name.startswith(_WARM) else None
 
 
-def _parted(files: Sequence[str], took: Mapping[str, float]) -> list[list[str]]:
-    """Returns the files in at most `_PARTS` parts that last equally long."""
-    parts: list[list[str]] = [[] for _ in range(_PARTS)]
+def _parted(files: Sequence[str], took: Mapping[str, float], *, fits_s: float) -> list[list[str]]:
+    """Returns the files in one part, or if that lasts longer than `fits_s` in more that last equally long."""
+    parts: list[list[str]] = [[] for _ in range(1 if sum(took[file] for file in files) <= fits_s else _MOST_PARTS)]
     for file in sorted(files, key=lambda file: -took[file]):
         min(parts, key=lambda part: sum(took[each] for each in part)).append(file)
     return [part for part in parts if part]

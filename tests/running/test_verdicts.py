@@ -182,7 +182,7 @@ class Item:
         self.nodeid, self.fixturenames = nodeid, ["shared_service"] if served else []
 
 
-def test_groups_are_files_the_longest_first_and_those_that_share_a_service_are_two() -> None:
+def test_groups_are_files_the_longest_first_and_those_that_share_a_service_are_one_or_two() -> None:
     served = ("tests/e2e/test_jobs.py", "tests/e2e/test_after.py", "tests/own_code/test_data.py")
     files = ("tests/test_a.py", served[0], "tests/test_b.py", *served[1:], "tests/test_c.py")
     items = [
@@ -195,9 +195,14 @@ def test_groups_are_files_the_longest_first_and_those_that_share_a_service_are_t
         "tests/e2e/test_after.py": 3.0,
         "tests/own_code/test_data.py": 4.0,
     }
-    groups = make_groups(items, spent)  # pyright: ignore[reportArgumentType]
-    named = [[items[index].nodeid.removeprefix("tests/") for index in group] for group in groups]
-    assert named == [
+
+    def named(workers: int) -> list[list[str]]:
+        groups = make_groups(items, spent, workers=workers)  # pyright: ignore[reportArgumentType]
+        return [[items[index].nodeid.removeprefix("tests/") for index in group] for group in groups]
+
+    alone = [len(group) for group in named(1)]  # nine seconds of nineteen end in time
+    assert alone == [2, 6, 2, 2]
+    assert named(4) == [
         ["test_b.py::test_0", "test_b.py::test_1"],
         [f"e2e/test_{name}.py::test_{number}" for name in ("after", "jobs") for number in range(2)],
         ["own_code/test_data.py::test_0", "own_code/test_data.py::test_1"],

@@ -248,12 +248,18 @@ def _children() -> list[int]:
 def _belongs(pid: int, job_id: str, attempt: int) -> bool:
     title = process_title(job_id, attempt, "")
     try:
-        if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(title.encode()):
+        if _read(pid, "cmdline").startswith(title.encode()):
             return True
-        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        environment = _read(pid, "environ")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return False  # it has ended, or is another user's
-    return f"{Env.JOB_ID}={job_id}".encode() in environment and f"{Env.ATTEMPT}={attempt}".encode() in environment
+    variables = (f"{Env.JOB_ID}={job_id}".encode(), f"{Env.ATTEMPT}={attempt}".encode())
+    return variables[0] in environment and {*variables} <= {*environment.split(b"\0")}
+
+
+def _read(pid: int, name: str) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123 as of the table
+        return file.read()
 
 
 def _may_claim(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""Starts the API, the worker and the controller as forks of one process that has imported what they need."""
+"""Starts the migration, the API, the worker and the controller as forks of one process that has imported for them."""
 
 from collections.abc import Mapping, Sequence
 import contextlib

@@ -7,15 +7,13 @@ import os
 from pathlib import Path
 import shutil
 import signal
-import subprocess
 import time
 from types import FrameType
 
 from torchyard.cli.up import address, programs, redis_server
 from torchyard.cli.up.child import Child
 from torchyard.cli.up.datadir import DataDir
-from torchyard.cli.up.forked import Starter
-from torchyard.cli.up.spawning import spawn
+from torchyard.cli.up.forked import Forked, Starter
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host import inspection
 from torchyard.host.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
@@ -53,7 +51,7 @@ class Service:
         self._say = say
         self._children: list[Child] = []
         self._starter: Starter | None = None
-        self._migration: subprocess.Popen[bytes] | None = None
+        self._migration: Forked | None = None
         self._migration_log = self.data.logs / "migrations.log"
         self._signals = 0
         self._umask = 0
@@ -107,7 +105,7 @@ class Service:
         redis = self._options.redis or self._start_redis(keep)
         api, worker = self._api_environment(redis, port=port, token=token), self._worker_environment(redis)
         # The API starts meanwhile, and answers 503 until the migration is done.
-        self._start_migration()
+        self._start_migration(starter, keep)
         self._add("api", programs.argv("api"), env=api, keep=keep, starter=starter)
         self._wait_until(self._migrated, what="the database is not migrated", within=math.inf)
         self._add("worker", programs.argv("worker"), env=worker, keep=keep, starter=starter)
@@ -165,10 +163,10 @@ class Service:
         self._add("redis", command, env=_environ(), keep=keep)
         return redis_url(folder, socket=path)
 
-    def _start_migration(self) -> None:
+    def _start_migration(self, starter: Starter, keep: int) -> None:
         env = {**_environ(), **self._database()}
         with self._migration_log.open("wb") as output:
-            self._migration = spawn(programs.argv("migrations", "upgrade"), env=env, stdout=output, stderr=output)
+            self._migration = starter.start("migrations", env=env, log=output.fileno(), keep=keep)
 
     def _migrated(self) -> bool:
         assert self._migration is not None
@@ -180,7 +178,7 @@ class Service:
 
     def _open_starter(self) -> Starter:
         env = {**_environ(), "TORCHYARD_DATA_DIR": str(self.data.root)}  # nothing secret: its forks inherit it
-        self._starter = Starter(("api", "worker", "controller"), env=env, log=self.data.logs / "api.log")
+        self._starter = Starter(("migrations", "api", "worker", "controller"), env=env, log=self.data.logs / "api.log")
         return self._starter
 
     def _close_starter(self) -> None:
@@ -252,7 +250,7 @@ class Service:
         """
         self._close_starter()
         if self._migration is not None and self._migration.poll() is None:
-            self._migration.kill()  # a migration is one transaction
+            self._migration.send_signal(signal.SIGKILL)  # a migration is one transaction
             self._migration.wait()
         limits = {
             "worker": (signal.SIGINT, _WORKER_STOP),
