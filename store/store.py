@@ -51,7 +51,7 @@ class Store:
         """Called after each commit of this program that changes who may do what, before its caller goes on."""
         self._redis_answers = True
         self._credits = CreditCache()
-        self._sweep = Sweep(queue.upkeep, read=database.read, write=database.write)
+        self._sweep = Sweep(queue.upkeep, database)
 
     @classmethod
     def of(cls, settings: Settings, *, program: str, pool: int = 4, most: int = MOST_CONNECTIONS) -> Self:

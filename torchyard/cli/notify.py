@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,7 +38,7 @@ def add(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A URL or an address of mail; - reads stdin.")],
     *,
     kind: Annotated[
-        Literal["webhook", "slack", "discord", "mail"] | None,
+        TargetKind | None,
         typer.Option(help="How it is told. Default: what the address looks like."),
     ] = None,
     on: OnOption = None,
