@@ -59,7 +59,7 @@ def in_transaction(store: Store, change: Callable[[Session], T], *, keyed: bool)
 def with_position(made: Submitted, positions: Mapping[str, int]) -> Submitted:
     """Returns the job with its position in the queue, if that is known."""
     position = positions.get(made.job.id)
-    return made if position is None else Submitted(replace(made.job, place=position), made.replayed)
+    return made if position is None else Submitted(replace(made.job, in_line=position), made.replayed)
 
 
 def submit(session: Session, wanted: Submission | Retry) -> Submitted:
