@@ -21,9 +21,9 @@ with paused():
     from fastapi import FastAPI
 
     from api.app import create_app, token_of
-    from api.http.server import Server
     from api.processes import figures
     from api.processes.parent import Parent, listen
+    from api.server.server import Server
     from api.settings import Settings
     from store.store import Store
 

@@ -10,8 +10,7 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
 from api import website
-from api.http.layer import Layer
-from api.http.routing import Route, Router
+from api.middleware.layer import Layer
 from api.monitoring import Monitoring
 from api.openapi import completion, documentation, routers
 from api.routes import (
@@ -44,6 +43,7 @@ from api.routes import (
     telemetry,
     usage,
 )
+from api.server.routing import Route, Router
 from api.services import THREADS, Services
 from api.settings import Settings
 from torchyard.contract.errors import ConfigError

@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api import submissions
-from api.access import access as callers
-from api.access.access import Access
+from api.auth import access as callers
+from api.auth.access import Access
 from api.limits import forecasts, turns
 from api.limits.bodies import LargeBodies
 from api.limits.forecasts import ForecastLimits

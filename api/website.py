@@ -8,8 +8,8 @@ from threading import Lock
 
 from fastapi import FastAPI, Request, Response
 
-from api.http import etags
-from api.http.etags import Fixed
+from api.middleware import etags
+from api.middleware.etags import Fixed
 from torchyard.contract.errors import NotFound
 
 BUILT = Path(__file__).with_name("static")

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.http.problems import PROBLEM_TYPE
+from api.errors import PROBLEM_TYPE
 from torchyard.contract.errors import (
     Conflict,
     FieldError,

@@ -8,7 +8,7 @@ import json
 from fastapi import FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
 
-from api.http.etags import Fixed
+from api.middleware.etags import Fixed
 from torchyard.contract.errors import NotFound
 
 _ASSETS = ("swagger-ui-bundle.js", "swagger-ui.css", "favicon-32x32.png")

@@ -3,8 +3,8 @@
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
-from api.http.routing import Route
 from api.openapi.completion import problems
+from api.server.routing import Route
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, TorchyardError
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from api.access.access import AccessDep
-from api.access.auth import JobWriter
+from api.auth.access import AccessDep
+from api.auth.callers import JobWriter
 from api.openapi import bodies as declarations
 from api.parameters.bodies import read_body
 from api.parsing.parser import SentBatch

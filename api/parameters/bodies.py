@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from starlette.requests import ClientDisconnect
 
-from api.access.access import AccessDep
-from api.access.auth import Principal, authenticate, count_wrong_body
+from api.auth.access import AccessDep
+from api.auth.callers import Principal, authenticate, count_wrong_body
 from api.openapi import bodies
 from api.openapi.bodies import DeclaredBody
 from api.services import ServicesDep

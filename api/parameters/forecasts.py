@@ -5,7 +5,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Query, Request
 
-from api.access.auth import JobReader, Principal
+from api.auth.callers import JobReader, Principal
 from api.parameters.reads import Parts, Reader, in_turns
 from api.services import Services, ServicesDep
 from torchyard.contract.errors import TooManyRequests, Unavailable

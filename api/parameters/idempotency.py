@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Request
 from starlette.concurrency import run_in_threadpool
 
-from api.access.auth import JobWriter
+from api.auth.callers import JobWriter
 from api.parameters.batches import BatchBytes
 from api.parameters.bodies import Body
 from store.jobs.submission import KeyedRequest

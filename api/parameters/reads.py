@@ -11,11 +11,11 @@ from fastapi import Depends, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.access.auth import Principal
-from api.http.compression import gzipped
-from api.http.problems import Interrupted
-from api.http.routing import RETURNS_ANSWER
+from api.auth.callers import Principal
+from api.errors import Interrupted
 from api.limits.turns import Turns
+from api.middleware.compression import gzipped
+from api.server.routing import RETURNS_ANSWER
 from api.services import ServicesDep
 from store.interruption import Interruption
 

@@ -7,10 +7,10 @@ from fastapi import Request
 from starlette.responses import Response
 
 from api import forecasts
-from api.access.auth import JobReader, Principal
 from api.advice.facts import REQUIREMENTS, Facts
 from api.advice.judgement import judge
 from api.advice.missing import folder_of
+from api.auth.callers import JobReader, Principal
 from api.openapi.routers import guarded
 from api.parameters.forecasts import if_possible
 from api.parameters.reads import Parts, Reader

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from api.access.auth import FileReader, JobReader, Principal
+from api.auth.callers import FileReader, JobReader, Principal
 from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterArtifact, Limit, id_after, page

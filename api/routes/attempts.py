@@ -1,6 +1,6 @@
 """Lists the attempts of a job."""
 
-from api.access.auth import JobReader
+from api.auth.callers import JobReader
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterNumber, Limit, number_after, page
 from api.parameters.reads import in_turns

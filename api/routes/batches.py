@@ -6,7 +6,7 @@ import time
 
 from pydantic_core import from_json
 
-from api.access.auth import JobWriter
+from api.auth.callers import JobWriter
 from api.openapi.routers import guarded
 from api.parameters.batches import Batch
 from api.parameters.idempotency import KeyedBatch

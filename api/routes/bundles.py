@@ -8,7 +8,7 @@ from fastapi import Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.access.auth import JobReader, JobWriter, Principal
+from api.auth.callers import JobReader, JobWriter, Principal
 from api.openapi.completion import DOWNLOAD, DOWNLOAD_HEAD, problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
-from api.access.auth import FileReader, JobReader, Principal
+from api.auth.callers import FileReader, JobReader, Principal
 from api.openapi.completion import DOWNLOAD, DOWNLOAD_FILE, DOWNLOAD_HEAD
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterCheckpoint, Limit, id_after, page

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from api.access.auth import ClusterReader, ClusterWriter, JobReader
-from api.http import etags
+from api.auth.callers import ClusterReader, ClusterWriter, JobReader
+from api.middleware import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
 from api.openapi.routers import guarded
 from api.parameters.dry import DryRun

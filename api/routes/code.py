@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
-from api.access.auth import JobReader
+from api.auth.callers import JobReader
 from api.openapi.completion import TEXT_FILE
 from api.openapi.routers import guarded
 from api.parameters.reads import Parts, in_turns

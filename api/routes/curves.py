@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import Field
 
-from api.access.auth import JobReader
+from api.auth.callers import JobReader
 from api.curves.columns import Shape, curves
 from api.curves.encoding import encoded
 from api.curves.shares import MAX_POINTS, share

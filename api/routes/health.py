@@ -9,7 +9,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from api.access.auth import FiguresReader
+from api.auth.callers import FiguresReader
 from api.openapi.completion import headers, problems
 from api.openapi.routers import unguarded
 from api.parameters.reads import in_turns

@@ -9,8 +9,8 @@ from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.access.auth import JobId, JobReader, JobWriter, Principal
-from api.http import etags
+from api.auth.callers import JobId, JobReader, JobWriter, Principal
+from api.middleware import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import PatchBody, json_body

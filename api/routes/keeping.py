@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from api.access.auth import JobId, JobReader, JobWriter
+from api.auth.callers import JobId, JobReader, JobWriter
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.reads import in_turns

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, cast
 from fastapi import Depends, Query
 from fastapi.responses import StreamingResponse
 
-from api.access.auth import FileReader, JobReader
+from api.auth.callers import FileReader, JobReader
 from api.openapi.completion import LOG_FILE
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterNumber, Limit, number_after

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from api.access.auth import FileReader, JobReader
+from api.auth.callers import FileReader, JobReader
 from api.openapi.completion import DOWNLOAD_HEAD, DOWNLOAD_PICTURE
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterMedia, Limit, media_after

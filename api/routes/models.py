@@ -6,7 +6,7 @@ from typing import Annotated, Any, cast
 from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
-from api.access.auth import FileReader, JobReader, JobWriter
+from api.auth.callers import FileReader, JobReader, JobWriter
 from api.openapi.completion import DOWNLOAD_FILE, DOWNLOAD_HEAD, headers, problems
 from api.openapi.components import JOB
 from api.openapi.routers import guarded

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from api.access.auth import JobReader, JobWriter, Principal
+from api.auth.callers import JobReader, JobWriter, Principal
 from api.openapi.completion import problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body

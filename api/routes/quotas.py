@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from api.access.auth import Account, UserManager
+from api.auth.callers import Account, UserManager
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.parameters.reads import in_turns

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from starlette.responses import Response
 
-from api.access.auth import JobReader, JobWriter
+from api.auth.callers import JobReader, JobWriter
 from api.openapi.completion import headers, problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import SpecBody, json_body

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from api.access.auth import SecretOwner, UserManager
+from api.auth.callers import SecretOwner, UserManager
 from api.openapi.completion import problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body

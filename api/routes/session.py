@@ -7,12 +7,12 @@ from fastapi import Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.access.auth import Account, Principal, check_local, check_origin, credential_of, identify, identify_by_code
-from api.http.address import is_https
+from api.auth.callers import Account, Principal, check_local, check_origin, credential_of, identify, identify_by_code
 from api.openapi.components import JOB
 from api.openapi.routers import unguarded
 from api.parameters.bodies import CodeBody, LoginBody, json_body
 from api.present.times import time
+from api.server.address import is_https
 from api.services import Services, ServicesDep
 from store.team import login as logins
 from store.team import users

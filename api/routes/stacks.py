@@ -1,6 +1,6 @@
 """Asks for the stacks of a running job's ranks, and answers them to the job's owner and administrators."""
 
-from api.access.auth import JobId, JobReader, JobWriter
+from api.auth.callers import JobId, JobReader, JobWriter
 from api.openapi.routers import guarded
 from api.parameters.reads import in_turns
 from api.present.times import time, time_or_none

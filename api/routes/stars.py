@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from api.access.auth import JobId, JobWriter
+from api.auth.callers import JobId, JobWriter
 from api.openapi.routers import guarded
 from api.services import ServicesDep
 from store.jobs import stars

@@ -7,7 +7,7 @@ from fastapi import Depends, Header, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.access.auth import JobReader, check_watched, check_watcher, open_stream
+from api.auth.callers import JobReader, check_watched, check_watcher, open_stream
 from api.openapi.completion import JOBS_STREAM, STREAM
 from api.openapi.routers import guarded
 from api.parameters.paging import NUMBER, POSITIONS, number_after, positions_after

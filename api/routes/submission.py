@@ -8,7 +8,7 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from api import forecasts
-from api.access.auth import JobId, JobReader, JobWriter
+from api.auth.callers import JobId, JobReader, JobWriter
 from api.openapi.completion import headers, problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import SpecBody, json_body

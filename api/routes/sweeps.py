@@ -10,8 +10,8 @@ from fastapi import Depends, Query
 from starlette.background import BackgroundTask
 from starlette.responses import Response
 
-from api.access.access import Access, AccessDep
-from api.access.auth import JobReader, JobWriter, Principal, authenticate
+from api.auth.access import Access, AccessDep
+from api.auth.callers import JobReader, JobWriter, Principal, authenticate
 from api.openapi import bodies
 from api.openapi.completion import headers, problems
 from api.openapi.routers import guarded

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Query
 from starlette.concurrency import run_in_threadpool
 
-from api.access.auth import Auditor, Principal, TokenOwner, UserManager
+from api.auth.callers import Auditor, Principal, TokenOwner, UserManager
 from api.openapi.completion import problems
 from api.openapi.routers import guarded
 from api.parameters.bodies import json_body

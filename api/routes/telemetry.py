@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from api.access.auth import JobId, JobReader, JobWriter
+from api.auth.callers import JobId, JobReader, JobWriter
 from api.curves import encoding
 from api.curves.shares import MAX_POINTS, share
 from api.openapi.routers import guarded

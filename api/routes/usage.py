@@ -8,7 +8,7 @@ from fastapi import Query
 from fastapi.responses import StreamingResponse
 from starlette.responses import Response
 
-from api.access.auth import ClusterFileReader, JobReader, Principal
+from api.auth.callers import ClusterFileReader, JobReader, Principal
 from api.openapi.completion import CSV_FILE, problems
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterUsage, Limit, usage_after, usage_cursor

@@ -4,8 +4,8 @@ import asyncio
 
 from starlette.concurrency import run_in_threadpool
 
-from api.access.access import Access
-from api.access.auth import Principal, check_watcher
+from api.auth.access import Access
+from api.auth.callers import Principal, check_watcher
 from api.streams.live import Live
 from store.jobs import show
 

@@ -11,8 +11,8 @@ from typing import Any, Self
 from fastapi import Request
 from starlette.responses import Response
 
-from api.access.auth import Principal
-from api.http import etags
+from api.auth.callers import Principal
+from api.middleware import etags
 from api.services import Services
 from api.transfers.files import Composed, FileResponse, Layout, Span, Stored, disposition, spans_of
 from api.transfers.permits import permit

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.http.protocol import ZERO_COPY
+from api.server.protocol import ZERO_COPY
 from api.transfers.permits import Check, ended_by
 from torchyard.contract.errors import NotFound
 

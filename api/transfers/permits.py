@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from api.access.auth import Principal, check_watched
-from api.http.problems import Interrupted
+from api.auth.callers import Principal, check_watched
+from api.errors import Interrupted
 from api.services import Services
 from torchyard.contract.errors import NotAuthorized, Unavailable
 

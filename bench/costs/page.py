@@ -81,7 +81,7 @@ _CASES = """
 _LIMITS = """
 ## The limits of the contract
 
-A head of a request has at most 32 KiB, and each line of it 8 KiB (`api/http/protocol.py`), so that texts in paths and
+A head of a request has at most 32 KiB, and each line of it 8 KiB (`api/server/protocol.py`), so that texts in paths and
 headers need no limit of their own. Maxima of single fields are in the [description of the API](../api.md).
 
 | limit | value | where | whose cost shows it |

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from api import website
 from api.app import create_app
-from api.http.server import Server
+from api.server.server import Server
 from api.settings import Settings
 from tests import forks
 from tests.api.service import TOKEN
@@ -22,7 +22,7 @@ from tests.servers import free_port
 
 _START_S = 240
 
-forks.preload("api.app", "api.http.server", "api.processes.parent")
+forks.preload("api.app", "api.server.server", "api.processes.parent")
 
 
 @contextmanager

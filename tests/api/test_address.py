@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from starlette.types import Scope
 
-from api.http.address import client_address, host_of, is_local, is_trusted, peer_address
+from api.server.address import client_address, host_of, is_local, is_trusted, peer_address
 from api.settings import Settings
 from tests.rows import each_row
 

@@ -11,13 +11,13 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from fastapi.testclient import TestClient
 import pytest
 
-from api.access.auth import Principal, authenticate
 from api.app import create_app
-from api.http.layer import Layer
-from api.http.routing import Route, Router
+from api.auth.callers import Principal, authenticate
 from api.limits.turns import Turns
+from api.middleware.layer import Layer
 from api.openapi import bodies
 from api.parameters.bodies import json_body
+from api.server.routing import Route, Router
 from api.settings import Settings
 from tests.api.service import TOKEN
 from tests.approved import Approved

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from api.http import compression
+from api.middleware import compression
 from api.routes import jobs
 from tests.api.service import ApiFixture
 from tests.rows import each_row

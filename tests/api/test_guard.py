@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.http.browsers import SECURITY_HEADERS
+from api.middleware.browsers import SECURITY_HEADERS
 from api.settings import Settings
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.test_problems import assert_problem

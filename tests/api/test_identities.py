@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from api.access import identities as module
-from api.access.identities import Identities
+from api.auth import identities as module
+from api.auth.identities import Identities
 from store.db.database import Database
 from store.queue.announcing import Queue
 from store.team import users

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from api.http.output import Output
+from api.server.output import Output
 
 
 class Transport:

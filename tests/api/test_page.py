@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.http.browsers import SECURITY_HEADERS
+from api.middleware.browsers import SECURITY_HEADERS
 from tests.api.pages import ASSETS, INDEX, SCRIPT, build_page
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_thread

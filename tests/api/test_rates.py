@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.access.access import Access
+from api.auth.access import Access
 from api.limits.rates import Rates, SharedRates
 from api.limits.streams import OpenStreams
 from api.settings import Settings

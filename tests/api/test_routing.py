@@ -9,8 +9,8 @@ import pytest
 from starlette.responses import Response
 from starlette.testclient import TestClient
 
-from api.http.layer import Layer
-from api.http.routing import Route, Router
+from api.middleware.layer import Layer
+from api.server.routing import Route, Router
 from api.settings import Settings
 from tests.api.service import ApiFixture
 from torchyard.contract.errors import NotFound

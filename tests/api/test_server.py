@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from api.http.browsers import SECURITY_HEADERS
+from api.middleware.browsers import SECURITY_HEADERS
 from store.db.database import Database
 from store.output.facts import NewCheckpoint
 from tests.api.raw import Served, get, read_answer, wait_until

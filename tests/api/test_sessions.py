@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select, update
 from starlette.testclient import TestClient
 
-from api.access.links import LIFETIME_S, FileLinks
+from api.auth.links import LIFETIME_S, FileLinks
 from store.output.facts import NewArtifact
 from store.tables import BrowserSession
 from store.team.facts import digest_of

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 AREAS = {
     "store": ("store",),
     "scheduling": ("scheduling",),
-    "api/access": ("api/access",),
+    "api/auth": ("api/auth",),
     "worker/attempts": ("worker/attempts",),
     "torchyard/contract": ("torchyard/contract",),
 }

@@ -59,7 +59,7 @@ def test_every_expression_takes_steps_by_the_length_of_the_text(*, again: bool, 
         for item in known
         if item.place not in OF_OURS and item.source is not None
     }
-    assert {"api/http/compression.py:_WEIGHT", "torchyard/host/terminal.py:_CONTROL"} <= matchers.keys()
+    assert {"api/middleware/compression.py:_WEIGHT", "torchyard/host/terminal.py:_CONTROL"} <= matchers.keys()
     keys = {key_of(matcher): place for place, matcher in matchers.items()}
     found = {place: worst_attack(matchers[place]) for key, place in keys.items() if again or key not in measured()}
     assert {place: attack for place, attack in found.items() if attack is not None} == {}

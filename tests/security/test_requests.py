@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from api.app import create_app
-from api.http.cookies import keep_plain
+from api.middleware.cookies import keep_plain
 from api.settings import Settings
 from tests.api.raw import Served
 from tests.api.service import TOKEN, ApiFixture

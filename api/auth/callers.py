@@ -12,8 +12,8 @@ from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
-from api.access.access import Access, AccessDep
-from api.http.address import client_address, host_of, is_local
+from api.auth.access import Access, AccessDep
+from api.server.address import client_address, host_of, is_local
 from store.ids import is_id
 from store.jobs import timeline
 from store.jobs.facts import VisibleJobs

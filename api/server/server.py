@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn with the connections of `api.http.protocol`."""
+"""The HTTP server: uvicorn with the connections of `api.server.protocol`."""
 
 from collections.abc import Callable, Iterable
 import socket
@@ -6,8 +6,8 @@ import socket
 from starlette.types import ASGIApp
 import uvicorn
 
-from api.http.protocol import Connection
 from api.limits.connections import ConnectionLimits
+from api.server.protocol import Connection
 from api.settings import Settings
 
 _GRACE_S = 3

@@ -6,9 +6,10 @@ import time
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.http import cookies, problems
-from api.http.browsers import AllowedHosts, with_common_headers
-from api.http.compression import compressed_answer, is_json
+from api import errors as problems
+from api.middleware import cookies
+from api.middleware.browsers import AllowedHosts, with_common_headers
+from api.middleware.compression import compressed_answer, is_json
 from api.settings import Settings
 from torchyard.contract.errors import let_go
 

@@ -8,7 +8,7 @@ from typing import Self
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.http.compression import accepts_gzip, compressed
+from api.middleware.compression import accepts_gzip, compressed
 
 _REVALIDATED = {"Cache-Control": "private, no-cache"}
 """The caller may cache it, but must revalidate it before each use."""

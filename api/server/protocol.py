@@ -14,11 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from api.http import problems
-from api.http.address import host_of, is_trusted, peer_address
-from api.http.browsers import SECURITY_HEADERS
-from api.http.output import Output
+from api import errors as problems
 from api.limits.connections import ConnectionLimits
+from api.middleware.browsers import SECURITY_HEADERS
+from api.server.address import host_of, is_trusted, peer_address
+from api.server.output import Output
 from api.settings import Settings
 from torchyard.contract.errors import (
     HeadersTooLarge,

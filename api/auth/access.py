@@ -9,8 +9,8 @@ from typing import Annotated, ParamSpec, TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
-from api.access.identities import Identities
-from api.access.links import FileLinks
+from api.auth.identities import Identities
+from api.auth.links import FileLinks
 from api.limits.rates import Rates, SharedRates
 from api.limits.streams import OpenStreams
 from api.settings import Settings
