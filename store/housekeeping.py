@@ -67,7 +67,7 @@ def trim_finished_jobs(store: Store, keep: TrimLimits) -> Generator[None]:
         if age is None and size is None:
             continue
         with store.read() as session:
-            due = trimming.jobs_to_trim(session, kind, age=age, size=size)
+            due = trimming.list_jobs_to_trim(session, kind, age=age, size=size)
         yield
         for job_id, old in due:
             if old or size is None:
@@ -83,7 +83,7 @@ def join_points(store: Store) -> Generator[None]:
     Yields after each short transaction. Any number of workers may run it at the same time.
     """
     with store.read() as session:
-        job_ids = joining.jobs_to_join(session)
+        job_ids = joining.list_jobs_to_join(session)
     yield
     for job_id in job_ids:
         yield from _join_job(store, job_id)
@@ -105,12 +105,12 @@ def _join_job(store: Store, job_id: str) -> Generator[None]:
 
 def _read_due(store: Store, job_id: str) -> Due | None:
     with store.read() as session:
-        return joining.due(session, job_id)
+        return joining.find_due(session, job_id)
 
 
 def _trim_job(store: Store, kind: TrimTarget, job_id: str, *, to: int, why: str) -> Generator[None]:
     with store.read() as session:
-        first = trimming.first_kept(session, kind, job_id, to) if to else trimming.PAST_END
+        first = trimming.find_first_kept(session, kind, job_id, to) if to else trimming.PAST_END
     more = True
     while more:
         with store.write(kind.purpose) as session:

@@ -15,7 +15,7 @@ def parts(store: Store, job_id: str, *, where: LogFilter, last: int, timestamps:
     line = 1
     while line <= last:
         text, size = list[str](), 0
-        with store.read() as session, logs.pieces(session, job_id, line=line, where=where, to=last) as chunks:
+        with store.read() as session, logs.read_pieces(session, job_id, line=line, where=where, to=last) as chunks:
             line = last + 1
             for chunk in chunks:
                 if size >= PART_CHARACTERS:

@@ -135,7 +135,7 @@ def _check_host(session: Session, worker: Worker, job: Job) -> None:
 
 def _insert_attempt(session: Session, job: Job, *, number: int, worker_id: str, **held: Any) -> int:
     """Inserts an open attempt with a fresh lease, and returns its id."""
-    saved = checkpoints.resumed(session, job.id)
+    saved = checkpoints.find_resumed(session, job.id)
     step = 0 if saved is None else saved.step
     # A script that finds its own files tells by its first step where it goes on.
     is_known = job.trainer != "script" if saved is None else saved.source is None

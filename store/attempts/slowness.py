@@ -38,7 +38,7 @@ class RunningFacts:
 def list_running(session: Session) -> list[RunningFacts]:
     """Returns jobs that have run for `WINDOW` or longer without a break."""
     rows = session.execute(_select_running()).all()
-    values = metrics.latest(session, [row.id for row in rows], keys=JUDGED) if rows else {}
+    values = metrics.read_latest(session, [row.id for row in rows], keys=JUDGED) if rows else {}
     used = _measure_use(session, rows)
     return [RunningFacts(row.id, row.attempt, len(row.devices), values[row.id], used[row.id]) for row in rows]
 

@@ -49,7 +49,7 @@ def collect(session: Session, job_id: str, *, caller: Caller) -> AdviceFacts:
     job = access.get(session, job_id, caller)
     state = JobState(job.state)
     failure = _last_failure(session, job) if state in {JobState.FAILED, JobState.QUEUED} else None
-    saved = checkpoints.resumed(session, job.id)
+    saved = checkpoints.find_resumed(session, job.id)
     return AdviceFacts(
         job=show.show_job(session, job),
         failure=failure,

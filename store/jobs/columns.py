@@ -105,13 +105,13 @@ def _figures(
     session: Session, policies: Mapping[str, Policy], columns: Sequence[MetricColumn], *, best: Mapping[str, str] | None
 ) -> dict[str, dict[Column, Scalar]]:
     """Returns the values of columns of metrics by job."""
-    series = metrics.figures(session, policies.keys(), keys={column.key for column in columns})
+    series = metrics.read_figures(session, policies.keys(), keys={column.key for column in columns})
     if all(column.figure != "best" for column in columns):
         best = {}
     elif best is None:
         modes = {job_id: policy.mode for job_id, policy in policies.items()}
-        best = {job_id: found.id for job_id, found in checkpoints.best_of_jobs(session, modes).items()}
-    measured = checkpoints.measured(session, best.values()) if best else {}
+        best = {job_id: found.id for job_id, found in checkpoints.find_best_of_jobs(session, modes).items()}
+    measured = checkpoints.read_metrics(session, best.values()) if best else {}
     found: dict[str, dict[Column, Scalar]] = {}
     for job_id, policy in policies.items():
         at_best = measured.get(best.get(job_id, ""))

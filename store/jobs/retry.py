@@ -60,7 +60,7 @@ def go_on(session: Session, made: Sequence[Any], wanted: Sequence[Submission]) -
             _go_on(session, each.retry_of, each, job.id)
             job.position += 1  # by the event of that
             modes[job.id] = each.spec.checkpoint.mode
-    return checkpoints.best_of_jobs(session, modes)
+    return checkpoints.find_best_of_jobs(session, modes)
 
 
 def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
@@ -70,7 +70,7 @@ def _submission(session: Session, old: Job, wanted: Retry) -> Submission:
     if wanted.fresh:
         saved = None
     elif wanted.ref is None:
-        saved = checkpoints.resumed(session, old.id)
+        saved = checkpoints.find_resumed(session, old.id)
     else:
         saved = checkpoints.resolve(session, old, wanted.ref)
         if saved.damaged:

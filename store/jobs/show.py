@@ -116,8 +116,8 @@ def show_rows(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
     policies = {row.id: policy_in(row.checkpoint) for row in rows}
     begun = [row.id for row in rows if _has_begun(row)]
     shown = {*_SHOWN_METRICS, *(policies[job_id].monitor for job_id in begun)}
-    latest = metrics.latest(session, begun, keys=shown) if begun else {}
-    best = checkpoints.best_of_jobs(session, {job_id: policies[job_id].mode for job_id in begun})
+    latest = metrics.read_latest(session, begun, keys=shown) if begun else {}
+    best = checkpoints.find_best_of_jobs(session, {job_id: policies[job_id].mode for job_id in begun})
     in_line = positions.find_positions(session, rows)
     expected = estimates.of_jobs(session, rows, in_line)
     sweeps = trials.read_sweeps_of_jobs(session, rows, shown=True)
@@ -183,8 +183,8 @@ def _whole(
         in_line=in_line.get(job.id),
         estimate=estimates.of_jobs(session, [job], in_line).get(job.id),
         monitor=policy.monitor,
-        latest=metrics.latest(session, [job.id])[job.id] if begun else {},
-        best=checkpoints.best_of_jobs(session, {job.id: policy.mode}).get(job.id) if begun else None,
+        latest=metrics.read_latest(session, [job.id])[job.id] if begun else {},
+        best=checkpoints.find_best_of_jobs(session, {job.id: policy.mode}).get(job.id) if begun else None,
         initial=initial_files.of_job(session, job.id) if needed.has_initial_weights else None,
         sweep=trials.read_sweeps_of_jobs(session, [job]).get(job.id),
         after=dependencies.of_job(session, job.id, caller) if needed.waits else (),

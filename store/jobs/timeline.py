@@ -91,7 +91,7 @@ def _read_events(session: Session, job_id: str, position: int, kinds: frozenset[
 
 
 def _read_points(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:
-    stored = points.after(session, job_id, position)
+    stored = points.read_after(session, job_id, position)
     return (TimelineItem(number, "metric", attempt, point) for number, attempt, point in stored)
 
 

@@ -92,12 +92,12 @@ def find_artifact(session: Session, job_id: str, path: str, *, caller: Caller, k
     return _to_facts(row)
 
 
-def room(session: Session, job_id: str) -> Room:
+def read_room(session: Session, job_id: str) -> Room:
     """Returns what is stored of the job, and how much more may be."""
     columns_of = (Artifact.path, Artifact.attempt, Artifact.size, Artifact.modified_ns, Artifact.asked)
     stored = [StoredArtifact(*row) for row in session.execute(select(*columns_of).where(Artifact.job_id == job_id))]
     left = quotas.bytes_left(session, session.get_one(Job, job_id).owner)
-    return Room(stored, left, media_bytes=limits.media_bytes(session, job_id))
+    return Room(stored, left, media_bytes=limits.sum_media_bytes(session, job_id))
 
 
 def stored_path(path: str, *, kept: bool) -> str:

@@ -136,10 +136,10 @@ def note_remeasured(session: Session, job_id: str, *, attempt: int, event: Remea
         session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
 
 
-def newest_first(session: Session, job_id: str, *, most_bytes: int = MOST_FILES_BYTES) -> list[CheckpointFacts]:
+def list_newest_first(session: Session, job_id: str, *, most_bytes: int = MOST_FILES_BYTES) -> list[CheckpointFacts]:
     """Returns the job's checkpoints without aliases, newest first.
 
-    Long lists of files are read for the newest alone, up to `most_bytes` of JSON: `with_files` reads one of the others.
+    Long lists of files are read for the newest alone, up to `most_bytes` of JSON: `find_with_files` reads another.
     """
     query = select(*_SUMMARY).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
     listed = [CheckpointFacts(*row) for row in session.execute(checkpoint_order.newest_first(query))]
@@ -149,13 +149,13 @@ def newest_first(session: Session, job_id: str, *, most_bytes: int = MOST_FILES_
     return [whole.get(each.id, each) for each in listed]
 
 
-def with_files(session: Session, checkpoint_id: str) -> CheckpointFacts | None:
+def find_with_files(session: Session, checkpoint_id: str) -> CheckpointFacts | None:
     """Returns a checkpoint with all of its files, without aliases; None if it is no longer there."""
     row = session.execute(select(*_COLUMNS).where(Checkpoint.id == checkpoint_id)).first()
     return None if row is None else CheckpointFacts(*row)
 
 
-def resumed(session: Session, job_id: str) -> CheckpointFacts | None:
+def find_resumed(session: Session, job_id: str) -> CheckpointFacts | None:
     """Returns the checkpoint that the job goes on from, without aliases; None without a whole one."""
     query = select(*_COLUMNS).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
     row = session.execute(checkpoint_order.resumed_first(query).limit(1)).first()
@@ -182,7 +182,7 @@ def list_checkpoints(
     """
     job = access.get(session, job_id, caller)
     entries = _entries(session, job.id)
-    aliases = _aliases(entries, best_of(session, job))
+    aliases = _aliases(entries, find_best(session, job))
     if after is not None:
         given = _order_key_of(session, job, after)
         entries = [entry for entry in entries if order_key(entry) < given]
@@ -199,13 +199,13 @@ def find_named(session: Session, job_id: str, ref: str, *, caller: Caller) -> Na
     return NamedCheckpoint(job.id, job.name, resolve(session, job, ref))
 
 
-def best_of(session: Session, job: Job) -> BestCheckpoint | None:
+def find_best(session: Session, job: Job) -> BestCheckpoint | None:
     """Returns the checkpoint with the best finite value of the monitored metric; the earliest of equal ones."""
-    return best_of_jobs(session, {job.id: job.stored_spec.checkpoint.mode}).get(job.id)
+    return find_best_of_jobs(session, {job.id: job.stored_spec.checkpoint.mode}).get(job.id)
 
 
-def best_of_jobs(session: Session, modes: Mapping[str, str]) -> dict[str, BestCheckpoint]:
-    """Returns `best_of` for many jobs by id, each given with its `checkpoint.mode`. Leaves out jobs without one."""
+def find_best_of_jobs(session: Session, modes: Mapping[str, str]) -> dict[str, BestCheckpoint]:
+    """Returns `find_best` for many jobs by id, each given with its `checkpoint.mode`. Leaves out jobs without one."""
     best: dict[str, BestCheckpoint] = {}
     for mode, query in _BEST.items():
         ids = [job_id for job_id, wanted in modes.items() if wanted == mode]
@@ -219,7 +219,7 @@ _MEASURED = Prepared(
 )
 
 
-def measured(session: Session, checkpoint_ids: Collection[str]) -> dict[str, dict[str, Any]]:
+def read_metrics(session: Session, checkpoint_ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """Returns the metrics of checkpoints, as JSON, by id."""
     return {row.id: row.metrics for row in _MEASURED.rows(session, {"ids": texts(checkpoint_ids)})}
 
@@ -228,25 +228,25 @@ def resolve(session: Session, job: Job, ref: str) -> CheckpointFacts:
     """Returns the checkpoint that `ref` names: an id, `best`, `latest`, `epoch-N` or `step-N`. Raises NotFound."""
     wanted = _canonical(ref)
     entries = _entries(session, job.id)
-    aliases = _aliases(entries, best_of(session, job))
+    aliases = _aliases(entries, find_best(session, job))
     checkpoint_id = wanted if any(entry.id == wanted for entry in entries) else aliases.get(wanted)
     if checkpoint_id is None:
         raise NotFound(f"job {job.id} {_explain_missing(session, job, wanted)}")
     return _with_aliases(session, [checkpoint_id], aliases, _COLUMNS)[0]
 
 
-def recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
+def list_recorded_names(session: Session, job_id: str, *, attempt: int) -> list[str]:
     """Returns the names of all checkpoints that the attempt listed, including removed ones."""
     return list(session.scalars(select(Checkpoint.name).where(_of_attempt(job_id, attempt))))
 
 
-def captured_names(session: Session, job_id: str) -> list[str]:
+def list_captured_names(session: Session, job_id: str) -> list[str]:
     """Returns the names of all checkpoints that the job's attempts captured, including removed ones."""
     captured = (Checkpoint.job_id == job_id, Checkpoint.source == CAPTURED)
     return list(session.scalars(select(Checkpoint.name).where(*captured)))
 
 
-def removed_among(session: Session, job_id: str, *, attempt: int, names: Collection[str]) -> set[str]:
+def list_removed(session: Session, job_id: str, *, attempt: int, names: Collection[str]) -> set[str]:
     """Returns those of `names` that the attempt listed and that were removed."""
     query = select(Checkpoint.name).where(_of_attempt(job_id, attempt), Checkpoint.removed_at.is_not(None))
     return set(session.scalars(query.where(Checkpoint.name.in_(names))))
@@ -254,7 +254,7 @@ def removed_among(session: Session, job_id: str, *, attempt: int, names: Collect
 
 def _signal_best(session: Session, job: Job, checkpoint_id: str) -> None:
     """Stores for the job's targets that this new checkpoint is its best, if it is."""
-    best = best_of(session, job)
+    best = find_best(session, job)
     if best is None or best.id != checkpoint_id:
         return
     metric = signals.brief(job.stored_spec.checkpoint.monitor)

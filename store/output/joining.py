@@ -50,7 +50,7 @@ class Due:
     end: int
 
 
-def jobs_to_join(session: Session) -> Sequence[str]:
+def list_jobs_to_join(session: Session) -> Sequence[str]:
     """Returns some of the jobs that have blocks which are complete and not joined."""
     complete = and_(Job.state.in_(_UNFINISHED), Job.position - Job.points_joined_to >= BLOCK)
     ended = and_(Job.finished_at.is_not(None), Job.points_joined_to < _JOINED)
@@ -60,7 +60,7 @@ def jobs_to_join(session: Session) -> Sequence[str]:
     return job_ids
 
 
-def due(session: Session, job_id: str) -> Due | None:
+def find_due(session: Session, job_id: str) -> Due | None:
     """Returns what is to be joined next of the job; None if nothing is left."""
     job = session.execute(
         select(Job.position, Job.points_joined_to, Job.finished_at).where(Job.id == job_id)

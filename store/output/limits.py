@@ -194,7 +194,7 @@ def position_of(item: NewMedia) -> Position:
     return item.key, item.step, item.number
 
 
-def media_bytes(session: Session, job_id: str) -> int:
+def sum_media_bytes(session: Session, job_id: str) -> int:
     """Returns the bytes of what the job shows."""
     return int(
         session.execute(select(func.coalesce(func.sum(Media.size), 0)).where(Media.job_id == job_id)).scalar_one()

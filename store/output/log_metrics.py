@@ -136,7 +136,7 @@ class LogCurves:
     def _search(self, store: Store) -> None:
         began = time.thread_time()
         with store.read() as session:
-            chunks = logs.chunks_from(session, self._job_id, self._last + 1, _RANK_0)
+            chunks = logs.read_chunks(session, self._job_id, self._last + 1, _RANK_0)
             with closing(chunks):
                 for chunk in chunks:
                     self._last = chunk.first + chunk.count - 1

@@ -190,7 +190,7 @@ class LogSearch:
 
     def _slices(self, session: Session) -> Generator[None]:
         """Searches slices after the last line that was searched, one before each item."""
-        with closing(logs.chunks_from(session, self._job_id, self._last + 1, self._where, to=self._end)) as chunks:
+        with closing(logs.read_chunks(session, self._job_id, self._last + 1, self._where, to=self._end)) as chunks:
             for chunk in chunks:
                 self._work.chunks += 1
                 for first, text in _slices(chunk, begin=self._last + 1):

@@ -89,7 +89,7 @@ def list_after(
     session: Session, job_id: str, *, line: int, limit: int, where: LogFilter = EVERY_LINE
 ) -> FactPage[LogLine]:
     """Returns lines numbered above `line`, oldest first: up to `limit`, and up to 8 MiB."""
-    with closing(chunks_from(session, job_id, line + 1, where)) as chunks:
+    with closing(read_chunks(session, job_id, line + 1, where)) as chunks:
         newer = (item for chunk in chunks for item in lines_of(chunk) if item.line > line)
         return pages.take(newer, limit=limit, size=_size)
 
@@ -128,7 +128,7 @@ def list_newest(session: Session, job_id: str, *, attempt: int, rank: int | None
     return newest_first[:_MOST_NEWEST][::-1]
 
 
-def chunks_from(
+def read_chunks(
     session: Session, job_id: str, line: int, where: LogFilter = EVERY_LINE, *, to: int = END
 ) -> Generator[LogChunk]:
     """Yields the chunks that have lines numbered from `line` to `to`, in order. Reads rows as they are needed."""
@@ -139,9 +139,9 @@ def chunks_from(
 
 
 @contextmanager
-def pieces(session: Session, job_id: str, *, line: int, where: LogFilter, to: int) -> Generator[Generator[Lines]]:
+def read_pieces(session: Session, job_id: str, *, line: int, where: LogFilter, to: int) -> Generator[Generator[Lines]]:
     """Yields what yields the stored pieces of the log that have lines from `line` to `to`, in order, as it is read."""
-    with closing(chunks_from(session, job_id, line, where, to=to)) as chunks:
+    with closing(read_chunks(session, job_id, line, where, to=to)) as chunks:
         yield (Lines(chunk.first, chunk.time, chunk.text) for chunk in chunks)
 
 

@@ -114,7 +114,7 @@ def limit_notice(dropped: Sequence[str]) -> str:
     return f"the job has {MAX_SERIES} metrics; further keys are not stored: {named}"
 
 
-def latest(
+def read_latest(
     session: Session, job_ids: Sequence[str], *, keys: Collection[str] | None = None
 ) -> dict[str, dict[str, float]]:
     """Returns the newest value of each series by key, by job: of these `keys`, else of each job's first `_MAX_LATEST`
@@ -130,7 +130,9 @@ def latest(
     return found
 
 
-def figures(session: Session, job_ids: Collection[str], *, keys: Collection[str]) -> dict[tuple[str, str], Figures]:
+def read_figures(
+    session: Session, job_ids: Collection[str], *, keys: Collection[str]
+) -> dict[tuple[str, str], Figures]:
     """Returns the figures of the series with these keys, by job and key."""
     found = _FIGURES_OF_KEYS.read(session, {"jobs": texts(job_ids), "keys": texts(keys)})
     return {
@@ -139,7 +141,7 @@ def figures(session: Session, job_ids: Collection[str], *, keys: Collection[str]
     }
 
 
-def last_visible_steps(session: Session, job_id: str) -> dict[int, int]:
+def read_last_visible_steps(session: Session, job_id: str) -> dict[int, int]:
     """Returns each attempt's last visible step: later attempts that resumed earlier hide the steps beyond.
 
     Attempt 0 is that of the checkpoint that a retried job started from.

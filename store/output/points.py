@@ -52,7 +52,7 @@ class StoredPoints:
     """Packed: some points of a series and an attempt."""
 
 
-def after(session: Session, job_id: str, position: int) -> Iterator[TimelinePoint]:
+def read_after(session: Session, job_id: str, position: int) -> Iterator[TimelinePoint]:
     """Yields the points after `position`, in order. Reads chunks as they are needed."""
     opened: list[tuple[TimelinePoint, Iterator[TimelinePoint]]] = []
     for chunk in _chunks(session, job_id, position):

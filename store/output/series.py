@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from store.db.database import Snapshots
 from store.output import points, series_columns
 from store.output.facts import END
-from store.output.metrics import POINT, last_visible_steps
+from store.output.metrics import POINT, read_last_visible_steps
 from store.output.points import StoredPoints
 from store.output.series_columns import SeriesColumns
 from store.tables import Job, Series
@@ -66,7 +66,7 @@ def read(store: Snapshots, job_id: str, where: PointFilter) -> Iterator[tuple[st
     made shorter as it is read. Each part has a transaction of its own: none is open when it yields None.
     """
     with store.read() as session:
-        visible = last_visible_steps(session, job_id) if where.attempt is None else None
+        visible = read_last_visible_steps(session, job_id) if where.attempt is None else None
         groups = [*_groups(_series(session, job_id, where.keys))]
     for group in groups:
         if len(group) == 1 and group[0].points > MOST_HELD:

@@ -84,7 +84,7 @@ EVENTS_OF_ATTEMPTS = TrimTarget(
 )
 
 
-def jobs_to_trim(
+def list_jobs_to_trim(
     session: Session, target: TrimTarget, *, age: timedelta | None, size: int | None
 ) -> Sequence[Row[str, bool]]:
     """Returns finished jobs that must be trimmed further, each with whether its age requires it."""
@@ -96,7 +96,7 @@ def jobs_to_trim(
     return session.execute(query.limit(_JOBS_PER_PASS)).all()
 
 
-def first_kept(session: Session, target: TrimTarget, job_id: str, size: int) -> int:
+def find_first_kept(session: Session, target: TrimTarget, job_id: str, size: int) -> int:
     """Returns the key of the first row to keep: the newest rows of at most `size` bytes together, at least one row."""
     if session.get_bind().dialect.name == "postgresql":
         length = func.octet_length(cast(target.content, Text))
@@ -115,7 +115,7 @@ def first_kept(session: Session, target: TrimTarget, job_id: str, size: int) -> 
 
 
 def remove_oldest(session: Session, target: TrimTarget, job_id: str, *, first_kept: int, to: int, why: str) -> bool:
-    """Removes some rows before `first_kept`. Returns True if more are left, else stores that the job is trimmed."""
+    """Removes some rows before the first kept. Returns True if more are left, else stores that the job is trimmed."""
     job = jobs.lock(session, job_id)
     if job is None or getattr(job, target.trimmed_to.key) <= to:
         return False  # deleted, or trimmed by another worker

@@ -86,10 +86,10 @@ def measure_jobs(session: Session, job_ids: Collection[str], *, monitor: str, mo
 
     NaN for what is not finite. Leaves out jobs that have measured nothing.
     """
-    best = checkpoints.best_of_jobs(session, dict.fromkeys(job_ids, mode))
+    best = checkpoints.find_best_of_jobs(session, dict.fromkeys(job_ids, mode))
     values = {job_id: each.value for job_id, each in best.items()}
     others = [job_id for job_id in job_ids if job_id not in values]
-    latest = metrics.latest(session, others, keys=[monitor]) if others else {}
+    latest = metrics.read_latest(session, others, keys=[monitor]) if others else {}
     for job_id, its in latest.items():
         if monitor in its:
             values[job_id] = its[monitor] if math.isfinite(its[monitor]) else math.nan
@@ -160,7 +160,7 @@ def find_best(session: Session, sweep: Sweep) -> BestTrial | None:
     first = next(iter(rank(read_standings(session, sweep), mode=sweep.mode)), None)
     if first is None or not first.has_value:
         return None
-    saved = {} if first.job_id is None else checkpoints.best_of_jobs(session, {first.job_id: sweep.mode})
+    saved = {} if first.job_id is None else checkpoints.find_best_of_jobs(session, {first.job_id: sweep.mode})
     trial = read_trials(session, sweep, numbers=[first.number])[0]
     assert trial.value is not None
     return BestTrial(
@@ -175,7 +175,7 @@ def find_best(session: Session, sweep: Sweep) -> BestTrial | None:
 def find_best_job(session: Session, sweep: Sweep) -> str | None:
     """Returns the job of the best trial whose job is there and has saved a checkpoint with a value; None without."""
     trials = [trial for trial in read_standings(session, sweep) if trial.job_id is not None]
-    saved = checkpoints.best_of_jobs(session, {str(trial.job_id): sweep.mode for trial in trials})
+    saved = checkpoints.find_best_of_jobs(session, {str(trial.job_id): sweep.mode for trial in trials})
     return next((trial.job_id for trial in rank(trials, mode=sweep.mode) if trial.job_id in saved), None)
 
 

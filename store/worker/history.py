@@ -38,20 +38,20 @@ class JobHistory:
             return job_events.newest_messages(session, job_id, attempt=attempt, limit=_MOST_MESSAGES)
 
     def list_checkpoints(self, job_id: str) -> list[CheckpointFacts]:
-        """Returns the checkpoints of a job, newest first, as `store.output.checkpoints.newest_first` does."""
+        """Returns the checkpoints of a job, newest first, as `store.output.checkpoints.list_newest_first` does."""
         with self._store.read() as session:
-            return checkpoints.newest_first(session, job_id)
+            return checkpoints.list_newest_first(session, job_id)
 
     def find_checkpoint(self, checkpoint_id: str) -> CheckpointFacts | None:
         """Returns a checkpoint with all of its files; None if it is no longer there."""
         with self._store.read() as session:
-            return checkpoints.with_files(session, checkpoint_id)
+            return checkpoints.find_with_files(session, checkpoint_id)
 
     def list_files(self, job_id: str) -> tuple[list[CheckpointFacts], Sequence[ArtifactFacts]]:
         """Returns the checkpoints of a job, newest first, and the files that it has left."""
         with self._store.read() as session:
             left = artifacts.list_after(session, job_id, limit=_MOST_ARTIFACTS, kept=None)
-            return checkpoints.newest_first(session, job_id), left
+            return checkpoints.list_newest_first(session, job_id), left
 
     def find_initial(self, job_id: str) -> InitialFacts | None:
         """Returns what the job starts from, if its spec names weights."""
@@ -61,14 +61,14 @@ class JobHistory:
     def list_captured_names(self, job_id: str) -> list[str]:
         """Returns the names of all checkpoints that any attempt of the job has ever captured."""
         with self._store.read() as session:
-            return checkpoints.captured_names(session, job_id)
+            return checkpoints.list_captured_names(session, job_id)
 
     def list_published_names(self, claim: Claim) -> list[str]:
         """Returns the names of all checkpoints that the attempt has ever listed."""
         with self._store.read() as session:
-            return checkpoints.recorded_names(session, claim.job_id, attempt=claim.number)
+            return checkpoints.list_recorded_names(session, claim.job_id, attempt=claim.number)
 
     def find_removed(self, job_id: str, *, attempt: int, names: Collection[str]) -> set[str]:
         """Returns those of `names` that an attempt of the job listed and that were removed since."""
         with self._store.read() as session:
-            return checkpoints.removed_among(session, job_id, attempt=attempt, names=names)
+            return checkpoints.list_removed(session, job_id, attempt=attempt, names=names)

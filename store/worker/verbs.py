@@ -199,7 +199,7 @@ class WorkerStore:
         """Returns which files of the job are stored, and how much its owner may store besides. Raises NotFound."""
         with self._store.read() as session:
             jobs.get(session, job_id)
-            return artifacts.room(session, job_id)
+            return artifacts.read_room(session, job_id)
 
     def read_secrets(self, job_id: str) -> AttemptSecrets:
         """Returns the secrets that the job's spec names, as they are now. Raises NotFound."""

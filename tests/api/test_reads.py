@@ -66,7 +66,7 @@ def claim(service: ApiFixture) -> Claim:
 def slices(claim: Claim, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slices]:
     """Holds each slice of a search of ada's job. Each is a part of its own."""
     held = Slices(claim.job_id)
-    original = logs.chunks_from
+    original = logs.read_chunks
 
     def chunks_from(session: Any, job_id: str, *arguments: Any, **more: Any) -> Any:
         held.reads[job_id] += 1

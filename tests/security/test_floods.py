@@ -72,7 +72,7 @@ def test_a_flood_of_points_is_cut_counted_and_told_once_and_the_job_goes_on(simu
     assert stored_points(simulated) <= 100 + 4
     assert simulated.row.point_bytes == stored_points(simulated) * POINT
     assert stored_bytes(simulated) >= simulated.row.point_bytes
-    newest = simulated.store.read(lambda session: metrics.latest(session, [simulated.claim.job_id]))
+    newest = simulated.store.read(lambda session: metrics.read_latest(session, [simulated.claim.job_id]))
     assert newest == {simulated.claim.job_id: {"loss": 5999.0, "rare": 1.0}}
     notice, said = simulated.messages()
     assert "TORCHYARD_MAX_POINT_BYTES" in notice

@@ -77,7 +77,7 @@ def test_files_are_found_by_their_folder_and_case_counts(db: StoreFixture, tmp_p
 
 def test_the_room_is_what_the_quota_leaves(db: StoreFixture, tmp_path: Path) -> None:
     job_id = db.submit()
-    assert db.read(lambda session: artifacts.room(session, job_id)).left is None
+    assert db.read(lambda session: artifacts.read_room(session, job_id)).left is None
     db.record(db.running(job_id, db.worker()), seq=0, artifacts=[stored(Blobs(tmp_path / "blobs"), "a", b"12345")])
-    room = db.read(lambda session: artifacts.room(session, job_id))
+    room = db.read(lambda session: artifacts.read_room(session, job_id))
     assert [(item.path, item.attempt, item.size) for item in room.stored] == [("a", 1, 5)]

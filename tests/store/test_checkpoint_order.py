@@ -43,7 +43,7 @@ def aliases(db: StoreFixture, job_id: str) -> dict[str, list[str]]:
 
 
 def resumed(db: StoreFixture, job_id: str) -> str | None:
-    found = db.read(lambda session: checkpoints.resumed(session, job_id))
+    found = db.read(lambda session: checkpoints.find_resumed(session, job_id))
     return None if found is None else found.name
 
 
@@ -52,7 +52,7 @@ def test_the_newest_is_what_was_saved_last_whatever_its_step(db: StoreFixture, c
     assert list(aliases(db, claim.job_id)) == ["c", "b", "a"]
     assert aliases(db, claim.job_id)["c"] == ["latest", "step-5"]
     assert resumed(db, claim.job_id) == "c"
-    assert [item.name for item in db.read(lambda session: checkpoints.newest_first(session, claim.job_id))] == [
+    assert [item.name for item in db.read(lambda session: checkpoints.list_newest_first(session, claim.job_id))] == [
         *("c", "b", "a")
     ]
     db.end(claim, EndReason.WORKER_LOST)
@@ -160,7 +160,7 @@ def test_a_retried_job_goes_on_from_the_newest_whole_one_and_keeps_what_it_is(db
     add(db, claim, captured("whole", 10, step=3), captured("torn", 20, step=7, damaged=True))
     db.end(claim, EndReason.CANCELLED)
     new = db.retry(claim.job_id)
-    (copy,) = db.read(lambda session: checkpoints.newest_first(session, new))
+    (copy,) = db.read(lambda session: checkpoints.list_newest_first(session, new))
     assert (copy.name, copy.attempt, copy.step) == ("whole", 0, 3)
     assert (copy.source, copy.saved_at, copy.damaged) == (CAPTURED, 10, False)
 
@@ -168,7 +168,7 @@ def test_a_retried_job_goes_on_from_the_newest_whole_one_and_keeps_what_it_is(db
 def test_no_job_is_retried_from_a_torn_checkpoint(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, saved("whole", 10, step=3), saved("torn", 20, step=7, damaged=True))
     db.end(claim, EndReason.CANCELLED)
-    torn, _ = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))
+    torn, _ = db.read(lambda session: checkpoints.list_newest_first(session, claim.job_id))
     wanted = Retry(claim.job_id, Caller("ada", Role.MEMBER), ref=torn.id)
     with pytest.raises(Conflict, match="is not whole"):
         db.write(lambda session: submission.submit(session, wanted))

@@ -140,7 +140,7 @@ def test_the_best_is_the_earliest_with_the_best_value(
 def test_a_checkpoint_without_the_monitored_metric_is_not_best(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, checkpoint("one", step=1, val_accuracy=0.9))
     assert aliases(db, claim.job_id) == {"1/one": ["latest", "step-1"]}
-    assert db.read(lambda session: checkpoints.best_of(session, db.job(claim.job_id))) is None
+    assert db.read(lambda session: checkpoints.find_best(session, db.job(claim.job_id))) is None
 
 
 def test_references_resolve_in_every_form(db: StoreFixture, claim: Claim) -> None:
@@ -161,7 +161,7 @@ def test_an_unknown_reference_is_not_found(db: StoreFixture, claim: Claim) -> No
 
 def test_a_checkpoint_of_another_job_is_not_found_by_its_id(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, checkpoint("one", step=1))
-    (row,) = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))
+    (row,) = db.read(lambda session: checkpoints.list_newest_first(session, claim.job_id))
     other = db.submit()
     assert name_of(db, claim.job_id, row.id) == "1/one"
     for ref in (row.id, "latest"):
@@ -173,7 +173,7 @@ def test_a_checkpoint_of_another_job_is_not_found_by_its_id(db: StoreFixture, cl
 
 def test_a_file_is_found_by_its_listed_name(db: StoreFixture, claim: Claim) -> None:
     add(db, claim, checkpoint("one", step=1))
-    (row,) = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))
+    (row,) = db.read(lambda session: checkpoints.list_newest_first(session, claim.job_id))
     assert row.file("state.pt")["sha256"] == "0" * 64
     with pytest.raises(NotFound, match="no file"):
         row.file("./state.pt")
@@ -184,18 +184,18 @@ def test_long_lists_of_files_are_read_of_the_newest_alone(db: StoreFixture, clai
     files = [ManifestFile(path=f"{number:0100}", size=1, sha256="0" * 64) for number in range(100)]
     many = [replace(checkpoint(name, step=step), files=files) for step, name in enumerate(("a", "b", "c"))]
     add(db, claim, many[0], checkpoint("short", step=9), *many[1:])
-    length = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))[0].files_bytes
+    length = db.read(lambda session: checkpoints.list_newest_first(session, claim.job_id))[0].files_bytes
     assert length is not None and length > 8192
-    rows = db.read(lambda session: checkpoints.newest_first(session, claim.job_id, most_bytes=2 * length))
+    rows = db.read(lambda session: checkpoints.list_newest_first(session, claim.job_id, most_bytes=2 * length))
     assert [(row.name, len(row.files), row.files_omitted) for row in rows] == [
         ("c", 100, False),
         ("b", 100, False),
         ("short", 1, False),
         ("a", 0, True),
     ]
-    whole = db.read(lambda session: checkpoints.with_files(session, rows[-1].id))
+    whole = db.read(lambda session: checkpoints.find_with_files(session, rows[-1].id))
     assert whole is not None and (whole.name, len(whole.files)) == ("a", 100)
-    assert db.read(lambda session: checkpoints.with_files(session, new_id("ckpt"))) is None
+    assert db.read(lambda session: checkpoints.find_with_files(session, new_id("ckpt"))) is None
 
 
 @quick_on_sqlite
@@ -208,9 +208,9 @@ def test_the_best_checkpoints_of_many_jobs_take_one_query_per_mode(db: StoreFixt
         add(db, claim, *[checkpoint(f"c{loss}", step=loss, val_loss=loss) for loss in (2, 1, 3)])
     add(db, none, checkpoint("c", step=1, val_loss=math.nan))
     modes = {least.job_id: "min", most.job_id: "max", none.job_id: "min"}
-    found = db.read(lambda session: checkpoints.best_of_jobs(session, modes))
+    found = db.read(lambda session: checkpoints.find_best_of_jobs(session, modes))
     assert {job_id: best.value for job_id, best in found.items()} == {least.job_id: 1.0, most.job_id: 3.0}
-    assert db.read(lambda session: checkpoints.best_of_jobs(session, {})) == {}
+    assert db.read(lambda session: checkpoints.find_best_of_jobs(session, {})) == {}
 
 
 def remeasure(db: StoreFixture, claim: Claim, name: str, value: float, *, attempt: int | None = None) -> None:
@@ -220,7 +220,7 @@ def remeasure(db: StoreFixture, claim: Claim, name: str, value: float, *, attemp
 
 def measured_again(db: StoreFixture, job_id: str) -> dict[str, object]:
     """Returns what each checkpoint has measured again, by `attempt/name`."""
-    found = db.read(lambda session: checkpoints.newest_first(session, job_id))
+    found = db.read(lambda session: checkpoints.list_newest_first(session, job_id))
     return {f"{item.attempt}/{item.name}": item.remeasured for item in found}
 
 
@@ -230,7 +230,7 @@ def test_what_is_measured_again_is_told_of_the_checkpoint_and_of_the_best(db: St
     remeasure(db, claim, "one", 0.51)
     remeasure(db, claim, "two", math.nan)
     assert measured_again(db, claim.job_id) == {"1/two": {"val/loss": "NaN"}, "1/one": {"val/loss": 0.51}}
-    best = db.read(lambda session: checkpoints.best_of(session, db.job(claim.job_id)))
+    best = db.read(lambda session: checkpoints.find_best(session, db.job(claim.job_id)))
     assert best is not None
     assert (best.value, best.remeasured) == (0.5, {"val/loss": 0.51})
     assert db.job(claim.job_id).version == version + 2

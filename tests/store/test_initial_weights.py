@@ -274,7 +274,7 @@ def test_a_retry_of_a_shared_job_by_another_user_cannot_take_private_weights(db:
 def test_a_retry_goes_on_from_the_checkpoint_that_it_names(db: StoreFixture, store: Store) -> None:
     old = trained(db, store.blobs, b"one", b"two", b"three", checkpoint={"keep_last": 2, "keep_best": 1})
     new = retry(store, old, ref="epoch-2")
-    (only,) = db.read(lambda session: checkpoints.newest_first(session, new.id))
+    (only,) = db.read(lambda session: checkpoints.list_newest_first(session, new.id))
     assert (only.step, only.attempt) == (2, 0)
     claim = db.starting(new.id, db.worker())
     assert db.attempt(claim).start_step == 2

@@ -150,7 +150,7 @@ def test_a_pass_that_was_interrupted_anywhere_is_completed_by_the_next(db: Store
     done = chunks(db, job_id)
     join(db)
     assert chunks(db, job_id) == done
-    assert db.read(joining.jobs_to_join) == []
+    assert db.read(joining.list_jobs_to_join) == []
 
 
 @quick_on_sqlite
@@ -202,5 +202,5 @@ def test_a_job_without_points_is_looked_at_once(db: StoreFixture) -> None:
     job_id = db.submit()
     db.end(db.running(job_id, db.worker()), EndReason.COMPLETED)
     join(db)
-    assert db.read(joining.jobs_to_join) == []
+    assert db.read(joining.list_jobs_to_join) == []
     assert db.job(job_id).points_joined_to == joining._JOINED  # pyright: ignore[reportPrivateUsage]

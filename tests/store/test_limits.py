@@ -166,7 +166,7 @@ def test_the_newest_values_of_a_job_are_those_of_its_first_200_series(db: StoreF
     other = db.running(db.submit(), db.worker("box-b"), "slot-1")
     db.record(claim, seq=0, points=points(["z", *(f"k{number}" for number in range(300))], step=1))
     db.record(other, seq=0, points=points(["b", "a"], step=2))
-    found = db.read(lambda session: metrics.latest(session, [claim.job_id, other.job_id]))
+    found = db.read(lambda session: metrics.read_latest(session, [claim.job_id, other.job_id]))
     assert list(found[claim.job_id]) == sorted(["z", *(f"k{number}" for number in range(199))])
     assert found[other.job_id] == {"a": 2.0, "b": 2.0}
 
@@ -234,7 +234,7 @@ def sized(step: int, size: int, *, loss: float = 1.0) -> NewCheckpoint:
 
 
 def steps(db: StoreFixture, job_id: str) -> list[int]:
-    return [row.step for row in db.read(lambda session: checkpoints.newest_first(session, job_id))]
+    return [row.step for row in db.read(lambda session: checkpoints.list_newest_first(session, job_id))]
 
 
 @pytest.mark.parametrize(

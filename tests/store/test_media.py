@@ -110,7 +110,7 @@ def test_items_count_among_the_bytes_of_artifacts(db: StoreFixture, blobs: Blobs
         "media"
     }
     assert steps(db) == [1]
-    room = db.read(lambda session: artifacts.room(session, claim.job_id))
+    room = db.read(lambda session: artifacts.read_room(session, claim.job_id))
     assert 400 < room.media_bytes < 500
 
 

@@ -46,7 +46,7 @@ def rows(
 
 
 def latest(db: StoreFixture, *job_ids: str) -> dict[str, dict[str, float]]:
-    return db.read(lambda session: metrics.latest(session, job_ids))
+    return db.read(lambda session: metrics.read_latest(session, job_ids))
 
 
 def test_points_are_returned_by_step_with_their_time_and_attempt(db: StoreFixture) -> None:

@@ -73,7 +73,7 @@ class Trained:
         cleanup.collect_garbage(store)
 
     def steps(self) -> list[int]:
-        found = self.db.read(lambda session: checkpoints.newest_first(session, self.id))
+        found = self.db.read(lambda session: checkpoints.list_newest_first(session, self.id))
         return [each.step for each in found]
 
 

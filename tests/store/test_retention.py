@@ -140,7 +140,7 @@ def add(db: StoreFixture, claim: Claim, *new: NewCheckpoint) -> None:
 
 
 def steps(db: StoreFixture, job_id: str) -> list[int]:
-    return [row.step for row in db.read(lambda session: checkpoints.newest_first(session, job_id))]
+    return [row.step for row in db.read(lambda session: checkpoints.list_newest_first(session, job_id))]
 
 
 def saved(blobs: Blobs, step: int, *contents: bytes, loss: float = 0.5) -> NewCheckpoint:
@@ -179,18 +179,18 @@ def test_removed_checkpoints_keep_their_events_and_are_not_listed_again(db: Stor
     add(db, claim, checkpoint("c1", step=1, epoch=1))
     assert [(event.seq, event.data) for event in db.events(claim.job_id)] == before
     assert steps(db, claim.job_id) == [3]
-    known = db.read(lambda session: checkpoints.recorded_names(session, claim.job_id, attempt=1))
+    known = db.read(lambda session: checkpoints.list_recorded_names(session, claim.job_id, attempt=1))
     assert sorted(known) == ["c1", "c2", "c3"]
     asked = ["c1", "c3", "c9", "é"]
-    removed = db.read(lambda s: checkpoints.removed_among(s, claim.job_id, attempt=1, names=asked))
+    removed = db.read(lambda s: checkpoints.list_removed(s, claim.job_id, attempt=1, names=asked))
     assert removed == {"c1"}
-    assert db.read(lambda s: checkpoints.removed_among(s, claim.job_id, attempt=2, names=asked)) == set()
+    assert db.read(lambda s: checkpoints.list_removed(s, claim.job_id, attempt=2, names=asked)) == set()
 
 
 def test_a_removed_checkpoint_is_not_found_and_the_error_says_why(db: StoreFixture) -> None:
     claim = claimed(db, keep_last=1)
     add(db, claim, checkpoint("c1", step=1, epoch=1))
-    (row,) = db.read(lambda session: checkpoints.newest_first(session, claim.job_id))
+    (row,) = db.read(lambda session: checkpoints.list_newest_first(session, claim.job_id))
     add(db, claim, checkpoint("c2", step=2, epoch=2))
     for ref in ("epoch-1", "epoch-0001", "step-1", row.id):
         with pytest.raises(NotFound, match=r"no longer: .* \(checkpoint.keep_last 1, checkpoint.keep_best 1\)"):
@@ -307,7 +307,7 @@ def at(number: int, *, damaged: bool = False, source: str | None = None, name: s
 
 
 def names(db: StoreFixture, job_id: str) -> list[str]:
-    return [row.name for row in db.read(lambda session: checkpoints.newest_first(session, job_id))]
+    return [row.name for row in db.read(lambda session: checkpoints.list_newest_first(session, job_id))]
 
 
 def test_the_newest_that_are_kept_are_those_that_were_saved_last(db: StoreFixture) -> None:

@@ -256,7 +256,7 @@ def test_after_a_crash_removed_checkpoints_are_deleted_and_unrelayed_ones_are_st
     attempt.end()
     simulated.start_runner()
     simulated.wait_for_end()
-    rows = simulated.store.read(lambda session: checkpoints.newest_first(session, simulated.claim.job_id))
+    rows = simulated.store.read(lambda session: checkpoints.list_newest_first(session, simulated.claim.job_id))
     assert [row.step for row in rows] == [4, 3]
     assert sorted(path.name for path in simulated.run.checkpoints.iterdir()) == ["step-00000003", "step-00000004"]
     announced = [

@@ -125,9 +125,9 @@ def test_what_an_earlier_run_left_in_the_code_is_no_work_of_any_attempt(simulate
     attempt.end()
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     assert {key: list(found.steps) for key, found in service.series(job_id).items()} == {"loss": [3]}
-    stored = service.read(lambda session: list(checkpoints.newest_first(session, job_id)))
+    stored = service.read(lambda session: list(checkpoints.list_newest_first(session, job_id)))
     assert [(one.step, [file["path"] for file in one.files]) for one in stored] == [(3, ["new.pt"])]
-    kept = service.read(lambda session: artifacts.room(session, job_id)).stored
+    kept = service.read(lambda session: artifacts.read_room(session, job_id)).stored
     assert [(item.path, item.attempt) for item in kept] == [(f"./runs/{NAME}", 2)]
     assert simulated.lines() == ["new"]
     assert [text for text in simulated.messages() if re.search(r"\bold", text)] == []

@@ -88,7 +88,7 @@ def test_nothing_of_a_mount_is_captured_kept_counted_or_copied(hosts: Hosts, dat
     hosts.end(EndReason.CONFIG_ERROR)
     assert JobState(hosts.store.job(old).state).terminal
     assert hosts.last.row.checkpoints == 0
-    kept = {item.path for item in hosts.store.read(lambda session: artifacts.room(session, old)).stored}
+    kept = {item.path for item in hosts.store.read(lambda session: artifacts.read_room(session, old)).stored}
     assert "./own.txt" in kept
     assert not any(path.startswith("./data/mnist/") for path in kept)
     hosts.retry()

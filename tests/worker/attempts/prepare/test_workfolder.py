@@ -183,7 +183,7 @@ def test_a_file_is_captured_once_over_attempts(hosts: Hosts, monkeypatch: pytest
     monkeypatch.setattr(capturing.Capturing.__init__, "__kwdefaults__", {"mask": None, "look_s": 0.0})
 
     def captured() -> list[tuple[int, str]]:
-        rows = hosts.store.read(lambda session: checkpoints.newest_first(session, hosts.job_id))
+        rows = hosts.store.read(lambda session: checkpoints.list_newest_first(session, hosts.job_id))
         return sorted((row.attempt, row.files[0]["path"]) for row in rows)
 
     hosts.start()
@@ -207,7 +207,7 @@ def test_a_torn_file_lies_beside_the_whole_one_before_it(
     monkeypatch.setattr(capturing.Capturing.__init__, "__kwdefaults__", {"mask": None, "look_s": 0.0})
 
     def captured() -> list[tuple[str, bool]]:
-        rows = hosts.store.read(lambda session: checkpoints.newest_first(session, hosts.job_id))
+        rows = hosts.store.read(lambda session: checkpoints.list_newest_first(session, hosts.job_id))
         return [(row.files[0]["path"], row.damaged) for row in rows]
 
     hosts.start()
