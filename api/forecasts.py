@@ -44,7 +44,7 @@ def forecast(found: Foresight, budget: Budget, *, read: Callable[[Waiting], Ahea
 def starts_if(waits: Waits, budget: Budget) -> Generator[None, None, tuple[Alternative, ...]]:
     """Returns the changes with which the job would start now if it were submitted anew, as far as the budget goes.
 
-    A stored job keeps its spec: what is kept for it, and its place in the line, would be lost with it.
+    A stored job keeps its spec: what is kept for it, and its position in the line, would be lost with it.
     """
     made: list[Alternative] = []
     job, around = replace(waits.job, submitted=waits.around.now), waits.around.without(waits.job.id)

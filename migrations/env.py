@@ -57,7 +57,9 @@ def _wanted() -> MetaData | None:
     """Returns the metadata for `check`. An upgrade does not need it, and loads in half the time without."""
     if not context.config.attributes.get("compares", True):
         return None
-    from store.tables import Base
+    from store.db.tables import Base, load_all
+
+    load_all()
 
     # SQLite cannot tell of such indexes. Those that there are belong to PostgreSQL alone.
     warnings.filterwarnings("ignore", "autogenerate skipping metadata-specified expression-based index")

@@ -65,7 +65,7 @@ class Announcement:
     """Jobs whose positions in the queue are asked for when they are announced."""
     credits: Credits | None = None
     """By which the line is ordered, where they are known when the newcomers are announced."""
-    places: Mapping[str, int] | None = None
+    positions: Mapping[str, int] | None = None
     """The positions of the newcomers by id, once they were announced; None if Redis did not say."""
 
     def __bool__(self) -> bool:

@@ -51,7 +51,7 @@ class Store:
         """Called after each commit of this program that changes who may do what, before its caller goes on."""
         self._redis_answers = True
         self._credits = CreditCache()
-        self._sweep = Sweep(queue.upkeep, read=database.read, write=database.write)
+        self._sweep = Sweep(queue.upkeep, database)
 
     @classmethod
     def of(cls, settings: Settings, *, program: str, pool: int = 4, most: int = MOST_CONNECTIONS) -> Self:
@@ -91,10 +91,10 @@ class Store:
             announced.credits = self._credits.known(_buckets(announced))
         self._announce(announced)
 
-    def places(self, announced: Announcement) -> Mapping[str, int]:
+    def positions(self, announced: Announcement) -> Mapping[str, int]:
         """Returns the positions in the queue of the announced newcomers by id, as far as they can be told now."""
-        if not announced.newcomers or announced.places is not None:
-            return announced.places or {}
+        if not announced.newcomers or announced.positions is not None:
+            return announced.positions or {}
         with contextlib.suppress(Unavailable), self.read() as session:  # they are committed, whatever happens here
             found = credits.credits(session, _buckets(announced))
             return line.line_of(session).positions(found, announced.newcomers)
@@ -130,7 +130,7 @@ class Store:
         if any(map(is_channel, announcement.changed)):
             self.on_access_change()
         try:
-            announcement.places = self.queue.announce(announcement)
+            announcement.positions = self.queue.announce(announcement)
             self._redis_answers = True
         except QueueUnavailable as error:
             if self._redis_answers:

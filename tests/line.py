@@ -46,7 +46,7 @@ def left(job_id: str) -> Announcement:
 
 def sweep(queue: Queue, database: Database) -> bool:
     """Makes the line equal to the rows. Returns whether it differed."""
-    return Sweep(queue.upkeep, read=database.read, write=database.write).run()
+    return Sweep(queue.upkeep, database).run()
 
 
 def clear(queue: Queue) -> None:

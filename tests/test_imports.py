@@ -67,6 +67,13 @@ def test_the_client_and_the_command_line_need_what_their_distribution_depends_on
     assert {name for path in paths for name in _imported(path)} - allowed == set()
 
 
+def test_a_session_that_a_route_or_duty_opens_is_given_to_the_store_and_used_in_no_other_way() -> None:
+    paths = [path for folder in ("api", "controller") for path in (ROOT / folder).rglob("*.py")]
+    opened = [each for path in paths for each in _sessions(path)]
+    assert [place for place, is_used in opened if is_used] == []
+    assert len(opened) > 10
+
+
 def test_programs_are_started_from_any_folder_whatever_lies_in_it() -> None:
     """By `python -P -m`: without -P, a file of the folder would come before a module of ours."""
     sources = {path: path.read_text(encoding="utf-8") for top in PROGRAMS for path in (ROOT / top).rglob("*.py")}
@@ -114,3 +121,19 @@ def _starts(path: Path, source: str) -> Iterator[tuple[str, list[str]]]:
             words = [each.value for each in node.elts if isinstance(each, ast.Constant) and isinstance(each.value, str)]
             if "-m" in words:
                 yield f"{path.relative_to(ROOT)}:{node.lineno}", words
+
+
+def _sessions(path: Path) -> Iterator[tuple[str, bool]]:
+    """Where a file opens a session of the store, and whether it asks it for anything."""
+    blocks = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.With)]
+    for block in blocks:
+        asked = [each.value for each in ast.walk(block) if isinstance(each, ast.Attribute)]
+        names = {each.id for each in asked if isinstance(each, ast.Name)}
+        for item in block.items:
+            call, opened = item.context_expr, item.optional_vars
+            if isinstance(call, ast.Call) and isinstance(opened, ast.Name) and _opens(call.func):
+                yield f"{path.relative_to(ROOT)}:{block.lineno}", opened.id in names
+
+
+def _opens(function: ast.expr) -> bool:
+    return ast.unparse(function).endswith(("store.read", "store.write"))

@@ -233,14 +233,14 @@ def _answers_itself(route: APIRoute) -> bool:
 def _by_beginning(router: APIRouter) -> dict[str, Sequence[APIRoute]]:
     found = defaultdict[str, list[tuple[int, APIRoute]]](list)
     short: list[tuple[int, APIRoute, str]] = []
-    for place, route in enumerate(route for route in router.routes if isinstance(route, APIRoute)):
+    for index, route in enumerate(route for route in router.routes if isinstance(route, APIRoute)):
         part = route.path_format.partition("{")[0]
-        found[_beginning(part)].append((place, route))
+        found[_beginning(part)].append((index, route))
         if part.count("/") <= _DEPTH:  # a longer one begins no other beginning
-            short.append((place, route, part))
+            short.append((index, route, part))
     for wanted, begun in found.items():
-        known = {place for place, _ in begun}
-        begun += [(place, route) for place, route, part in short if place not in known and wanted.startswith(part)]
+        known = {index for index, _ in begun}
+        begun += [(index, route) for index, route, part in short if index not in known and wanted.startswith(part)]
         begun.sort(key=itemgetter(0))
     return {wanted: [route for _, route in begun] for wanted, begun in found.items()}
 

@@ -53,8 +53,8 @@ class Together:
         self._busy[user] -= 1
         if not self._busy[user]:
             del self._busy[user]
-        place = self._all.index(turns) + 1
-        for each in (*self._all[place:], *self._all[:place]):
+        after = self._all.index(turns) + 1
+        for each in (*self._all[after:], *self._all[:after]):
             if each.comes_last:
                 asyncio.get_running_loop().call_soon(each.give)
             else:

@@ -195,10 +195,10 @@ def completed(document: dict[str, Any], routes: Sequence[BaseRoute]) -> dict[str
 
 
 def _complete(operation: dict[str, Any], *, has_content: bool) -> None:
-    places = [_described(parameter) for parameter in operation.get("parameters", [])]
+    kinds = [_described(parameter) for parameter in operation.get("parameters", [])]
     responses: dict[str, dict[str, Any]] = operation["responses"]
     responses.pop("422", None)  # the framework's own error schema, which is never sent
-    for status in _expected(places, has_body="requestBody" in operation):
+    for status in _expected(kinds, has_body="requestBody" in operation):
         responses.setdefault(str(status), {})
     for status, response in responses.items():
         if int(status) >= 400 and "content" not in response:
@@ -224,13 +224,13 @@ def _described(parameter: dict[str, Any]) -> str | None:
     return parameter.get("in")
 
 
-def _expected(places: list[str | None], *, has_body: bool) -> Iterable[int]:
+def _expected(kinds: list[str | None], *, has_body: bool) -> Iterable[int]:
     """Yields the statuses of the errors that an operation's parameters and body can cause."""
-    if "path" in places:
+    if "path" in kinds:
         yield NotFound.status
-    if {"path", "query"} & set(places):
+    if {"path", "query"} & set(kinds):
         yield UrlTooLong.status
     if has_body:
         yield TooLarge.status
-    if has_body or {"query", "header"} & set(places):
+    if has_body or {"query", "header"} & set(kinds):
         yield InvalidRequest.status

@@ -99,8 +99,8 @@ def positions_after(cursor: str | None) -> dict[str, int]:
         return {}
     if re.fullmatch(POSITIONS, cursor) is None:
         raise InvalidCursor(f"{cursor[:100]!r} is not the `id` of an event of this stream")
-    places = (place.split(":") for place in cursor.split(","))
-    return {job_id: int(position) for job_id, position in places}
+    pairs = (pair.split(":") for pair in cursor.split(","))
+    return {job_id: int(position) for job_id, position in pairs}
 
 
 def id_after(cursor: str | None, prefix: Prefix) -> str | None:
@@ -136,12 +136,12 @@ def job_after(cursor: str | None, sort: JobSort) -> ListCursor | None:
 
 
 def table_cursor(after: TableCursor) -> str:
-    """Returns the cursor behind a place of a list that is arranged anew for each page."""
+    """Returns the cursor after a row of a list that is arranged anew for each page."""
     return f"{_ARRANGED}:{after.index}:{after.job_id}"
 
 
 def table_after(cursor: str | None) -> TableCursor | None:
-    """Returns the place that the cursor stands for, None for the start of the list. Raises InvalidCursor."""
+    """Returns the row that the cursor stands for, None for the start of the list. Raises InvalidCursor."""
     if cursor is None:
         return None
     match = _SORTED.fullmatch(cursor)
@@ -161,7 +161,7 @@ def model_after(cursor: str | None) -> tuple[str, str] | None:
 
 
 def media_after(cursor: str | None) -> MediaPosition | None:
-    """Returns the place of the last item of the previous page. Raises InvalidCursor."""
+    """Returns the position of the last item of the previous page. Raises InvalidCursor."""
     if cursor is None:
         return None
     step, _, rest = cursor.partition(":")
@@ -195,13 +195,13 @@ class QueueCursors:
         # A UUID is one block, and the rest another, so each has one cursor, which shows nothing of it without the key.
         self._cipher = Cipher(AES(key), ECB())  # noqa: S305
 
-    def of(self, place: QueueCursor) -> str:
-        """Returns the cursor behind a place."""
-        standing = _STANDING.pack(place.key, place.priority, place.over_quota)
-        return self._cipher.encryptor().update(bytes.fromhex(place.job_id.removeprefix("job_")) + standing).hex()
+    def of(self, position: QueueCursor) -> str:
+        """Returns the cursor after a position."""
+        standing = _STANDING.pack(position.key, position.priority, position.over_quota)
+        return self._cipher.encryptor().update(bytes.fromhex(position.job_id.removeprefix("job_")) + standing).hex()
 
     def read(self, cursor: str | None) -> QueueCursor | None:
-        """Returns the place that the cursor stands for, None for the start of the queue. Raises InvalidCursor."""
+        """Returns the position that the cursor stands for, None for the start of the queue. Raises InvalidCursor."""
         if cursor is None:
             return None
         found = self._cipher.decryptor().update(bytes.fromhex(cursor)) if _PLACE.fullmatch(cursor) else b""

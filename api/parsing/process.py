@@ -79,13 +79,13 @@ def _answered(question: bytes) -> bytes:
     try:
         return _RIGHT + b"".join(piece for part in _PARTS[kind](body) for piece in (_SIZE.pack(len(part)), part))
     except TorchyardError as error:
-        return _told(error)
+        return _error_json(error)
     except MemoryError:
         most = f"{MEMORY_BYTES >> 30} GiB of memory"
-        return _told(TooLarge(f"the body takes more than {most} to read: send it in several"))
+        return _error_json(TooLarge(f"the body takes more than {most} to read: send it in several"))
 
 
-def _told(error: TorchyardError) -> bytes:
+def _error_json(error: TorchyardError) -> bytes:
     fields = [(each.field, each.message) for each in error.errors]
     return _WRONG + to_json({"kind": type(error).__name__, "message": error.message, "errors": fields})
 

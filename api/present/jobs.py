@@ -138,7 +138,7 @@ def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
     seen, reason = may_list(caller, facts), facts.reason
     shown = WaitingReason(code=reason.code, message=reason.message, since=time(reason.since))
     return QueueEntry(
-        position=facts.place,
+        position=facts.in_line,
         job_id=facts.id if seen else None,
         name=facts.name if seen else None,
         owner=facts.owner,
@@ -178,7 +178,7 @@ def _summary_values(facts: ListedJob, *, starred: bool, columns: dict[str, Scala
         "status_reason": StatusReason.trusted(
             code=reason.code,
             message=reason.message,
-            position=facts.place,
+            position=facts.in_line,
             since=time(reason.since),
             estimate=estimate_or_none(facts.estimate),
         ),

@@ -40,16 +40,16 @@ class Parent:
     def __init__(self, count: int, serve: Serve, sockets: Sequence[socket.socket]) -> None:
         self._serve = serve
         self._sockets = sockets
-        self._places = [_Place() for _ in range(count)]
+        self._slots = [_Slot() for _ in range(count)]
 
     def run(self) -> int:
         """Serves until SIGTERM or SIGINT, and returns 0; or until a process gives up, and returns its exit code."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         code: int | None = None
         while code is None:
-            for place in self._places:
-                if place.pid is None and place.due <= time.monotonic():
-                    place.started(self._fork())
+            for slot in self._slots:
+                if slot.pid is None and slot.due <= time.monotonic():
+                    slot.started(self._fork())
             received = signal.sigtimedwait(_SIGNALS, self._pause())
             code = self._look() if received is None or received.si_signo == signal.SIGCHLD else 0
         self._stop()
@@ -76,37 +76,37 @@ class Parent:
 
     def _pause(self) -> float:
         """Returns the seconds until the next start, and many if all run."""
-        due = [place.due for place in self._places if place.pid is None]
+        due = [slot.due for slot in self._slots if slot.pid is None]
         return max(0.0, min(due) - time.monotonic()) if due else 3600.0
 
     def _look(self) -> int | None:
         """Notes which processes have ended. Returns the exit code of one that has given up: another one would, too."""
-        for place in self._places:
-            code = place.ended()
+        for slot in self._slots:
+            code = slot.ended()
             if code is not None and code > 0:
                 return code
             if code is not None:
                 how = f"was killed by {signal.Signals(-code).name}" if code else "was told to end"
-                _log.error("a process of the API %s; another one starts in %g s", how, place.pause)
+                _log.error("a process of the API %s; another one starts in %g s", how, slot.pause)
         return None
 
     def _stop(self) -> None:
         """Ends all processes: who connects from now on is refused, and open requests have their seconds."""
         for each in self._sockets:
             each.close()
-        running = [place for place in self._places if place.pid is not None]
-        for place in running:
-            place.send(signal.SIGTERM)
+        running = [slot for slot in self._slots if slot.pid is not None]
+        for slot in running:
+            slot.send(signal.SIGTERM)
         deadline = time.monotonic() + _STOP_S
-        while running := [place for place in running if place.ended() is None]:
+        while running := [slot for slot in running if slot.ended() is None]:
             left = deadline - time.monotonic()
             received = signal.sigtimedwait(_SIGNALS, max(0.0, left))
             if received is None or received.si_signo != signal.SIGCHLD:  # it took too long, or a second signal came
-                for place in running:
-                    place.send(signal.SIGKILL)
+                for slot in running:
+                    slot.send(signal.SIGKILL)
 
 
-class _Place:
+class _Slot:
     """One of the processes, and after its end the next one."""
 
     def __init__(self) -> None:

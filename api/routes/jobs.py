@@ -29,7 +29,7 @@ from api.parameters.paging import (
 )
 from api.parameters.reads import Parts, in_turns, with_data, writes_in_turns
 from api.present import jobs as present
-from api.present import prices, telemetry
+from api.present import prices
 from api.services import Services, ServicesDep
 from api.streams import waiting
 from store import housekeeping
@@ -281,8 +281,8 @@ def list_events(
     """Lists the job's events with a `seq` above `after`, in order. A page has at most 8 MiB of them."""
     seq = number_after(after)
     with services.store.read() as session:
-        found = events.list_events(session, job_id, caller=caller, after=seq, limit=limit)
-    return page(EventView, found, telemetry.event, cursor=lambda event: str(event.seq))
+        listed = events.list_events(session, job_id, caller=caller, after=seq, limit=limit)
+    return page(EventView, listed, lambda event: event, cursor=lambda event: str(event.seq))
 
 
 def collect_garbage(services: Services) -> None:

@@ -3,11 +3,12 @@
 from api.access.auth import JobId, JobReader, JobWriter
 from api.openapi.routers import guarded
 from api.parameters.reads import in_turns
-from api.present import telemetry as present
+from api.present.times import time, time_or_none
 from api.services import ServicesDep
 from store.attempts import stacks
+from store.output.facts import Stacks
 from torchyard.contract.errors import Conflict, Unavailable
-from torchyard.contract.views.telemetry import StacksView
+from torchyard.contract.views.telemetry import RankStacksView, StacksView
 
 router = guarded("telemetry", Conflict, Unavailable)
 
@@ -19,7 +20,7 @@ def request_stacks(services: ServicesDep, caller: JobWriter, job_id: JobId) -> S
     The answer is there some seconds later. A second request before that changes nothing.
     """
     with services.store.write("stacks") as session:
-        return present.stacks(stacks.request(session, job_id, caller))
+        return stacks_view(stacks.request(session, job_id, caller))
 
 
 @router.get("/jobs/{job_id}/stacks")
@@ -27,4 +28,17 @@ def request_stacks(services: ServicesDep, caller: JobWriter, job_id: JobId) -> S
 def get_stacks(services: ServicesDep, caller: JobReader, job_id: JobId) -> StacksView:
     """Returns the newest answer, to the job's owner and administrators. `ranks` is empty while it is not there."""
     with services.store.read() as session:
-        return present.stacks(stacks.read(session, job_id, caller))
+        return stacks_view(stacks.read(session, job_id, caller))
+
+
+def stacks_view(known: Stacks) -> StacksView:
+    """Returns the view of an attempt's stacks. An answer to an earlier request is not shown while another waits."""
+    answer = known.answer
+    if known.requested_at is not None or answer is None:
+        return StacksView(attempt=known.attempt, requested_at=time_or_none(known.requested_at))
+    return StacksView(
+        attempt=known.attempt,
+        requested_at=time(answer["requested_at"]),
+        taken_at=time(answer["taken_at"]),
+        ranks=[RankStacksView.model_validate(rank) for rank in answer["ranks"]],
+    )

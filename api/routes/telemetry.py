@@ -12,7 +12,7 @@ from api.parameters.bodies import json_body
 from api.parameters.reads import Parts, in_turns, writes_in_turns
 from api.services import ServicesDep
 from store.output import series
-from store.output.log_curves_writes import LogCurves
+from store.output.log_metrics import LogCurves
 from store.output.series import PointFilter
 from store.output.series_columns import SeriesColumns
 from torchyard.contract.errors import Conflict, Unavailable
@@ -71,8 +71,8 @@ def make_log_curves(
     A metric that has a curve, whatever its source, stays as it is: the same request again changes nothing. At most
     64 MiB of lines, 100,000 points and 5 seconds of a processor; `complete` says whether that was all.
     """
-    made = yield from LogCurves(job_id, wanted.pattern).make(services.store, caller=caller)
-    return LogCurvesView(keys=made.keys, known=made.known, points=made.points, complete=made.complete)
+    curves = yield from LogCurves(job_id, wanted.pattern).make(services.store, caller=caller)
+    return LogCurvesView(keys=curves.keys, known=curves.known, points=curves.points, complete=curves.complete)
 
 
 def _thin_out(columns: SeriesColumns, max_points: int) -> SeriesColumns:

@@ -11,9 +11,9 @@ HEARTBEAT_S = 15.0
 
 
 def encoded(kind: str, data: str, *, id: str = "") -> bytes:
-    """Returns an event. Without an id, it leaves the reader's place in the stream as it is."""
-    place = f"id: {id}\n" if id else ""
-    return f"{place}event: {kind}\ndata: {data}\n\n".encode()
+    """Returns an event. Without an id, it leaves the reader's position in the stream as it is."""
+    line = f"id: {id}\n" if id else ""
+    return f"{line}event: {kind}\ndata: {data}\n\n".encode()
 
 
 def shows_lines(kinds: Collection[StoredKind]) -> bool:

@@ -29,7 +29,7 @@ _TOPICS: Mapping[str, StreamTopic] = {QUEUE: "queue", WORKERS: "workers"}
 
 @dataclass(frozen=True)
 class _Due:
-    """What to read now: positions of jobs, and rows, each with whether its place in lists changed."""
+    """What to read now: positions of jobs, and rows, each with whether its position in lists changed."""
 
     positions: Collection[str]
     rows: Mapping[str, bool]

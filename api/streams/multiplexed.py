@@ -6,19 +6,26 @@ from dataclasses import dataclass
 from functools import partial
 import json
 
-from api.present import telemetry as present
 from api.streams.events import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
 from api.streams.feed import Feed
 from api.streams.stored import MOST_BYTES, ItemsKey, SharedItems, StoredItems
 from api.streams.subscription import Subscription
 from store.jobs import timeline as timelines
 from store.jobs.facts import Head, VisibleJobs
-from store.output.facts import EventFacts, TimelineItem
+from store.output.facts import TimelineItem
 from store.store import Store
 from store.team.callers import Caller
 from torchyard.contract.codec import json_number
 from torchyard.contract.errors import NotAuthorized, Unavailable
-from torchyard.contract.views.telemetry import ChangedView, ListedView, LogLine, StoredKind, StreamCursor, StreamTopic
+from torchyard.contract.views.telemetry import (
+    ChangedView,
+    EventView,
+    ListedView,
+    LogLine,
+    StoredKind,
+    StreamCursor,
+    StreamTopic,
+)
 
 MOST_ITEMS = 2000
 """The most items of one event."""
@@ -140,9 +147,9 @@ class _Columns:
     def add(self, item: TimelineItem) -> None:
         self.items += 1
         content = item.content
-        if isinstance(content, EventFacts | LogLine):
-            text = present.item(item).model_dump_json()
-            (self._events if isinstance(content, EventFacts) else self._logs).append(text)
+        if isinstance(content, EventView | LogLine):
+            text = content.model_dump_json()
+            (self._events if isinstance(content, EventView) else self._logs).append(text)
             self.size += len(text)
             return
         columns = self._metrics.setdefault(content.key, {"step": [], "value": [], "time": [], "attempt": []})

@@ -14,7 +14,7 @@ _MOST_ROWS = 100
 
 
 class ChangedRows:
-    """The jobs whose rows are to be read, each with whether its place in lists changed, and the rows read last."""
+    """The jobs whose rows are to be read, each with whether its position in lists changed, and the rows read last."""
 
     def __init__(self, watched: WatchedJobs) -> None:
         self._watched = watched

@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
-from api.present import telemetry as present
+from api.present.times import time
 from api.streams.events import HEARTBEAT, HEARTBEAT_S, encoded, shows_lines
 from api.streams.live import Live
 from api.streams.stored import MOST_BYTES, MOST_ITEMS, ItemsKey, SharedItems, StoredItems
 from store.jobs import timeline as timelines
+from store.output.facts import MetricPoint, TimelineItem
 from store.store import Store
 from torchyard.contract.errors import NotAuthorized, NotFound, Unavailable
-from torchyard.contract.views.telemetry import EndView, StoredKind
+from torchyard.contract.views.base import View
+from torchyard.contract.views.telemetry import EndView, MetricView, StoredKind
 
 
 class SingleStream:
@@ -72,7 +74,7 @@ class SingleStream:
             events: list[bytes] = []
             size, last = 0, key.after
             for item in timeline.items:
-                events.append(encoded(item.kind, present.item(item).model_dump_json(), id=str(item.position)))
+                events.append(encoded(item.kind, view_of(item).model_dump_json(), id=str(item.position)))
                 size += len(events[-1])
                 last = item.position
                 if len(events) == MOST_ITEMS or size >= MOST_BYTES:
@@ -81,3 +83,13 @@ class SingleStream:
         if state.terminal:
             events.append(encoded("end", EndView(state=state).model_dump_json(), id=str(newest)))
         return StoredItems(b"".join(events), max(last, newest), ended=state.terminal)
+
+
+def view_of(item: TimelineItem) -> View:
+    """Returns the view of an item of a stream."""
+    content = item.content
+    if not isinstance(content, MetricPoint):
+        return content
+    assert item.attempt is not None  # points come from attempts only
+    values = {"key": content.key, "step": content.step, "value": content.value, "time": time(content.time)}
+    return MetricView.model_validate({**values, "attempt": item.attempt})

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 from store.blobs.files import Blobs
 from store.output.facts import Batch
-from store.output.log_metrics_reads import LINE
+from store.output.log_metrics import LINE
 from torchyard.contract.artifacts import DEEPEST
 from torchyard.contract.keeping import MOST_KEEP
 from torchyard.contract.logmetrics import MOST_METRIC_PATTERNS

@@ -15,12 +15,12 @@ STARTS: Mapping[str, tuple[str, ...]] = {
     "POST /v1/jobs": ("POST /jobs",),
     "GET /v1/jobs/{id}": ("GET /jobs/{job_id}",),
     "a notification": (
-        "controller.notifications.fan_out:FanOut.run",
-        "controller.notifications.deliveries:Deliveries.run",
+        "controller.notifications:FanOut.run",
+        "controller.notifications:Deliveries.run",
     ),
-    "a sweep's children": ("controller.sweeps.duty:Sweeps.run",),
+    "a sweep's children": ("controller.sweeps:Sweeps.run",),
 }
-"""Where each begins: a route by its method and path, or a function by its module and name."""
+"""Where each begins: a route by its method and path, or a function by its folder and name."""
 _PLAIN = ("GET /me",)
 """What its route passes, all routes pass: it finds out who asks."""
 _FOR_ALL = ("torchyard.contract.", "torchyard.host.")

@@ -34,7 +34,7 @@ class Reached:
 
 
 def follow(root: Path, starts: tuple[str, ...]) -> Reached:
-    """Returns what is reached from the starts, each a route by its method and path, or a function by module and name.
+    """Returns what is reached from the starts, each a route by its method and path, or a function by folder and name.
 
     Raises LookupError for one that is not there.
     """
@@ -55,8 +55,8 @@ def follow(root: Path, starts: tuple[str, ...]) -> Reached:
 
 def _find_start(sources: Sources, start: str) -> Thing:
     if " " not in start:
-        module, _, name = start.partition(":")
-        return names.require(sources, module, name)
+        folder, _, name = start.partition(":")
+        return names.require(sources, folder, name)
     found = [thing for thing, route in _routes(sources) if route == start]
     if not found:
         raise LookupError(f"no route is {start!r}")

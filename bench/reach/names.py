@@ -80,16 +80,16 @@ class Sources:
         return Module(name, dict(_definitions(tree)), dict(_imports(tree)))
 
 
-def require(sources: Sources, module: str, name: str) -> Thing:
-    """Returns a function by its module and name. Raises LookupError."""
-    found = sources.module(module)
-    if found is None:
-        raise LookupError(f"there is no module {module}")
+def require(sources: Sources, folder: str, name: str) -> Thing:
+    """Returns a function of a module in the folder by its name. Raises LookupError."""
     owner, _, member = name.partition(".")
-    defined = found.definitions.get(owner)
-    if defined is None or (member and not (isinstance(defined, ast.ClassDef) and member in members(defined))):
-        raise LookupError(f"{module} has no {name}")
-    return Thing(found, name)
+    for path in sorted(sources.root.joinpath(*folder.split(".")).glob("*.py")):
+        module = sources.module(f"{folder}.{path.stem}")
+        defined = None if module is None else module.definitions.get(owner)
+        has_member = not member or (isinstance(defined, ast.ClassDef) and member in members(defined))
+        if module is not None and defined is not None and has_member:
+            return Thing(module, name)
+    raise LookupError(f"nothing in {folder} has {name}")
 
 
 @cache

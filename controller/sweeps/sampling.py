@@ -64,7 +64,7 @@ def _counted(spec: SweepSpec, trials: Sequence[TrialFacts]) -> Sequence[TrialFac
 
 @dataclass(frozen=True)
 class _Axis:
-    """What one key takes, as Optuna draws it: of a list indexes in it, as its values may be of any kinds."""
+    """What one key takes, as Optuna draws it: of a list the index in it, as its values may be of any kinds."""
 
     values: Values
 

@@ -13,7 +13,8 @@ from store.db.database import now_us
 from store.jobs import events as job_events
 from store.jobs import jobs
 from store.notifications import signals
-from store.output import artifacts, checkpoints, logs, media, metrics, point_limits, retention
+from store.output import artifacts, checkpoints, logs, media, metrics, retention
+from store.output import limits as output_limits
 from store.output.facts import DEFAULTS, Batch, OutputLimits
 from store.output.limits import OutputMeter
 from store.tables import Attempt, Job
@@ -75,7 +76,7 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
     """Stores what the batch adds to the job's lists, within the limits."""
     job_id, attempt = claim.job_id, claim.number
     if count := sum(len(points) for _, points in batch.by_source):
-        point_limits.note(session, job_id, attempt, meter, points=count)
+        output_limits.note_others(session, job_id, attempt, meter, points=count)
     for source, points in batch.by_source:
         added = metrics.add(session, job_id, attempt=attempt, points=meter.take_points(points), source=source)
         meter.count_points(added.stored)

@@ -29,8 +29,8 @@ def list_attempts(session: Session, job_id: str, *, caller: Caller, after: int, 
         Attempt.id, Attempt.worker_id, Attempt.stopped_for, *(getattr(Attempt, name) for name in _AS_THEY_ARE)
     )
     query = query.where(Attempt.job_id == job_id, Attempt.number > after).order_by(Attempt.number)
-    found = pages.first(session.execute(query.limit(limit + 1)).all(), limit)
-    rows = found.items
+    page = pages.first(session.execute(query.limit(limit + 1)).all(), limit)
+    rows = page.items
     held = session.execute(
         select(Allocation.attempt_id, Allocation.worker_id, Allocation.node_rank, Allocation.device)
         .where(Allocation.attempt_id.in_([row.id for row in rows]))
@@ -48,7 +48,7 @@ def list_attempts(session: Session, job_id: str, *, caller: Caller, after: int, 
     for attempt_id, worker_id, node, uuid in held:
         device = HeldBefore(workers[worker_id].name, node, uuid, known.get((worker_id, uuid)))
         devices.setdefault(attempt_id, []).append(device)
-    others = _stopped_for(session, {row.stopped_for for row in rows if row.stopped_for is not None}, caller)
+    others = _find_takers(session, {row.stopped_for for row in rows if row.stopped_for is not None}, caller)
     attempts = [
         ListedAttempt(
             **{name: getattr(row, name) for name in _AS_THEY_ARE},
@@ -58,25 +58,25 @@ def list_attempts(session: Session, job_id: str, *, caller: Caller, after: int, 
         )
         for row in rows
     ]
-    return FactPage(attempts, found.has_more)
+    return FactPage(attempts, page.has_more)
 
 
 def list_earlier(session: Session, job_id: str, *, before: int) -> list[EarlierAttempt]:
     """Returns the job's attempts with numbers below `before`, oldest first."""
-    told = (Attempt.number, Attempt.started_at, Attempt.launcher.is_not(None), Attempt.offsets, Attempt.environment)
-    query = select(*told).where(Attempt.job_id == job_id, Attempt.number < before).order_by(Attempt.number)
+    columns = (Attempt.number, Attempt.started_at, Attempt.launcher.is_not(None), Attempt.offsets, Attempt.environment)
+    query = select(*columns).where(Attempt.job_id == job_id, Attempt.number < before).order_by(Attempt.number)
     return [
         EarlierAttempt(number=number, started_at=started_at, ran=ran, offsets=offsets, environment=environment)
         for number, started_at, ran, offsets, environment in session.execute(query)
     ]
 
 
-def _stopped_for(session: Session, job_ids: Collection[str], caller: Caller) -> dict[str | None, StoppedFor]:
+def _find_takers(session: Session, job_ids: Collection[str], caller: Caller) -> dict[str | None, StoppedFor]:
     if not job_ids:
         return {}
     readable = access.readable(caller).label("readable")
-    found = session.execute(select(Job.id, Job.owner, Job.name, readable).where(Job.id.in_(job_ids)))
-    return {row.id: StoppedFor(row.owner, *((row.id, row.name) if row.readable else (None, None))) for row in found}
+    jobs = session.execute(select(Job.id, Job.owner, Job.name, readable).where(Job.id.in_(job_ids)))
+    return {row.id: StoppedFor(row.owner, *((row.id, row.name) if row.readable else (None, None))) for row in jobs}
 
 
 def count_ended(session: Session, job_id: str, reason: EndReason, *, since: int, why: str = "") -> int:

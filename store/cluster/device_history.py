@@ -28,7 +28,7 @@ _SLACK_S = 60
 
 def add_samples(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]]) -> None:
     """Stores how the worker's devices are used now: a `torchyard.contract.devices.DeviceReport` each, as JSON."""
-    now = _now(session)
+    now = _read_now(session)
     _merge_ended(session, worker_id, now)
     holders = jobs.device_holders_on(session, worker_id)
     used = {
@@ -49,17 +49,17 @@ def read(session: Session, worker_id: str, *, begins: int | None, ends: int | No
 
     Without times: those of the last hour.
     """
-    now = _now(session)
+    now = _read_now(session)
     ends = min(now, ends) if ends is not None else now
     begins = max(begins, now - _kept_s(max(KEPT))) if begins is not None else now - _kept_s(_FINEST)
     stored = next((resolution for resolution in KEPT if begins >= now - _kept_s(resolution) - _SLACK_S), max(KEPT))
     span = max(0, ends - begins)
     resolution = stored * max(1, -(-(span + stored) // (stored * most)))
     first = begins - begins % resolution
-    found: dict[int, list[Mapping[str, Use]]] = {}
+    slots: dict[int, list[Mapping[str, Use]]] = {}
     for start, uses in sorted(_with_newest(session, worker_id, stored, first, ends + 1).items()):
-        found.setdefault(start - start % resolution, []).append(uses)
-    return History(resolution, {start: merged(uses) for start, uses in list(found.items())[-most:]})
+        slots.setdefault(start - start % resolution, []).append(uses)
+    return History(resolution, {start: merged(uses) for start, uses in list(slots.items())[-most:]})
 
 
 def merged(slots: Iterable[Mapping[str, Use]]) -> dict[str, Use]:
@@ -68,12 +68,12 @@ def merged(slots: Iterable[Mapping[str, Use]]) -> dict[str, Use]:
     for slot in slots:
         for uuid, use in slot.items():
             by_device.setdefault(uuid, []).append(use)
-    return {uuid: _merged(uses) for uuid, uses in by_device.items()}
+    return {uuid: _merge_uses(uses) for uuid, uses in by_device.items()}
 
 
 def delete_old(session: Session) -> None:
     """Removes what is kept no longer, also of workers that are gone."""
-    now = _now(session)
+    now = _read_now(session)
     old = (
         and_(DeviceSample.resolution == resolution, DeviceSample.begins <= now - _kept_s(resolution) - resolution)
         for resolution in KEPT
@@ -83,18 +83,18 @@ def delete_old(session: Session) -> None:
 
 def _merge_ended(session: Session, worker_id: str, now: int) -> None:
     """Stores the coarser slots of the newest row, if they have ended since."""
-    newest = _newest(session, worker_id)
+    newest = _find_newest(session, worker_id)
     if newest is None:
         return
     for fine, coarse in pairwise(KEPT):
         begins = newest - newest % coarse
         if begins == now - now % coarse:
             return
-        finer = _slots(session, worker_id, fine, begins, begins + coarse)
+        finer = _read_slots(session, worker_id, fine, begins, begins + coarse)
         _store(session, worker_id, coarse, begins, merged(finer.values()))
 
 
-def _merged(uses: Sequence[Use]) -> Use:
+def _merge_uses(uses: Sequence[Use]) -> Use:
     if len(uses) == 1:
         return uses[0]
     means = [use.utilization for use in uses if use.utilization is not None]
@@ -115,17 +115,19 @@ def _with_newest(
     session: Session, worker_id: str, resolution: int, begins: int, ends: int
 ) -> dict[int, Mapping[str, Use]]:
     """Returns the stored slots, and what finer ones tell of the slot that has not ended."""
-    found = dict(_slots(session, worker_id, resolution, begins, ends))
-    newest = _newest(session, worker_id)
+    slots = dict(_read_slots(session, worker_id, resolution, begins, ends))
+    newest = _find_newest(session, worker_id)
     finer = max((fine for fine in KEPT if fine < resolution), default=None)
     if newest is None or finer is None:
-        return found
+        return slots
     started = newest - newest % resolution
-    if begins <= started < ends and started not in found:
-        parts = _slots(session, worker_id, finer, started, ends) or _slots(session, worker_id, _FINEST, started, ends)
+    if begins <= started < ends and started not in slots:
+        parts = _read_slots(session, worker_id, finer, started, ends) or _read_slots(
+            session, worker_id, _FINEST, started, ends
+        )
         if parts:
-            found[started] = merged(parts.values())
-    return found
+            slots[started] = merged(parts.values())
+    return slots
 
 
 def _store(session: Session, worker_id: str, resolution: int, begins: int, used: Mapping[str, Use]) -> None:
@@ -145,7 +147,7 @@ def _store(session: Session, worker_id: str, resolution: int, begins: int, used:
     )
 
 
-def _slots(session: Session, worker_id: str, resolution: int, begins: int, ends: int) -> Slots:
+def _read_slots(session: Session, worker_id: str, resolution: int, begins: int, ends: int) -> Slots:
     query = select(DeviceSample.begins, DeviceSample.devices).where(
         DeviceSample.worker_id == worker_id,
         DeviceSample.resolution == resolution,
@@ -155,12 +157,12 @@ def _slots(session: Session, worker_id: str, resolution: int, begins: int, ends:
     return {row.begins: {uuid: Use(*use) for uuid, use in row.devices.items()} for row in session.execute(query)}
 
 
-def _newest(session: Session, worker_id: str) -> int | None:
+def _find_newest(session: Session, worker_id: str) -> int | None:
     newest = select(func.max(DeviceSample.begins))
     return session.scalar(newest.where(DeviceSample.worker_id == worker_id, DeviceSample.resolution == _FINEST))
 
 
-def _now(session: Session) -> int:
+def _read_now(session: Session) -> int:
     return session.execute(select(now_us())).scalar_one() // 1_000_000
 
 

@@ -121,16 +121,16 @@ def places(session: Session, observed: Mapping[str, Sequence[DeviceReport]]) -> 
     holders = {(row.worker_id, row.device): row.job_id for row in _HELD.rows(session)}
     rows = _WORKERS.rows(session)
     there = [row for row in rows if row.alive or row.id in observed]
-    found: list[Host] = []
+    hosts: list[Host] = []
     for row in there:
         if row.pool is None:
             reports = observed[row.id] if row.id in observed else map(DeviceReport.from_dict, row.devices)
             devices = tuple(_device(report, holders.get((row.id, report.uuid))) for report in reports)
             offered = row.starts or {}
             host = Host(row.id, row.name, devices, row.drain_requested_at is not None)
-            found.append(_offering(host, offered.get("cpus"), offered.get("memory_gb")))
+            hosts.append(_with_capacity(host, offered.get("cpus"), offered.get("memory_gb")))
     in_pools = pools.of_rows(session, [row for row in there if row.pool is not None])
-    return Places((rows[0].now if rows else 0), tuple(found), in_pools)
+    return Places((rows[0].now if rows else 0), tuple(hosts), in_pools)
 
 
 def running(session: Session) -> tuple[Running, ...]:
@@ -146,8 +146,8 @@ def displacements(session: Session, *, max_stop_grace: timedelta) -> tuple[Displ
     A victim that has ended counts for a while: its devices are the waiting job's.
     """
     rows = (*_STOPPING.rows(session), *_STOPPED.rows(session))
-    made = [_displacement(row, max_stop_grace) for row in rows]
-    return tuple(sorted(made, key=lambda one: (one.job_id, one.victim)))
+    displaced = [_displacement(row, max_stop_grace) for row in rows]
+    return tuple(sorted(displaced, key=lambda one: (one.job_id, one.victim)))
 
 
 def uses(session: Session, owners: Collection[str], *, now: int) -> tuple[OwnerUse, ...]:
@@ -157,21 +157,21 @@ def uses(session: Session, owners: Collection[str], *, now: int) -> tuple[OwnerU
     for owner in shares:
         for kind in ("cuda", "cpu"):
             by_kind[owner, kind] += 0.0
-    found: list[OwnerUse] = []
+    owner_uses: list[OwnerUse] = []
     for (owner, kind), seconds in sorted(by_kind.items()):
         one = OwnerUse(owner, "cuda" if kind == "cuda" else "cpu", seconds)
-        found.append(one if owner not in shares else OwnerUse(owner, one.kind, seconds, shares[owner]))
-    return tuple(found)
+        owner_uses.append(one if owner not in shares else OwnerUse(owner, one.kind, seconds, shares[owner]))
+    return tuple(owner_uses)
 
 
 def fraction(progress: Any) -> float | None:
     """Returns how much of its run a job says is done, 0 to 1, by its stored progress; None if it does not say."""
     if not isinstance(progress, dict):
         return None
-    told: dict[str, Any] = progress
+    steps: dict[str, Any] = progress
     for done, total in (("step", "total_steps"), ("epoch", "epochs")):
-        if isinstance(told.get(done), int) and isinstance(told.get(total), int) and told[total] > 0:
-            return min(1.0, max(0.0, told[done] / told[total]))
+        if isinstance(steps.get(done), int) and isinstance(steps.get(total), int) and steps[total] > 0:
+            return min(1.0, max(0.0, steps[done] / steps[total]))
     return None
 
 
@@ -180,7 +180,7 @@ def time_limit_us(written: Any) -> int:
     return in_us(StoredSpec.model_validate({} if written is None else {"time_limit": written}).time_limit)
 
 
-def _offering(host: Host, cpus: Any, memory_gb: Any) -> Host:
+def _with_capacity(host: Host, cpus: Any, memory_gb: Any) -> Host:
     return Host(host.id, host.name, host.devices, host.draining, _number(cpus), _number(memory_gb))
 
 

@@ -1,5 +1,7 @@
 """What all tables share, and the service itself: one row."""
 
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -30,6 +32,13 @@ class Base(DeclarativeBase):
         }
     )
     type_annotation_map = {dict[str, Any]: Document, list[Any]: Document}
+
+
+def load_all() -> None:
+    """Loads the tables of every domain, whose folders lie beside this one, into the metadata of Base."""
+    store = Path(__file__).parents[1]
+    for tables in sorted(store.glob("*/tables.py")):
+        import_module(f"{store.name}.{tables.parent.name}.tables")
 
 
 class Service(Base):

@@ -43,28 +43,28 @@ def resolved_together(
 
     `atomic`: all of them are stored, or none, so they may name each other; `store.jobs.cycles` finds none in them.
     """
-    asked = {place: each for place, each in wanted.items() if each.spec.after and each.after is None}
+    asked = {index: each for index, each in wanted.items() if each.spec.after and each.after is None}
     if not asked:
         return dict(wanted), {}
     beside = Beside(wanted if atomic or len(wanted) > 1 else {}, atomic=atomic)
     found = _Found(session, next(iter(asked.values())).caller, beside)
     named, errors = dict[int, list[str]](), dict[int, InvalidSpec]()
-    for place, each in asked.items():
+    for index, each in asked.items():
         try:
-            named[place] = found.ids(each.spec.after)
+            named[index] = found.ids(each.spec.after)
         except InvalidSpec as error:
-            errors[place] = kept(error)
+            errors[index] = kept(error)
     stored = set[str]().union(*named.values()) - beside.ids
     initial_weights.lock_sources(session, stored | initial_weights.sources_of(each.spec for each in wanted.values()))
     known = found.jobs(stored)
-    checked = {place: beside.with_id(place, each) for place, each in wanted.items() if place not in errors}
-    for place, ids in named.items():
+    checked = {index: beside.with_id(index, each) for index, each in wanted.items() if index not in errors}
+    for index, ids in named.items():
         try:
-            check = _checked if wanted[place].retry_of is None else _retried
-            checked[place] = check(checked[place], ids, known)
+            check = _checked if wanted[index].retry_of is None else _retried
+            checked[index] = check(checked[index], ids, known)
         except InvalidSpec as error:
-            errors[place] = kept(error)
-    return {place: each for place, each in checked.items() if place not in errors}, errors
+            errors[index] = kept(error)
+    return {index: each for index, each in checked.items() if index not in errors}, errors
 
 
 def checked(session: Session, wanted: Submission) -> Submission:
@@ -110,7 +110,7 @@ class _Found:
         if is_id(named, "job"):
             return named
         if named not in self._named:
-            # Their own first: nobody else's job takes the place of one of theirs because it has its name.
+            # Their own first: nobody else's job is taken for one of theirs because it has its name.
             mine, theirs = Job.owner == self._caller.name, access.readable(self._caller)
             self._named[named] = self._newest(named, mine) or self._newest(named, theirs)
         return self._named[named]

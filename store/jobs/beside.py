@@ -27,31 +27,31 @@ class Beside:
     def __init__(self, wanted: Mapping[int, Submission], *, atomic: bool = True) -> None:
         """`atomic`: all of them are stored, or none: only then they may wait for each other, and none for itself."""
         self._atomic = atomic
-        self._wanted = {place: replace(each, job_id=new_id("job")) for place, each in wanted.items()}
+        self._wanted = {index: replace(each, job_id=new_id("job")) for index, each in wanted.items()}
         self._names = Counter(each.spec.name for each in self._wanted.values())
-        self._places = {each.spec.name: place for place, each in self._wanted.items()}
+        self._indexes = {each.spec.name: index for index, each in self._wanted.items()}
 
     @property
     def ids(self) -> set[str]:
         """The ids that the jobs will have, if others may name them."""
         return {str(each.job_id) for each in self._wanted.values()}
 
-    def with_id(self, place: int, wanted: Submission) -> Submission:
+    def with_id(self, index: int, wanted: Submission) -> Submission:
         """Returns the submission with its id, if it is one of these."""
-        return self._wanted.get(place, wanted)
+        return self._wanted.get(index, wanted)
 
     def id_of(self, number: int, named: str) -> str | None:
         """Returns the id of the job that an item of the `after` of another one names; None if it is none of these.
 
         Raises InvalidSpec for a name that several have.
         """
-        if named not in self._places:
+        if named not in self._indexes:
             return None
         if not self._atomic:
             raise wrong(number, f"{named} is a job of the same batch: send the batch with `atomic`")
         if self._names[named] > 1:
             raise wrong(number, f"{self._names[named]} jobs of the batch have the name {named}")
-        return self._wanted[self._places[named]].job_id
+        return self._wanted[self._indexes[named]].job_id
 
     def known(self) -> dict[str, Known]:
         """Returns what is known of the jobs, by their ids."""

@@ -13,16 +13,16 @@ _MOST_NAMED = 4
 
 
 def find(wanted: Mapping[int, Submission]) -> dict[int, InvalidSpec]:
-    """Returns the errors of some jobs that close a cycle of `after`, by their places in the batch; none without one.
+    """Returns the errors of some jobs that close a cycle of `after`, by their indexes in the batch; none without one.
 
     A name that several of the jobs have leads nowhere.
     """
     names = Counter(each.spec.name for each in wanted.values())
-    places = {each.spec.name: place for place, each in wanted.items() if names[each.spec.name] == 1}
-    awaited = {place: [places.get(item.job) for item in each.spec.after] for place, each in wanted.items()}
+    indexes = {each.spec.name: index for index, each in wanted.items() if names[each.spec.name] == 1}
+    awaited = {index: [indexes.get(item.job) for item in each.spec.after] for index, each in wanted.items()}
     found: dict[int, InvalidSpec] = {}
     for cycle, number in _cycles(awaited):
-        found.setdefault(cycle[-1], _error(number, [wanted[place].spec.name for place in (*cycle, cycle[0])]))
+        found.setdefault(cycle[-1], _error(number, [wanted[index].spec.name for index in (*cycle, cycle[0])]))
         if len(found) == _MOST_TOLD:
             break
     return found

@@ -5,20 +5,20 @@ from contextlib import closing
 import json
 from typing import Any
 
-from sqlalchemy import BigInteger, bindparam, case, func, insert, select, update
+from sqlalchemy import BigInteger, Select, bindparam, case, func, insert, select, type_coerce, update
 from sqlalchemy.orm import Session
 
 from store import pages
 from store.announcement import announcement_of
-from store.db import columns
+from store.db.columns import Instant
 from store.db.database import document, now_us
 from store.db.prepared import Prepared
-from store.output.facts import EventFacts
 from store.pages import FactPage
 from store.tables import Base, Job, JobEvent
 from store.team import access
 from store.team.callers import Caller
 from torchyard.contract.job import JobState, Reason
+from torchyard.contract.views.telemetry import EventView
 
 # Built once: building a statement costs more than executing it.
 _EVENTS = Base.metadata.tables["job_events"]
@@ -36,17 +36,23 @@ _FIRST_EVENT = Prepared(insert(_EVENTS).inline(), columns=("job_id", "seq", "tim
 _NEW_EVENT = insert(_EVENTS).values(time=case((_LAST_EVENT > _NOT_LATER, _LAST_EVENT), else_=_NOT_LATER))
 
 
-def list_events(session: Session, job_id: str, *, caller: Caller, after: int, limit: int) -> FactPage[EventFacts]:
+def list_events(session: Session, job_id: str, *, caller: Caller, after: int, limit: int) -> FactPage[EventView]:
     """Returns events with a position above `after`, oldest first, without progress, which only streams show.
 
     Returns up to `limit` of them, and up to 8 MiB. Raises NotFound if the caller may not read the job.
     """
     access.readable_job(session, job_id, caller)
-    query = columns.select(EventFacts, JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after)
-    query = query.where(JobEvent.type != "progress").order_by(JobEvent.seq).limit(limit + 1)
+    query = select_views(job_id).where(JobEvent.seq > after, JobEvent.type != "progress").limit(limit + 1)
     with closing(session.execute(query.execution_options(yield_per=16))) as rows:
-        events = (EventFacts(*row) for row in rows)
+        events = (EventView.model_validate({**row}) for row in rows.mappings())
         return pages.take(events, limit=limit, size=lambda event: len(json.dumps(event.data)))
+
+
+def select_views(job_id: str) -> Select[*tuple[Any, ...]]:
+    """Returns the query for the fields of `EventView`, in the order of the events."""
+    time = type_coerce(JobEvent.time, Instant).label("time")
+    query = select(JobEvent.seq, time, JobEvent.type, JobEvent.attempt, JobEvent.data)
+    return query.where(JobEvent.job_id == job_id).order_by(JobEvent.seq)
 
 
 def newest_messages(session: Session, job_id: str, *, attempt: int, limit: int) -> list[str]:

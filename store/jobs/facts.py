@@ -82,7 +82,7 @@ class ListedJob:
     error: Mapping[str, Any] | None
     """Its last error; in a list without the traceback."""
     reason: DisplayedReason
-    place: int | None
+    in_line: int | None
     """Its position in the queue, from 1; None if it is not queued."""
     metrics: Mapping[str, float]
     """The newest value of each metric, of a list only those that lists show."""
@@ -126,7 +126,7 @@ class JobFacts(ListedJob):
 class QueuedJob:
     """A queued job."""
 
-    place: int
+    in_line: int
     """Its position in the queue, from 1."""
     id: str
     owner: str

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
-from sqlalchemy import delete, select, tuple_, update
+from sqlalchemy import bindparam, delete, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
@@ -19,6 +19,22 @@ Keeper = TypeVar("Keeper", Sweep, Schedule)
 KEPT_FOR = timedelta(hours=24)
 _KEPT_US = KEPT_FOR // timedelta(microseconds=1)
 _DELETED_PER_CALL = 100
+# Built once, as most submissions have a key.
+_KEPT = select(IdempotencyKey).where(IdempotencyKey.created_at > now_us() - _KEPT_US)
+_OF_ONE = _KEPT.where(IdempotencyKey.owner == bindparam("of"), IdempotencyKey.key == bindparam("named"))
+# Rows that another transaction is deleting are skipped: two that wait for each other's rows would deadlock.
+_OLD = (
+    select(IdempotencyKey.owner, IdempotencyKey.key)
+    .where(IdempotencyKey.created_at <= now_us() - _KEPT_US)
+    .order_by(IdempotencyKey.created_at)
+    .limit(_DELETED_PER_CALL)
+    .with_for_update(skip_locked=True)
+)
+_DELETE_OLD = (
+    delete(IdempotencyKey)
+    .where(tuple_(IdempotencyKey.owner, IdempotencyKey.key).in_(_OLD))
+    .execution_options(synchronize_session=False)
+)
 
 
 class KeyTaken(Conflict):
@@ -34,12 +50,13 @@ def find_job(session: Session, request: KeyedRequest) -> str | None:
 def find_keys(session: Session, requests: Collection[KeyedRequest]) -> dict[tuple[str, str], IdempotencyKey]:
     """Returns what is stored for the keys of requests, by owner and key, for `job_of`. The database's clock decides."""
     keys = sorted({request.identity for request in requests})
-    query = select(IdempotencyKey).where(IdempotencyKey.created_at > now_us() - _KEPT_US)
+    if not keys:
+        return {}
     if len(keys) == 1:
-        query = query.where(IdempotencyKey.owner == keys[0][0], IdempotencyKey.key == keys[0][1])
+        rows = session.scalars(_OF_ONE, {"of": keys[0][0], "named": keys[0][1]})
     else:
-        query = query.where(tuple_(IdempotencyKey.owner, IdempotencyKey.key).in_(keys))
-    return {(row.owner, row.key): row for row in session.scalars(query)} if keys else {}
+        rows = session.scalars(_KEPT.where(tuple_(IdempotencyKey.owner, IdempotencyKey.key).in_(keys)))
+    return {(row.owner, row.key): row for row in rows}
 
 
 def job_of(request: KeyedRequest, row: IdempotencyKey) -> str:
@@ -98,16 +115,4 @@ def made_by(session: Session, table: type[Keeper], keyed: KeyedRequest) -> Keepe
 
 def delete_old(session: Session) -> None:
     """Deletes some old keys. Call it last: a transaction that waited with them deleted could deadlock."""
-    # Rows that another transaction is deleting are skipped: two that wait for each other's rows would deadlock.
-    old = (
-        select(IdempotencyKey.owner, IdempotencyKey.key)
-        .where(IdempotencyKey.created_at <= now_us() - _KEPT_US)
-        .order_by(IdempotencyKey.created_at)
-        .limit(_DELETED_PER_CALL)
-        .with_for_update(skip_locked=True)
-    )
-    session.execute(
-        delete(IdempotencyKey)
-        .where(tuple_(IdempotencyKey.owner, IdempotencyKey.key).in_(old))
-        .execution_options(synchronize_session=False)
-    )
+    session.execute(_DELETE_OLD)

@@ -32,7 +32,7 @@ _HOLDERS = (
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .where(Allocation.released_at.is_(None))
 )
-_TOLD = {
+_EVENTS = {
     JobState.RUNNING: EventKind.JOB_STARTED,
     JobState.SUCCEEDED: EventKind.JOB_SUCCEEDED,
     JobState.FAILED: EventKind.JOB_FAILED,
@@ -40,7 +40,7 @@ _TOLD = {
     JobState.PAUSED: EventKind.JOB_PAUSED,
     JobState.QUEUED: EventKind.JOB_REQUEUED,
 }
-"""What targets are told when a job enters a state."""
+"""What targets are notified of when a job enters a state."""
 
 
 SEARCHED = ("id", "owner", "name", "labels", "notes")
@@ -119,7 +119,7 @@ def transition(
 def _move(
     session: Session, job: Job, source: JobState, target: JobState, *, reason: Reason, values: Mapping[str, Any]
 ) -> Row[*tuple[Job, bool]] | None:
-    """Returns the moved job and whether a target may want to be told; None if it is not in `source` any more."""
+    """Returns the moved job and whether a target may want to know of it; None if it is not in `source` any more."""
     return session.execute(
         update(Job)
         .where(Job.id == job.id, Job.state == source)
@@ -141,7 +141,7 @@ def _move(
 
 def _signal(session: Session, moved: Job, source: JobState, state: JobState) -> None:
     """Stores for targets what the job has become."""
-    kind = _TOLD.get(state)
+    kind = _EVENTS.get(state)
     is_resumed = (source, state) == (JobState.PAUSED, JobState.QUEUED)  # by its user, or its sweep
     if kind is not None and not is_resumed and moved.reason_code != AT_RUNG:  # nobody has to do anything there
         signals.add_state(session, moved, kind)
@@ -216,7 +216,7 @@ def set_waiting_reason(session: Session, job_ids: Sequence[str], reason: Reason)
 
 
 def set_waiting_reasons(session: Session, reasons: Mapping[Reason, Sequence[str]]) -> None:
-    """Does what `set_waiting_reason` does for many reasons, each with its jobs."""
+    """Stores why queued jobs do not start: the jobs of each reason. Writes only rows whose reason changes."""
     concerned = [job_id for job_ids in reasons.values() for job_id in job_ids]
     # Always in one order: two workers that wait for each other's rows would deadlock.
     session.execute(select(Job.id).where(Job.id.in_(concerned)).order_by(Job.id).with_for_update())

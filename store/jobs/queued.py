@@ -43,17 +43,17 @@ def list_queue(session: Session, *, limit: int, after: QueueCursor | None = None
         return QueuePage([], page.has_more, None, total)
     first = line.positions(credit, page.items[:1])[page.items[0].member.id]
     why = reasons.displayed(session, rows.values())
-    places = {job.member.id: place for place, job in enumerate(page.items, start=first)}
-    expected = estimates.of_jobs(session, rows.values(), places)
+    positions = {job.member.id: position for position, job in enumerate(page.items, start=first)}
+    expected = estimates.of_jobs(session, rows.values(), positions)
     queued = [
         QueuedJob(
             **{column.key: getattr(rows[job_id], column.key) for column in _SHOWN},
-            place=place,
+            in_line=position,
             resources=rows[job_id].resources,
             reason=why[job_id],
             estimate=expected.get(job_id),
         )
-        for job_id, place in places.items()
+        for job_id, position in positions.items()
     ]
     return QueuePage(queued, page.has_more, cursor_of(page.items[-1], credit), total)
 

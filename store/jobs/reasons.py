@@ -54,7 +54,7 @@ class Moment:
 def now(session: Session, shapes: Collection[str]) -> Moment:
     """Returns what the jobs of the shapes wait for now."""
     rows = _NOW.read(session, {"shapes": texts(shapes)})
-    common = {shape: DisplayedReason(*told) for _, shape, *told in rows if shape is not None}
+    common = {shape: DisplayedReason(*reason) for _, shape, *reason in rows if shape is not None}
     return Moment(rows[0][0], common)
 
 
@@ -72,7 +72,7 @@ def displayed(session: Session, jobs: Collection[Any]) -> dict[str, DisplayedRea
 
 
 def of_row(row: Any) -> DisplayedReason:
-    """Does what `displayed` does for a row of `JOINED`."""
+    """Returns the reason of a job by a row of `JOINED`, as `displayed` chooses it."""
     if row.common_code is None or not _waits_with_others(row):
         return _shown(row, None)
     return _shown(row, DisplayedReason(row.common_code, row.common_message, row.common_since))

@@ -1,4 +1,4 @@
-"""What is told of jobs: their rows with reasons, places in the queue, newest metrics and best checkpoints."""
+"""What is shown of jobs: their rows with reasons, positions in the queue, newest metrics and best checkpoints."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -27,18 +27,18 @@ from torchyard.contract.team import Role
 
 _SHOWN_METRICS = frozenset({"train/loss", "val/loss"})
 """The metrics that a list shows of each job, besides the monitored one."""
-_TOLD = (
+_SHOWN_COLUMNS = (
     *("id", "owner", "visibility", "name", "trainer", "priority", "labels", "retry_of", "schedule_id", "version"),
     *("attempt", "progress", "devices", "position", "created_at", "started_at", "finished_at", "archived_at"),
 )
-"""Columns that are told as they are."""
-_TOLD_OF = attrgetter(*_TOLD)
+"""Columns that are shown as they are."""
+_read_shown = attrgetter(*_SHOWN_COLUMNS)
 _STATES = {state.value: state for state in JobState}
 _JOBS = Base.metadata.tables["jobs"].c
 
 _TRIAL = ("sweep_id", "trial")
-_PLACED = ("state", "shape", "device_request", "not_before", "reason_code", "reason_message", "reason_since")
-"""Columns that its reason and its place in the queue depend on."""
+_QUEUED = ("state", "shape", "device_request", "not_before", "reason_code", "reason_message", "reason_since")
+"""Columns that its reason and its position in the queue depend on."""
 
 
 def _columns(*names: str) -> list[ColumnElement[Any]]:
@@ -47,7 +47,7 @@ def _columns(*names: str) -> list[ColumnElement[Any]]:
 
 
 LISTED = (
-    *_columns(*_TOLD, *_PLACED, *_TRIAL),
+    *_columns(*_SHOWN_COLUMNS, *_QUEUED, *_TRIAL),
     checkpoint_policy(_JOBS.spec).label("checkpoint"),
     cast(without_traceback(_JOBS.error), Parsed).label("short_error"),
     _JOBS.notes.is_not(None).label("has_notes"),
@@ -57,7 +57,7 @@ LISTED = (
 """What `show_rows` reads of a job: neither spec, card nor traceback, which may be large."""
 _TEXTS = tuple(cast(_JOBS[name], Text).label(name) for name in ("spec", "card"))
 _WHOLE = (
-    *_columns(*_TOLD, *_PLACED, *_TRIAL, "error", "log_lines", "notes"),
+    *_columns(*_SHOWN_COLUMNS, *_QUEUED, *_TRIAL, "error", "log_lines", "notes"),
     stars.STARRED_BY,
     *_TEXTS,
     *reasons.COMMON,
@@ -66,7 +66,7 @@ _WHOLE = (
 
 
 def find_job(session: Session, job_id: str, caller: Caller) -> JobFacts:
-    """Returns what is told of a job that the caller may read. Raises NotFound, also for what is no job's id."""
+    """Returns what is shown of a job that the caller may read. Raises NotFound, also for what is no job's id."""
     row = access.readable_job(session, job_id, caller, *_WHOLE, source=reasons.JOINED)
     documents = _Documents(row.spec, row.card)
     return _whole(session, row, documents, reasons.of_row(row), caller, starred_by=row.starred_by)
@@ -78,7 +78,7 @@ def find_version(session: Session, job_id: str, caller: Caller) -> int:
 
 
 def show_job(session: Session, job: Job) -> JobFacts:
-    """Returns what is told of a job, as its owner may see it."""
+    """Returns what is shown of a job, as its owner may see it."""
     owner, reason = Caller(job.owner, Role.MEMBER), reasons.displayed(session, [job])[job.id]
     return _whole(session, job, _documents(job), reason, owner, starred_by=stars.starred_by(session, job.id))
 
@@ -92,7 +92,7 @@ def of_new(
     initial: InitialFacts | None,
     after: Sequence[DependencyFacts] = (),
 ) -> JobFacts:
-    """Returns what is told of a job that was just submitted, but for its place in the queue.
+    """Returns what is shown of a job that was just submitted, but for its position in the queue.
 
     `job` has its columns, as `new_jobs.insert_all` returns them.
     """
@@ -101,7 +101,7 @@ def of_new(
         job,
         documents,
         reason=reason,
-        place=None,
+        in_line=None,
         monitor=monitor,
         latest={},
         best=best,
@@ -112,23 +112,23 @@ def of_new(
 
 
 def show_rows(session: Session, rows: Sequence[Row[Any]]) -> list[ListedJob]:
-    """Returns what lists tell of jobs, given by their columns `LISTED`, with a fixed number of statements."""
+    """Returns what lists show of jobs, given by their columns `LISTED`, with a fixed number of statements."""
     policies = {row.id: policy_in(row.checkpoint) for row in rows}
     begun = [row.id for row in rows if _has_begun(row)]
     shown = {*_SHOWN_METRICS, *(policies[job_id].monitor for job_id in begun)}
     latest = metrics.latest(session, begun, keys=shown) if begun else {}
     best = checkpoints.best_of_jobs(session, {job_id: policies[job_id].mode for job_id in begun})
-    places = positions.find_positions(session, rows)
-    expected = estimates.of_jobs(session, rows, places)
+    in_line = positions.find_positions(session, rows)
+    expected = estimates.of_jobs(session, rows, in_line)
     sweeps = trials.read_sweeps_of_jobs(session, rows, shown=True)
     return [
         ListedJob(
-            **_told(row),
+            **_shown_values(row),
             has_notes=row.has_notes,
             starred_by=stars.who_of(row.starred_by),
             error=row.short_error,
             reason=reasons.of_row(row),
-            place=places.get(row.id),
+            in_line=in_line.get(row.id),
             metrics=_chosen(latest[row.id], monitor=policies[row.id].monitor) if row.id in latest else {},
             monitor=policies[row.id].monitor,
             best=best.get(row.id),
@@ -153,7 +153,7 @@ def policy_in(checkpoint: str | None) -> Policy:
 
 
 class _Documents(NamedTuple):
-    """Of a job, the JSON that is told as it is stored."""
+    """Of a job, the JSON that is shown as it is stored."""
 
     spec: str
     card: str | None
@@ -173,21 +173,21 @@ def _whole(
     starred_by: str | None,
 ) -> JobFacts:
     """`job` is a row of jobs, or its columns `_WHOLE`."""
-    begun, told = _has_begun(job), _told_of_spec(documents.spec)
-    policy = told.policy
-    places = positions.find_positions(session, [job])
+    begun, needed = _has_begun(job), _read_spec(documents.spec)
+    policy = needed.policy
+    in_line = positions.find_positions(session, [job])
     return _facts(
         job,
         documents,
         reason=reason,
-        place=places.get(job.id),
-        estimate=estimates.of_jobs(session, [job], places).get(job.id),
+        in_line=in_line.get(job.id),
+        estimate=estimates.of_jobs(session, [job], in_line).get(job.id),
         monitor=policy.monitor,
         latest=metrics.latest(session, [job.id])[job.id] if begun else {},
         best=checkpoints.best_of_jobs(session, {job.id: policy.mode}).get(job.id) if begun else None,
-        initial=initial_files.of_job(session, job.id) if told.has_initial_weights else None,
+        initial=initial_files.of_job(session, job.id) if needed.has_initial_weights else None,
         sweep=trials.read_sweeps_of_jobs(session, [job]).get(job.id),
-        after=dependencies.of_job(session, job.id, caller) if told.waits else (),
+        after=dependencies.of_job(session, job.id, caller) if needed.waits else (),
         starred_by=starred_by,
     )
 
@@ -197,7 +197,7 @@ def _facts(
     documents: _Documents,
     *,
     reason: DisplayedReason,
-    place: int | None,
+    in_line: int | None,
     monitor: str,
     latest: dict[str, float],
     best: BestCheckpoint | None,
@@ -208,13 +208,13 @@ def _facts(
     estimate: EstimateFacts | None = None,
 ) -> JobFacts:
     return JobFacts(
-        **_told(job),
+        **_shown_values(job),
         has_notes=job.notes is not None,
         starred_by=stars.who_of(starred_by),
         notes=job.notes or "",
         error=job.error,
         reason=reason,
-        place=place,
+        in_line=in_line,
         metrics=latest,
         monitor=monitor,
         best=best,
@@ -228,7 +228,7 @@ def _facts(
     )
 
 
-class _ToldOfSpec(NamedTuple):
+class _OfSpec(NamedTuple):
     """What an answer needs of a job's spec."""
 
     policy: Policy
@@ -238,9 +238,9 @@ class _ToldOfSpec(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _told_of_spec(spec: str) -> _ToldOfSpec:
+def _read_spec(spec: str) -> _OfSpec:
     written = from_json(spec)
-    return _ToldOfSpec(
+    return _OfSpec(
         _policy_of(written.get("checkpoint")), written.get("init_from") is not None, bool(written.get("after"))
     )
 
@@ -256,8 +256,8 @@ def _has_begun(job: Any) -> bool:
     return job.attempt > 0 or job.retry_of is not None
 
 
-def _told(row: Any) -> dict[str, Any]:
-    return dict(zip(_TOLD, _TOLD_OF(row), strict=True)) | {"state": _STATES[row.state]}
+def _shown_values(row: Any) -> dict[str, Any]:
+    return dict(zip(_SHOWN_COLUMNS, _read_shown(row), strict=True)) | {"state": _STATES[row.state]}
 
 
 def _chosen(latest: dict[str, float], *, monitor: str) -> dict[str, float]:

@@ -239,7 +239,7 @@ def _is_cancelled_within(job: Job, grace: timedelta | None) -> bool:
 
 
 def _say_cancel(grace: timedelta | None) -> str:
-    """Returns what the owner is told of the cancel of a running job."""
+    """Returns what the events say of the cancel of a running job."""
     if grace is None:
         return "cancel requested: the job may save a checkpoint before it stops"
     if not grace:

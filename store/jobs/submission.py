@@ -95,7 +95,7 @@ class Prospect:
     reason: Reason | None
     """Why it would not start at once; None if it would."""
     position: int | None = None
-    """Its place in the queue, from 1; None if it would not be in it."""
+    """From 1, in the queue; None if it would not be in it."""
 
 
 @dataclass(frozen=True)

@@ -53,13 +53,13 @@ def in_transaction(store: Store, change: Callable[[Session], T], *, keyed: bool)
                     idempotency.delete_old(session)
         except KeyTaken:
             continue
-        return made, store.places(announcement_of(session))
+        return made, store.positions(announcement_of(session))
 
 
 def with_position(made: Submitted, positions: Mapping[str, int]) -> Submitted:
     """Returns the job with its position in the queue, if that is known."""
     position = positions.get(made.job.id)
-    return made if position is None else Submitted(replace(made.job, place=position), made.replayed)
+    return made if position is None else Submitted(replace(made.job, in_line=position), made.replayed)
 
 
 def submit(session: Session, wanted: Submission | Retry) -> Submitted:
@@ -99,10 +99,8 @@ def submit_locked(
     """
     outcomes, admitted = _admitted(session, wanted, limits, alone=alone)
     store = partial(new_jobs.store_all, session, [*admitted.values()])
-    if alone:
-        return outcomes | dict(zip(admitted, store(), strict=True))
     if admitted:
-        made = savepoints.attempt(session, store)
+        made = store() if alone else savepoints.attempt(session, store)
         if isinstance(made, Unavailable):  # each by itself would wait as long again
             raise made
         outcomes |= {} if isinstance(made, Exception) else dict(zip(admitted, made, strict=True))

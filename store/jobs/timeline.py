@@ -8,17 +8,17 @@ from typing import TypeVar
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from store.db import columns
 from store.ids import is_id
+from store.jobs import events
 from store.jobs.facts import Head, VisibleJobs
 from store.output import logs, points
-from store.output.facts import EventFacts, TimelineItem
+from store.output.facts import TimelineItem
 from store.tables import Job, JobEvent, LogChunk
 from store.team import access
 from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import NotFound
 from torchyard.contract.job import JobState
-from torchyard.contract.views.telemetry import StoredKind
+from torchyard.contract.views.telemetry import EventView, StoredKind
 
 T = TypeVar("T")
 
@@ -80,14 +80,14 @@ def after(
 
 
 def _read_events(session: Session, job_id: str, position: int, kinds: frozenset[StoredKind]) -> Iterator[TimelineItem]:
-    query = columns.select(EventFacts, JobEvent).where(JobEvent.job_id == job_id).order_by(JobEvent.seq).limit(_PAGE)
+    query = events.select_views(job_id).limit(_PAGE)
     if kinds:
         query = query.where(JobEvent.type.in_(kinds))
     rows = _read_pages(
-        lambda last: session.execute(query.where(JobEvent.seq > last)).all(), position, lambda row: row.seq
+        lambda last: session.execute(query.where(JobEvent.seq > last)).mappings(), position, lambda row: row["seq"]
     )
-    events = (EventFacts(*row) for row in rows)
-    return (TimelineItem(event.seq, event.type, event.attempt, event) for event in events)  # pyright: ignore[reportArgumentType] - the column's values
+    views = (EventView.model_validate({**row}) for row in rows)
+    return (TimelineItem(view.seq, view.type, view.attempt, view) for view in views)
 
 
 def _read_points(session: Session, job_id: str, position: int) -> Iterator[TimelineItem]:

@@ -151,7 +151,7 @@ def check(session: Session, owner: str, spec: Spec) -> None:
     names = select(NotificationTarget.name).where(NotificationTarget.owner == owner)
     has = set(session.scalars(names.where(NotificationTarget.name.in_(spec.notify.targets))))
     errors = tuple(
-        FieldError(f"notify.targets.{index}", f"{owner} has no target {name}: `torchyard notify add` makes one")
+        FieldError(f"notify.targets.{index}", f"{owner} has no target {name}: `torchyard notifications add` makes one")
         for index, name in enumerate(spec.notify.targets)
         if name not in has
     )

@@ -24,8 +24,8 @@ from store.output.checkpoints_facts import (
     CAPTURED,
     CheckpointFacts,
     OrderKey,
+    order_key,
     path_written,
-    place,
     resumable,
     sent_of,
 )
@@ -185,7 +185,7 @@ def list_checkpoints(
     aliases = _aliases(entries, best_of(session, job))
     if after is not None:
         given = _order_key_of(session, job, after)
-        entries = [entry for entry in entries if place(entry) < given]
+        entries = [entry for entry in entries if order_key(entry) < given]
     ids = [entry.id for entry in entries[: limit + 1]]
     return pages.first(_with_aliases(session, ids, aliases, _SUMMARY), limit)
 

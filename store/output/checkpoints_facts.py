@@ -171,7 +171,7 @@ class Judged(Ordered, Protocol):
 J = TypeVar("J", bound=Judged)
 
 
-def place(checkpoint: Ordered) -> OrderKey:
+def order_key(checkpoint: Ordered) -> OrderKey:
     """Returns what sorts checkpoints, oldest first: the values of `ORDER`."""
     return checkpoint.attempt, checkpoint.saved_at, checkpoint.id
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from torchyard.contract.events import Remeasured
 from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.views.telemetry import LogLine, StoredKind
+from torchyard.contract.views.telemetry import EventView, LogLine, StoredKind
 
 LOG = "log"
 """The source of a series that was read from the lines that the job wrote, by the patterns of its spec."""
@@ -18,17 +18,6 @@ MAX_SERIES = 2000
 """The most series of one job."""
 END = 2**63 - 1
 """The greatest possible step, or number of a line."""
-
-
-@dataclass(frozen=True, slots=True)
-class EventFacts:
-    """An event of a job. `seq` is its position in the job's timeline."""
-
-    seq: int
-    time: int
-    type: str
-    attempt: int | None
-    data: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +60,7 @@ class TimelineItem:
     position: int
     kind: StoredKind
     attempt: int | None
-    content: EventFacts | MetricPoint | LogLine
+    content: EventView | MetricPoint | LogLine
 
 
 class Answer(TypedDict):

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from store.output.facts import MetricPoint, NewLines, NewMedia, OutputLimits
 from store.output.metrics import POINT
-from store.tables import Artifact, Job, Media
+from store.tables import Artifact, Attempt, Job, Media
 from store.team import quotas
 
 _MESSAGE_ROW_BYTES = 100
@@ -134,6 +134,20 @@ class OutputMeter:
             f"no more of this {of}'s {output} is stored: the limit of {limit} bytes is reached ({setting} of the"
             f" worker); the rest is in the files of {self._rest}"
         )
+
+
+def note_others(session: Session, job_id: str, number: int, meter: OutputMeter, *, points: int) -> None:
+    """Notes in the meter of an attempt, before it takes so many points, what the job and its owner have stored.
+
+    A job that is paused and resumed again and again has one limit, and one whose owner is over the quota stores few.
+    """
+    others = select(func.coalesce(func.sum(Attempt.point_bytes), 0))
+    others = others.where(Attempt.job_id == job_id, Attempt.number != number)
+    over_quota = False
+    if meter.asks_for_quota(points):
+        owner = session.execute(select(Job.owner).where(Job.id == job_id)).scalar_one()
+        over_quota = quotas.bytes_left(session, owner) == 0
+    meter.note_others(int(session.execute(others).scalar_one()), over_quota=over_quota)
 
 
 @dataclass(frozen=True)

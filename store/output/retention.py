@@ -16,7 +16,7 @@ from store.db.database import now_us
 from store.db.stored_spec import StoredCheckpointPolicy
 from store.jobs import jobs
 from store.output import metrics
-from store.output.checkpoints_facts import captured_file, place
+from store.output.checkpoints_facts import captured_file, order_key
 from store.tables import Checkpoint, Job, ModelVersion
 from store.team import quotas
 from store.team.limits import find_limit
@@ -95,7 +95,7 @@ def _oldest_first(session: Session, job: Job) -> list[_Row]:
     found, last_steps = session.execute(query), metrics.last_visible_steps(session, job.id)
     return sorted(
         map(_Row._make, found),
-        key=lambda row: (row.step <= last_steps[row.attempt], *place(row)),
+        key=lambda row: (row.step <= last_steps[row.attempt], *order_key(row)),
     )
 
 
@@ -110,7 +110,7 @@ def _kept(rows: Sequence[_Row], policy: StoredCheckpointPolicy, *, last: int | N
     sign = 1 if policy.mode == "min" else -1
     whole = [row for row in rows if not row.damaged]
     measured = [row for row in whole if not math.isnan(row.monitored)]
-    ranked = sorted(measured, key=lambda row: (sign * row.monitored, *place(row)))
+    ranked = sorted(measured, key=lambda row: (sign * row.monitored, *order_key(row)))
     published = [row for row in whole if row.source is None]
     captured = [row for row in whole if row.source is not None]
     torn = rows[rows.index(whole[-1]) :] if whole else rows

@@ -12,7 +12,7 @@ from store.queue.line.line import line_of
 
 
 def ask_after_commit(session: Session, jobs: Iterable[Any]) -> None:
-    """Has the positions of jobs that were just submitted found when they are announced: see `Store.places`."""
+    """Has the positions of jobs that were just submitted found when they are announced: see `Store.positions`."""
     announcement_of(session).newcomers += [standing_of(job) for job in jobs if is_in_line(job)]
 
 

@@ -25,7 +25,7 @@ from store.output.checkpoints_facts import (
     captured_file,
     captured_name,
     captured_number,
-    place,
+    order_key,
     resumable,
 )
 from store.output.facts import (
@@ -46,7 +46,7 @@ from store.output.facts import (
     Room,
     StoredArtifact,
 )
-from store.output.log_metrics_reads import LinePattern
+from store.output.log_metrics import LinePattern
 from torchyard.contract.devices import DeviceReport
 
 __all__ = [
@@ -93,7 +93,7 @@ __all__ = [
     "captured_file",
     "captured_name",
     "captured_number",
-    "place",
+    "order_key",
     "resumable",
 ]
 

@@ -25,7 +25,7 @@ def listed(job_id: str, *, owner: str = "alice", starred_by: frozenset[str] = fr
         trainer="script",
         state=JobState.QUEUED,
         reason=DisplayedReason("queued", "", 1),
-        place=1,
+        in_line=1,
         owner=owner,
         visibility="private",
         priority=0,

@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 
-from api.present import jobs, telemetry
+from api.present import jobs
 from api.present.times import microseconds, time
 from api.routes import cluster
 from api.routes.attempts import attempt_view
 from api.routes.checkpoints import checkpoint_view
+from api.routes.stacks import stacks_view
+from api.streams.single import view_of
 from store.cluster.facts import History, HolderFacts, NamedJob, Use, WorkerFacts, WorkerHistory
 from store.ids import new_id
 from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, JobFacts, ListedAttempt, QueuedJob
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
-from store.output.facts import Answer, EventFacts, MetricPoint, Stacks, TimelineItem
+from store.output.facts import Answer, MetricPoint, Stacks, TimelineItem
 from store.queue.estimates_facts import EstimateFacts
 from store.team.callers import Caller
 from torchyard.contract.errors import NotFound
@@ -64,7 +66,7 @@ JOB = JobFacts(
     starred_by=frozenset({"eve"}),
     error={"code": "user_error", "message": "ValueError", "traceback": "…"},
     reason=DisplayedReason("retrying", "attempt 1 ended", 3 * SECOND),
-    place=4,
+    in_line=4,
     metrics={"val/loss": 0.5},
     monitor="val/loss",
     best=BestCheckpoint(new_id("ckpt"), 0.5, 1, 10),
@@ -155,7 +157,7 @@ def test_an_attempt_that_has_ended_has_a_duration() -> None:
 
 
 def test_items_of_a_stream_become_views_of_their_kinds() -> None:
-    event = EventFacts(1, SECOND, "message", None, {"level": "info", "text": "a"})
+    event = EventView(seq=1, time=time(SECOND), type="message", attempt=None, data={"level": "info", "text": "a"})
     line = LogLine(line=3, time=time(SECOND), attempt=1, rank=0, stream="stdout", text="hello")
     point = MetricPoint("loss", 7, 0.5, SECOND)
     items = (
@@ -163,14 +165,14 @@ def test_items_of_a_stream_become_views_of_their_kinds() -> None:
         TimelineItem(2, "log", 1, line),
         TimelineItem(3, "metric", 1, point),
     )
-    assert [type(telemetry.item(item)) for item in items] == [EventView, LogLine, MetricView]
+    assert [type(view_of(item)) for item in items] == [EventView, LogLine, MetricView]
 
 
 def test_an_old_answer_is_not_shown_while_a_request_waits() -> None:
     ranks: list[dict[str, Any]] = [{"rank": 0, "pid": 7, "text": "stack", "note": None}]
     answer = Answer(requested_at=SECOND, taken_at=2 * SECOND, ranks=ranks)
-    assert [rank.text for rank in telemetry.stacks(Stacks(1, None, answer)).ranks] == ["stack"]
-    waiting = telemetry.stacks(Stacks(1, 3 * SECOND, answer))
+    assert [rank.text for rank in stacks_view(Stacks(1, None, answer)).ranks] == ["stack"]
+    waiting = stacks_view(Stacks(1, 3 * SECOND, answer))
     assert (waiting.ranks, waiting.requested_at) == ([], time(3 * SECOND))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from api.curves import shares
-from store.output import log_curves_writes as log_curves
+from store.output import log_metrics as log_curves
 from store.output.facts import MetricPoint, NewLines
 from tests.api.service import ApiFixture
 from tests.api.test_problems import assert_problem

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from controller.notifications.deliver import FanOut
 from controller.sweeps.duty import Sweeps
 from store.jobs import requests as job_requests
+from store.jobs.submission import KeyedRequest
 from store.notifications import targets
 from store.notifications.facts import NewTarget
 from store.output.facts import MetricPoint
@@ -141,6 +142,17 @@ def test_two_controllers_make_each_trial_once(yard: Yard) -> None:
     made = yard.db.read(lambda session: session.scalars(select(Job.trial).where(Job.sweep_id == sweep)).all())
     assert sorted(made, key=str) == sorted(range(40), key=str)
     assert [trial.number for trial in yard.trials(sweep)] == list(range(40))
+
+
+def test_requests_with_one_key_at_once_submit_one_sweep(yard: Yard) -> None:
+    raw = {"method": "array", "trials": 2, "monitor": "val/loss", "mode": "min", "job": SCRIPT}
+    spec = parse_sweep(raw)
+    first = spec_of(spec, 0, next(checked_points(spec)))
+    new = NewSweep(spec, ADA, "private", KeyedRequest("ada", "once", "f" * 64))
+    answers = run_together(*[lambda: write(yard.store, submit.submit, new, first)] * 4)
+    submitted = [each for each in answers if not isinstance(each, Exception)]
+    assert sorted(replayed for _, replayed in submitted) == [False, True, True, True]
+    assert len({sweep.id for sweep, _ in submitted}) == 1
 
 
 @quick_on_sqlite

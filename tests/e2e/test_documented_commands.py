@@ -17,6 +17,7 @@ COMMANDS = (ROOT / "docs" / "commands.md").read_text()
 DOCUMENTS = [README, *(path.read_text() for path in (ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {
     "make demo": "its installation and `make up` go on for long: what make starts is run",
+    "pip install torchyard": "tests/torchyard/cli/test_own_service.py runs a program without a server",
     "torchyard users add alice": "needs a server with TLS: test_first_hour.py runs those of first-hour.md",
     "make build": "takes a minute: tests/deploy/test_distributions.py builds and installs the wheels",
     "make check": "the developers' own commands, which run these tests",
@@ -121,7 +122,7 @@ def test_a_command_in_the_text_of_the_documents_is_one_with_such_options() -> No
     ("line", "wrong"),
     [
         ("FOO=1 torchyard submit --folow x.yaml > out", "No such option"),
-        ("for a in b; do .venv/bin/torchyard run $a; torchyard shwo x; done", "No such command"),
+        ("for a in b; do .venv/bin/torchyard run $a; torchyard shwo x; done", "there is no command"),
         ("echo torchyard shwo | torchyard \\\n    show", "Missing parameter"),
         ("torchyard drain", "Missing parameter"),
         ("torchyard servers x    # torchyard shwo", "unexpected extra argument"),
@@ -175,6 +176,6 @@ def _options_of(name: str) -> set[str]:
 
 
 def _commands(cell: str) -> set[str]:
-    """Returns the names of the commands in a cell, such as `tokens new` of `tokens new [--name]`."""
+    """Returns the names of the commands in a cell, such as `tokens add` of `tokens add [--name]`."""
     found = (re.match(r"[a-z]+( [a-z]+)*", code) for code in re.findall(r"`([^`]*)`", cell))
     return {match.group() for match in found if match}

@@ -1,4 +1,4 @@
-"""The commands and the programs of docs/notifications.md, and `notify test`, with a real receiver."""
+"""The commands and the programs of docs/notifications.md, and `notifications test`, with a real receiver."""
 
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -99,10 +99,10 @@ def _sending(team: Team, folder: Path, *, port: int) -> Generator[None]:
 )
 def test_a_test_says_whether_a_message_arrived(team: Team, folder: Path, status: str, code: int, says: str) -> None:
     with receiver(answering(status)) as found, _sending(team, folder, port=found.port):
-        assert team.run("admin", "notify", "add", "hook", found.url("/secret-path")).returncode == 0
-        done = team.run("admin", "notify", "test", "hook")
-        listed = team.run("admin", "notify", "ls")
-        team.run("admin", "notify", "rm", "hook")
+        assert team.run("admin", "notifications", "add", "hook", found.url("/secret-path")).returncode == 0
+        done = team.run("admin", "notifications", "test", "hook")
+        listed = team.run("admin", "notifications", "ls")
+        team.run("admin", "notifications", "rm", "hook")
     assert (done.returncode, len(found.requests)) == (code, 1)
     assert says in done.stdout + done.stderr
     assert "secret-path" not in done.stdout + done.stderr + listed.stdout
@@ -110,7 +110,7 @@ def test_a_test_says_whether_a_message_arrived(team: Team, folder: Path, status:
 
 def test_a_test_says_that_an_address_inside_is_not_allowed(team: Team, folder: Path) -> None:
     with receiver() as found, _sending(team, folder, port=1):
-        team.run("admin", "notify", "add", "inside", found.url())
-        done = team.run("admin", "notify", "test", "inside")
+        team.run("admin", "notifications", "add", "inside", found.url())
+        done = team.run("admin", "notifications", "test", "inside")
     assert (done.returncode, found.requests) == (1, [])
     assert f"port {found.port} is not allowed" in done.stderr

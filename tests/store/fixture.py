@@ -29,7 +29,7 @@ from store.jobs import submit as submission
 from store.jobs.facts import DisplayedReason
 from store.jobs.submission import Retry, Submission
 from store.output import series
-from store.output.facts import Batch, EventFacts, NewCheckpoint
+from store.output.facts import Batch, NewCheckpoint
 from store.output.series import PointFilter, SeriesColumns
 from store.queue import positions, reservations
 from store.queue.announcing import Queue
@@ -45,6 +45,7 @@ from torchyard.contract.pausing import PausePoint
 from torchyard.contract.records import ExitReport, Manifest, ManifestFile
 from torchyard.contract.spec import Spec, parse_spec
 from torchyard.contract.team import Role
+from torchyard.contract.views.telemetry import EventView
 
 T = TypeVar("T")
 
@@ -199,7 +200,7 @@ class StoreFixture:
     def attempt(self, claim: Claim) -> Attempt:
         return self.read(lambda session: attempts.find(session, claim))
 
-    def events(self, job_id: str) -> Sequence[EventFacts]:
+    def events(self, job_id: str) -> Sequence[EventView]:
         return self.read(
             lambda session: job_events.list_events(session, job_id, caller=SERVICE, after=0, limit=100_000).items
         )

@@ -9,6 +9,7 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
+from api.present.times import microseconds
 from store.attempts import append, end
 from store.attempts import claim as claims
 from store.attempts import lease as leases
@@ -58,7 +59,7 @@ def test_an_attempt_keeps_when_it_became_running(db: StoreFixture) -> None:
     db.write(lambda session: attempts.mark_running(session, claim, reason=Reason("running", "runs")))
     running_at = db.attempt(claim).running_at
     assert running_at is not None
-    assert db.attempt(claim).started_at <= running_at <= db.events(claim.job_id)[-1].time
+    assert db.attempt(claim).started_at <= running_at <= microseconds(db.events(claim.job_id)[-1].time)
     db.end(claim, EndReason.COMPLETED)
     assert db.attempt(claim).running_at == running_at
 
@@ -413,7 +414,7 @@ def test_the_times_of_events_never_run_backwards_nor_ahead(db: StoreFixture) -> 
         db.record(claim, seq=number, events=[event])
     db.end(claim, EndReason.COMPLETED)
 
-    times = [event.time for event in db.events(job_id)]
+    times = [microseconds(event.time) for event in db.events(job_id)]
     assert [event.data.get("text") for event in db.events(job_id)][-5:] == ["0", "1", "2", "3", None]
     assert times == sorted(times)
     assert times[-1] <= db.read(lambda session: session.execute(select(now_us())).scalar_one())

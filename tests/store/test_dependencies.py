@@ -104,7 +104,7 @@ def test_a_job_waits_out_of_the_line_until_the_other_has_succeeded(db: StoreFixt
     first = db.submit(name="prep")
     job = submit(store, "prep")
     assert parse_spec(db.job(job.id).spec).after[0].job == first
-    assert (job.reason.code, job.reason.message, job.place) == ("waits_for_jobs", "waits for prep", None)
+    assert (job.reason.code, job.reason.message, job.in_line) == ("waits_for_jobs", "waits for prep", None)
     assert [(each.job_id, each.name, each.on, each.state) for each in job.after] == [
         (first, "prep", "succeeded", JobState.QUEUED)
     ]

@@ -26,7 +26,7 @@ class Recorded:
     def __init__(self, db: StoreFixture, monkeypatch: pytest.MonkeyPatch) -> None:
         self.db, self.now = db, START
         self.worker_id = db.worker()
-        monkeypatch.setattr(device_history, "_now", self._now)
+        monkeypatch.setattr(device_history, "_read_now", self._now)
 
     def report(self, *utilizations: float | None, seconds: int = 5, memory: int | None = 100, **more: Any) -> None:
         """Stores reports of one device, `seconds` apart."""

@@ -105,7 +105,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
             spec = self.db.spec(priority=priority, resources={"device": device, "devices_per_node": count})
             caller = Caller(owner, Role.MEMBER)
             made = submission.submit_alone(self.store, Submission(spec, caller, "private")).job
-            assert made.place == self.db.place(made.id)
+            assert made.in_line == self.db.place(made.id)
             return made.id
 
         @rule(job_id=jobs)
@@ -132,7 +132,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
                 changed = write(
                     self.store, requests.change, job_id, parse_patch({"priority": priority}), caller=SERVICE
                 )
-                assert changed.place == self.db.place(job_id)
+                assert changed.in_line == self.db.place(job_id)
 
         @rule()
         def group_those_held_back(self) -> None:

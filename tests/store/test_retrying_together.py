@@ -63,7 +63,7 @@ def test_what_is_announced_and_audited_of_each_is_what_one_alone_has(db: StoreFi
     made = [each.job for each in (*found, alone) if isinstance(each, Submitted)]
     assert [job.retry_of for job in made] == [old[0], None, old[1], old[0]]
     assert sorted(line.waiting(queue)) == sorted(job.id for job in made)
-    assert [job.place for job in made] == [1, 2, 3, 4]
+    assert [job.in_line for job in made] == [1, 2, 3, 4]
     audited = dict(db.read(lambda session: session.execute(select(AuditEntry.object, AuditEntry.action)).all()))
     assert audited == {
         f"{job.retry_of} as {job.id}" if job.retry_of else job.id: "job.retry" if job.retry_of else "job.submit"

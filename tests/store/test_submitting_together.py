@@ -73,7 +73,7 @@ def test_what_orders_the_line_is_not_read_in_the_transaction_of_a_submission(
         submission.submit_alone(store, wanted())
     monkeypatch.setattr(credits, "_read", noted)
     made = submission.submit_alone(store, wanted())
-    assert (made.job.place, jobs_before_reads) == ((2, []) if known else (1, [1]))
+    assert (made.job.in_line, jobs_before_reads) == ((2, []) if known else (1, [1]))
 
 
 def limit(db: StoreFixture, owner: str, *, queued: int) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from store.db.database import Database
 from store.jobs import timeline
-from store.output.facts import EventFacts, MetricPoint, NewEvent, NewLines, TimelineItem
+from store.output.facts import MetricPoint, NewEvent, NewLines, TimelineItem
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.job import EndReason
-from torchyard.contract.views.telemetry import LogLine, StoredKind
+from torchyard.contract.views.telemetry import EventView, LogLine, StoredKind
 
 BATCHES = 40
 """More chunks than one read returns."""
@@ -30,8 +30,8 @@ def told(items: Iterable[TimelineItem]) -> list[tuple[int, str, object]]:
     return [(item.position, item.kind, _content(item.content)) for item in items]
 
 
-def _content(content: EventFacts | MetricPoint | LogLine) -> object:
-    return (content.seq, content.data) if isinstance(content, EventFacts) else content
+def _content(content: EventView | MetricPoint | LogLine) -> object:
+    return (content.seq, content.data) if isinstance(content, EventView) else content
 
 
 @pytest.fixture(scope="module")

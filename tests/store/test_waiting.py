@@ -146,7 +146,7 @@ def test_pages_of_the_queue_continue_across_priorities(db: StoreFixture) -> None
     seen: list[tuple[int, str]] = []
     last: QueueCursor | None = None
     while (page := db.read(lambda session: queued.list_queue(session, limit=5, after=last))).items:  # noqa: B023
-        seen += [(queued.place, queued.id) for queued in page.items]
+        seen += [(queued.in_line, queued.id) for queued in page.items]
         last = page.last
     assert seen == [(place, job_id) for place, (job_id, _) in enumerate(order, start=1)]
 

@@ -12,45 +12,7 @@ import warnings
 
 import typer
 
-from torchyard.cli import (
-    audit,
-    checkpoints,
-    cluster,
-    compare,
-    copying,
-    data,
-    device_hours,
-    du,
-    editing,
-    environments,
-    export,
-    host,
-    jobs,
-    keeping,
-    listing,
-    login,
-    models,
-    notify,
-    page,
-    predict,
-    quota,
-    schedules,
-    secrets,
-    stacks,
-    submission,
-    telemetry,
-    tokens,
-    top,
-    users,
-    wait,
-    why,
-)
-from torchyard.cli.narrowing import narrowed
-from torchyard.cli.run import commands as own
-from torchyard.cli.run import config
-from torchyard.cli.sweeps import commands as sweeps
-from torchyard.cli.up import commands as local
-from torchyard.cli.usage import OwnWords
+from torchyard.cli.usage import CommandLine
 from torchyard.contract.errors import NotAuthorized, TorchyardError
 from torchyard.contract.version import own_version
 from torchyard.host import terminal
@@ -64,41 +26,12 @@ def _print_version(wanted: bool) -> None:
 
 app = typer.Typer(
     name="torchyard",
-    cls=OwnWords,
+    cls=CommandLine,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# What follows the program are its own arguments, also those that look like options.
-app.command("run", context_settings={"allow_interspersed_args": False})(own.run)
-for command in (
-    *(local.up, local.demo),
-    *(config.init, config.config),
-    *(submission.validate, submission.submit, submission.retry),
-    *(top.top, listing.ps, cluster.queue, jobs.show, why.why, wait.wait),
-    *(telemetry.logs, telemetry.metrics, compare.compare, stacks.stacks),
-    *(checkpoints.checkpoints, checkpoints.download, copying.cp, keeping.keep, predict.predict, export.export),
-    *(jobs.pause, jobs.resume, jobs.cancel, jobs.share, jobs.rm),
-    *(editing.edit, editing.star, editing.archive),
-    *(cluster.workers, environments.envs, device_hours.usage, du.du, cluster.drain, cluster.undrain),
-    *(login.login, login.logout, login.servers, login.whoami, audit.audit),
-    *(host.doctor, host.backup, host.restore),
-):
-    app.command()(command)
-app.command("open")(page.open_page)
-for name, group in (
-    ("sweep", sweeps.sweep),
-    ("schedules", schedules.schedules),
-    ("data", data.data),
-    ("models", models.models),
-    ("users", users.users),
-    ("tokens", tokens.tokens),
-    ("quota", quota.quota),
-    ("secrets", secrets.secrets),
-    ("notify", notify.notify),
-):
-    app.add_typer(group, name=name)
 
 
 @app.callback()
@@ -116,7 +49,7 @@ def main() -> None:
     _prepare_streams()
     warnings.showwarning = _show_warning
     try:
-        narrowed(app, sys.argv[1:])(prog_name="torchyard")
+        app(prog_name="torchyard")
     except TorchyardError as error:
         terminal.note(f"error: {error}")
         sys.exit(4 if isinstance(error, NotAuthorized) else 1)

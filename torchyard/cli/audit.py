@@ -23,7 +23,10 @@ def audit(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most entries to list.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """List who did what on the server, newest first. For administrators."""
+    """List who did what on the server, newest first.
+
+    For administrators.
+    """
     with connect() as client:
         found = [*client.audit(who=who, action=action, object=on, outcome=outcome, limit=limit)]
     if as_json:

@@ -59,7 +59,9 @@ def download(
     ] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Download a checkpoint, verify its sha256 and print its path. By default it is the best, else the newest one.
+    """Download a checkpoint.
+
+    Takes the best checkpoint, or the latest where none is the best. Verifies its sha256, and prints its path.
 
     One in several files becomes a folder.
 

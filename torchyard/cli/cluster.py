@@ -22,7 +22,10 @@ _KINDS = {"cuda": "GPUs", "cpu": "CPU slots"}
 
 
 def workers(*, as_json: Json = False) -> None:
-    """List workers, their devices, the job that holds each device, and the pools of clusters."""
+    """List workers, their devices and the jobs on them.
+
+    Lists the pools of clusters, too.
+    """
     with connect() as client:
         found = client.workers()
     if as_json:
@@ -41,7 +44,10 @@ def drain(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Stop workers from taking jobs. Their running jobs are asked to save, and return to the queue."""
+    """Stop workers from taking jobs.
+
+    Their running jobs are asked to save, and return to the queue.
+    """
     if dry_run or (not yes and stopping.can_ask()):
         prices = _prices_of_drain(workers)
         if dry_run and as_json:
@@ -62,7 +68,10 @@ def undrain(workers: WorkersArgument, *, as_json: Json = False) -> None:
 
 
 def queue(*, as_json: Json = False) -> None:
-    """List the queued jobs in the order in which workers try to start them, when each may start, and why it waits."""
+    """List queued jobs in the order of the queue.
+
+    Shows when each may start, and why it waits.
+    """
     with connect() as client:
         found = [*client.queue()]
     if as_json:

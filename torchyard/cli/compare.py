@@ -29,7 +29,7 @@ def compare(
     key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Show this metric. Repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare jobs: state, best and newest values, and the settings that differ."""
+    """Compare jobs: states, metrics and settings."""
     if not 2 <= len(jobs) <= _MOST_JOBS:
         raise typer.BadParameter(f"name 2 to {_MOST_JOBS} jobs")
     with connect() as client:

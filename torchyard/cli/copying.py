@@ -49,7 +49,9 @@ def cp(
     *,
     as_json: Json = False,
 ) -> None:
-    """Copy files that a job left, or of its checkpoints, to this machine. `torchyard cp JOB:` lists what there is.
+    """Copy files of a job to this machine.
+
+    Files that it left, or of its checkpoints. `torchyard cp JOB:` lists what there is.
 
     Each file is verified by its sha256. What an earlier copy left is continued, and what is there already is kept.
     """

@@ -12,7 +12,7 @@ from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
 from torchyard.host import terminal
 
-data = typer.Typer(no_args_is_help=True, help="Upload data that your jobs read, or pack it.")
+data = typer.Typer(no_args_is_help=True, help="Upload data for jobs, or pack it into shards.")
 
 
 @data.command("push")

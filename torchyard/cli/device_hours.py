@@ -32,7 +32,7 @@ def usage(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show how many device-hours users had, and how well their GPUs were used.
+    """Show device-hours by user, and how well jobs use devices.
 
     Labels are those of one's own jobs, for administrators of everyone's. A job with two labels counts for both.
     """

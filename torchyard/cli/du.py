@@ -19,7 +19,9 @@ def du(
     most: Annotated[int, typer.Option("-n", "--limit", min=1, max=1000, help="How many jobs, the largest first.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Show what your jobs take: what is stored of them, and their working folders on hosts.
+    """Show how much your jobs store.
+
+    What is stored of them, and their working folders on hosts.
 
     `torchyard rm JOB` removes both. A folder goes by itself some time after the end of its job.
     """

@@ -48,7 +48,10 @@ def edit(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Change the name, labels, notes or priority of jobs; with a filter, the labels of all that it finds."""
+    """Change the name, labels, notes or priority of jobs.
+
+    With a filter, changes the labels of all jobs that match.
+    """
     labels = {**dict(label_of(text) for text in label or ()), **dict.fromkeys(unlabel or ())}
     changes: dict[str, Any] = {"name": name, "priority": priority, "notes": _notes(notes, notes_file)}
     given = {key: value for key, value in changes.items() if value is not None}
@@ -81,7 +84,10 @@ def star(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Star jobs, to find them by `ps --starred`. Only you see your stars."""
+    """Star jobs.
+
+    `ps --starred` lists them. Only you see your stars.
+    """
     where, action = Filter(state, label, search, every, dry_run), "unstar" if remove else "star"
     if choosing.by_filter(jobs, where):
         return choosing.act_on_all(action, where, yes=True, as_json=as_json)
@@ -99,7 +105,10 @@ def archive(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Take jobs that have ended out of lists. They keep all that they stored: `ps --archived` lists them."""
+    """Archive ended jobs.
+
+    Lists leave them out, and they keep all that they stored: `ps --archived` lists them.
+    """
     where, action = Filter(state, label, search, every, dry_run), "unarchive" if undo else "archive"
     if choosing.by_filter(jobs, where):
         return choosing.act_on_all(action, where, yes=True, as_json=as_json)

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def envs(*, as_json: Json = False) -> None:
-    """List the environments that workers offer: `run --python NAME` runs a program in one of them."""
+    """List the Python environments that workers offer.
+
+    `run --python NAME` runs a program in one of them.
+    """
     with connect() as client:
         found = client.workers()
     rows = [(worker.name, each) for worker in found if worker.starts for each in worker.starts.environments]

@@ -49,7 +49,9 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Write a checkpoint's model in another format, compare that with the model, and print its path.
+    """Export a checkpoint's model to another format.
+
+    Compares the result with the model, and prints its path.
 
     The card in it says what goes in and what comes out.
     """

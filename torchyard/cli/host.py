@@ -25,7 +25,7 @@ Redis = Annotated[
 
 
 def doctor(*, data_dir: DataDir = None, database: Database = None, redis: Redis = None, as_json: Json = False) -> None:
-    """Check this host, and print how to fix each problem.
+    """Check this machine, and print how to fix each problem.
 
     Checks devices, PyTorch, disk, database, Redis, clock and limits. Needs no running server. Exits with 1 if a check
     fails.
@@ -45,7 +45,9 @@ def backup(
     database: Database = None,
     as_json: Json = False,
 ) -> None:
-    """Back up the database and the checkpoints, while the service runs.
+    """Back up the database and the checkpoints.
+
+    Works while the service runs.
 
     DEST is complete once it has a manifest.json. On the same file system its checkpoints are hard links: copy DEST to
     another disk.
@@ -66,7 +68,10 @@ def restore(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Restore a backup into a new data directory and an empty database. Verifies every checkpoint."""
+    """Restore a backup.
+
+    Into a new data directory and an empty database. Verifies every checkpoint.
+    """
     skip = ["--skip-damaged"] if skip_damaged and not check else []
     arguments = ["check" if check else "restore", str(source), *skip, *_json(as_json)]
     _replace_process("store.backup", arguments, _settings(data_dir=data_dir, database=database))

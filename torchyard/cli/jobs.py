@@ -28,7 +28,7 @@ _ID = re.compile("job_[0-9a-f]{32}")
 
 
 def show(job: JobArgument, *, as_json: Json = False) -> None:
-    """Show one job, its model card and its checkpoints."""
+    """Show a job, its model card and its checkpoints."""
     with connect() as client:
         found = client.get(job).view
         if as_json:
@@ -57,7 +57,10 @@ def cancel(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Cancel jobs. A running job is asked to save before it stops."""
+    """Cancel jobs.
+
+    A running job is asked to save before it stops.
+    """
     where = Filter(state, label, search, every, dry_run)
     if choosing.by_filter(jobs, where, stops=True):
         choosing.act_on_all("cancel", where, yes=yes, as_json=as_json, now=now)
@@ -80,7 +83,10 @@ def pause(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Pause jobs. A running job is asked to save before it releases its devices."""
+    """Pause jobs.
+
+    A running job is asked to save before it releases its devices.
+    """
     where = Filter(state, label, search, every, dry_run)
     if choosing.by_filter(jobs, where, stops=True):
         return choosing.act_on_all("pause", where, yes=yes, as_json=as_json)
@@ -102,7 +108,10 @@ def resume(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Return paused jobs to the queue. They continue from their newest checkpoints."""
+    """Return paused jobs to the queue.
+
+    They continue from their newest checkpoints.
+    """
     where = Filter(state, label, search, every, dry_run)
     if choosing.by_filter(jobs, where):
         if devices is not None:
@@ -125,7 +134,10 @@ def share(
     private: Annotated[bool, typer.Option("--private", help="Stop sharing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Let every user of the server read jobs: spec, logs, metrics and checkpoints."""
+    """Let every user of the server read jobs.
+
+    They can read spec, logs, metrics and checkpoints.
+    """
     with connect() as client:
         visibility = "private" if private else "team"
         changed = [client.update(client.get(ref).id, visibility=visibility) for ref in jobs]
@@ -147,7 +159,7 @@ def rm(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Remove jobs that have ended, with their metrics, logs and checkpoints."""
+    """Remove ended jobs with all that is stored of them."""
     where = Filter(state, label, search, every, dry_run)
     if choosing.by_filter(jobs, where):
         return choosing.act_on_all("delete", where, yes=yes, as_json=as_json)

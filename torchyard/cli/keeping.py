@@ -24,7 +24,9 @@ def keep(
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait while nothing more is copied.")] = 60.0,
     as_json: Json = False,
 ) -> None:
-    """Store files that a job left in its working folder, as long as its host has them, and wait until they are stored.
+    """Store files of a job's working folder.
+
+    Works as long as its host has the folder. Waits until the files are stored.
 
     The host keeps the folder for a day after the job's end, unless its operator says otherwise. `torchyard cp` fetches
     what is stored.

@@ -58,7 +58,7 @@ def ps(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Redraw the list until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List your jobs, newest first."""
+    """List jobs, newest first."""
     labels = dict(label_of(text) for text in label or ())
     created_after = moment(since) if since is not None else None
     if watch and group_by is not None:

@@ -28,7 +28,10 @@ def login(
     token_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read the token from stdin.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Log in to a server: ask for a token, check it and store it. Further commands go to this server."""
+    """Log in to a server.
+
+    Asks for a token, checks and stores it. Further commands go to this server.
+    """
     from torchyard.client import Client
     from torchyard.client.discovery import check_url
     from torchyard.client.logins import Login, default_name, login_file, read_logins, write_logins
@@ -53,7 +56,10 @@ def logout(
         str | None, typer.Argument(metavar="NAME", help="What it is called. Default: the one in use.")
     ] = None,
 ) -> None:
-    """Forget the token for a server. It stays valid until it expires or is revoked."""
+    """Forget the token of a server.
+
+    It stays valid until it expires or is revoked.
+    """
     from torchyard.client.logins import read_logins, write_logins
     from torchyard.contract.errors import ConfigError
 
@@ -70,7 +76,7 @@ def servers(
     use: Annotated[str | None, typer.Option(metavar="NAME", help="Use this one from now on.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List the servers that you have logged in to, and choose the one that commands go to.
+    """List the servers that you have logged in to, or choose one.
 
     For one command, set TORCHYARD_SERVER to a name.
     """
@@ -92,7 +98,10 @@ def servers(
 
 
 def whoami(*, as_json: Json = False) -> None:
-    """Show who you are on the server, and what your token may be used for."""
+    """Show who you are on the server.
+
+    Shows also what your token may be used for.
+    """
     with connect() as client:
         me = client.me()
         expires_at = _expiry(client, me)

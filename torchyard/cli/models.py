@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchyard.contract.views.models import ModelVersionSummary, ModelVersionView, ModelView
 
 models = typer.Typer(
-    no_args_is_help=True, help="Keep checkpoints under a name, version by version, beyond the life of their jobs."
+    no_args_is_help=True, help="Keep checkpoints as versions of a model.\n\nA version stays when its job is removed."
 )
 ModelArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="A model of yours, or OWNER/NAME; with @3, its version 3.")

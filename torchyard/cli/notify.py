@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from torchyard.contract.views.notifications import MessageView, TargetView
 
 notify = typer.Typer(
-    no_args_is_help=True, help="Be told when jobs and sweeps end, by a webhook, Slack, Discord or mail."
+    no_args_is_help=True,
+    help="Get messages when jobs and sweeps end.\n\nThey come by a webhook, Slack, Discord or mail.",
 )
 TargetArgument = Annotated[str, typer.Argument(metavar="NAME", help="A target's name, or its id.")]
 OnOption = Annotated[
@@ -38,7 +39,7 @@ def add(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A URL or an address of mail; - reads stdin.")],
     *,
     kind: Annotated[
-        Literal["webhook", "slack", "discord", "mail"] | None,
+        TargetKind | None,
         typer.Option(help="How it is told. Default: what the address looks like."),
     ] = None,
     on: OnOption = None,
@@ -71,7 +72,7 @@ def add(
     if made.secret is not None and not as_json:
         terminal.write(f"secret  {made.secret}")
         terminal.note("Its webhooks are signed with this secret, which is not shown again.")
-    terminal.note(f"See whether it arrives: {output.command()} notify test {made.name}")
+    terminal.note(f"See whether it arrives: {output.command()} notifications test {made.name}")
 
 
 @notify.command("ls")
@@ -84,7 +85,7 @@ def ls(*, user: UserOption = None, as_json: Json = False) -> None:
     for line in output.table(("NAME", "KIND", "ADDRESS", "ON", "STATE"), map(_row, found)) if found else ():
         terminal.write(line)
     if not found:
-        terminal.note(f"No targets. Add one: {output.command()} notify add NAME https://…")
+        terminal.note(f"No targets. Add one: {output.command()} notifications add NAME https://…")
     return None
 
 
@@ -112,7 +113,7 @@ def show(
     return None
 
 
-@notify.command("change")
+@notify.command("set")
 def change(
     target: TargetArgument,
     *,

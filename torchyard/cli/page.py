@@ -21,7 +21,9 @@ NOT_BUILT = "The page is not built: in a clone of Torchyard, `make up` builds it
 def open_page(
     *, print_only: Annotated[bool, typer.Option("--print", help="Print the address, and open no browser.")] = False
 ) -> None:
-    """Open the service's page in a browser, logged in where the service runs on this machine.
+    """Open the page of the service in a browser.
+
+    The browser is logged in where the service runs on this machine.
 
     The address logs in once, within a minute. On another machine's page one logs in with a personal token.
     """
@@ -31,7 +33,7 @@ def open_page(
         terminal.note(NOT_BUILT)
         raise typer.Exit(1)
     if "#code=" not in url:
-        terminal.note(f"Log in there with a personal token, such as `{output.command()} tokens new` makes.")
+        terminal.note(f"Log in there with a personal token, such as `{output.command()} tokens add` makes.")
     if print_only or not _opens(url):
         terminal.write(url)
 

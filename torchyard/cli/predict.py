@@ -86,7 +86,9 @@ def predict(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict with a recipe's checkpoint: classes of pictures or texts, masks of pictures, what continues a prompt.
+    """Predict with a checkpoint of a recipe.
+
+    Classes of pictures or texts, masks of pictures, what continues a prompt.
 
     Needs `pip install 'torchyard[models]'`, and no server if MODEL is a file. --json prints a JSON document a line.
     """

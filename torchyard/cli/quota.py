@@ -15,7 +15,7 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from torchyard.client.calls.team import QuotaKind
 
-quota = typer.Typer(no_args_is_help=True, help="Show how much users may use, and as administrator, set it.")
+quota = typer.Typer(no_args_is_help=True, help="Show or set how much users may use.\n\nOnly administrators set it.")
 RoleOption = Annotated[Role | None, typer.Option(help="Each user of this role, instead of one user.")]
 
 _UNLIMITED = "unlimited"
@@ -38,7 +38,7 @@ def show(
     return None
 
 
-@quota.command("list")
+@quota.command("ls")
 def list_quotas(*, as_json: Json = False) -> None:
     """List the limits of roles and of users."""
     with connect() as client:
@@ -78,7 +78,7 @@ def set_limits(
     terminal.note(f"Limits of the {kind} {name}: {', '.join(_pair(*limit) for limit in limits.items())}")
 
 
-@quota.command("clear")
+@quota.command("rm")
 def clear(
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[USER] [RESOURCE…]", help="Without a RESOURCE, all.")

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
 
 schedules = typer.Typer(
-    no_args_is_help=True, help="Jobs that are submitted again and again: `submit` a spec with the key `schedule`."
+    no_args_is_help=True,
+    help="Submit jobs again and again, as cron does.\n\n`submit` a spec with the key `schedule` adds one.",
 )
 ScheduleArgument = Annotated[
     str, typer.Argument(metavar="SCHEDULE", help="An id or the beginning of it, or the name of its jobs.")

@@ -13,7 +13,8 @@ from torchyard.cli.prompt import read_secret
 from torchyard.host import terminal
 
 secrets = typer.Typer(
-    no_args_is_help=True, help="Keep values that only your jobs get: a spec names them in env, as {secret: NAME}."
+    no_args_is_help=True,
+    help="Manage secrets: values that only your jobs get.\n\nA spec names them in env, as {secret: NAME}.",
 )
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A name such as WANDB_API_KEY.")]
 
@@ -32,7 +33,7 @@ def set_secret(
     output.write_json(stored) if as_json else terminal.write(f"{stored.name}  stored")
 
 
-@secrets.command("list")
+@secrets.command("ls")
 def list_secrets(*, as_json: Json = False) -> None:
     """List the names of your secrets."""
     with connect() as client:
@@ -44,7 +45,7 @@ def list_secrets(*, as_json: Json = False) -> None:
     return None
 
 
-@secrets.command("delete")
+@secrets.command("rm")
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of secrets.")], *, as_json: Json = False
 ) -> None:

@@ -23,7 +23,10 @@ def stacks(
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the job's worker.")] = 15.0,
     as_json: Json = False,
 ) -> None:
-    """Print where each rank of a running job is: the Python stacks of its threads. The job goes on."""
+    """Print the stack of each rank of a running job.
+
+    Shows the Python stacks of all threads of each rank. The job goes on.
+    """
     with connect() as client:
         view = client.get(job).view
         found = client.stacks(view.id, timeout=timeout)

@@ -47,7 +47,7 @@ def validate(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print a job spec with every default filled in, or its errors."""
+    """Check a job spec, and print it with its defaults."""
     import yaml
 
     with connect() as client:
@@ -100,7 +100,9 @@ def submit(
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
-    """Submit jobs and print their ids. With --follow, print the log of the only one, and exit with 1 if it fails.
+    """Submit jobs from spec files.
+
+    Prints their ids. With --follow, prints the log of the only one, and exits with 1 if it fails.
 
     With --sweep or --array, the only job is submitted as a sweep: `lr` is the key of its config that ends so.
     In `after`, a job may name others that are submitted with it. With the key `schedule`, the service submits it at
@@ -234,7 +236,9 @@ def retry(
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
-    """Submit an ended job again. The new job continues from its newest checkpoint, or from that of --from.
+    """Submit an ended job again.
+
+    The new job continues from its newest checkpoint, or from that of --from.
 
     A script finds a copy of the job's folder, or the files that are stored of it; with --fresh, the code alone.
     """

@@ -56,7 +56,9 @@ def logs(
     case: Annotated[bool, typer.Option("--case", help="With --grep: capital and small letters differ.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print a job's output. With --follow, exit with 1 if the job fails; with --grep, if nothing is found.
+    """Print a job's output.
+
+    With --follow, exits with 1 if the job fails; with --grep, if nothing matches.
 
     With --follow, messages of the service, and why an attempt ended, are between the lines, on stderr.
     """
@@ -135,7 +137,7 @@ def metrics(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the latest, least and greatest value of each metric of a job."""
+    """Print a job's metrics: last, min and max, or the curves."""
     every = as_csv or as_json or tensorboard is not None
     if plot + as_csv + as_json + (tensorboard is not None) > 1:
         raise typer.BadParameter("choose one of --plot, --csv, --tensorboard and --json")

@@ -17,11 +17,14 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from torchyard.contract.views.team import TokenView
 
-tokens = typer.Typer(no_args_is_help=True, help="Make, list and revoke tokens: your own, or as administrator, others'.")
+tokens = typer.Typer(
+    no_args_is_help=True,
+    help="Make, list and revoke tokens.\n\nThey are your own, or as administrator, those of others.",
+)
 UserOption = Annotated[str | None, typer.Option(metavar="USER", help="Whose. Default: yours.")]
 
 
-@tokens.command("new")
+@tokens.command("add")
 def new(
     *,
     name: Annotated[str, typer.Option(help="What it is for, such as laptop.")] = "token",
@@ -42,7 +45,7 @@ def new(
     terminal.note(f"This is the token {made.id} of {made.user}. It is not shown again. {ends}.")
 
 
-@tokens.command("list")
+@tokens.command("ls")
 def list_tokens(*, user: UserOption = None, as_json: Json = False) -> None:
     """List tokens, newest first, without their secrets."""
     with connect() as client:
@@ -54,7 +57,7 @@ def list_tokens(*, user: UserOption = None, as_json: Json = False) -> None:
     return None
 
 
-@tokens.command("revoke")
+@tokens.command("rm")
 def revoke(
     tokens: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of tokens, or beginnings of ids of yours.")],
     *,

@@ -38,7 +38,10 @@ _SIGNS = {JobState.SUCCEEDED: "✓", JobState.FAILED: "✕", JobState.CANCELLED:
 def top(
     *, once: Annotated[bool, typer.Option("--once", help="Print it once, as where there is no terminal.")] = False
 ) -> None:
-    """Show workers, devices, the queue, and what ended today, until q or Ctrl-C."""
+    """Show workers, devices, the queue and what ended today.
+
+    Redraws until q or Ctrl-C.
+    """
     live = sys.stdout.isatty() and not once
     with connect(patience=_REFRESH_S if live else 30.0) as client:
         reader = _Reader(client)

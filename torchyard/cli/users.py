@@ -14,7 +14,7 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from torchyard.contract.views.team import UserView
 
-users = typer.Typer(no_args_is_help=True, help="Manage the users of a server. For administrators.")
+users = typer.Typer(no_args_is_help=True, help="Manage users.\n\nFor administrators.")
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="A user's name.")]
 
 
@@ -29,10 +29,10 @@ def add(
     with connect() as client:
         user = client.add_user(name, role=role)
     _print(user, as_json=as_json)
-    terminal.note(f"Make a token for them: {output.command()} tokens new --user {user.name}")
+    terminal.note(f"Make a token for them: {output.command()} tokens add --user {user.name}")
 
 
-@users.command("list")
+@users.command("ls")
 def list_users(*, as_json: Json = False) -> None:
     """List the users."""
     with connect() as client:

@@ -50,7 +50,10 @@ def wait(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Wait for jobs. Exit codes: 0 all succeeded (or run), 1 one failed, 3 one was cancelled, 124 the time is over."""
+    """Wait until jobs end.
+
+    Exit codes: 0 all succeeded (or run), 1 one failed, 3 one was cancelled, 124 timed out.
+    """
     until = None if timeout is None else time.monotonic() + _seconds(timeout)
     with connect() as client:
         found = {job.id: job for job in (client.get(ref).view for ref in jobs)}

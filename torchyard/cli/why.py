@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def why(job: JobArgument, *, as_json: Json = False) -> None:
-    """Explain why a job does not start or how it ended, and what to do next."""
+    """Explain why a job waits, or how it ended.
+
+    Says what to do next.
+    """
     with connect() as client:
         found = client.get(job).view
         waits = found.state == JobState.QUEUED or found.status_reason.code == WAITING_IN_SLURM

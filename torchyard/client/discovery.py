@@ -1,6 +1,7 @@
 """Finds the server and its token for the client and the command line."""
 
 from collections.abc import Iterator
+import contextlib
 from dataclasses import dataclass
 import os
 from pathlib import Path
@@ -9,7 +10,7 @@ from urllib.parse import urlsplit
 from torchyard.client.localserver import read_server
 from torchyard.client.logins import Login, login_file, read_logins
 from torchyard.contract.errors import ConfigError, NotAuthorized, ServerUnreachable
-from torchyard.host.datadir import SERVER_FILE
+from torchyard.host.datadir import SERVER_FILE, own_data_dir
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Server:
 
 def discover(url: str | None = None, token: str | None = None, *, data_dir: Path = Path(".torchyard")) -> Server:
     """Returns the server that the arguments name, else TORCHYARD_URL and TORCHYARD_TOKEN, else the user's login (the
-    one that TORCHYARD_SERVER names, or the default), else the service that runs on `data_dir`. A token is only sent to
-    the server that it was given with.
+    one that TORCHYARD_SERVER names, or the default), else the service that runs on `data_dir`, else the user's own on
+    this machine. A token is only sent to the server that it was given with.
 
     Raises ServerUnreachable if none of them names a server, NotAuthorized if no token is known, and ConfigError if the
     address, the name or a file is not valid.
@@ -43,6 +44,16 @@ def discover(url: str | None = None, token: str | None = None, *, data_dir: Path
     if own_token and not (url or token) and own_token != found.token:
         raise ConfigError(f"TORCHYARD_TOKEN is set, but is it for {found.url}? Set TORCHYARD_URL, too, or unset it")
     return _checked(Server(found.url, token or found.token, found.advice))
+
+
+def is_any_known(*, data_dir: Path = Path(".torchyard")) -> bool:
+    """Returns whether the environment, a login or this machine names a server. Raises ConfigError."""
+    if os.environ.get("TORCHYARD_URL") or os.environ.get("TORCHYARD_TOKEN"):
+        return True
+    try:
+        return next(_from_files("", data_dir), None) is not None
+    except ServerUnreachable:  # one was started here with `torchyard up`, and does not run
+        return True
 
 
 def check_url(url: str) -> None:
@@ -75,6 +86,9 @@ def _from_files(url: str, data_dir: Path) -> Iterator[Server]:
     if local is not None:
         advice = f"it is the address in {data_dir / SERVER_FILE}; start it again with `torchyard up`"
         yield Server(local.url, local.token, advice)
+    with contextlib.suppress(ServerUnreachable):  # a file that an earlier service has left
+        if (own := read_server(own_data_dir())) is not None:
+            yield Server(own.url, own.token, "it is your own on this machine: start it again with `torchyard up -d`")
 
 
 def _logins(url: str) -> list[Login]:

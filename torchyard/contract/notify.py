@@ -29,7 +29,7 @@ JobNotify = Annotated[
     Notify | None,
     Field(
         exclude_if=lambda value: value is None,
-        description="which of the owner's targets are told of this job: `torchyard notify add` makes one",
+        description="which of the owner's targets are told of this job: `torchyard notifications add` makes one",
     ),
 ]
 """The key `notify` of a job spec."""

@@ -16,6 +16,11 @@ WRITABLE = "rw"
 """Follows an allowed folder that jobs may write: `DIR:rw`."""
 
 
+def own_data_dir() -> Path:
+    """Returns the data directory of this user's own service on this machine."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "torchyard"
+
+
 def make_files_private() -> int:
     """Makes files that this process creates from now on readable by their owner alone. Returns the umask of before."""
     return os.umask(0o077)

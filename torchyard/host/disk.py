@@ -1,4 +1,4 @@
-"""Recognizes a full disk, and retries until it has space."""
+"""Recognizes a full disk and a disk of another machine, and retries until there is space."""
 
 from collections.abc import Callable, Set
 import contextlib
@@ -17,6 +17,11 @@ SCARCE: Set[int] = FULL | {errno.ENFILE, errno.EMFILE, errno.ENOMEM, errno.EAGAI
 """Errors that pass as soon as somebody frees disk space, files, memory or processes."""
 PASSING: Set[int] = SCARCE | {errno.EIO, errno.EROFS, errno.ESTALE}
 """Errors that the host causes, not a program. They may pass."""
+
+NETWORKED: Set[str] = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "lustre", "glusterfs", "fuse.glusterfs"}
+)
+"""File systems of other machines, as `file_system` names them."""
 
 _SHORT_BYTES = 1 << 30
 _PROBE_BYTES = 64 * 1024  # more than a record of a run directory has
@@ -95,3 +100,17 @@ def probe_full_disk(folder: Path) -> OSError | None:
         with contextlib.suppress(OSError):
             probe.unlink()
     return None
+
+
+def file_system(place: Path) -> str:
+    """Returns the name of the file system at the longest mount point above `place`."""
+    found, longest = "an unknown file system", -1
+    try:
+        lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        _, point, kind, *_ = line.split(" ")
+        if place.resolve().is_relative_to(point) and len(point) >= longest:
+            found, longest = kind, len(point)
+    return found

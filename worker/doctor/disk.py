@@ -8,12 +8,12 @@ import shutil
 import tempfile
 
 from torchyard.host import terminal
+from torchyard.host.disk import NETWORKED, file_system
 from torchyard.host.recordfiles import sync_folder
 from worker.doctor.findings import Finding, failed, ok, warning
 
 _LOW_BYTES, _LOW_SHARE = 10 << 30, 0.05
 _TOO_LOW_BYTES = 256 << 20
-_NETWORKED = {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "lustre", "glusterfs", "fuse.glusterfs"}
 
 
 def check_disks(data_dir: Path, blobs: Path, *, shared: bool) -> Iterator[Finding]:
@@ -36,14 +36,14 @@ def _check_disk(check: str, wanted: Path, *, local: bool) -> Finding:
         return failed(check, f"{name}: no file can be stored: {error}", advice)
     found = os.statvfs(place)
     free, total = found.f_frsize * found.f_bavail, found.f_frsize * found.f_blocks
-    fact = f"{name}: {terminal.size(free)} free of {terminal.size(total)}, on {_file_system(place)}"
+    fact = f"{name}: {terminal.size(free)} free of {terminal.size(total)}, on {file_system(place)}"
     if free < _TOO_LOW_BYTES:
         return failed(check, f"{fact}: no checkpoint can be stored", _FREE_SPACE_ADVICE)
     if free < _LOW_BYTES or free < _LOW_SHARE * total:
         return warning(check, f"{fact}: soon full", _FREE_SPACE_ADVICE)
     if found.f_files and found.f_favail < _LOW_SHARE * found.f_files:
         return warning(check, f"{fact}, but only {found.f_favail} inodes of {found.f_files}", _FREE_SPACE_ADVICE)
-    if local and _file_system(place) in _NETWORKED:
+    if local and file_system(place) in NETWORKED:
         return warning(check, f"{fact}, a network file system", "give each host a data directory on a disk of its own")
     return ok(check, fact)
 
@@ -73,17 +73,3 @@ def _write_error(place: Path) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     return None
-
-
-def _file_system(place: Path) -> str:
-    """Returns the name of the file system at the longest mount point above `place`."""
-    found, longest = "an unknown file system", -1
-    try:
-        lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return found
-    for line in lines:
-        _, point, kind, *_ = line.split(" ")
-        if place.resolve().is_relative_to(point) and len(point) >= longest:
-            found, longest = kind, len(point)
-    return found

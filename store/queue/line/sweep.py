@@ -4,17 +4,15 @@ A process may be killed between a commit and its announcement; Redis may be wipe
 ago; the database, too.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 import logging
 import secrets
 from typing import Any
 
 from sqlalchemy import Row, bindparam, literal, select, tuple_, update
-from sqlalchemy.orm import Session
 
-from store.db.database import in_us, now_us
+from store.db.database import Database, in_us, now_us
 from store.queue.line.conditions import in_line
 from store.queue.line.entries import COLUMNS, entry_of
 from store.queue.line.scripts import LATE_US
@@ -53,17 +51,14 @@ _DELETED = (
 )
 _START = {"priority": -(2**31), "owner": "", "device_request": "", "created_at": -1, "id": ""}
 
-Read = Callable[[], AbstractContextManager[Session]]
-Write = Callable[[str], AbstractContextManager[Session]]
-
 
 class Sweep:
     """Of one program. Not for several threads at once, but for `compare`. All raise Unavailable, for Redis too."""
 
-    def __init__(self, upkeep: Upkeep, *, read: Read, write: Write) -> None:
+    def __init__(self, upkeep: Upkeep, database: Database) -> None:
+        """It reads and writes the database itself, as a transaction of the store would ask it to compare again."""
         self._upkeep = upkeep
-        self._read = read
-        self._write = write
+        self._database = database
         self._scanned = 0
         self._passed: dict[str, Any] = _START
 
@@ -89,7 +84,7 @@ class Sweep:
             return False
         # Redis first: what a commit says to it later, the change below leaves alone.
         seen = self._upkeep.entries(job_ids)
-        with self._read() as session:
+        with self._database.read() as session:
             entries = {row.id: entry_of(row) for row in session.execute(_ROWS, {"ids": list(job_ids)})}
         changes = [settled(job_id, entry, entries.get(job_id)) for job_id, entry in zip(job_ids, seen, strict=True)]
         found = [change for change in changes if change is not None]
@@ -135,18 +130,18 @@ class Sweep:
 
     def _times(self) -> tuple[int, int | None]:
         """Returns the database's time, and when it remembers that the line was compared last."""
-        with self._read() as session:
+        with self._database.read() as session:
             now = session.scalars(select(now_us())).one()
             return now, session.scalar(select(Service.line_swept_at))
 
     def _swept(self, run_id: str, now: int) -> Stamp:
         """Returns the stamp of a sweep that began at `now`. The database remembers it first."""
-        with self._write("sweep") as session:
+        with self._database.write("sweep") as session:
             session.execute(update(Service).where(Service.line_swept_at < now).values(line_swept_at=literal(now)))
         return Stamp(run_id, now)
 
     def _execute(self, query: Any, where: dict[str, Any]) -> Sequence[Row[Any]]:
-        with self._read() as session:
+        with self._database.read() as session:
             return session.execute(query, where).all()
 
 

@@ -92,7 +92,7 @@ def environment(url: str | None, token: str) -> dict[str, str]:
     """This process's environment, which names the server at `url`, or none."""
     plain = {key: value for key, value in os.environ.items() if not key.startswith("TORCHYARD_")}
     server = {} if url is None else {"TORCHYARD_URL": url, "TORCHYARD_TOKEN": token}
-    return {**plain, "XDG_CONFIG_HOME": "/nonexistent", **server}
+    return {**plain, "XDG_CONFIG_HOME": "/nonexistent", "XDG_DATA_HOME": "/proc/nonexistent", **server}
 
 
 def _pipe(text: str = "", *, encoding: str = "utf-8") -> io.TextIOWrapper:

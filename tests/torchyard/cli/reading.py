@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from torchyard.cli import app
+from torchyard.cli.commands import COMMANDS
 from torchyard.cli.sweeps.group import SweepGroup
 
 
@@ -16,7 +17,7 @@ def read(arguments: list[str]) -> None:
 
 
 def commands() -> dict[str, Any]:
-    """Returns every command that does something by its whole name, such as `tokens new`.
+    """Returns every command that does something by its whole name, such as `tokens add`.
 
     The default command of a group has the name of the group.
     """
@@ -26,7 +27,9 @@ def commands() -> dict[str, Any]:
 @cache
 def _command_line() -> Any:
     """Returns the real command line, whose commands do nothing."""
-    top = typer.main.get_command(app)
+    top: Any = typer.main.get_command(app)
+    for name in COMMANDS:
+        top.get_command(None, name)
     for command in _leaves(top).values():
         command.callback = None
     return top

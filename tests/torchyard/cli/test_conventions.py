@@ -1,8 +1,11 @@
 """What users expect of any command line: a version, short help, exit codes, and names that need no typing."""
 
 from collections.abc import Iterator
+import itertools
 import json
 from pathlib import Path
+import re
+import shlex
 import subprocess
 from subprocess import CompletedProcess
 import sys
@@ -10,14 +13,17 @@ from typing import Any
 
 import pytest
 import typer
+from typer.core import TyperGroup
 
 from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment, run_in_process, run_process
+from tests.torchyard.cli.reading import commands, read
 from tests.torchyard.client.answers import DATA, JOB, job, metrics, page, serve_checkpoint
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, serving
 import torchyard
 from torchyard.cli import app
-from torchyard.cli.narrowing import narrowed
+from torchyard.cli.commands import COMMANDS, EVERYDAY
+from torchyard.cli.helptexts import EXAMPLES
 
 CHECKPOINT: dict[str, Any] = {
     "id": "ckpt_1",
@@ -49,24 +55,13 @@ def test_the_version_is_printed(module: str) -> None:
 def _contexts(command: Any, name: str, parent: Any = None) -> Iterator[Any]:
     context = command.make_context(name, [], parent=parent, resilient_parsing=True)
     yield context
-    for word, below in getattr(command, "commands", {}).items():
-        yield from _contexts(below, word, context)
-
-
-def test_the_command_that_is_called_is_prepared_as_it_is_among_all() -> None:
-    whole: Any = typer.main.get_command(app)
-    for word, command in whole.commands.items():
-        alone: Any = typer.main.get_command(narrowed(app, [word, "more"]))
-        assert [*alone.commands] == [word]
-        assert [item.opts for item in alone.commands[word].params] == [item.opts for item in command.params]
-        assert alone.context_settings == whole.context_settings
-    for arguments in ([], ["--version"], ["no-command"]):
-        assert narrowed(app, arguments) is app
+    for word in command.list_commands(context) if isinstance(command, TyperGroup) else ():
+        yield from _contexts(command.get_command(context, word), word, context)
 
 
 def test_every_command_has_short_help() -> None:
     contexts = {found.command_path: found for found in _contexts(typer.main.get_command(app), "torchyard")}
-    for words in ("torchyard", "torchyard run", "torchyard tokens revoke"):
+    for words in ("torchyard", "torchyard run", "torchyard tokens rm"):
         assert words in contexts
         short = run_in_process([*words.split()[1:], "-h"], environment(None, ""))
         assert short.returncode == 0, words
@@ -74,6 +69,47 @@ def test_every_command_has_short_help() -> None:
     for words, context in contexts.items():
         assert {"-h", "--help"} <= {*context.command.get_help_option_names(context)}, words
     assert run_in_process(["--help"], environment(None, "")).returncode == 0
+
+
+def test_the_index_has_the_first_line_of_the_help_of_each_command() -> None:
+    top: Any = typer.main.get_command(app)
+    first = {name: top.get_command(None, name).help.partition("\n")[0] for name in COMMANDS}
+    assert first == {name: each.summary for name, each in COMMANDS.items()}
+
+
+def test_the_first_screen_has_what_everybody_needs() -> None:
+    shown = run_in_process(["--help"], environment(None, "")).stdout
+    first = shown.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in first] == [*EVERYDAY]
+    assert len(first) <= 14
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["notify"], "notifications"), (["cancle"], "cancel"), (["tokens", "new"], "add")],
+)
+def test_a_name_that_is_not_there_says_the_command_that_is_meant(words: list[str], meant: str) -> None:
+    done = run_in_process(words, environment(None, ""))
+    assert done.returncode == 2
+    assert f"`{meant}`" in done.stderr
+
+
+def test_help_with_a_command_is_the_help_of_the_command() -> None:
+    one, other = (run_in_process(words, environment(None, "")) for words in (["help", "ps"], ["ps", "--help"]))
+    assert (one.returncode, one.stdout) == (0, other.stdout)
+
+
+def test_each_example_of_the_help_is_read_by_the_command_line() -> None:
+    assert EXAMPLES.keys() == COMMANDS.keys()
+    for example in itertools.chain.from_iterable(EXAMPLES.values()):
+        read(shlex.split(example.partition(" < ")[0])[1:])
+
+
+def test_the_help_names_no_type_of_python() -> None:
+    for name, command in commands().items():
+        shown = command.get_help(command.make_context(name, [], resilient_parsing=True))
+        assert re.search(r"<(str|int|float|list|bool|path)\b", shown) is None, name
 
 
 def test_an_option_after_the_program_is_the_programs_own(server: FakeServer, tmp_path: Path) -> None:
@@ -157,7 +193,7 @@ def test_the_beginning_of_a_workers_or_a_tokens_id_names_it(server: FakeServer) 
     token |= {"expires_at": None, "used_at": None, "revoked_at": None}
     server.on("/v1/tokens", page([{**token, "id": "tok_0192a0"}, {**token, "id": "tok_0193b1"}]))
     server.on("/v1/tokens/tok_0193b1", Answer(b"", 204))
-    done = _run(server, "tokens", "revoke", "tok_0193", "--json")
+    done = _run(server, "tokens", "rm", "tok_0193", "--json")
     assert (done.returncode, done.stdout) == (0, '{"revoked": ["tok_0193b1"]}\n'), done.stderr
 
 

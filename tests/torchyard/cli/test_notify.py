@@ -22,34 +22,34 @@ HOOK = "https://example.com/hook?key=hidden"
 
 def test_a_target_is_added_shown_and_removed(team: Team, approved: Approved) -> None:
     run = partial(team.run, team.add("nora"))
-    added = run("notify", "add", "alerts", "-", "--on", "job.failed", "--on", "job.best", stdin=f"{HOOK}\n")
+    added = run("notifications", "add", "alerts", "-", "--on", "job.failed", "--on", "job.best", stdin=f"{HOOK}\n")
     first, second = added.stdout.splitlines()
     assert first == "alerts  webhook  https://example.com/…"
     assert second.startswith("secret  whsec_") and "not shown again" in added.stderr
-    (listed,) = run("notify", "ls").stdout.splitlines()[1:]
+    (listed,) = run("notifications", "ls").stdout.splitlines()[1:]
     assert listed.split("  ")[-1].strip() == "nothing sent yet"
     assert "job.failed, job.best" in listed and "hidden" not in listed
-    assert run("notify", "change", "alerts", "--named").stdout == approved("output")
-    refused = run("notify", "add", "alerts", HOOK)
+    assert run("notifications", "set", "alerts", "--named").stdout == approved("output")
+    refused = run("notifications", "add", "alerts", HOOK)
     assert refused.returncode == 1 and "has a target alerts already" in refused.stderr
-    mail = run("notify", "add", "mail", "nora@example.com")
+    mail = run("notifications", "add", "mail", "nora@example.com")
     assert mail.returncode == 1 and "only an administrator may enter an address of mail" in mail.stderr
-    assert team.run("admin", "notify", "add", "mail", "nora@example.com", "--user", "nora").returncode == 0
-    assert [row["name"] for row in json.loads(run("notify", "ls", "--json").stdout)] == ["alerts", "mail"]
-    assert run("notify", "rm", "alerts", "mail").stdout == approved("alerts removed mail")
-    assert run("notify", "show", "alerts").returncode == 1
+    assert team.run("admin", "notifications", "add", "mail", "nora@example.com", "--user", "nora").returncode == 0
+    assert [row["name"] for row in json.loads(run("notifications", "ls", "--json").stdout)] == ["alerts", "mail"]
+    assert run("notifications", "rm", "alerts", "mail").stdout == approved("alerts removed mail")
+    assert run("notifications", "show", "alerts").returncode == 1
 
 
 def test_a_failure_is_seen_in_the_lists(team: Team) -> None:
     run = partial(team.run, team.add("olga"))
-    run("notify", "add", "alerts", HOOK)
-    tried = run("notify", "test", "alerts", "--timeout", "0")
+    run("notifications", "add", "alerts", HOOK)
+    tried = run("notifications", "test", "alerts", "--timeout", "0")
     assert tried.returncode == 1 and "does a controller run?" in tried.stderr
-    (waiting,) = json.loads(run("notify", "show", "alerts", "--json").stdout)["messages"]
+    (waiting,) = json.loads(run("notifications", "show", "alerts", "--json").stdout)["messages"]
     write(store_on(Database(team.database_url)), deliver.mark_failed, waiting["id"], "it answered 500", again_in_s=None)
-    (listed,) = run("notify", "ls").stdout.splitlines()[1:]
+    (listed,) = run("notifications", "ls").stdout.splitlines()[1:]
     assert "ago: it answered 500; 1 given up" in listed
-    *_, last = run("notify", "show", "alerts").stdout.splitlines()
+    *_, last = run("notifications", "show", "alerts").stdout.splitlines()
     assert last.split()[0] == waiting["id"] and last.endswith("it answered 500") and "given up" in last
 
 
@@ -66,7 +66,7 @@ def test_a_test_waits_for_its_result(
     server.on(PATH, page([target()]))
     server.on(f"{PATH}/{ID}/test", Answer(message(), 202))
     server.on("/v1/notifications/messages", page([message()]), page([message(**changes)]))
-    done = run_in_process(["notify", "test", "alerts"], environment(server.url, TOKEN))
+    done = run_in_process(["notifications", "test", "alerts"], environment(server.url, TOKEN))
     assert (done.returncode, done.stdout + done.stderr) == (code, approved.of_row("said"))
 
 
@@ -82,6 +82,6 @@ def test_a_test_waits_for_its_result(
 )
 def test_the_kind_is_that_which_the_address_looks_like(server: FakeServer, address: str, kind: str) -> None:
     server.on(PATH, Answer(target(kind=kind), 201))
-    done = run_in_process(["notify", "add", "alerts", address], environment(server.url, TOKEN))
+    done = run_in_process(["notifications", "add", "alerts", address], environment(server.url, TOKEN))
     assert done.returncode == 0, done.stderr
     assert json.loads(server.requests[-1].body)["kind"] == kind

@@ -14,9 +14,9 @@ SPEC = "{trainer: image-classification, config: {data: {source: digits}}}"
 
 def test_a_users_limit_replaces_the_roles_until_it_is_cleared(team: Team, approved: Approved) -> None:
     team.add("ada")
-    assert team.run("admin", "quota", "set", "--role", "member", "queued=7", "devices=4").returncode == 0
-    assert team.run("admin", "quota", "set", "ada", "devices=unlimited", "stored_bytes=200GiB").returncode == 0
-    shown = _table(team.run("ada", "quota", "show"))
+    assert team.run("admin", "quotas", "set", "--role", "member", "queued=7", "devices=4").returncode == 0
+    assert team.run("admin", "quotas", "set", "ada", "devices=unlimited", "stored_bytes=200GiB").returncode == 0
+    shown = _table(team.run("ada", "quotas", "show"))
     assert shown == {
         "devices": ["unlimited", "0"],
         "running": ["unlimited", "0"],
@@ -26,30 +26,30 @@ def test_a_users_limit_replaces_the_roles_until_it_is_cleared(team: Team, approv
         "share": ["100"],
     }
     listed = {
-        (item["kind"], item["name"]): item["limits"] for item in _json(team.run("admin", "quota", "list", "--json"))
+        (item["kind"], item["name"]): item["limits"] for item in _json(team.run("admin", "quotas", "ls", "--json"))
     }
     assert listed["user", "ada"] == {"devices": None, "stored_bytes": 200 * 2**30}
-    assert team.run("admin", "quota", "list").stdout == approved("output")
-    assert team.run("admin", "quota", "clear", "ada", "devices").returncode == 0
-    assert _table(team.run("admin", "quota", "show", "ada"))["devices"] == ["4", "0"]
-    assert team.run("admin", "quota", "clear", "ada").returncode == 0
-    assert team.run("admin", "quota", "clear", "--role", "member").returncode == 0
-    assert {use["limit"] for use in _json(team.run("ada", "quota", "show", "--json"))["uses"]} == {None, 100}
+    assert team.run("admin", "quotas", "ls").stdout == approved("output")
+    assert team.run("admin", "quotas", "rm", "ada", "devices").returncode == 0
+    assert _table(team.run("admin", "quotas", "show", "ada"))["devices"] == ["4", "0"]
+    assert team.run("admin", "quotas", "rm", "ada").returncode == 0
+    assert team.run("admin", "quotas", "rm", "--role", "member").returncode == 0
+    assert {use["limit"] for use in _json(team.run("ada", "quotas", "show", "--json"))["uses"]} == {None, 100}
 
 
 def test_a_users_share_is_set_and_shown(team: Team, approved: Approved) -> None:
     team.add("dan")
-    done = team.run("admin", "quota", "set", "dan", "share=200")
+    done = team.run("admin", "quotas", "set", "dan", "share=200")
     assert (done.returncode, done.stderr) == (0, approved("stderr"))
-    assert _table(team.run("dan", "quota", "show"))["share"] == ["200"]
-    assert team.run("admin", "quota", "set", "dan", "share=0").returncode == 1
-    assert team.run("admin", "quota", "clear", "dan", "share").returncode == 0
-    assert _table(team.run("dan", "quota", "show"))["share"] == ["100"]
+    assert _table(team.run("dan", "quotas", "show"))["share"] == ["200"]
+    assert team.run("admin", "quotas", "set", "dan", "share=0").returncode == 1
+    assert team.run("admin", "quotas", "rm", "dan", "share").returncode == 0
+    assert _table(team.run("dan", "quotas", "show"))["share"] == ["100"]
 
 
 def test_a_submission_over_the_quota_is_refused(team: Team) -> None:
     team.add("ben")
-    team.run("admin", "quota", "set", "ben", "queued=1")
+    team.run("admin", "quotas", "set", "ben", "queued=1")
     assert team.run("ben", "submit", "-", stdin=SPEC).returncode == 0
     refused = team.run("ben", "submit", "-", stdin=SPEC)
     assert (refused.returncode, refused.stdout) == (1, "")
@@ -58,9 +58,9 @@ def test_a_submission_over_the_quota_is_refused(team: Team) -> None:
 
 def test_only_administrators_set_quotas(team: Team) -> None:
     team.add("cleo")
-    for arguments in (["set", "cleo", "devices=9"], ["clear", "cleo"], ["list"], ["show", "admin"]):
-        assert team.run("cleo", "quota", *arguments).returncode == 1
-    unknown = team.run("admin", "quota", "set", "nobody", "devices=4")
+    for arguments in (["set", "cleo", "devices=9"], ["rm", "cleo"], ["ls"], ["show", "admin"]):
+        assert team.run("cleo", "quotas", *arguments).returncode == 1
+    unknown = team.run("admin", "quotas", "set", "nobody", "devices=4")
     assert unknown.returncode == 1 and "nobody" in unknown.stderr
 
 
@@ -77,7 +77,7 @@ def test_only_administrators_set_quotas(team: Team) -> None:
     ],
 )
 def test_what_is_not_a_limit_is_named(team: Team, arguments: list[str], approved: Approved) -> None:
-    done = team.run("admin", "quota", "set", *arguments)
+    done = team.run("admin", "quotas", "set", *arguments)
     assert done.returncode == 2 and done.stderr == approved.of_row("errors")
 
 

@@ -16,12 +16,12 @@ SPEC = "{trainer: image-classification, config: {data: {source: digits}}}"
 def test_users_are_added_listed_and_given_a_role(team: Team) -> None:
     added = team.run("admin", "users", "add", "ada", "--role", "viewer")
     assert (added.returncode, added.stdout) == (0, "ada  viewer  enabled\n")
-    assert "tokens new --user ada" in added.stderr
+    assert "tokens add --user ada" in added.stderr
     assert team.run("admin", "users", "role", "ada", "operator").stdout == "ada  operator  enabled\n"
-    heading, *rows = [line.split() for line in team.run("admin", "users", "list").stdout.splitlines()]
+    heading, *rows = [line.split() for line in team.run("admin", "users", "ls").stdout.splitlines()]
     assert heading == ["NAME", "ROLE", "STATE", "ADDED"]
     assert ["ada", "operator", "enabled"] in [row[:3] for row in rows]
-    listed = _json(team.run("admin", "users", "list", "--json"))
+    listed = _json(team.run("admin", "users", "ls", "--json"))
     assert {"admin": "admin", "ada": "operator"}.items() <= {user["name"]: user["role"] for user in listed}.items()
     again = team.run("admin", "users", "add", "ada")
     assert again.returncode == 1 and "there is a user ada already" in again.stderr
@@ -74,29 +74,29 @@ def test_no_job_is_killed_in_place_of_another_by_its_name(team: Team) -> None:
 
 def test_a_new_token_is_alone_on_stdout_and_works_until_it_is_revoked(team: Team) -> None:
     team.add("cleo")
-    made = team.run("admin", "tokens", "new", "--user", "cleo", "--name", "laptop", "--scope", "jobs:read")
+    made = team.run("admin", "tokens", "add", "--user", "cleo", "--name", "laptop", "--scope", "jobs:read")
     token = made.stdout.strip()
     assert token.startswith("ty_") and made.stdout == f"{token}\n"
     assert token not in made.stderr and "not shown again" in made.stderr
     as_cleo = environment(team.url, token)
     me = _json(run_in_process(["whoami", "--json"], as_cleo))
     assert (me["name"], me["scopes"]) == ("cleo", ["account", "jobs:read"])
-    revoked = team.run("cleo", "tokens", "revoke", me["token_id"])
+    revoked = team.run("cleo", "tokens", "rm", me["token_id"])
     assert revoked.stdout == f"{me['token_id']}  revoked\n"
     assert run_in_process(["whoami"], as_cleo).returncode == 4
-    newest = team.run("cleo", "tokens", "list").stdout.splitlines()[1]
+    newest = team.run("cleo", "tokens", "ls").stdout.splitlines()[1]
     assert newest.split()[:3] == [me["token_id"], "laptop", "revoked"]
-    assert token not in team.run("admin", "tokens", "list", "--user", "cleo", "--json").stdout
+    assert token not in team.run("admin", "tokens", "ls", "--user", "cleo", "--json").stdout
 
 
 def test_a_token_expires_when_it_was_told_to(team: Team) -> None:
     team.add("dan")
-    never = team.run("admin", "tokens", "new", "--user", "dan", "--expires", "never", "--json")
+    never = team.run("admin", "tokens", "add", "--user", "dan", "--expires", "never", "--json")
     assert _json(never)["expires_at"] is None
-    assert _json(team.run("dan", "tokens", "new", "--expires", "12h", "--json"))["expires_at"] is not None
-    states = [line.split()[2:4] for line in team.run("dan", "tokens", "list").stdout.splitlines()[1:3]]
+    assert _json(team.run("dan", "tokens", "add", "--expires", "12h", "--json"))["expires_at"] is not None
+    states = [line.split()[2:4] for line in team.run("dan", "tokens", "ls").stdout.splitlines()[1:3]]
     assert states[0] == ["valid", "for"] and states[1][0] == "valid" and states[1] != states[0]
-    wrong = team.run("dan", "tokens", "new", "--expires", "soon")
+    wrong = team.run("dan", "tokens", "add", "--expires", "soon")
     assert wrong.returncode == 2 and "or never" in wrong.stderr
 
 
@@ -134,7 +134,7 @@ def test_the_audit_is_filtered_and_newest_first(team: Team) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["users", "list"], ["users", "add", "x"], ["audit"], ["tokens", "new", "--user", "admin"]]
+    "arguments", [["users", "ls"], ["users", "add", "x"], ["audit"], ["tokens", "add", "--user", "admin"]]
 )
 def test_what_only_an_administrator_may_do_is_refused_to_an_operator(team: Team, arguments: list[str]) -> None:
     if "hal" not in team.tokens:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from torchyard.cli.arguments import IdempotencyKey, Json, connect, label_of
+from torchyard.cli.arguments import IdempotencyKey, Json, label_of
 from torchyard.cli.sweeps import options as sweep_options
 from torchyard.contract.team import Visibility
 from torchyard.host import terminal
@@ -154,7 +154,9 @@ def run(
     idempotency_key: IdempotencyKey = None,
     as_json: Json = False,
 ) -> None:
-    """Upload this folder, run a program of it as a job, and follow the job.
+    """Run a program of this folder as a job, and follow it.
+
+    Uploads the folder first.
 
     The program is a file (train.py), a module (-m package.train), or after -- an executable of the worker's
     environment (-- accelerate launch train.py). What follows PROGRAM are its own arguments. With --sweep or --array it
@@ -207,7 +209,9 @@ def run(
         from torchyard.cli.run.dry import print_plan
 
         return print_plan(program, settings, folder, sweep_spec, as_json=as_json)
-    with connect() as client:
+    from torchyard.cli.run.server import connect_or_start
+
+    with connect_or_start() as client:
         client.me()  # whoever cannot be reached, or does not know the token, says so before anything is packed
         spec = _uploaded(client, program, settings, folder)
         if idempotency_key is not None:  # a repeated command is the same, whatever else lies in the folder by then

@@ -21,7 +21,10 @@ def config(
     origin: Annotated[bool, typer.Option("--origin", help="Show where each value comes from.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the settings that `run` has here: from the environment, torchyard.toml and your own file."""
+    """Show the settings that `run` has here, and where each is from.
+
+    They come from the environment, torchyard.toml and your own file.
+    """
     from torchyard.cli.run.settings import read_settings, user_file
 
     found = read_settings().all()
@@ -36,7 +39,10 @@ def config(
 
 
 def init() -> None:
-    """Write torchyard.toml, with a comment on each setting. A file that is there stays as it is."""
+    """Write torchyard.toml, with a comment on each setting.
+
+    A file that is there stays as it is.
+    """
     from torchyard.cli.run.settings import PROJECT_FILE
     from torchyard.contract.errors import Conflict
 

@@ -37,7 +37,7 @@ SweepsArgument = Annotated[
 sweep = typer.Typer(
     cls=SweepGroup,
     no_args_is_help=True,
-    help="Submit many jobs that differ in some keys, and treat them as one: `sweep FILE`, or `run --sweep`.",
+    help="Submit many jobs that differ in some settings.\n\nThey are treated as one. Also by `run --sweep`.",
 )
 
 

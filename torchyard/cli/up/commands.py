@@ -12,9 +12,14 @@ import typer
 
 from torchyard.cli import output, page
 from torchyard.cli.arguments import Json
+from torchyard.contract.durations import parse_duration
 from torchyard.host import terminal
-from torchyard.host.datadir import parse_allowed_paths
+from torchyard.host.datadir import own_data_dir, parse_allowed_paths
 
+FoundDirOption = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Of the service. Default: .torchyard here if it is there, else your own."),
+]
 DataDirOption = Annotated[Path, typer.Option("--data-dir", help="Where everything is kept.")]
 
 
@@ -22,9 +27,15 @@ def up(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, envvar="TORCHYARD_PORT", help="Port to listen on; 0 takes a free one.")
-    ] = 8000,
-    data_dir: DataDirOption = Path(".torchyard"),
+        int | None,
+        typer.Option(
+            min=0, max=65535, envvar="TORCHYARD_PORT", help="Port to listen on; 0 takes a free one. Default: 8000."
+        ),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="Where everything is kept. Default: .torchyard here; your own with --detach."),
+    ] = None,
     cpu_slots: Annotated[
         int | None, typer.Option(min=0, help="CPU slots to offer where there is no GPU.", show_default=False)
     ] = None,
@@ -37,12 +48,24 @@ def up(
     ] = None,
     database: Annotated[str | None, typer.Option(metavar="URL", help="SQL database, instead of SQLite.")] = None,
     redis: Annotated[str | None, typer.Option(metavar="URL", help="Redis, instead of an embedded one.")] = None,
+    detach: Annotated[
+        bool,
+        typer.Option(
+            "--detach", "-d", help="Start it in the background, on a free port and your own data directory by default."
+        ),
+    ] = False,
+    end_when_idle: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="End after so long without a job and without a request: 1h."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Only check that it can start here, and start nothing.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run the whole service here, in the foreground.
+    """Run the whole service on this machine.
+
+    It runs in the foreground, until Ctrl-C.
 
     Starts the API, a worker, a controller, the database and the queue, and starts again what dies.
     Ctrl-C stops it cleanly.
@@ -50,7 +73,22 @@ def up(
     from torchyard.cli.up.service import Options, Service
     from torchyard.host.listening import is_loopback
 
-    options = Options(host, port, data_dir, cpu_slots, _allowed(allow_path or ()), database, redis)
+    if detach:
+        given = {"host": host, "port": port or 0, "cpu-slots": cpu_slots, "database": database, "redis": redis}
+        options = [f"--{name}={value}" for name, value in given.items() if value is not None]
+        options += [f"--allow-path={folder}" for folder in allow_path or ()]
+        options += [f"--end-when-idle={end_when_idle}"] if end_when_idle is not None else []
+        return _start_detached(data_dir, options, as_json=as_json)
+    options = Options(
+        host,
+        8000 if port is None else port,
+        data_dir or Path(".torchyard"),
+        cpu_slots,
+        _allowed(allow_path or ()),
+        database,
+        redis,
+        None if end_when_idle is None else parse_duration(end_when_idle).total_seconds(),
+    )
     service = Service(options, say=_say)
     if check:
         return service.check()
@@ -73,6 +111,66 @@ def up(
     _say("Starting …")
     service.run(on_ready)
     return _say("Stopped.")
+
+
+def down(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
+    """Stop the service that `up` has started on this machine.
+
+    Running jobs are asked to save, and go back to the queue: the next start continues them.
+    """
+    from torchyard.cli.up import own
+
+    root = _found_dir(data_dir)
+    stopped = own.stop(root)
+    if as_json:
+        return terminal.write(json.dumps({"data_dir": str(root), "stopped": stopped}))
+    terminal.write(f"stopped {root}" if stopped else f"no service runs on {root}")
+    return None
+
+
+def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
+    """Show whether a service runs on this machine, and what it does.
+
+    Exits with 1 if none runs. For a job, see `torchyard show`.
+    """
+    from torchyard.cli.up import own
+
+    root = _found_dir(data_dir)
+    running = own.find(root)
+    if running is None:
+        if as_json:
+            terminal.write(json.dumps({"data_dir": str(root), "url": None}))
+        else:
+            terminal.write(f"no service runs on {root}. Start one: {output.command()} up --detach")
+        raise typer.Exit(1)
+    from torchyard.client import Client
+
+    with Client(running.url, running.token, patience=5) as client:
+        workers, jobs = [*client.workers()], [*client.list(state=("queued", "running"))]
+    states = {state: sum(job.state == state for job in jobs) for state in ("running", "queued")}
+    found = {"data_dir": str(root), "url": running.url, "workers": len(workers), **states}
+    if as_json:
+        return terminal.write(json.dumps(found))
+    terminal.write("\n".join(f"{name.replace('_', ' '):<10}{value}" for name, value in found.items()))
+    return None
+
+
+def _found_dir(data_dir: Path | None) -> Path:
+    """Returns the named data directory, else `.torchyard` here if it is there, else the user's own."""
+    here = Path(".torchyard")
+    return (data_dir or (here if here.is_dir() else own_data_dir())).absolute()
+
+
+def _start_detached(data_dir: Path | None, options: list[str], *, as_json: bool) -> None:
+    from torchyard.cli.up import own
+
+    running = own.start(data_dir, options=tuple(options))
+    root = (data_dir or own_data_dir()).absolute()
+    if as_json:
+        return terminal.write(json.dumps({"url": running.url, "token": running.token, "data_dir": str(root)}))
+    terminal.write(f"URL    {running.url}")
+    _say(f"data   {root}")
+    return _say(f"It runs in the background: `{output.command()} down` ends it.")
 
 
 def _say_page(url: str, token: str) -> None:
@@ -103,7 +201,7 @@ def _allowed(folders: Iterable[str]) -> dict[Path, bool]:
 
 
 def demo(*, data_dir: DataDirOption = Path(".torchyard"), as_json: Json = False) -> None:
-    """Train on real digits and check what comes out.
+    """Train on real digits, and check what comes out.
 
     Uses the service that runs on the data directory, or starts one for as long as it takes.
     """

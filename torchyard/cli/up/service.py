@@ -14,6 +14,7 @@ from torchyard.cli.up import address, programs, redis_server
 from torchyard.cli.up.child import Child
 from torchyard.cli.up.datadir import DataDir
 from torchyard.cli.up.forked import Forked, Starter
+from torchyard.cli.up.idle import Idleness
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host import inspection
 from torchyard.host.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
@@ -40,6 +41,8 @@ class Options:
     """Folders below which jobs may name files, and whether they may write each of them."""
     database: str | None = None
     redis: str | None = None
+    idle_limit_s: float | None = None
+    """It ends after so long without a job and without a request."""
 
 
 class Service:
@@ -116,11 +119,14 @@ class Service:
         # Nobody waits for what it does, so it starts when the others have.
         env = self._controller_environment(redis)
         self._add("controller", programs.argv("controller"), env=env, keep=keep, starter=starter)
-        while True:
+        idle_limit = self._options.idle_limit_s
+        idleness = None if idle_limit is None else Idleness(url, token, limit_s=idle_limit)
+        while idleness is None or not idleness.is_over():
             self._check_signals()
             if self._restart_dead() or self._last_was_forked():
                 self._publish(url, token)
             time.sleep(_RUN_POLL_S)
+        self._say("Nobody has used the service for a while: it ends.")
 
     def _api_environment(self, redis: str, *, port: int, token: str) -> dict[str, str]:
         return {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import logging
 from typing import Annotated, Any
 
-from store.worker.records import Blobs, CheckpointFacts, place
+from store.worker.records import Blobs, CheckpointFacts, order_key
 from torchyard.contract.codec import Record, between
 from torchyard.contract.errors import NotFound
 from torchyard.contract.rundir import INDEX_FILE, STATE_FILE, RunDir, is_in_parts
@@ -86,4 +86,4 @@ def _best_of(checkpoints: Sequence[CheckpointFacts], policy: CheckpointPolicy) -
     sign = 1.0 if policy.mode == "min" else -1.0
     values = {item.id: sign * item.monitored for item in checkpoints if item.monitored is not None}
     found = [item for item in checkpoints if item.id in values and not item.damaged]
-    return min(found, key=lambda item: (values[item.id], *place(item)), default=None)
+    return min(found, key=lambda item: (values[item.id], *order_key(item)), default=None)

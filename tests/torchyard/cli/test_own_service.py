@@ -1,0 +1,97 @@
+"""The service of one user on one machine, which `run` starts where no server is known."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+import json
+import os
+from pathlib import Path
+import stat
+
+import psutil
+import pytest
+
+from tests.e2e.service import until
+from tests.torchyard.cli.invocation import environment, run_process
+from torchyard.cli.up import own
+from torchyard.client.discovery import is_any_known
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.rundir import Env
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a user's data. Nothing that was started in it is left."""
+    yield tmp_path / "share"
+    found = psutil.process_iter(["cmdline"])
+    left = [process for process in found if str(tmp_path) in " ".join(process.info["cmdline"] or ())]
+    _, alive = psutil.wait_procs(left, timeout=60)
+    for process in alive:
+        process.kill()
+    assert alive == []
+
+
+def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> None:
+    """Two commands at once start one service; it is found from another folder, and ended by `down`."""
+    env = {
+        **environment(None, ""),
+        "XDG_DATA_HOME": str(home),
+        "TORCHYARD_CPU_SLOTS": "1",
+        "TORCHYARD_LAUNCHER": "torchrun",
+    }
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "main.py").write_text("print('it runs')")
+    command = ["run", "main.py", "--launcher", "torchrun"]
+    with ThreadPoolExecutor() as pool:
+        started = [pool.submit(run_process, command, env, cwd=folder) for folder in folders]
+    done = [each.result() for each in started]
+    for each in done:
+        assert (each.returncode, each.stdout) == (0, "rank 0 | it runs\n"), each.stderr
+        assert "starting one on this machine" in each.stderr
+        assert "/#code=" in each.stderr or "The page is not built" in each.stderr
+    data = home / "torchyard"
+    assert stat.S_IMODE(data.stat().st_mode) == 0o700
+    shown = json.loads(run_process(["status", "--json"], env, cwd=tmp_path).stdout)
+    assert (shown["data_dir"], shown["running"], shown["queued"]) == (str(data), 0, 0)
+    assert shown["url"].startswith("http://127.0.0.1:") and not shown["url"].endswith(":8000")
+    assert len(json.loads(run_process(["ps", "--json"], env, cwd=tmp_path).stdout)) == 2
+    assert run_process(["down"], env, cwd=tmp_path).stdout == f"stopped {data}\n"
+    assert run_process(["status"], env, cwd=tmp_path).returncode == 1
+    assert run_process(["down"], env, cwd=tmp_path).stdout == f"no service runs on {data}\n"
+
+
+def test_a_service_that_nobody_uses_ends(home: Path) -> None:
+    env = {**environment(None, ""), "XDG_DATA_HOME": str(home), "TORCHYARD_LAUNCHER": "torchrun"}
+    started = run_process(["up", "--detach", "--end-when-idle", "1s", "--json"], env)
+    assert started.returncode == 0, started.stderr
+    data = Path(json.loads(started.stdout)["data_dir"])
+    until(lambda: own.find(data) is None, what="the end of the service")
+    assert "Nobody has used the service" in (data / "logs" / "up.log").read_text()
+    until(lambda: not own.is_locked(data), what="the end of its programs")
+
+
+def test_a_server_that_is_named_keeps_another_from_being_started(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("TORCHYARD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    assert not is_any_known()
+    monkeypatch.setenv("TORCHYARD_URL", "http://127.0.0.1:1")
+    assert is_any_known()
+
+
+def test_no_service_is_started_in_a_job_or_on_a_network_disk(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_nfs(_: Path) -> str:
+        return "nfs4"
+
+    monkeypatch.setattr(own, "file_system", on_nfs)
+    with pytest.raises(ConfigError, match="network disk"):
+        own.start(home / "torchyard")
+    monkeypatch.setenv(Env.JOB_ID, "job_1")
+    with pytest.raises(ConfigError, match="TORCHYARD_URL"):
+        own.start(home / "torchyard")
+    assert not home.exists()

@@ -1,0 +1,104 @@
+"""The index of all commands: where each is defined, in which group its help stands, and what it does in a line.
+
+A command's module is imported when the command runs: the others cost nothing. The line equals the first one of the
+command's own help.
+"""
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """A command of the command line."""
+
+    target: str
+    """The module below `torchyard.cli`, and the function or the group in it: `jobs:cancel`."""
+    summary: str
+
+
+EVERYDAY: dict[str, Command] = {
+    "run": Command("run.commands:run", "Run a program of this folder as a job, and follow it."),
+    "submit": Command("submission:submit", "Submit jobs from spec files."),
+    "ps": Command("listing:ps", "List jobs, newest first."),
+    "show": Command("jobs:show", "Show a job, its model card and its checkpoints."),
+    "logs": Command("telemetry:logs", "Print a job's output."),
+    "metrics": Command("telemetry:metrics", "Print a job's metrics: last, min and max, or the curves."),
+    "why": Command("why:why", "Explain why a job waits, or how it ended."),
+    "cancel": Command("jobs:cancel", "Cancel jobs."),
+    "resume": Command("jobs:resume", "Return paused jobs to the queue."),
+    "download": Command("checkpoints:download", "Download a checkpoint."),
+    "sweep": Command("sweeps.commands:sweep", "Submit many jobs that differ in some settings."),
+    "models": Command("models:models", "Keep checkpoints as versions of a model."),
+    "open": Command("page:open_page", "Open the page of the service in a browser."),
+    "login": Command("login:login", "Log in to a server."),
+}
+"""What everybody needs. It stands first in the help, without a heading of a group."""
+
+GROUPS: dict[str, dict[str, Command]] = {
+    "Jobs": {
+        "pause": Command("jobs:pause", "Pause jobs."),
+        "retry": Command("submission:retry", "Submit an ended job again."),
+        "wait": Command("wait:wait", "Wait until jobs end."),
+        "edit": Command("editing:edit", "Change the name, labels, notes or priority of jobs."),
+        "share": Command("jobs:share", "Let every user of the server read jobs."),
+        "star": Command("editing:star", "Star jobs."),
+        "archive": Command("editing:archive", "Archive ended jobs."),
+        "rm": Command("jobs:rm", "Remove ended jobs with all that is stored of them."),
+        "stacks": Command("stacks:stacks", "Print the stack of each rank of a running job."),
+        "checkpoints": Command("checkpoints:checkpoints", "List a job's checkpoints, newest first."),
+        "cp": Command("copying:cp", "Copy files of a job to this machine."),
+        "keep": Command("keeping:keep", "Store files of a job's working folder."),
+        "validate": Command("submission:validate", "Check a job spec, and print it with its defaults."),
+        "init": Command("run.config:init", "Write torchyard.toml, with a comment on each setting."),
+        "config": Command("run.config:config", "Show the settings that `run` has here, and where each is from."),
+    },
+    "Experiments": {
+        "compare": Command("compare:compare", "Compare jobs: states, metrics and settings."),
+        "schedules": Command("schedules:schedules", "Submit jobs again and again, as cron does."),
+    },
+    "Data and models": {
+        "data": Command("data:data", "Upload data for jobs, or pack it into shards."),
+        "predict": Command("predict:predict", "Predict with a checkpoint of a recipe."),
+        "export": Command("export:export", "Export a checkpoint's model to another format."),
+    },
+    "Account": {
+        "logout": Command("login:logout", "Forget the token of a server."),
+        "servers": Command("login:servers", "List the servers that you have logged in to, or choose one."),
+        "whoami": Command("login:whoami", "Show who you are on the server."),
+        "tokens": Command("tokens:tokens", "Make, list and revoke tokens."),
+        "secrets": Command("secrets:secrets", "Manage secrets: values that only your jobs get."),
+        "notifications": Command("notify:notify", "Get messages when jobs and sweeps end."),
+    },
+    "Team": {
+        "users": Command("users:users", "Manage users."),
+        "quotas": Command("quota:quota", "Show or set how much users may use."),
+        "usage": Command("device_hours:usage", "Show device-hours by user, and how well jobs use devices."),
+        "audit": Command("audit:audit", "List who did what on the server, newest first."),
+    },
+    "Cluster": {
+        "workers": Command("cluster:workers", "List workers, their devices and the jobs on them."),
+        "queue": Command("cluster:queue", "List queued jobs in the order of the queue."),
+        "top": Command("top:top", "Show workers, devices, the queue and what ended today."),
+        "envs": Command("environments:envs", "List the Python environments that workers offer."),
+        "drain": Command("cluster:drain", "Stop workers from taking jobs."),
+        "undrain": Command("cluster:undrain", "Let drained workers take jobs again."),
+    },
+    "Service": {
+        "up": Command("up.commands:up", "Run the whole service on this machine."),
+        "down": Command("up.commands:down", "Stop the service that `up` has started on this machine."),
+        "status": Command("up.commands:status", "Show whether a service runs on this machine, and what it does."),
+        "demo": Command("up.commands:demo", "Train on real digits, and check what comes out."),
+        "du": Command("du:du", "Show how much your jobs store."),
+        "doctor": Command("host:doctor", "Check this machine, and print how to fix each problem."),
+        "backup": Command("host:backup", "Back up the database and the checkpoints."),
+        "restore": Command("host:restore", "Restore a backup."),
+    },
+}
+"""The others, below the headings of their groups. A heading is never typed."""
+
+COMMANDS: dict[str, Command] = {**EVERYDAY, **{name: each for group in GROUPS.values() for name, each in group.items()}}
+
+RENAMED = {"notify": "notifications", "quota": "quotas", "list": "ps", "ls": "ps", "delete": "rm"}
+"""Names that people try, and the command that they mean."""
+
+VERBS = {"list": "ls", "new": "add", "delete": "rm", "remove": "rm", "revoke": "rm", "clear": "rm", "change": "set"}
+"""The same for what a noun is followed by: every noun has these verbs."""

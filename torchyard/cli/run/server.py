@@ -1,0 +1,32 @@
+"""The server that `run` uses: the one that is known, else one that it starts on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchyard.cli.arguments import connect
+from torchyard.host import terminal
+from torchyard.host.datadir import own_data_dir
+
+if TYPE_CHECKING:
+    from torchyard.client import Client
+
+
+def connect_or_start() -> Client:
+    """Returns a client as `connect` does; where no server is known, of the user's own service, which it starts."""
+    from torchyard.client.discovery import is_any_known
+
+    if not is_any_known():
+        from torchyard.cli import output, page
+        from torchyard.cli.up import own
+
+        terminal.note("No server is known: starting one on this machine …")
+        running = own.start(options=("--port=0", f"--end-when-idle={own.IDLE}"))
+        terminal.note(
+            f"Started one at {running.url} (data in {own_data_dir()}). It ends after {own.IDLE} without use;"
+            f" `{output.command()} down` ends it now."
+        )
+        client = connect()
+        terminal.note(f"page   {page.address(client) or page.NOT_BUILT}")
+        return client
+    return connect()
