@@ -11,7 +11,7 @@ import tempfile
 from typing import Any, cast
 
 import httpx2
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 import pytest
 
@@ -29,7 +29,8 @@ __all__ = ["home", "shared_service"]
 
 pytest_plugins = ["tests.running.plugin"]
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # test processes share the cores, and threads of torch spin
-settings.register_profile("thorough", deadline=None)  # a busy machine is no failure
+# A busy machine is no failure.
+settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same examples each time: a quick run is red by what was changed. The thorough run explores.
 settings.register_profile("quick", settings.get_profile("thorough"), max_examples=25, derandomize=True)
 QUICK_S = redis_client.QUICK_S
