@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from store.cluster import gpus, pools
 from store.jobs import after, prospects
-from store.jobs.foresight_facts import Foresight
+from store.jobs.prospects import Foresight
 from store.jobs.submission import Submission
 from store.notifications import targets
 from store.schedules import cron, schedules

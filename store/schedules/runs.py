@@ -13,11 +13,12 @@ from sqlalchemy import case, exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import owners, savepoints, stop
+from store.jobs import savepoints, stop
 from store.jobs import submit as submissions
 from store.jobs.submission import ScheduledRun, Submission, Submitted
 from store.schedules import cron, schedules
 from store.tables import Job, Schedule
+from store.team import users
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TorchyardError, Unavailable
 from torchyard.contract.job import JobState, Reason
 from torchyard.contract.schedules import ScheduleState
@@ -94,7 +95,7 @@ def _run_due(session: Session, row: Schedule, runs_still: bool) -> None:
 
 def _submit(session: Session, row: Schedule) -> Submitted:
     """Submits the run that is due for the owner, as they may submit it now."""
-    caller = owners.acting(session, row.owner)
+    caller = users.act_for(session, row.owner)
     assert row.next_at is not None
     run = ScheduledRun(row.id, row.next_at)
     return submissions.submit(session, Submission(parse_spec(row.spec), caller, "private", run=run))

@@ -8,12 +8,13 @@ import time
 
 from sqlalchemy.orm import Session
 
-from store.jobs import jobs, owners, resume
+from store.jobs import jobs, resume
 from store.jobs import stop as stopping
 from store.jobs.submission import Submission, Submitted, TrialOf
 from store.jobs.submit import submit_each
 from store.sweeps import due, sweeps, trials
 from store.tables import Sweep
+from store.team import users
 from store.team.callers import Caller
 from torchyard.contract.errors import (
     Conflict,
@@ -154,7 +155,7 @@ def _is_next(sweep: Sweep, first: int) -> bool:
 def _find_owner(session: Session, sweep: Sweep) -> Caller | None:
     """Returns the sweep's owner. Pauses the sweep, and returns None, if the owner may submit nothing."""
     try:
-        return owners.acting(session, sweep.owner)
+        return users.act_for(session, sweep.owner)
     except OwnerDisabled as error:
         sweeps.move(session, sweep, SweepState.PAUSED, reason=Reason(error.code, error.message))
         return None
