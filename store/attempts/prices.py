@@ -64,7 +64,7 @@ def price_jobs(session: Session, job_ids: Collection[str], *, now: bool = False)
 
 def price_drain(session: Session, worker_id: str) -> Sequence[StopPrice]:
     """Returns the prices of all jobs that run on the worker, the highest first. Raises NotFound."""
-    workers.get(session, worker_id)
+    workers.require(session, worker_id)
     return _price_rows(_ON_WORKER.rows(session, {"worker": worker_id}), now=False)
 
 

@@ -196,7 +196,9 @@ class _Grouping:
 
 def _read_states(session: Session, where: JobQuery, caller: Caller, *, limit: int) -> dict[str, JobState]:
     """Returns the newest jobs of the list that the caller may read, and their states."""
-    query = select(Job.id, Job.state).where(access.readable(caller), *filters.conditions_of(session, where, caller))
+    query = select(Job.id, Job.state).where(
+        access.match_readable(caller), *filters.conditions_of(session, where, caller)
+    )
     return {row.id: JobState(row.state) for row in session.execute(query.order_by(Job.id.desc()).limit(limit))}
 
 

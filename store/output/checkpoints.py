@@ -77,7 +77,7 @@ def _select_best(value: ColumnElement[float | None]) -> Select[*tuple[Any, ...]]
 _BEST = {"min": _select_best(Checkpoint.monitored.asc()), "max": _select_best(Checkpoint.monitored.desc())}
 
 
-_COLUMNS = columns.of(CheckpointFacts, Checkpoint)
+_COLUMNS = columns.select_fields(CheckpointFacts, Checkpoint)
 _FILES = columns.short_files(Checkpoint)
 _SUMMARY: list[Any] = [_FILES if column is Checkpoint.files else column for column in _COLUMNS]
 """The same without many files."""
@@ -121,7 +121,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
     session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
     written = {"file": path_written(sent)} if new.source == CAPTURED and sent is not None else {}
     job_events.append(session, job_id, type="checkpoint", attempt=attempt, data={**values, **written})
-    if signals.wanted(session, EventKind.JOB_BEST, job=job):
+    if signals.is_wanted(session, EventKind.JOB_BEST, job=job):
         _signal_best(session, job, str(values["id"]))
 
 
@@ -188,7 +188,7 @@ def list_checkpoints(
     With `after` (an id), only older ones; that one may be removed. Raises NotFound, and InvalidCursor if the job has no
     such checkpoint.
     """
-    job = access.get(session, job_id, caller)
+    job = access.require_job(session, job_id, caller)
     entries = _entries(session, job.id)
     aliases = _aliases(entries, find_best(session, job))
     if after is not None:
@@ -203,7 +203,7 @@ def find_named(session: Session, job_id: str, ref: str, *, caller: Caller) -> Na
 
     Raises NotFound as `resolve` does, and for what the caller may not read.
     """
-    job = access.get(session, sweeps.resolve_job(session, caller, job_id, ref), caller)
+    job = access.require_job(session, sweeps.resolve_job(session, caller, job_id, ref), caller)
     return NamedCheckpoint(job.id, job.name, resolve(session, job, ref))
 
 
@@ -289,8 +289,9 @@ _ENTRY = tuple(getattr(Checkpoint, name) for name in _Entry._fields)
 
 def _entries(session: Session, job_id: str) -> list[_Entry]:
     """Returns the job's listed checkpoints, newest first: without their files, which may be thousands."""
-    query = select(*_ENTRY).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
-    return [_Entry(*row) for row in session.execute(query.order_by(*_NEWEST_FIRST))]
+    query: Select[*tuple[Any, ...]] = select(*_ENTRY)
+    query = query.where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None)).order_by(*_NEWEST_FIRST)
+    return [_Entry(*row) for row in session.execute(query)]
 
 
 def _order_key_of(session: Session, job: Job, checkpoint_id: str) -> OrderKey:
