@@ -165,9 +165,8 @@ def _transport_to(url: str) -> type[Transport]:
     """Returns what sends requests there: the client's HTTP library where a proxy or certificates matter."""
     address = urlsplit(url)
     is_local = address.hostname in {"127.0.0.1", "localhost", "::1"}
-    has_proxy = sys.platform != "linux" or any(
-        os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES
-    )
+    named = any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES)
+    has_proxy = named or sys.platform != "linux"  # elsewhere the system's settings name them, too
     if address.scheme == "https" or (has_proxy and not is_local):
         from torchyard.cli.proxied import Proxied
 

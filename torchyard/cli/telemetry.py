@@ -62,10 +62,7 @@ def logs(
 
     With --follow, messages of the service, and why an attempt ended, are between the lines, on stderr.
     """
-    if grep is None and (context or regex or case):
-        raise typer.BadParameter("-C, --regex and --case need --grep")
-    if grep is not None and (follow or tail is not None):
-        raise typer.BadParameter("--grep looks at what is stored: leave --follow and --tail out")
+    _check_search(wanted=grep is not None, options=context > 0 or regex or case, others=follow or tail is not None)
     begin = moment(since) if since is not None else None
     shown = _formatter(with_rank=rank is None, with_time=timestamps, as_json=as_json)
     if not (follow or as_json or begin is not None or grep is not None):
@@ -109,6 +106,14 @@ def logs(
             if exit_code(ended) and not as_json:
                 watch.show(ended)
         raise typer.Exit(exit_code(ended))
+
+
+def _check_search(*, wanted: bool, options: bool, others: bool) -> None:
+    """Raises BadParameter for options of --grep without it, and for others that do not go with it."""
+    if not wanted and options:
+        raise typer.BadParameter("-C, --regex and --case need --grep")
+    if wanted and others:
+        raise typer.BadParameter("--grep looks at what is stored: leave --follow and --tail out")
 
 
 def _print_stored(job: str, shown: Callable[[LogLine], str], *, tail: int | None, rank: int | None) -> None:
