@@ -49,7 +49,8 @@ class Direct:
         address = f"{self._url.scheme}://{self._url.netloc}"
         if len(body) > MOST_BYTES:
             raise ServerError(f"{address}{path} answered more than {MOST_BYTES} bytes")
-        return Answer("GET", address, path, response.status, response.headers, body)
+        headers = {name.lower(): text for name, text in response.headers.items()}
+        return Answer("GET", address, path, response.status, headers, body)
 
     def close(self) -> None:
         if self._connection is not None:

@@ -147,10 +147,11 @@ class Reader:
     def _hear(self, answer: Answer) -> None:
         """Notes that the server answers. Warns once if it is of another version than this client."""
         self._reached = True
-        if self._compared or HEADER not in answer.headers:  # a proxy may have answered instead
+        theirs = answer.headers.get(HEADER.lower())
+        if self._compared or theirs is None:  # a proxy may have answered instead
             return
         self._compared = True
-        if (text := difference(answer.headers[HEADER], answer.address)) is not None:
+        if (text := difference(theirs, answer.address)) is not None:
             warnings.warn(text, stacklevel=2)
 
 

@@ -48,10 +48,9 @@ class _Taking:
         if get_origin(kind) is list and isinstance(value, (list, tuple)):
             items = [self._plain(item, get_args(kind)[0]) for item in value]
             return _UNKNOWN if _UNKNOWN in items else items
-        if type(value) is int and kind is int and self._is_within(value):  # a default
-            return value
         if not isinstance(value, str):
-            return _UNKNOWN
+            is_default = kind is int and type(value) is int and self._is_within(value)
+            return value if is_default else _UNKNOWN
         if kind is str:
             return value
         if kind is int and _WHOLE.fullmatch(value) and self._is_within(int(value)):

@@ -36,6 +36,7 @@ class Answer:
     """With the query."""
     status: int
     headers: Mapping[str, str]
+    """By their names in small letters."""
     body: bytes
 
     @property
@@ -70,7 +71,7 @@ def problem_of(answer: Answer) -> TorchyardError:
     kind = _KINDS.get(found.code, ServerError)
     if issubclass(kind, UnknownRoute | MethodNotAllowed):
         call = f"{answer.method} {answer.path.partition('?')[0]}"
-        why = lacking(answer.headers.get(HEADER, ""), call, answer.address)
+        why = lacking(answer.headers.get(HEADER.lower(), ""), call, answer.address)
         lines += [] if why is None else [f"  {why}"]
     errors = tuple(FieldError(error.field, error.message) for error in found.errors)
     error = kind("\n".join(lines), errors=errors, retry_after=_retry_after(answer))
@@ -109,5 +110,5 @@ def _of_another_server(answer: Answer) -> TorchyardError:
 
 def _retry_after(answer: Answer) -> int | None:
     """Returns the seconds after which the server asks for the next try."""
-    pause = answer.headers.get("Retry-After", "")
+    pause = answer.headers.get("retry-after", "")
     return int(pause) if pause.isdecimal() else None
