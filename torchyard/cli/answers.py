@@ -7,6 +7,9 @@ from typing import Annotated, Any
 from torchyard.contract.codec import Record
 from torchyard.contract.job import JobState
 
+_answer = dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+"""Without methods that no answer needs: to make them takes as long as a request."""
+
 
 def _zoned(time: datetime) -> datetime:
     if time.tzinfo is None:
@@ -17,12 +20,12 @@ def _zoned(time: datetime) -> datetime:
 Time = Annotated[datetime, _zoned]
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Me(Record):
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Estimate(Record):
     expected: Time | None
     low: Time | None
@@ -32,13 +35,13 @@ class Estimate(Record):
     of: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class StatusReason(Record):
     message: str
     estimate: Estimate | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Progress(Record):
     epoch: int | None = None
     epochs: int | None = None
@@ -48,7 +51,7 @@ class Progress(Record):
     eta_seconds: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Best(Record):
     metric: str
     value: float
@@ -56,7 +59,7 @@ class Best(Record):
     remeasured: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Failure(Record):
     code: str
     message: str
@@ -65,7 +68,7 @@ class Failure(Record):
     traceback: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Summary(Record):
     """A job as lists show it."""
 
@@ -81,28 +84,28 @@ class Summary(Record):
     error: Failure | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Jobs(Record):
     data: list[Summary]
     has_more: bool = False
     next: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Sweep(Record):
     id: str
     name: str
     trial: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Initial(Record):
     ref: str
     model: str | None
     step: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class After(Record):
     job_id: str
     name: str | None
@@ -110,7 +113,7 @@ class After(Record):
     state: JobState | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Held(Record):
     index: int
     name: str
@@ -118,25 +121,25 @@ class Held(Record):
     host: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Commit(Record):
     commit: str
     branch: str | None = None
     dirty: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Config(Record):
     git: Commit | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Spec(Record):
     trainer: str
-    config: Config = field(default_factory=Config)
+    config: Config | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Job(Summary):
     """A job itself."""
 
@@ -158,17 +161,17 @@ class Job(Summary):
     card: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class File(Record):
     path: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Remeasured(Record):
     metrics: dict[str, float]
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Checkpoint(Record):
     id: str
     epoch: int | None
@@ -183,14 +186,14 @@ class Checkpoint(Record):
     remeasured: Remeasured | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Checkpoints(Record):
     data: list[Checkpoint]
     has_more: bool = False
     next: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Line(Record):
     """A line of output."""
 
@@ -200,7 +203,7 @@ class Line(Record):
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@_answer
 class Lines(Record):
     data: list[Line]
     has_more: bool = False
