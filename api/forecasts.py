@@ -8,7 +8,7 @@ from scheduling.alternatives import Alternative, alternatives
 from scheduling.calibration import UNTAUGHT, Track, interval, too_few
 from scheduling.replay import replay
 from scheduling.snapshot import Waiting
-from store.jobs.foresight_facts import Ahead, Forecast, Foresight, Waits
+from store.jobs.prospects import Ahead, Forecast, Foresight, Waits
 from store.queue.estimates_facts import EstimateFacts
 
 PROCESSOR_S = 0.2

@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from fastapi import Query
 
 from store.ids import Prefix, is_id
-from store.jobs.columns_facts import Order, TableCursor
-from store.jobs.facts import ListCursor, ListedJob, QueueCursor, has_number, sort_key
+from store.jobs.facts import ListCursor, ListedJob, Order, QueueCursor, TableCursor, has_number, sort_key
 from store.output.facts import MediaPosition
 from store.pages import FactPage
 from torchyard.contract.columns import parse_column

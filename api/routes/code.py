@@ -36,7 +36,7 @@ def list_code(
     found = _find_bundle(services, job_id, caller)
     if isinstance(found, str):
         return CodeView(sha256=None, note=found, files=[], total=0)
-    return (yield from bundle_files.listed(services.store.blobs, found, digests=digests))
+    return (yield from bundle_files.list_files(services.store.blobs, found, digests=digests))
 
 
 @router.get("/jobs/{job_id}/code/{path:path}", response_class=Response, responses=TEXT_FILE)
@@ -46,7 +46,7 @@ def show_code(*, services: ServicesDep, caller: JobReader, job_id: str, path: st
     found = _find_bundle(services, job_id, caller)
     if isinstance(found, str):
         raise NotFound(found)
-    text = yield from bundle_files.text_of(services.store.blobs, found, path)
+    text = yield from bundle_files.read_text(services.store.blobs, found, path)
     return Response(text, media_type="text/plain", headers=_HEADERS)
 
 

@@ -22,7 +22,7 @@ from api.services import Services, ServicesDep
 from scheduling.snapshot import Waiting
 from store.jobs import prospects, validate
 from store.jobs.facts import JobFacts
-from store.jobs.foresight_facts import Ahead, Forecast
+from store.jobs.prospects import Ahead, Forecast
 from store.jobs.submission import Prospect, Retry, Submission, Submitted
 from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable

@@ -87,7 +87,7 @@ def list_tokens(
     before = id_after(after, "tok")
     owner = _owner(caller, user)
     with services.store.read() as session:
-        found = tokens.list_of(session, owner, limit=limit, before=before)
+        found = tokens.list_owned(session, owner, limit=limit, before=before)
     return page_of_views(TokenView, found, cursor=lambda token: token.id)
 
 

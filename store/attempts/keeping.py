@@ -108,11 +108,11 @@ def _folder_of(session: Session, job: Job) -> tuple[Attempt, Worker, bool]:
     attempt = session.scalars(newest).first()
     if attempt is None:
         raise Conflict(f"job {job.id} has not run yet: it has no working folder")
-    return attempt, *workers.get(session, attempt.worker_id)
+    return attempt, *workers.require(session, attempt.worker_id)
 
 
 def _view(session: Session, row: KeepRequest) -> KeepView:
-    worker, alive = workers.get(session, row.worker_id)
+    worker, alive = workers.require(session, row.worker_id)
     return KeepView(
         paths=row.paths,
         attempt=row.attempt,

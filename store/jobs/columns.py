@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 from store.db.documents import Parsed, checkpoint_policy, values_at
 from store.db.prepared import Prepared, among, texts
 from store.jobs import show
-from store.jobs.columns_facts import Cells
-from store.jobs.facts import ListedJob
+from store.jobs.facts import Cells, ListedJob
 from store.jobs.show import Policy
 from store.output import checkpoints, metrics
 from store.output.metrics import Figures

@@ -57,7 +57,7 @@ def add_up(session: Session) -> None:
 
 
 def _listed(caller: Caller) -> list[ColumnElement[bool]]:
-    """Returns the condition of `store.team.access.listed`, of counts."""
+    """Returns the condition of `store.team.access.match_listed`, of counts."""
     if caller.role is Role.ADMIN or lists_unreadable(caller):
         return []
     return [or_(JobCount.owner == caller.name, JobCount.visibility == "team")]

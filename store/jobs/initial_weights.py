@@ -100,7 +100,7 @@ def _of_checkpoint(session: Session, caller: Caller, wanted: CheckpointRef) -> I
     job_id = sweeps.resolve_job(session, caller, wanted.job_id, wanted.ref)
     if job_id != wanted.job_id:
         lock_sources(session, [job_id])
-    job = access.get(session, job_id, caller)
+    job = access.require_job(session, job_id, caller)
     saved = checkpoints.resolve(session, job, wanted.ref)
     return InitialFacts(
         source_job=job.id,

@@ -8,10 +8,11 @@ from sqlalchemy import and_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import dependencies, initial_files, initial_weights, jobs, owners
+from store.jobs import dependencies, initial_files, initial_weights, jobs
 from store.jobs.facts import WAITING
 from store.jobs.submission import Submission
 from store.tables import HELD, Dependency, Job
+from store.team import users
 from store.team.callers import Caller, may_read
 from torchyard.contract.after import is_failed, unmet
 from torchyard.contract.errors import InvalidSpec, OwnerDisabled
@@ -86,7 +87,7 @@ def _awaited(session: Session, job_ids: Collection[str]) -> dict[str, list[_Awai
 def _goes_on(session: Session, job: Job, awaited: Sequence[_Awaited]) -> bool:
     """Returns whether the job may be queued. If not, pauses it or fails it."""
     try:
-        caller = owners.acting(session, job.owner)
+        caller = users.act_for(session, job.owner)
     except OwnerDisabled as error:
         reason = Reason(error.code, f"{error.message}: whoever may resume the job lets it go on")
         jobs.transition(session, job.id, JobState.PAUSED, reason=reason, locked=job, pause_requested_at=now_us())

@@ -195,7 +195,7 @@ def _with_what_it_names(session: Session, wanted: Submission) -> Submission:
 
 
 def _replay(session: Session, job_id: str) -> Submitted:
-    return Submitted(show.show_job(session, jobs.get(session, job_id)), replayed=True)
+    return Submitted(show.show_job(session, jobs.require(session, job_id)), replayed=True)
 
 
 def _by_itself(session: Session, wanted: Submission, limits: Limits) -> Submitted | Exception:

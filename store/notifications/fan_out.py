@@ -31,7 +31,7 @@ def fan_out(session: Session, owner: str, *, most: int) -> bool:
     if not taken:
         return False
     for_all = _list_for_all(session, taken)
-    listening = targets.lock_of(session, owner, team=bool(for_all))
+    listening = targets.lock_heard(session, owner, team=bool(for_all))
     outbox = _Outbox(session)
     for signal in taken:
         body = messages.body_of_signal(signal)
@@ -83,7 +83,7 @@ class _Outbox:
         if signal.kind == EventKind.WORKER_LOST and self._knows(target, signal):
             return
         if target.owner not in self.room:
-            self.room[target.owner] = messages.room_of(self.session, target.owner)
+            self.room[target.owner] = messages.count_room(self.session, target.owner)
         kept = 0 if signal.owner in {"", target.owner} else _KEPT_FOR_OWN
         if self.room[target.owner] > kept:
             self.room[target.owner] -= 1

@@ -109,7 +109,7 @@ def add_warnings(session: Session, job: Job, texts: Sequence[str]) -> None:
     add(session, EventKind.JOB_WARNING, job=job, data={"text": brief(texts[0]), "more": len(texts) - 1})
 
 
-def wanted(session: Session, kind: EventKind, *, job: Job | None = None, sweep: SweepSubject | None = None) -> bool:
+def is_wanted(session: Session, kind: EventKind, *, job: Job | None = None, sweep: SweepSubject | None = None) -> bool:
     """Returns whether a target may want to know it. For what takes work to find out."""
     return not _is_silent(job) and bool(_ANY.read(session, _parameters(kind, job=job, sweep=sweep))[0][0])
 

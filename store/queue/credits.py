@@ -64,7 +64,7 @@ def credits(session: Session, buckets: Collection[Bucket] = ()) -> Credits:
 
 
 def _read(session: Session, buckets: Collection[Bucket]) -> Credits:
-    now, hosts, pools = cluster.places(session, {})
+    now, hosts, pools = cluster.read_places(session, {})
     devices: Counter[Kind] = Counter(device.kind for host in hosts for device in host.devices)
     auto: Kind = "cuda" if devices["cuda"] else "cpu"
     for pool in pools:

@@ -45,7 +45,7 @@ def snapshot(
     newcomer: Waiting | None = None,
 ) -> Snapshot:
     """Returns the cluster with the first jobs of each group. `newcomer`: not in it, but its owner is."""
-    now, hosts, pools = cluster.places(session, observed)
+    now, hosts, pools = cluster.read_places(session, observed)
     displacements = cluster.displacements(session, max_stop_grace=max_stop_grace)
     kept = reservations.kept_places(session)
     favoured = {one.job_id for one in displacements} | {one.job_id for one in kept}

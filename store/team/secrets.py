@@ -71,7 +71,7 @@ def rotate(session: Session, keys: SecretKeys, *, caller: Caller) -> int:
     return count
 
 
-def list_of(session: Session, owner: str) -> Sequence[SecretView]:
+def list_owned(session: Session, owner: str) -> Sequence[SecretView]:
     """Returns the user's secrets by name."""
     query = columns.select(SecretView, Secret).where(Secret.owner == owner).order_by(Secret.name)
     return columns.views(SecretView, session.execute(query))

@@ -109,7 +109,7 @@ def mark_used(session: Session, token_id: str) -> None:
     session.execute(update(Token).where(Token.id == token_id).values(used_at=now_us()))
 
 
-def list_of(session: Session, user: str, *, limit: int, before: str | None = None) -> FactPage[TokenView]:
+def list_owned(session: Session, user: str, *, limit: int, before: str | None = None) -> FactPage[TokenView]:
     """Returns the tokens of a user, newest first; with `before` (an id), only older ones."""
     query = columns.select(TokenView, Token).where(Token.user == user).order_by(Token.id.desc()).limit(limit + 1)
     rows = session.execute(query if before is None else query.where(Token.id < before))

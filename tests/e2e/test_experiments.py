@@ -22,7 +22,7 @@ def test_the_commands_of_sweeps_do_what_is_documented(tmp_path: Path) -> None:
     (program,) = blocks(text, "python")
     (tmp_path / "program.py").write_text(program)
     (tmp_path / ".torchyardignore").write_text("*.pt\n*.log\n/config/\n")
-    more = ["python program.py", "torchyard sweep examples/sweep.yaml", "python examples/sweep.py"]
+    more = ["python program.py", "torchyard submit --follow examples/sweep.yaml", "python examples/sweep.py"]
     with running_by(f"torchyard up --port {free_port()} --cpu-slots 2", tmp_path, environment):
         said = run_blocks([*blocks(text, "sh"), *more], tmp_path, environment)
         with Client(data_dir=tmp_path / ".torchyard") as client:

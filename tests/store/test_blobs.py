@@ -19,7 +19,7 @@ _BIG = bytes(range(256)) * 12_288  # 3 MiB: several chunks
 _ENDLESS = """
 import sys
 from pathlib import Path
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 
 class Endless:
     sent = 0

@@ -32,7 +32,7 @@ FilesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="FILE…",
-        help="Job specs: YAML or JSON, of which a file may have several documents, or a JSON a line; - reads stdin.",
+        help="Job specs, or a sweep: YAML or JSON; also several documents, or a JSON a line; - reads stdin.",
     ),
 ]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch the job until it ends.")]

@@ -33,9 +33,6 @@ InStates = Annotated[
 WithLabels = Annotated[
     list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="All jobs with this label. Repeatable.")
 ]
-Having = Annotated[
-    list[str] | None, typer.Option("--having", metavar="KEY=VALUE", help="All jobs with this label. Repeatable.")
-]
 Found = Annotated[
     str | None,
     typer.Option("--search", metavar="TEXT", help="All jobs with this in their name, id, labels or notes."),

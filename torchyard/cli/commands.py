@@ -17,7 +17,7 @@ class Command(NamedTuple):
 
 EVERYDAY: dict[str, Command] = {
     "run": Command("run.commands:run", "Run a program of this folder as a job, and follow it."),
-    "submit": Command("submission:submit", "Submit jobs from spec files."),
+    "submit": Command("submission:submit", "Submit jobs, or a sweep, from files."),
     "ps": Command("listing:ps", "List jobs, newest first."),
     "show": Command("jobs:show", "Show a job, its model card and its checkpoints."),
     "logs": Command("telemetry:logs", "Print a job's output."),
@@ -26,7 +26,7 @@ EVERYDAY: dict[str, Command] = {
     "cancel": Command("jobs:cancel", "Cancel jobs."),
     "resume": Command("jobs:resume", "Return paused jobs to the queue."),
     "download": Command("checkpoints:download", "Download a checkpoint."),
-    "sweep": Command("sweeps.commands:sweep", "Submit many jobs that differ in some settings."),
+    "sweep": Command("sweeps.commands:sweep", "List, watch and end sweeps: jobs that differ in some settings."),
     "models": Command("models:models", "Keep checkpoints as versions of a model."),
     "open": Command("page:open_page", "Open the page of the service in a browser."),
     "login": Command("login:login", "Log in to a server."),
@@ -48,8 +48,6 @@ GROUPS: dict[str, dict[str, Command]] = {
         "cp": Command("copying:cp", "Copy files of a job to this machine."),
         "keep": Command("keeping:keep", "Store files of a job's working folder."),
         "validate": Command("submission:validate", "Check a job spec, and print it with its defaults."),
-        "init": Command("run.config:init", "Write torchyard.toml, with a comment on each setting."),
-        "config": Command("run.config:config", "Show the settings that `run` has here, and where each is from."),
     },
     "Experiments": {
         "compare": Command("compare:compare", "Compare jobs: states, metrics and settings."),
@@ -97,8 +95,22 @@ GROUPS: dict[str, dict[str, Command]] = {
 
 COMMANDS: dict[str, Command] = {**EVERYDAY, **{name: each for group in GROUPS.values() for name, each in group.items()}}
 
-RENAMED = {"notify": "notifications", "quota": "quotas", "list": "ps", "ls": "ps", "delete": "rm"}
+RENAMED = {
+    "notify": "notifications",
+    "quota": "quotas",
+    "list": "ps",
+    "ls": "ps",
+    "delete": "rm",
+    "config": "run --config",
+    "init": "run --init",
+}
 """Names that people try, and the command that they mean."""
 
 VERBS = {"list": "ls", "new": "add", "delete": "rm", "remove": "rm", "revoke": "rm", "clear": "rm", "change": "set"}
 """The same for what a noun is followed by: every noun has these verbs."""
+
+FILES = {"sweep": "submit FILE"}
+"""Nouns that took a file, and the command that takes it."""
+
+OPTIONS: dict[str, dict[str, str]] = {"edit": {"--having": "--label", "--unlabel": "--remove-label"}}
+"""The same for the options of a command."""

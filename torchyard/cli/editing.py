@@ -14,7 +14,7 @@ import typer
 
 from torchyard.cli import choosing, named, output
 from torchyard.cli.arguments import Json, connect, label_of
-from torchyard.cli.choosing import DryRun, Everybody, Filter, Found, Having, InStates, SomeJobs, WithLabels
+from torchyard.cli.choosing import DryRun, Everybody, Filter, Found, InStates, SomeJobs, WithLabels
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def edit(
     jobs: SomeJobs = None,
     *,
     name: Annotated[str | None, typer.Option(help="Another name.")] = None,
-    label: Annotated[
+    set_label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Set a label; the others stay. Repeatable.")
     ] = None,
-    unlabel: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a label. Repeatable.")] = None,
+    remove_label: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a label. Repeatable.")] = None,
     priority: Annotated[int | None, typer.Option(help="Another priority, of queued jobs.")] = None,
     notes: Annotated[str | None, typer.Option(metavar="TEXT", help="Markdown; an empty text removes it.")] = None,
     notes_file: Annotated[
@@ -42,7 +42,7 @@ def edit(
     ] = None,
     editor: Annotated[bool, typer.Option("--editor", "-e", help="Write the notes of one job in $EDITOR.")] = False,
     state: InStates = None,
-    having: Having = None,
+    label: WithLabels = None,
     search: Found = None,
     every: Everybody = False,
     dry_run: DryRun = False,
@@ -52,17 +52,19 @@ def edit(
 
     With a filter, changes the labels of all jobs that match.
     """
-    labels = {**dict(label_of(text) for text in label or ()), **dict.fromkeys(unlabel or ())}
+    labels = {**dict(label_of(text) for text in set_label or ()), **dict.fromkeys(remove_label or ())}
     changes: dict[str, Any] = {"name": name, "priority": priority, "notes": _notes(notes, notes_file)}
     given = {key: value for key, value in changes.items() if value is not None}
-    where = Filter(state, having, search, every, dry_run)
+    where = Filter(state, label, search, every, dry_run)
     if not (labels or given or editor):
-        raise typer.BadParameter("say what to change: --name, --label, --unlabel, --priority, --notes or --editor")
+        raise typer.BadParameter(
+            "say what to change: --name, --set-label, --remove-label, --priority, --notes or --editor"
+        )
     if editor and ("notes" in given or len(jobs or ()) != 1):
         raise typer.BadParameter("--editor is for the notes of one job, and goes with neither --notes nor --notes-file")
     if choosing.by_filter(jobs, where):
         if given:
-            raise typer.BadParameter("a filter is for --label and --unlabel: name the jobs for the rest")
+            raise typer.BadParameter("a filter is for --set-label and --remove-label: name the jobs for the rest")
         return choosing.act_on_all("label", where, yes=True, as_json=as_json, set_labels=labels)
     with connect() as client:
         changed = [_changed(client, ref, labels, given, editor=editor) for ref in jobs or ()]

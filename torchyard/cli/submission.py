@@ -23,6 +23,7 @@ from torchyard.cli.arguments import (
     connect,
 )
 from torchyard.cli.specs import read_spec, read_specs
+from torchyard.cli.sweeps import documents
 from torchyard.cli.sweeps import options as sweep_options
 from torchyard.contract.team import Visibility
 from torchyard.host import terminal
@@ -100,26 +101,32 @@ def submit(
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
-    """Submit jobs from spec files.
+    """Submit jobs, or a sweep, from files.
 
     Prints their ids. With --follow, prints the log of the only one, and exits with 1 if it fails.
 
-    With --sweep or --array, the only job is submitted as a sweep: `lr` is the key of its config that ends so.
+    A file with the keys `job` and `parameters` is a sweep. With --sweep or --array, the only job is submitted as one:
+    `lr` is the key of its config that ends so.
     In `after`, a job may name others that are submitted with it. With the key `schedule`, the service submits it at
     those times, and the id is that of the schedule.
     """
     found = read_specs(files)
+    options = {"name": name, "visibility": visibility, "init_from": init_from}
+    own = {key: value for key, value in options.items() if value is not None}
+    chosen = {"method": method, "trials": trials, "halving": halving, "max_parallel": max_parallel}
+    more = {**chosen, "monitor": monitor, "mode": mode, "sweep_bool": sweep_bool, "sweep_style": sweep_style}
+    if any(documents.is_sweep(each.spec) for each in found):
+        read = documents.read(found, own, {"sweep": sweep, "array": array, **more})
+        with connect() as client:
+            asked = {"as_json": as_json, "idempotency_key": idempotency_key}
+            return documents.submit(client, read, dry_run=dry_run, detach=not follow, **asked)
     if len(found) > 1 and follow:
         raise typer.BadParameter(f"there are {len(found)} jobs, and --follow watches one")
     scheduled = [each.place for each in found if each.spec.get("schedule") is not None]
     if scheduled and (len(found) > 1 or follow):
         raise typer.BadParameter(f"{scheduled[0]} has a schedule: submit it alone, without --follow")
-    options = {"name": name, "visibility": visibility, "init_from": init_from}
-    own = {key: value for key, value in options.items() if value is not None}
     specs = [each.spec | own for each in found]
-    chosen = {"method": method, "trials": trials, "halving": halving, "max_parallel": max_parallel}
-    written = {"sweep_bool": sweep_bool, "sweep_style": sweep_style}
-    sweep_spec = _sweep_of(specs, sweep, array, {**chosen, "monitor": monitor, "mode": mode, **written})
+    sweep_spec = _sweep_of(specs, sweep, array, more)
     with connect() as client:
         if dry_run:
             return _print_plan(client, specs, sweep_spec, as_json=as_json)

@@ -5,9 +5,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer._click.exceptions import NoSuchOption  # typer names it nowhere else
 from typer.core import TyperCommand, TyperGroup
 
-from torchyard.cli.commands import COMMANDS, EVERYDAY, GROUPS, RENAMED, VERBS
+from torchyard.cli.commands import COMMANDS, EVERYDAY, FILES, GROUPS, OPTIONS, RENAMED, VERBS
 from torchyard.cli.helptexts import EXAMPLES, SECTIONS
 from torchyard.cli.values import PlainValues
 
@@ -95,6 +96,8 @@ class _Noun(PlainValues, TyperGroup):
         verb = VERBS.get(args[0])
         if args[0] not in self.commands and verb in self.commands:
             ctx.fail(f"there is no command {args[0]!r}, it is `{verb}`")
+        if args[0] not in self.commands and self.name in FILES and not args[0].startswith("-"):
+            ctx.fail(f"there is no command {args[0]!r}: a file is submitted by `{FILES[self.name]}`")
         return super().resolve_command(ctx, args)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -102,7 +105,17 @@ class _Noun(PlainValues, TyperGroup):
 
 
 class _Leaf(PlainValues, TyperCommand):
-    """A command whose help has its options in sections, and ends with examples."""
+    """A command whose help has its options in sections, and ends with examples. An old option says the new one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the arguments."""
+        try:
+            return super().parse_args(ctx, args)
+        except NoSuchOption as error:
+            new = OPTIONS.get(self.name or "", {}).get(error.option_name)
+            if new is not None:
+                ctx.fail(f"there is no option {error.option_name}, it is {new}")
+            raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Writes the arguments, the options without a section, then each section."""

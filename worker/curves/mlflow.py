@@ -11,7 +11,7 @@ import math
 import sqlite3
 
 from torchyard.contract.events import LAST_TIME_US
-from worker.curves.parsed import LAST_STEP, MALFORMED, SHORTER, STEP, Parsed, Part, Point, Told
+from worker.curves.parsed import LAST_STEP, MALFORMED, SHORTER, STEP, Notice, Parsed, Part, Point
 
 MOST_ROWS = 20_000
 """Lines or rows of one answer."""
@@ -32,7 +32,7 @@ def parse_lines(part: Part) -> Parsed:
     end = part.data.rfind(b"\n") + 1
     if not end and len(part.data) > _LONGEST_LINE:
         end = len(part.data)
-        found.told.append(Told(MALFORMED, "a line has no end"))
+        found.notices.append(Notice(MALFORMED, "a line has no end"))
         found.offset += end
         return found
     for number, line in enumerate(part.data[:end].splitlines(keepends=True)):
@@ -60,14 +60,14 @@ def parse_database(part: Part) -> Parsed:
                 return found
             (last,) = database.execute("SELECT coalesce(max(rowid), 0) FROM main.metrics").fetchone()
             if last < found.offset:
-                found.told.append(Told(SHORTER))
+                found.notices.append(Notice(SHORTER))
                 found.offset = 0
             for row in database.execute(_ROWS, (_LONGEST_KEY, found.offset, MOST_ROWS)):
                 found.offset = row[0]
                 _add_row(*row[1:], since_ms=part.since_ms, found=found)
             found.more = found.offset < last
         except (sqlite3.Error, OverflowError, ValueError, TypeError) as error:
-            found.told.append(Told(MALFORMED, str(error)))
+            found.notices.append(Notice(MALFORMED, str(error)))
     return found
 
 
@@ -76,7 +76,7 @@ def _add_line(line: bytes, metric: str, found: Parsed) -> None:
     try:
         _add(metric, int(words[2]) if len(words) > 2 else 0, float(words[1]), int(words[0]), found)
     except (ValueError, IndexError):
-        found.told.append(Told(MALFORMED, "a line has no time, value and step"))
+        found.notices.append(Notice(MALFORMED, "a line has no time, value and step"))
 
 
 def _add_row(
@@ -96,6 +96,6 @@ def _add_row(
 
 def _add(metric: str, step: int, value: float, time_ms: int, found: Parsed) -> None:
     if not 0 <= step <= LAST_STEP:
-        found.told.append(Told(STEP, str(step)[:40]))
+        found.notices.append(Notice(STEP, str(step)[:40]))
         return
     found.points.append(Point(metric, step, value, min(max(time_ms * 1000, 0), LAST_TIME_US)))

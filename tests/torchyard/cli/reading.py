@@ -8,7 +8,6 @@ from typer.core import TyperGroup
 
 from torchyard.cli import app
 from torchyard.cli.commands import COMMANDS
-from torchyard.cli.sweeps.group import SweepGroup
 
 
 def read(arguments: list[str]) -> None:
@@ -17,10 +16,7 @@ def read(arguments: list[str]) -> None:
 
 
 def commands() -> dict[str, Any]:
-    """Returns every command that does something by its whole name, such as `tokens add`.
-
-    The default command of a group has the name of the group.
-    """
+    """Returns every command that does something by its whole name, such as `tokens add`."""
     return _leaves(_command_line())
 
 
@@ -38,9 +34,8 @@ def _command_line() -> Any:
 def _leaves(command: Any, name: str = "") -> dict[str, Any]:
     if not isinstance(command, TyperGroup):
         return {name: command}
-    default = command.default if isinstance(command, SweepGroup) else None
     return {
         leaf: found
         for inner, below in command.commands.items()
-        for leaf, found in _leaves(below, name if inner == default else f"{name} {inner}".strip()).items()
+        for leaf, found in _leaves(below, f"{name} {inner}".strip()).items()
     }

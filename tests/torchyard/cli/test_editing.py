@@ -52,7 +52,18 @@ def listed(team: Team, *options: str) -> list[str]:
 
 def test_edit_changes_what_is_given_and_leaves_the_rest(team: Team) -> None:
     job_id = submit(team, labels={"a": "1", "b": "2"})
-    options = ["--name", "renamed", "--label", "a=3", "--unlabel", "b", "--priority", "-4", "--notes", "it *diverged*"]
+    options = [
+        "--name",
+        "renamed",
+        "--set-label",
+        "a=3",
+        "--remove-label",
+        "b",
+        "--priority",
+        "-4",
+        "--notes",
+        "it *diverged*",
+    ]
     done = team.run("ada", "edit", job_id, *options)
     assert (done.returncode, done.stdout) == (0, f"{job_id}  renamed  a=3\n"), done.stderr
     edited = job(team, job_id)
@@ -117,17 +128,32 @@ def test_a_filter_chooses_the_jobs(team: Team) -> None:
     assert (listed(team), listed(team, "--archived")) == (["b1"], ["a2", "a1"])
     assert job(team, "a1")["archived"], "by its name, as no other job has it"
     assert team.run("ada", "archive", "a1", "--undo").stdout == "unarchive: 1 job\n"
-    assert team.run("ada", "edit", "--search", "1", "--label", "y=z").stdout == "label: 2 jobs\n"
+    assert team.run("ada", "edit", "--search", "1", "--set-label", "y=z").stdout == "label: 2 jobs\n"
     assert [job(team, jobs[name])["labels"].get("y") for name in jobs] == ["z", None, "z"]
     told = json.loads(team.run("ada", "rm", "--state", "cancelled", "--yes", "--json").stdout)
     assert told == {"action": "delete", "matched": 1, "done": 1, "refused": []}
     assert (listed(team), listed(team, "--archived")) == (["b1"], ["a2"])
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["--search", "digits", "--label", "a=b"], "--set-label"),
+        (["digits", "--unlabel", "a"], "--remove-label"),
+        (["--having", "a=b", "--set-label", "a=c"], "--label"),
+    ],
+)
+def test_an_old_option_changes_nothing_and_says_the_new_one(team: Team, old: list[str], new: str) -> None:
+    job_id = submit(team, labels={"a": "1"})
+    done = team.run("ada", "edit", *old)
+    assert (done.returncode, new in done.stderr, is_clean_error(done)) == (2, True, True), done.stderr
+    assert job(team, job_id)["labels"] == {"a": "1"}
+
+
 def test_a_filter_finds_nothing_of_others(team: Team) -> None:
     submit(team, visibility="team")
     team.add(bob := f"bob-{len(team.tokens)}")
-    for command in (["cancel", "--yes"], ["rm", "--yes"], ["pause"], ["archive"], ["edit", "--label", "a=b"]):
+    for command in (["cancel", "--yes"], ["rm", "--yes"], ["pause"], ["archive"], ["edit", "--set-label", "a=b"]):
         done = team.run(bob, *command, "--search", "digits", "--all")
         assert (done.returncode, done.stdout.endswith(": 0 jobs\n")) == (0, True), (command, done.stdout)
 
@@ -176,6 +202,9 @@ def test_jobs_are_grouped_by_a_label(team: Team) -> None:
         ["rm", "--all", "--yes"],
         ["edit", "digits"],
         ["edit", "--label", "a=b"],
+        ["edit", "--set-label", "a=b"],
+        ["edit", "digits", "--label", "a=b"],
+        ["edit", "digits", "--label", "a=b", "--name", "x"],
         ["edit", "--state", "queued", "--name", "x"],
         ["edit", "--editor", "--state", "queued"],
         ["edit", "digits", "--notes", "a", "--notes-file", "b"],

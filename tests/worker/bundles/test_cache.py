@@ -217,7 +217,7 @@ def test_a_killed_child_leaves_nothing_that_looks_whole(cache: BundleCache, monk
 
 FETCHES = """
 import pathlib, sys
-from store.blobs import Blobs
+from store.blobs.files import Blobs
 from worker.bundles.cache import BundleCache
 BundleCache(pathlib.Path(sys.argv[1]), Blobs(pathlib.Path(sys.argv[2]))).fetch(sys.argv[3], owner="ada")
 """

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 def run(
     words: Annotated[
-        list[str], typer.Argument(metavar="PROGRAM [ARGS]…", help="A Python file or an executable, and its arguments.")
-    ],
+        list[str] | None,
+        typer.Argument(metavar="PROGRAM [ARGS]…", help="A Python file or an executable, and its arguments."),
+    ] = None,
     *,
     module: Annotated[bool, typer.Option("-m", help="PROGRAM is a module, as for python -m.")] = False,
     detach: Annotated[
@@ -118,7 +119,7 @@ def run(
         str | None, typer.Option(metavar="TIME", help="How long it may use none of its GPUs: 30m. Then it is stopped.")
     ] = None,
     max_restarts: Annotated[
-        int | None, typer.Option(min=0, help="How often it runs again after it has failed: 0.")
+        int | None, typer.Option(min=0, help="How often it runs again after it has failed: 2.")
     ] = None,
     priority: Annotated[int | None, typer.Option(help="From -100 to 100. Higher starts first.")] = None,
     preemptible: Annotated[
@@ -152,6 +153,12 @@ def run(
         bool, typer.Option("--dry-run", help="Print what would run, of a sweep each trial's arguments. Send nothing.")
     ] = False,
     idempotency_key: IdempotencyKey = None,
+    config: Annotated[
+        bool, typer.Option("--config", help="Show the settings that hold here, and where each is from. Run nothing.")
+    ] = False,
+    init: Annotated[
+        bool, typer.Option("--init", help="Write torchyard.toml, with a comment on each setting. Run nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run a program of this folder as a job, and follow it.
@@ -166,6 +173,14 @@ def run(
     from torchyard.cli.run.settings import read_settings
     from torchyard.cli.run.trust import check
 
+    if not words and not (config or init):
+        raise typer.BadParameter("name the program: a Python file or an executable, and its arguments")
+    if words and (config or init):
+        raise typer.BadParameter(f"--{'config' if config else 'init'} runs nothing: leave out {words[0]}")
+    if init:
+        from torchyard.cli.run.config import write_template
+
+        return write_template()
     of_slurm = {"account": account, "qos": qos, "constraint": constraint, "reservation": reservation}
     resources = {"devices": devices, "nodes": nodes, "pool": pool, "gpu": gpu, "cpus": cpus, "memory_gb": memory_gb}
     settings = read_settings(
@@ -197,6 +212,10 @@ def run(
             "detach": detach,
         }
     )
+    if config or not words:
+        from torchyard.cli.run.config import show_settings
+
+        return show_settings(settings, as_json=as_json)
     chosen = {"method": method, "trials": trials, "halving": halving, "max_parallel": max_parallel}
     written = {"sweep_bool": sweep_bool, "sweep_style": sweep_style}
     folder = Path.cwd()

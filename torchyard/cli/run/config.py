@@ -1,48 +1,34 @@
-"""The commands `config` and `init`: show the settings of `run`, and write a file for them."""
+"""`run --config` and `run --init`: show the settings of `run`, and write a file for them."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from torchyard.cli import output
-from torchyard.cli.arguments import Json
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.cli.run.settings import Setting
+    from torchyard.cli.run.settings import Setting, Settings
 
 
-def config(
-    *,
-    origin: Annotated[bool, typer.Option("--origin", help="Show where each value comes from.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Show the settings that `run` has here, and where each is from.
+def show_settings(settings: Settings, *, as_json: bool) -> None:
+    """Prints the settings that `run` has here, and where each is from."""
+    from torchyard.cli.run.settings import user_file
 
-    They come from the environment, torchyard.toml and your own file.
-    """
-    from torchyard.cli.run.settings import read_settings, user_file
-
-    found = read_settings().all()
+    found = settings.all()
     if as_json:
         values = {name: {"value": item.value, "origin": item.origin} for name, item in found.items()}
         return terminal.write(json.dumps(values))
-    headers = ("SETTING", "VALUE", *(("FROM",) if origin else ()))
-    rows = [(name, _shown(name, item), *((item.origin,) if origin else ())) for name, item in found.items()]
-    for line in output.table(headers, rows):
+    rows = [(name, _shown(name, item), item.origin) for name, item in found.items()]
+    for line in output.table(("SETTING", "VALUE", "FROM"), rows):
         terminal.write(line)
-    return terminal.note(f"Your own file is {user_file()}; `{output.command()} init` writes one for this folder.")
+    return terminal.note(f"Your own file is {user_file()}; `{output.command()} run --init` writes one for this folder.")
 
 
-def init() -> None:
-    """Write torchyard.toml, with a comment on each setting.
-
-    A file that is there stays as it is.
-    """
+def write_template() -> None:
+    """Writes torchyard.toml, with a comment on each setting. Raises Conflict if there is one."""
     from torchyard.cli.run.settings import PROJECT_FILE
     from torchyard.contract.errors import Conflict
 
@@ -52,7 +38,7 @@ def init() -> None:
     except FileExistsError:
         raise Conflict(f"there is a {PROJECT_FILE} here: it stays as it is") from None
     terminal.write(PROJECT_FILE)
-    terminal.note(f"Take the # from what you want to set. `{output.command()} config --origin` shows what holds.")
+    terminal.note(f"Take the # from what you want to set. `{output.command()} run --config` shows what holds.")
 
 
 def _template() -> str:

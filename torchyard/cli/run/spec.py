@@ -76,7 +76,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     rows += [("gpu", " or ".join(spec.resources.gpu or ())), ("host", _of_host(spec.resources))]
     rows += [("python", spec.config.python or "")]
     rows += [("launcher", "none: the command starts its own processes" if spec.config.command else spec.launcher)]
-    rows += [("restarts", str(spec.max_restarts or "0: --max-restarts N has it run again after it has failed"))]
+    rows += [("restarts", _restarts(spec.max_restarts))]
     rows += [("env", ", ".join(spec.plain_env)), ("secrets", ", ".join(spec.secrets.values()))]
     rows += [("mounts", ", ".join(f"{name} {url[:40]}" for name, url in spec.config.mounts.items()))]
     rows += [("weights", spec.init_from or "")]
@@ -118,6 +118,12 @@ def _profile(text: str) -> dict[str, int]:
 def _resources(settings: Settings) -> dict[str, Any]:
     asked = {key: settings[key] for key in ("pool", "gpu", "cpus", "memory_gb") if settings[key] is not None}
     return {"nodes": settings["nodes"], "devices_per_node": settings["devices"], **asked}
+
+
+def _restarts(most: int) -> str:
+    if not most:
+        return "0: --max-restarts N has it run again after it has failed"
+    return f"{most} at most, after it has failed: --max-restarts 0 has it run once"
 
 
 def _devices(resources: Resources) -> str:

@@ -1,4 +1,4 @@
-"""The command `sweep`: many jobs that differ in some keys, submitted, watched, ranked and ended as one."""
+"""The commands of `sweep`: many jobs that differ in some keys, watched, ranked and ended as one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchyard.cli import output
-from torchyard.cli.arguments import IdempotencyKey, Json, connect
+from torchyard.cli.arguments import Json, connect
 from torchyard.cli.completion import sweep_names
-from torchyard.cli.sweeps.group import SweepGroup
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -35,47 +34,9 @@ SweepsArgument = Annotated[
     list[str], typer.Argument(metavar="SWEEP…", help="Ids, beginnings of ids, or names.", autocompletion=sweep_names)
 ]
 sweep = typer.Typer(
-    cls=SweepGroup,
     no_args_is_help=True,
-    help="Submit many jobs that differ in some settings.\n\nThey are treated as one. Also by `run --sweep`.",
+    help="List, watch and end sweeps: jobs that differ in some settings.\n\n`run --sweep` and `submit` make one.",
 )
-
-
-@sweep.command(SweepGroup.default)
-def submit(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The sweep, YAML or JSON; - reads stdin.")],
-    *,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Submit, and do not follow.")] = False,
-    name: Annotated[str | None, typer.Option(help="Overrides the sweep's name.")] = None,
-    max_parallel: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Overrides how many jobs wait or run at once.")
-    ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Say what varies, how many trials there are, and each one's arguments, or what is wrong."
-        ),
-    ] = False,
-    idempotency_key: IdempotencyKey = None,
-    as_json: Json = False,
-) -> None:
-    """Submit the sweep of a file, follow it, and print its ranking. It exits with 1 if no trial succeeded."""
-    from torchyard.cli.sweeps import submitting
-
-    own = {"name": name, "max_parallel": max_parallel}
-    spec = submitting.read_sweep(file) | {key: value for key, value in own.items() if value is not None}
-    submitting.announced(spec)
-    with connect() as client:
-        if dry_run:
-            resolved = client.sweeps.validate(spec)
-            if as_json:
-                return output.write_json(resolved)
-            if resolved.spec.job.get("trainer") == "script":
-                from torchyard.cli.sweeps.argv import print_trials
-
-                print_trials(resolved.spec, as_json=False)
-            return terminal.note("Nothing is submitted.")
-        return submitting.submit_sweep(client, spec, detach=detach, as_json=as_json, idempotency_key=idempotency_key)
 
 
 @sweep.command("show")
@@ -84,7 +45,7 @@ def show(
     *,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Watch it until it ends.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most trials to list.")] = _LISTED,
-    every: Annotated[bool, typer.Option("--all", "-a", help="List all trials.")] = False,
+    every: Annotated[bool, typer.Option("--all-rows", help="List all trials.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show a sweep with its trials, the best first. With --json, all of them."""

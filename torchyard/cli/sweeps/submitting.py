@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from torchyard.cli import output
-from torchyard.cli.specs import read_spec
 from torchyard.cli.sweeps import table
 from torchyard.cli.sweeps.keys import whole_key
 from torchyard.cli.sweeps.values import point_of
@@ -30,16 +29,20 @@ _SHOWN = 8
 """The most values of a key that are listed."""
 
 
-def read_sweep(file: str) -> dict[str, Any]:
-    """Returns the sweep of a file, with whole paths for short keys such as `lr`.
-
-    Raises InvalidSpec and TooLarge, which name the file, and BadParameter.
-    """
-    found = read_spec(file)
-    if "job" not in found and "trainer" in found:
-        alone = f"{output.command()} submit {file} --sweep KEY=VALUES"
-        raise InvalidSpec(f"{file} is a job spec: put it below the key `job`, beside what varies, or use `{alone}`")
-    return _with_whole_keys(found)
+def with_whole_keys(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the sweep with whole paths for short keys such as `lr`. Raises BadParameter."""
+    job: Any = spec.get("job")
+    trainer = str(job.get("trainer")) if isinstance(job, dict) else ""
+    found = {**spec}
+    parameters: Any = spec.get("parameters")
+    points: Any = spec.get("points")
+    if isinstance(parameters, dict):
+        found["parameters"] = _whole(parameters, trainer)
+    if isinstance(styles := spec.get("styles"), dict):
+        found["styles"] = _whole(styles, trainer)
+    if isinstance(points, list):
+        found["points"] = [_whole(point, trainer) if isinstance(point, dict) else point for point in points]
+    return found
 
 
 def announced(spec: dict[str, Any], by: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -108,7 +111,7 @@ def show(client: Client, sweep: SweepView, *, limit: int | None, as_json: bool) 
     for line in [*lines, "", *table.ranking(trials, keys=table.trial_keys(sweep, trials))] if trials else lines:
         terminal.write(line)
     if made > len(trials) and trials:
-        terminal.note(f"{made - len(trials)} more trials: {output.command()} sweep show {sweep.name} --all")
+        terminal.note(f"{made - len(trials)} more trials: {output.command()} sweep show {sweep.name} --all-rows")
     return None
 
 
@@ -127,21 +130,6 @@ def _style(spec: SweepSpec, key: str, by: Mapping[str, str]) -> str:
     if style == "value":
         return ""
     return f"   ({described(key, style)}{f': {by[key]}' if key in by else ''})"
-
-
-def _with_whole_keys(spec: dict[str, Any]) -> dict[str, Any]:
-    job: Any = spec.get("job")
-    trainer = str(job.get("trainer")) if isinstance(job, dict) else ""
-    found = {**spec}
-    parameters: Any = spec.get("parameters")
-    points: Any = spec.get("points")
-    if isinstance(parameters, dict):
-        found["parameters"] = _whole(parameters, trainer)
-    if isinstance(styles := spec.get("styles"), dict):
-        found["styles"] = _whole(styles, trainer)
-    if isinstance(points, list):
-        found["points"] = [_whole(point, trainer) if isinstance(point, dict) else point for point in points]
-    return found
 
 
 def _whole(keyed: dict[str, Any], trainer: str) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class OutputRecorder:
                     break
         except OSError as error:
             self._report_failure(error)
-        self._show()
+        self._show_unfinished()
         if not self._relay.copying:
             self._share.take(time.thread_time() - began)
             self.has_more = self.has_more and not self._slow
@@ -94,7 +94,7 @@ class OutputRecorder:
         """
         try:
             if not self._store(final=True, completed=completed) and not self._store_thinned():
-                self._show(final=True)
+                self._show_unfinished(final=True)
                 self._note_stored()
                 return True
         except OSError as error:
@@ -130,7 +130,7 @@ class OutputRecorder:
             self.remove_checkpoint_copies()
         return True
 
-    def _show(self, *, final: bool = False) -> None:
+    def _show_unfinished(self, *, final: bool = False) -> None:
         if due := self._showing.due(self._relay.unfinished, final=final):
             self._records.show(due)
 

@@ -43,7 +43,7 @@ class SavedFiles:
             names = ", ".join(row.id for row in skipped)
             self.notices.send_once(f"{len(skipped)} damaged checkpoints were skipped: {names}")
         if found is not None:
-            self.notices.send_once(_told(found), level="info")
+            self.notices.send_once(_describe(found), level="info")
         return found
 
     def fetch_initial(self) -> Path:
@@ -71,7 +71,7 @@ class SavedFiles:
         return True
 
 
-def _told(checkpoint: CheckpointFacts) -> str:
+def _describe(checkpoint: CheckpointFacts) -> str:
     """A captured one is named by its path: whether the program reads it nobody knows, nor its step."""
     if checkpoint.source != CAPTURED:
         return f"resumes from checkpoint {checkpoint.id} (step {checkpoint.step})"

@@ -87,7 +87,7 @@ class TornFiles:
 
     def message(self) -> str:
         """Returns what to tell the job's owner of what was replaced; empty: nothing."""
-        told = (_told(self.replaced, "replaced by the version before"), _told(self.moved, "moved aside"))
+        told = (_name_paths(self.replaced, "replaced by the version before"), _name_paths(self.moved, "moved aside"))
         return "; ".join(text for text in told if text)
 
     def remove_unfinished(self) -> None:
@@ -243,7 +243,7 @@ def _files_in(path: Parts, checkpoint: CheckpointFacts) -> list[StoredFile]:
     ]
 
 
-def _told(paths: Sequence[str], what: str) -> str:
+def _name_paths(paths: Sequence[str], what: str) -> str:
     if not paths:
         return ""
     more = len(paths) - _MOST_NAMED

@@ -41,7 +41,7 @@ def test_a_flag_goes_before_the_environment_and_that_before_both_files(tmp_path:
         "keep": ([], "default"),
         "metrics": ([], "default"),
         "after": ([], "default"),
-        "max_restarts": (0, "default"),
+        "max_restarts": (2, "default"),
         "detach": (True, "TORCHYARD_RUN_DETACH"),
     }
 
@@ -98,7 +98,7 @@ def test_a_variable_is_a_text_or_a_secret_as_the_stronger_place_says(
 )
 def test_a_wrong_file_is_named_with_the_key_and_what_is_allowed(tmp_path: Path, text: str, approved: Approved) -> None:
     (tmp_path / "torchyard.toml").write_bytes(text.encode(errors="surrogateescape"))
-    done = _run(tmp_path, "config")
+    done = _run(tmp_path, "run", "--config")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == approved.of_row("errors")
 
@@ -113,29 +113,42 @@ def test_a_wrong_file_is_named_with_the_key_and_what_is_allowed(tmp_path: Path, 
     ],
 )
 def test_a_wrong_variable_is_named(tmp_path: Path, name: str, value: str, approved: Approved) -> None:
-    done = _run(tmp_path, "config", **{name: value})
+    done = _run(tmp_path, "run", "--config", **{name: value})
     assert done.returncode == 1
     assert done.stderr == approved.of_row("errors")
 
 
 def test_the_run_directory_of_a_job_is_no_setting(tmp_path: Path) -> None:
-    assert _run(tmp_path, "config", TORCHYARD_RUN_DIR="/somewhere").returncode == 0
+    assert _run(tmp_path, "run", "--config", TORCHYARD_RUN_DIR="/somewhere").returncode == 0
 
 
-def test_the_origin_of_each_value_is_shown_if_asked(tmp_path: Path) -> None:
+def test_the_origin_of_each_value_is_shown(tmp_path: Path) -> None:
     (tmp_path / "torchyard.toml").write_text("[run]\ndevices = 4\n")
-    assert _run(tmp_path, "config").stdout.splitlines()[:3] == ["SETTING       VALUE", "name", "devices       4"]
-    shown = [line.split() for line in _run(tmp_path, "config", "--origin").stdout.splitlines()]
+    shown = [line.split() for line in _run(tmp_path, "run", "--config").stdout.splitlines()]
+    assert shown[0] == ["SETTING", "VALUE", "FROM"]
     assert ["devices", "4", "torchyard.toml"] in shown
+    flag = _run(tmp_path, "run", "--devices", "3", "--config").stdout.splitlines()
+    assert ["devices", "3"] in [line.split()[:2] for line in flag]
     assert ["max_size", "200.0", "MiB", "default"] in shown
 
 
+def test_neither_takes_a_program(tmp_path: Path) -> None:
+    for option in ("--config", "--init"):
+        done = _run(tmp_path, "run", option, "train.py")
+        assert (done.returncode, "leave out train.py" in done.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+    assert "name the program" in _run(tmp_path, "run").stderr
+    for old in ("config", "init"):
+        done = _run(tmp_path, old)
+        assert (done.returncode, f"`run --{old}`" in done.stderr) == (2, True)
+
+
 def test_init_writes_a_file_of_comments_and_never_over_one(tmp_path: Path, approved: Approved) -> None:
-    done = _run(tmp_path, "init")
+    done = _run(tmp_path, "run", "--init")
     assert (done.returncode, done.stdout) == (0, "torchyard.toml\n")
     written = (tmp_path / "torchyard.toml").read_text()
     assert _config(tmp_path) == _config(tmp_path.parent / "nowhere")
-    again = _run(tmp_path, "init")
+    again = _run(tmp_path, "run", "--init")
     assert (again.returncode, again.stdout) == (1, "")
     assert again.stderr == approved("errors")
     assert (tmp_path / "torchyard.toml").read_text() == written
@@ -160,7 +173,7 @@ def _user_file(folder: Path) -> Path:
 
 
 def _config(folder: Path, **variables: str) -> dict[str, Any]:
-    return json.loads(_run(folder, "config", "--json", **variables).stdout)
+    return json.loads(_run(folder, "run", "--config", "--json", **variables).stdout)
 
 
 def _run(folder: Path, *arguments: str, **variables: str) -> CompletedProcess[str]:

@@ -37,7 +37,7 @@ def answers(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_sweep_of_a_file_is_submitted_with_whole_keys(server: FakeServer, tmp_path: Path) -> None:
     server.on(PATH, Answer(sweep(), 201))
     (tmp_path / "sweep.yaml").write_text(FILE)
-    done = run(server, "sweep", "sweep.yaml", "-d", "--max-parallel", "2", cwd=tmp_path)
+    done = run(server, "submit", "sweep.yaml", "--max-parallel", "2", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"{ID}\n"), done.stderr
     assert sent(server) == {
         "name": "lr",
@@ -51,20 +51,20 @@ def test_the_sweep_of_a_file_is_submitted_with_whole_keys(server: FakeServer, tm
         "trials     6 of grid, 2 at once",
     ]
     assert f"sweep show {ID} -f" in done.stderr
-    assert json.loads(run(server, "sweep", "-d", "--json", "-", stdin=FILE).stdout)["id"] == ID
+    assert json.loads(run(server, "submit", "--json", "-", stdin=FILE).stdout)["id"] == ID
 
 
 def test_the_keys_of_points_are_completed_too(server: FakeServer) -> None:
     server.on(PATH, Answer(sweep(), 201))
     text = json.dumps({"method": "list", "points": [{"lr": 1}, {"config.optimizer.lr": 2}], "job": RECIPE})
-    assert run(server, "sweep", "-", "-d", stdin=text).returncode == 0
+    assert run(server, "submit", "-", stdin=text).returncode == 0
     assert sent(server)["points"] == [{"config.optimizer.lr": 1}, {"config.optimizer.lr": 2}]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("trainer: script", "is a job spec: put it below the key `job`"),
+        ("trainer: script\nparameters: {lr: [1]}", "is a job spec: put it below the key `job`"),
         ("parameters: {lr: [1]}\njob: {}", "is no sweep"),
         ("parameters: {args.a: 1..1000, args.b: 1..1000}\njob: {trainer: script}", "1000000 points, and at most 10000"),
         ("parameters: {lerning: [1]}\njob: {trainer: image-classification}", "lerning is no key"),
@@ -74,17 +74,40 @@ def test_the_keys_of_points_are_completed_too(server: FakeServer) -> None:
 def test_what_is_wrong_in_a_file_is_said_before_anything_is_sent(server: FakeServer, text: str, said: str) -> None:
     if said == "is no sweep":  # only the service knows what is wrong with a short key without a trainer
         server.on(PATH, problem("invalid_spec", 422, errors=[{"field": "job", "message": "is no sweep"}]))
-    done = run(server, "sweep", "-", stdin=text)
+    done = run(server, "submit", "-", stdin=text)
     assert done.returncode in {1, 2} and said in done.stderr, done.stderr
     assert is_clean_error(done) or said == "is no sweep"
     assert len(server.requests) == (said == "is no sweep")
 
 
+def test_a_sweep_takes_what_goes_for_its_job_and_no_option_that_says_what_varies(server: FakeServer) -> None:
+    server.on(PATH, Answer(sweep(), 201))
+    assert run(server, "submit", "-", "--name", "mine", "--visibility", "team", stdin=FILE).returncode == 0
+    assert (sent(server)["name"], sent(server)["job"]) == ("mine", {**RECIPE, "visibility": "team"})
+    count = len(server.requests)
+    for arguments, said in (
+        (["--trials", "3"], "says what varies: leave out --trials"),
+        (["--sweep", "lr=1,2"], "says what varies: leave out --sweep"),
+    ):
+        done = run(server, "submit", "-", *arguments, stdin=FILE)
+        assert done.returncode == 2 and said in done.stderr, done.stderr
+    done = run(server, "submit", "-", stdin=f"{FILE}\n---\n{FILE}")
+    assert done.returncode == 2 and "submit a sweep alone" in done.stderr, done.stderr
+    assert len(server.requests) == count
+
+
+@pytest.mark.parametrize("word", ["sweep.yaml", "submit", "-"])
+def test_sweep_takes_no_file_and_says_what_does(server: FakeServer, word: str) -> None:
+    done = run(server, "sweep", word)
+    assert (done.returncode, server.requests) == (2, [])
+    assert word == "-" or "`submit FILE`" in done.stderr
+
+
 def test_a_dry_run_submits_nothing(server: FakeServer) -> None:
     server.on(f"{PATH}/validate", {"spec": ENDED["spec"], "points": 6})
-    done = run(server, "sweep", "--dry-run", "-", stdin=FILE)
+    done = run(server, "submit", "--dry-run", "-", stdin=FILE)
     assert (done.returncode, done.stdout) == (0, "") and done.stderr.endswith("Nothing is submitted.\n")
-    assert json.loads(run(server, "sweep", "--dry-run", "--json", "-", stdin=FILE).stdout)["points"] == 6
+    assert json.loads(run(server, "submit", "--dry-run", "--json", "-", stdin=FILE).stdout)["points"] == 6
     assert {request.path for request in server.requests} == {f"{PATH}/validate"}
 
 
@@ -100,7 +123,7 @@ def test_following_says_how_trials_end_and_prints_the_ranking(
         {**ENDED, "state": state} | {"status_reason": reason},
     )
     server.on(f"{OF_ONE}/trials", page([trial(0), trial(1)]), page([*TRIALS[:2], trial(2)]), page(TRIALS))
-    done = run(server, "sweep", "-", stdin=FILE)
+    done = run(server, "submit", "-f", "-", stdin=FILE)
     assert done.returncode == code, done.stderr
     lines = [line[10:] for line in done.stderr.splitlines() if line[2:3] == ":"]
     assert lines == [

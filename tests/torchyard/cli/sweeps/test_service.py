@@ -16,9 +16,9 @@ job: {trainer: image-classification, config: {data: {source: digits}}}
 
 def test_a_sweep_is_submitted_shown_and_ended(team: Team) -> None:
     ada = team.add("ada")
-    dry = team.run(ada, "sweep", "-", "--dry-run", "--json", stdin=FILE)
+    dry = team.run(ada, "submit", "-", "--dry-run", "--json", stdin=FILE)
     assert json.loads(dry.stdout)["points"] == 6, dry.stderr
-    made = team.run(ada, "sweep", "-", "-d", stdin=FILE)
+    made = team.run(ada, "submit", "-", stdin=FILE)
     assert made.returncode == 0, made.stderr
     sweep_id = made.stdout.strip()
     shown = team.run(ada, "sweep", "show", "lr").stdout.splitlines()
@@ -35,15 +35,15 @@ def test_a_sweep_is_submitted_shown_and_ended(team: Team) -> None:
 
 def test_what_the_service_refuses_is_told_in_a_few_lines(team: Team) -> None:
     bob, eve = team.add("bob"), team.add("eve", Role.VIEWER)
-    team.run(bob, "sweep", "-", "-d", "--name", "bobs", stdin=FILE)
+    team.run(bob, "submit", "-", "--name", "bobs", stdin=FILE)
     for who, arguments, text, said in (
-        (bob, ("sweep", "-"), FILE.replace("lr: [", "config.optimizer.lrr: ["), "did you mean lr"),
-        (bob, ("sweep", "-"), FILE.replace("0.01", "-1"), "config.optimizer.lr"),
+        (bob, ("submit", "-"), FILE.replace("lr: [", "config.optimizer.lrr: ["), "did you mean lr"),
+        (bob, ("submit", "-"), FILE.replace("0.01", "-1"), "config.optimizer.lr"),
         (bob, ("sweep", "extend", "bobs", "--trials", "3"), "", "trials"),
         (bob, ("sweep", "rm", "bobs", "--yes"), "", "cancel"),
         (bob, ("sweep", "promote", "bobs", "0"), "", "has no trial 0"),
         (eve, ("sweep", "show", "bobs"), "", "there is no sweep with the id or name 'bobs'"),
-        (eve, ("sweep", "-"), FILE, "needs the scope jobs:write"),
+        (eve, ("submit", "-"), FILE, "needs the scope jobs:write"),
     ):
         done = team.run(who, *arguments, stdin=text)
         assert done.returncode == 1 and said in done.stderr, (arguments, done.stderr)

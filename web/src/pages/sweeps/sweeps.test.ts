@@ -113,7 +113,7 @@ test("without a sweep the page says how one comes about", async () => {
   serve(() => ({ data: [], has_more: false }));
   const host = show(Sweeps, {});
   await settled();
-  expect(textOf(host)).toContain("torchyard sweep sweep.yaml");
+  expect(textOf(host)).toContain("torchyard submit sweep.yaml");
 });
 
 test("the list is read again when a job of a sweep changes, and for no other job", async () => {
