@@ -40,8 +40,8 @@ def json(*schemas: type[BaseModel], example: Any, required: bool = True) -> Decl
 
 
 def _json(names: list[str], example: Any) -> dict[str, Any]:
-    found = [{"$ref": SCHEMA.format(model=name)} for name in names]
-    return {"application/json": {"schema": found[0] if len(found) == 1 else {"oneOf": found}, "example": example}}
+    refs = [{"$ref": SCHEMA.format(model=name)} for name in names]
+    return {"application/json": {"schema": refs[0] if len(refs) == 1 else {"oneOf": refs}, "example": example}}
 
 
 SPEC = DeclaredBody(

@@ -20,5 +20,5 @@ def put(session: Session, job_id: str, attempt: int, packages: Mapping[str, str]
 def find(session: Session, job_id: str) -> JobPackagesFacts | None:
     """Returns them, or None before an attempt has told any."""
     query = select(JobPackages.attempt, JobPackages.document).where(JobPackages.job_id == job_id)
-    found = session.execute(query).first()
-    return None if found is None else JobPackagesFacts(found.attempt, found.document)
+    row = session.execute(query).first()
+    return None if row is None else JobPackagesFacts(row.attempt, row.document)

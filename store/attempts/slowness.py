@@ -80,11 +80,11 @@ def _measure_use(session: Session, rows: Sequence[Row[str, int, list[Any], int, 
         worker: device_history.read(session, worker, begins=begins, ends=now, most=_MOST_SLOTS).slots
         for worker in {row.worker_id for row in held}
     }
-    found: dict[str, list[float]] = {row.id: [] for row in rows}
+    uses: dict[str, list[float]] = {row.id: [] for row in rows}
     for row in held:
         job_id = of_attempts[row.attempt_id]
-        found[job_id] += _mean_use(slots[row.worker_id], row.device, job_id)
-    return found
+        uses[job_id] += _mean_use(slots[row.worker_id], row.device, job_id)
+    return uses
 
 
 def _mean_use(slots: Slots, device: str, job_id: str) -> list[float]:

@@ -120,9 +120,9 @@ def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker,
 
 def idle_keepers(session: Session) -> list[str]:
     """Returns the workers with kept places that take no jobs: they are lost, or drain."""
-    kept = select(Reservation.worker_id).where(Reservation.job_id.is_not(None))
+    reserved = select(Reservation.worker_id).where(Reservation.job_id.is_not(None))
     away = or_(~is_alive(), Worker.drain_requested_at.is_not(None))
-    return [*session.scalars(select(Worker.id).where(Worker.id.in_(kept), away).order_by(Worker.id))]
+    return [*session.scalars(select(Worker.id).where(Worker.id.in_(reserved), away).order_by(Worker.id))]
 
 
 def list_all(session: Session, *, limit: int = 1000, after: str | None = None) -> Sequence[tuple[Worker, bool]]:

@@ -26,8 +26,8 @@ def by_state(
     query = query.group_by(JobCount.state)
     if owner is not None:
         query = query.where(JobCount.owner == owner)
-    found = {state: int(jobs) for state, jobs in session.execute(query)}
-    return {state: found[state] for state in JobState if found.get(state)}
+    counts = {state: int(jobs) for state, jobs in session.execute(query)}
+    return {state: counts[state] for state in JobState if counts.get(state)}
 
 
 def of_all(session: Session) -> dict[JobState, int]:

@@ -67,8 +67,8 @@ class Finding:
     def columns(self) -> KnownColumns:
         """Returns the columns: those that most jobs have, by name."""
         names = sorted(name for name, _ in self._counts.most_common(_MOST_NAMES))
-        found = [KnownColumn(name, self._counts[name], differs=self._differs(name)) for name in names]
-        return KnownColumns(found, self._jobs)
+        columns = [KnownColumn(name, self._counts[name], differs=self._differs(name)) for name in names]
+        return KnownColumns(columns, self._jobs)
 
     def _add_metrics(self, session: Session, job_ids: Sequence[str]) -> None:
         least, most = func.min(Series.latest), func.max(Series.latest)

@@ -105,12 +105,12 @@ class _Outbox:
     def _digest(self, target: NotificationTarget) -> tuple[str, dict[str, Any]] | None:
         if target.id not in self.seen:
             self.seen.add(target.id)
-            found = messages.open_digest(self.session, target)
-            if found is not None:
-                self.digests[target.id] = found
+            digest = messages.open_digest(self.session, target)
+            if digest is not None:
+                self.digests[target.id] = digest
         return self.digests.get(target.id)
 
     def _knows(self, target: NotificationTarget, signal: Signal) -> bool:
         recent = and_(Message.subject == signal.subject, Message.created_at > now_us() - _LOST_AGAIN_US)
-        found = select(Message.id).where(Message.target_id == target.id, Message.kind == signal.kind, recent)
-        return self.session.execute(found.limit(1)).first() is not None
+        earlier = select(Message.id).where(Message.target_id == target.id, Message.kind == signal.kind, recent)
+        return self.session.execute(earlier.limit(1)).first() is not None

@@ -61,8 +61,8 @@ def count_room(session: Session, owner: str) -> int:
 def open_digest(session: Session, target: NotificationTarget) -> tuple[str, dict[str, Any]] | None:
     """Returns the id and the body of the digest of a locked target that nobody has begun to send."""
     unsent = and_(Message.kind == DIGEST, Message.attempts == 0, Message.next_at.is_not(None))
-    found = select(Message.id, Message.body).where(Message.target_id == target.id, unsent)
-    row = session.execute(found.order_by(Message.id.desc()).limit(1)).first()
+    digests = select(Message.id, Message.body).where(Message.target_id == target.id, unsent)
+    row = session.execute(digests.order_by(Message.id.desc()).limit(1)).first()
     return None if row is None else (row.id, row.body)
 
 

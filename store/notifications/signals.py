@@ -122,11 +122,11 @@ def waiting_owners(session: Session) -> Sequence[str]:
 def take(session: Session, owner: str, *, most: int) -> Sequence[Signal]:
     """Removes the oldest of the owner's signals that no other transaction takes, and returns them."""
     first = select(Signal).where(Signal.owner == owner).order_by(Signal.id).limit(most)
-    found = session.scalars(first.with_for_update(skip_locked=True)).all()
-    if found:
-        gone = delete(Signal).where(Signal.id.in_([row.id for row in found]))
+    signals = session.scalars(first.with_for_update(skip_locked=True)).all()
+    if signals:
+        gone = delete(Signal).where(Signal.id.in_([row.id for row in signals]))
         session.execute(gone, execution_options={"synchronize_session": False})
-    return found
+    return signals
 
 
 def forget_all(session: Session) -> None:

@@ -49,12 +49,12 @@ def changeable(caller: Caller, kind: _Shared = Job, *, ending: bool = False) -> 
 
 def find_listed(session: Session, job_ids: Collection[str], caller: Caller) -> dict[str, NamedJob]:
     """Returns those of the jobs that the caller may list, by their ids."""
-    ids, found = sorted(job_ids), dict[str, NamedJob]()
+    ids, jobs = sorted(job_ids), dict[str, NamedJob]()
     for first in range(0, len(ids), _IDS_PER_QUERY):
         some = ids[first : first + _IDS_PER_QUERY]
         query = select(Job.id, Job.name, Job.owner).where(Job.id.in_(some), match_listed(caller))
-        found |= {row.id: NamedJob(*row) for row in session.execute(query)}
-    return found
+        jobs |= {row.id: NamedJob(*row) for row in session.execute(query)}
+    return jobs
 
 
 def require_job(session: Session, job_id: str, caller: Caller) -> Job:
@@ -84,10 +84,10 @@ def readable_job(
     """
     _check_id(job_id)
     query = _readable_columns(columns or (Job.id,), source, caller.role)
-    found = session.connection().execute(query, {"id": job_id, "caller": caller.name}).first()
-    if found is None:
+    row = session.connection().execute(query, {"id": job_id, "caller": caller.name}).first()
+    if row is None:
         raise NotFound(f"there is no job {job_id}")
-    return found
+    return row
 
 
 def check_own(session: Session, job_id: str, caller: Caller, *, ending: bool = False) -> None:

@@ -156,10 +156,10 @@ def _end_with(session: Session, row: Token, made_by: str) -> None:
 
 
 def _identity(session: Session, token_id: str, *, digest: str | None = None) -> Identity | None:
-    found = session.connection().execute(_VALID, {"id": token_id}).first()
-    if found is None:
+    row = session.connection().execute(_VALID, {"id": token_id}).first()
+    if row is None:
         return None
-    stored, scopes, use_is_stale, left_us, name, role_name = found
+    stored, scopes, use_is_stale, left_us, name, role_name = row
     if digest is not None and not hmac.compare_digest(digest, stored):
         return None
     role = Role(role_name)

@@ -28,25 +28,25 @@ _ROWS = (
 
 def parse_lines(part: Part) -> Parsed:
     """Returns the values in a part of a metric's file. A line without an end waits."""
-    found = Parsed(part.offset)
+    parsed = Parsed(part.offset)
     end = part.data.rfind(b"\n") + 1
     if not end and len(part.data) > _LONGEST_LINE:
         end = len(part.data)
-        found.notices.append(Notice(MALFORMED, "a line has no end"))
-        found.offset += end
-        return found
+        parsed.notices.append(Notice(MALFORMED, "a line has no end"))
+        parsed.offset += end
+        return parsed
     for number, line in enumerate(part.data[:end].splitlines(keepends=True)):
         if number == MOST_ROWS:
-            found.more = True
+            parsed.more = True
             break
-        found.offset += len(line)
-        _add_line(line, part.metric, found)
-    return found
+        parsed.offset += len(line)
+        _add_line(line, part.metric, parsed)
+    return parsed
 
 
 def parse_database(part: Part) -> Parsed:
     """Returns the values that a database has behind a row, without running anything that it defines."""
-    found = Parsed(part.offset)
+    parsed = Parsed(part.offset)
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.execute("PRAGMA temp_store = MEMORY")
         database.execute("PRAGMA trusted_schema = OFF")
@@ -57,18 +57,18 @@ def parse_database(part: Part) -> Parsed:
             database.deserialize(part.data)
             kinds = database.execute("SELECT type FROM main.sqlite_master WHERE name = 'metrics'").fetchall()
             if kinds != [("table",)]:
-                return found
+                return parsed
             (last,) = database.execute("SELECT coalesce(max(rowid), 0) FROM main.metrics").fetchone()
-            if last < found.offset:
-                found.notices.append(Notice(SHORTER))
-                found.offset = 0
-            for row in database.execute(_ROWS, (_LONGEST_KEY, found.offset, MOST_ROWS)):
-                found.offset = row[0]
-                _add_row(*row[1:], since_ms=part.since_ms, found=found)
-            found.more = found.offset < last
+            if last < parsed.offset:
+                parsed.notices.append(Notice(SHORTER))
+                parsed.offset = 0
+            for row in database.execute(_ROWS, (_LONGEST_KEY, parsed.offset, MOST_ROWS)):
+                parsed.offset = row[0]
+                _add_row(*row[1:], since_ms=part.since_ms, found=parsed)
+            parsed.more = parsed.offset < last
         except (sqlite3.Error, OverflowError, ValueError, TypeError) as error:
-            found.notices.append(Notice(MALFORMED, str(error)))
-    return found
+            parsed.notices.append(Notice(MALFORMED, str(error)))
+    return parsed
 
 
 def _add_line(line: bytes, metric: str, found: Parsed) -> None:

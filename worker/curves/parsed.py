@@ -82,10 +82,10 @@ def parsed_of(answer: bytes, parts: Sequence[Part]) -> list[Parsed]:
     """Returns what is known of each part. Raises ValueError if the answer is none: who answers read hostile bytes."""
     try:
         rows = json.loads(answer)
-        found = [_parsed(*row, part=part) for row, part in zip(rows, parts, strict=True)]
+        parsed = [_parsed(*row, part=part) for row, part in zip(rows, parts, strict=True)]
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
-    return found
+    return parsed
 
 
 def _parsed(offset: Any, points: Any, notices: Any, more: Any, *, part: Part) -> Parsed:

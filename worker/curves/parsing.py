@@ -43,14 +43,14 @@ def answered(question: bytes) -> bytes:
 def parse_events(part: Part) -> Parsed:
     """Returns the scalars in a part of an event file of TensorBoard."""
     split = tfrecords.split(part.data, part.offset, file_size=part.size, limit=MOST_RECORD)
-    found = Parsed(split.offset)
+    parsed = Parsed(split.offset)
     if split.skipped:
-        found.notices.append(Notice(LARGE))
+        parsed.notices.append(Notice(LARGE))
     for record in split.records:
-        _add_event(record, found)
+        _add_event(record, parsed)
     if split.damaged:
-        found.notices.append(Notice(DAMAGED))
-    return found
+        parsed.notices.append(Notice(DAMAGED))
+    return parsed
 
 
 def _add_event(record: bytes, found: Parsed) -> None:

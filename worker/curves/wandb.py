@@ -30,16 +30,16 @@ _LONGEST_NUMBER = 400
 
 def parse(part: Part) -> Parsed:
     """Returns the points in a part of the file, which begins at a record. A record that is unfinished waits."""
-    found = Parsed(part.offset)
+    parsed = Parsed(part.offset)
     if not part.offset and len(part.data) >= _START and not part.data.startswith(_MAGIC):
-        found.notices.append(Notice(DAMAGED))
-        return found
-    for content in _records(part, found):
+        parsed.notices.append(Notice(DAMAGED))
+        return parsed
+    for content in _records(part, parsed):
         try:
-            found.points += _points(content, found)
+            parsed.points += _points(content, parsed)
         except ValueError as error:
-            found.notices.append(Notice(MALFORMED, str(error)))
-    return found
+            parsed.notices.append(Notice(MALFORMED, str(error)))
+    return parsed
 
 
 @dataclass

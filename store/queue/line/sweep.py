@@ -89,13 +89,13 @@ class Sweep:
         changes = [
             missing_change(job_id, entry, entries.get(job_id)) for job_id, entry in zip(job_ids, seen, strict=True)
         ]
-        found = [change for change in changes if change is not None]
-        if found:
+        needed = [change for change in changes if change is not None]
+        if needed:
             logger.info(
-                "redis had %d of the line's entries otherwise than the rows, such as %s", len(found), found[0][0]
+                "redis had %d of the line's entries otherwise than the rows, such as %s", len(needed), needed[0][0]
             )
-        self._upkeep.change(found)
-        return bool(found)
+        self._upkeep.change(needed)
+        return bool(needed)
 
     def _suspects(self, since: int) -> Iterator[list[str]]:
         """Yields the jobs that changed since then, and some of which nothing is known, in parts."""

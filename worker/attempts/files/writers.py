@@ -35,18 +35,18 @@ class Writers:
 
 def open_for_writing(root: Path, matches: Iterable[Match]) -> Writers:
     """Looks who has the files open for writing, which were found below `root`."""
-    found = Writers(set(), set())
+    writers = Writers(set(), set())
     leaseless: dict[tuple[int, int], Parts] = {}
     for match in matches:
-        told = _find_use(root, match)
-        if told is _Use.NO_LEASES:
+        use = _find_use(root, match)
+        if use is _Use.NO_LEASES:
             leaseless[match.status.st_dev, match.status.st_ino] = match.parts
-        elif told is _Use.WRITTEN:
-            found.written.add(match.parts)
-        elif told is _Use.OF_ANOTHER_USER:
-            found.untold.add(match.parts)
-    found.written.update(_search(leaseless) if leaseless else ())
-    return found
+        elif use is _Use.WRITTEN:
+            writers.written.add(match.parts)
+        elif use is _Use.OF_ANOTHER_USER:
+            writers.untold.add(match.parts)
+    writers.written.update(_search(leaseless) if leaseless else ())
+    return writers
 
 
 class _Use(Enum):

@@ -179,9 +179,9 @@ def output_of(
         lasts=folder_lasts,
         captured=lambda match: relay.is_captured(match),  # noqa: PLW0108 it is made below
     )
-    kept = KeptFiles(keeping, blobs, room=records.artifact_room, limits=limits, mask=mask)
+    kept_files = KeptFiles(keeping, blobs, room=records.artifact_room, limits=limits, mask=mask)
     artifacts = Artifacts(run, blobs, room=records.artifact_room, limits=limits, mask=mask)
-    left: list[LeftFiles] = [artifacts, kept] if is_script else [artifacts]
+    left: list[LeftFiles] = [artifacts, kept_files] if is_script else [artifacts]
     relay = Relay(
         run,
         blobs,
@@ -199,7 +199,7 @@ def output_of(
     )
 
     def note_stored() -> None:
-        if kept.is_complete:
+        if kept_files.is_complete:
             workfolders.note_stored(run, number)
 
     return OutputRecorder(relay, records=records, notices=notices, attempts=number, stored=note_stored)

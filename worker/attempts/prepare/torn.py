@@ -107,7 +107,7 @@ class TornFiles:
 
     def _versions(self, root: str) -> dict[Parts, list[_Version]]:
         """Returns the versions of each path below the root, newest first."""
-        found: dict[Parts, list[_Version]] = {}
+        versions: dict[Parts, list[_Version]] = {}
         for checkpoint in self.checkpoints():
             is_file = checkpoint.source == CAPTURED and captured_number(checkpoint.name) is None
             for entry in checkpoint.files if is_file else ():
@@ -115,17 +115,17 @@ class TornFiles:
                     continue
                 file = StoredFile("", entry["sha256"], entry["size"], entry["modified_ns"])
                 for text in (entry["path"], *entry.get("links", ())):
-                    found.setdefault(tuple(text.split("/")), []).append(_Version(file, checkpoint.damaged))
-        return found
+                    versions.setdefault(tuple(text.split("/")), []).append(_Version(file, checkpoint.damaged))
+        return versions
 
     def _versions_of_folders(self, root: str) -> dict[Parts, list[CheckpointFacts]]:
         """Returns the versions of each captured folder below the root, newest first."""
-        found: dict[Parts, list[CheckpointFacts]] = {}
+        versions: dict[Parts, list[CheckpointFacts]] = {}
         for checkpoint in self.checkpoints():
             path = restoring.path_of(root, checkpoint) if checkpoint.source == CAPTURED else None
             if path is not None:
-                found.setdefault(path, []).append(checkpoint)
-        return found
+                versions.setdefault(path, []).append(checkpoint)
+        return versions
 
     def _mend_if_possible(self, path: Parts, versions: Sequence[_Version]) -> None:
         """Leaves the file where it is if the job has closed its folder, or put something else in the way."""
