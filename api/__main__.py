@@ -104,14 +104,14 @@ class _ServiceCheck:
         self._server = server
 
     def run(self) -> None:
-        said = ""
+        message = ""
         while not self._server.should_exit:
             try:
                 self._store.service()
             except Unavailable as error:
-                if error.message != said:
+                if error.message != message:
                     logging.warning("%s; trying again", error.message)
-                said = error.message
+                message = error.message
                 time.sleep(_RETRY_S)
             except TorchyardError as error:
                 logging.error("%s", error)

@@ -112,8 +112,8 @@ def _allowed(request: Request) -> str:
     # The framework lists the methods of the first matching route only; other routes may have the same path.
     contexts = list(iter_route_contexts(request.app.routes))
     path = next(context.path for context in contexts if context.original_route is request.scope["route"])
-    found = {method for context in contexts if context.path == path for method in context.methods or ()}
-    return ", ".join(sorted(found, key=_METHODS.index))
+    methods = {method for context in contexts if context.path == path for method in context.methods or ()}
+    return ", ".join(sorted(methods, key=_METHODS.index))
 
 
 def _new_id() -> str:

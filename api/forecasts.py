@@ -8,7 +8,7 @@ from scheduling.alternatives import Alternative, alternatives
 from scheduling.calibration import UNTAUGHT, Track, interval, too_few
 from scheduling.replay import replay
 from scheduling.snapshot import Waiting
-from store.jobs.foresight_facts import Ahead, Forecast, Foresight, Waits
+from store.jobs.prospects import Ahead, Forecast, Foresight, Waits
 from store.queue.estimates_facts import EstimateFacts
 
 PROCESSOR_S = 0.2
@@ -46,17 +46,17 @@ def starts_if(waits: Waits, budget: Budget) -> Generator[None, None, tuple[Alter
 
     A stored job keeps its spec: what is kept for it, and its position in the line, would be lost with it.
     """
-    made: list[Alternative] = []
+    changes: list[Alternative] = []
     job, around = replace(waits.job, submitted=waits.around.now), waits.around.without(waits.job.id)
 
     def tried() -> Iterator[None]:
         for one in alternatives(around, job):
             if one is not None:
-                made.append(one)
+                changes.append(one)
             yield
 
     yield from budget.slices(tried(), leaving_s=max(0.0, budget.left_s - FOR_ALTERNATIVES_S))
-    return tuple(made)
+    return tuple(changes)
 
 
 def _start_of(
@@ -91,10 +91,10 @@ def _start_of(
 
 
 def _estimate(tracks: Mapping[int, Track], start: int, *, now: int) -> EstimateFacts:
-    made = interval(tracks, start - now).since(now)
-    if made.low is None:
+    calibrated = interval(tracks, start - now).since(now)
+    if calibrated.low is None:
         held, of = 0, too_few(sum(len(one.scores) for one in tracks.values()))
     else:
-        track = tracks.get(made.bucket, UNTAUGHT)
+        track = tracks.get(calibrated.bucket, UNTAUGHT)
         held, of = track.held, track.of
-    return EstimateFacts(made.expected, made.low, made.high, now, held, of)
+    return EstimateFacts(calibrated.expected, calibrated.low, calibrated.high, now, held, of)

@@ -38,8 +38,8 @@ class Monitoring:
 
     def know(self, routes: Sequence[BaseRoute]) -> None:
         """Takes the templates of the routes' paths: requests are counted by them."""
-        found = iter_route_contexts(routes)
-        self._templates = {id(context.original_route): context.path_format or "" for context in found}
+        contexts = iter_route_contexts(routes)
+        self._templates = {id(context.original_route): context.path_format or "" for context in contexts}
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
         """Counts a request whose answer begins after these seconds: a stream or a download has no fixed end."""

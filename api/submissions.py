@@ -44,10 +44,10 @@ class Submissions:
         committed = asyncio.get_running_loop().create_future()
         self._waiting.append((wanted, committed))
         self._begin()
-        made = await committed
-        if made is None:  # it may wait for another transaction: in a thread of its own, as others must not
+        submitted = await committed
+        if submitted is None:  # it may wait for another transaction: in a thread of its own, as others must not
             return await run_in_threadpool(submit_alone, self._store, wanted)
-        return made
+        return submitted
 
     def _begin(self) -> None:
         """Gives the free threads to those who wait."""

@@ -96,10 +96,10 @@ class Website:
     def asset(self, request: Request, name: str) -> Response:
         """Returns a file of the build. Raises NotFound."""
         build = self._build()
-        found = None if build is None else build.assets.get(name) or self._before.get(name)
-        if found is None:
+        asset = None if build is None else build.assets.get(name) or self._before.get(name)
+        if asset is None:
             raise NotFound(f"there is no file /assets/{name[:200]}")
-        return found.answer(request)
+        return asset.answer(request)
 
     def _build(self) -> _Build | None:
         """Returns the build that lies in the folder, or None without one."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from bench import (
     batch,
+    cli,
     download,
     install,
     lists,
@@ -35,6 +36,7 @@ from bench.table import Row
 def measure() -> Iterator[Row]:
     for module in (
         install,
+        cli,
         ready,
         rest,
         tokens,

@@ -58,16 +58,16 @@ class Controller:
             wakeups.close()
 
     def _wait_for_database(self) -> None:
-        said = ""
+        message = ""
         while True:
             try:
                 self._store.service()
             except NotMigrated:
                 raise
             except Unavailable as error:
-                if error.message != said:
+                if error.message != message:
                     logger.warning("%s; trying again", error.message)
-                said = error.message
+                message = error.message
                 with self._waiting():
                     time.sleep(_POLL_S)
             else:

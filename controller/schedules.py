@@ -27,12 +27,12 @@ class Schedules:
     def _guarded(self, due: Due) -> bool:
         """Does one of them. If it fails, its owner is told, and it is left for the next run."""
         return guarded(
-            lambda: self._do(due),
+            lambda: self._submit_due(due),
             of=f"schedule {due.schedule_id}",
             tell=lambda: self._note_failure(due.schedule_id),
         )
 
-    def _do(self, due: Due) -> bool:
+    def _submit_due(self, due: Due) -> bool:
         with self._store.write("run_schedule") as session:
             return runs.do_due(session, due)
 

@@ -1,7 +1,6 @@
 """Warns of running jobs that are slow, once for each cause, so that nobody has to ask."""
 
 from store.attempts import slowness
-from store.attempts.warnings import warn
 from store.jobs import events
 from store.store import Store
 from torchyard.contract.symptoms import symptoms
@@ -32,5 +31,5 @@ class Warnings:
         for job, cause, text in slow:
             if (job.job_id, cause) not in warned:
                 with self._store.write("warn") as session:
-                    warn(session, job.job_id, attempt=job.attempt, cause=cause, text=f"{text}; {_HINT}")
+                    slowness.warn(session, job.job_id, attempt=job.attempt, cause=cause, text=f"{text}; {_HINT}")
         return False

@@ -59,10 +59,10 @@ class RedisInfo:
 def sqlite_file(url: str) -> Path | None:
     """Returns the file of a SQLite database; None for other databases and for an invalid address."""
     try:
-        found = make_url(url)
+        address = make_url(url)
     except (ArgumentError, ValueError):
         return None
-    return Path(found.database) if found.get_backend_name() == "sqlite" and found.database else None
+    return Path(address.database) if address.get_backend_name() == "sqlite" and address.database else None
 
 
 def inspect_database(url: str) -> DatabaseInfo:
@@ -110,10 +110,10 @@ def controller_age_s(url: str) -> float | None:
 def worker_troubles(url: str, worker_id: str) -> Sequence[TroubleReport] | None:
     """Returns what goes wrong in the worker's own work; None if it is not alive. Raises Unavailable."""
     with closing(Database(url, program="torchyard-doctor")) as database, database.read() as session:
-        found = session.execute(select(Worker.starts).where(Worker.id == worker_id, workers.is_alive())).first()
-    if found is None:
+        starts = session.execute(select(Worker.starts).where(Worker.id == worker_id, workers.is_alive())).first()
+    if starts is None:
         return None
-    return () if found.starts is None else StartsReport.from_dict(found.starts).troubles
+    return () if starts.starts is None else StartsReport.from_dict(starts.starts).troubles
 
 
 def inspect_redis(url: str, *, service: str) -> RedisInfo:

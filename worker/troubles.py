@@ -83,7 +83,7 @@ class Troubles:
             for work, seconds in silent
         ]
 
-    def told(self) -> list[TroubleReport]:
+    def reports(self) -> list[TroubleReport]:
         """Returns what is silent or fails now, and what has failed within the last hour."""
         with self._lock:
             oldest = self._now() - _KEPT

@@ -24,8 +24,8 @@ def left_out(facts: Facts) -> str | None:
     said = (headline(facts.failure.message), last, "" if line is None else line.text)
     texts = [text[:_MOST_TEXT] for text in said if _NOT_FOUND.search(text[:_MOST_TEXT])]
     named = [path for path in facts.script.left_out if any(_names(text, path) for text in texts)]
-    found = max(named, key=len, default=None)
-    return found if found is None else _with_its_folder(found, facts.script.left_out)
+    longest = max(named, key=len, default=None)
+    return longest if longest is None else _with_its_folder(longest, facts.script.left_out)
 
 
 def steps(path: str) -> list[str]:
@@ -42,8 +42,8 @@ def folder_of(module: str, paths: Sequence[str]) -> str | None:
     """Returns the folder below the root of the code in which a module lies, the nearest one; None if in none."""
     path = f"/{module.replace('.', '/')}/"
     files = (f"{each.removesuffix('.py')}/" for each in paths if each.endswith(".py"))
-    found = [file[: file.rindex(path)] for file in files if path in file]
-    return min(filter(None, found), key=lambda folder: (folder.count("/"), folder), default=None)
+    folders = [file[: file.rindex(path)] for file in files if path in file]
+    return min(filter(None, folders), key=lambda folder: (folder.count("/"), folder), default=None)
 
 
 def steps_for_folder(module: str, folder: str, facts: Facts) -> list[str]:

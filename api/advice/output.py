@@ -53,10 +53,10 @@ class Frame:
 
 def last_frame(traceback: str | None) -> Frame | None:
     """Returns the innermost line of the user's own code in a traceback. None without any."""
-    found = [item for item in _FRAME.finditer(traceback or "") if not any(part in item["file"] for part in _OF_OTHERS)]
-    if traceback is None or not found:
+    frames = [item for item in _FRAME.finditer(traceback or "") if not any(part in item["file"] for part in _OF_OTHERS)]
+    if traceback is None or not frames:
         return None
-    last = found[-1]
+    last = frames[-1]
     following = traceback[last.end() :].lstrip("\n").split("\n", 1)[0]
     code = following.strip() if following.startswith(" ") and not following.lstrip().startswith("File ") else ""
     name = last["name"] or ""
@@ -90,8 +90,8 @@ def decisive_line(failure: ErrorView, lines: Sequence[LogLine]) -> LogLine | Non
 
 def line_of(frame: Frame, lines: Sequence[LogLine]) -> int | None:
     """Returns the number of the newest line of the log that names the frame; None if it is not there."""
-    found = _first(list(reversed(lines)), lambda text: unmarked(text).strip() == frame.text)
-    return None if found is None else found.line
+    number = _first(list(reversed(lines)), lambda text: unmarked(text).strip() == frame.text)
+    return None if number is None else number.line
 
 
 def _first(lines: Sequence[LogLine], says: Callable[[str], bool]) -> LogLine | None:

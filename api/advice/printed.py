@@ -36,23 +36,23 @@ def curves(facts: Facts) -> Offer | None:
     script = facts.script is not None
     if not script or facts.job.metrics or not facts.lines or getattr(facts.job.spec, "metrics").patterns:  # noqa: B009
         return None
-    found: dict[str, list[str]] = defaultdict(list)
+    printed: dict[str, list[str]] = defaultdict(list)
     quoted: set[str] = set()
     for line in facts.lines:
         pairs = {
             match["key"]: match for match in _PAIR.finditer(terminal.plain(line.text[:_MOST_TEXT])) if _is_pair(match)
         }
         for key, match in pairs.items():
-            found[key].append(match["value"])
+            printed[key].append(match["value"])
         quoted.update(key for key, match in pairs.items() if match["between"].strip("=: "))
     keys = [
         key
-        for key, values in found.items()
+        for key, values in printed.items()
         if len(values) >= _OFTEN and len({*values}) > 1 and not _NO_METRIC.fullmatch(key)
     ]
     if not keys:
         return None
-    key = min(keys, key=lambda each: (_TELLS.search(each) is None, -len(found[each])))
+    key = min(keys, key=lambda each: (_TELLS.search(each) is None, -len(printed[each])))
     between = r"[^\w.+-]+" if key in quoted else "[ =:]+"
     pattern = rf"\b{re.escape(key)}{between}(?P<value>\S+)".replace(r"\-", "-")
     option = f"`torchyard run --metric {shlex.quote(pattern)} PROGRAM`"

@@ -62,14 +62,14 @@ def _stalled(facts: Facts) -> AdviceView | None:
 
 def _nonfinite(facts: Facts) -> AdviceView | None:
     values = facts.job.metrics
-    found = [key for key in ("train/loss", "train/grad_norm") if key in values and not math.isfinite(values[key])]
-    if not found:
+    infinite = [key for key in ("train/loss", "train/grad_norm") if key in values and not math.isfinite(values[key])]
+    if not infinite:
         return None
     skipped = " Such a step changes no weights." if facts.recipe is not None else ""
     return AdviceView(
-        headline=f"{found[0]} is not finite",
-        cause=f"The newest {' and '.join(found)} {'is' if len(found) == 1 else 'are'} not finite.{skipped}",
-        evidence=[evidence("metric", f"{key} is {values[key]}") for key in found],
+        headline=f"{infinite[0]} is not finite",
+        cause=f"The newest {' and '.join(infinite)} {'is' if len(infinite) == 1 else 'are'} not finite.{skipped}",
+        evidence=[evidence("metric", f"{key} is {values[key]}") for key in infinite],
         steps=[step for step in steps_for_nonfinite(facts) if step],
         severity="warning",
     )

@@ -63,13 +63,13 @@ async def authenticate(request: Request, access: AccessDep, credentials: _Creden
     csrf = request.headers.get(CSRF_HEADER)
     if csrf is None:  # such as a web server on another port of this host sends, which the browser gave the cookie
         raise SessionEnded(f"a cookie alone opens nothing: send {CSRF_HEADER}, too, or log in again")
-    found = await access.at_once(_find_by_cookies, access, cookies, csrf)
-    if found is None:
+    principal = await access.at_once(_find_by_cookies, access, cookies, csrf)
+    if principal is None:
         await _count_unaudited(access, request, what="cookies")
         raise SessionEnded("the session has ended: log in again")
     if request.method not in _SAFE:
         check_origin(request)
-    admitted = await _admitted(access, found, request)
+    admitted = await _admitted(access, principal, request)
     if admitted.use_is_stale:
         await access.note(_mark_used, access, admitted)
     return admitted
@@ -86,10 +86,10 @@ async def authenticate_download(
         return await authenticate(request, access, credentials)
     query = request.scope["query_string"].decode("latin-1")
     session = access.links.session_of(link, path=request.scope["path"], query=query)
-    found = None if session is None else await access.at_once(_find_by_session, access, session)
-    if found is None:
+    principal = None if session is None else await access.at_once(_find_by_session, access, session)
+    if principal is None:
         raise NotAuthorized("the link is not valid: it is good for one file, for a minute, and while its session lasts")
-    return await _admitted(access, found, request)
+    return await _admitted(access, principal, request)
 
 
 async def identify(request: Request, access: Access, token: str) -> Principal:
@@ -103,11 +103,11 @@ async def identify(request: Request, access: Access, token: str) -> Principal:
     if known is not None:
         return await _admitted(access, _principal(known), request)
     read_at = access.identities.changes
-    found = await access.at_once(_find_identity, access, token)
-    if found is not None:
-        access.identities.remember(token, found, read_at=read_at)
-        admitted = await _admitted(access, _principal(found), request)
-        if found.use_is_stale:
+    identity = await access.at_once(_find_identity, access, token)
+    if identity is not None:
+        access.identities.remember(token, identity, read_at=read_at)
+        admitted = await _admitted(access, _principal(identity), request)
+        if identity.use_is_stale:
             await access.note(_mark_used, access, admitted)
         return admitted
     await _count_failed_login(access, request, what="tokens")
@@ -123,9 +123,9 @@ async def identify_by_code(request: Request, access: Access, code: str, *, ends:
     Unavailable.
     """
     check_local(request, access)
-    found = await access.at_once(_find_by_code, access, code)
-    if found is not None and (not ends or await run_in_threadpool(_take_code, access, code)):
-        return await _admitted(access, found, request)
+    principal = await access.at_once(_find_by_code, access, code)
+    if principal is not None and (not ends or await run_in_threadpool(_take_code, access, code)):
+        return await _admitted(access, principal, request)
     await _count_failed_login(access, request, what="codes")
     raise NotAuthorized("the code is not valid: it was used, or it is too old; make a new one with `torchyard open`")
 

@@ -40,8 +40,8 @@ def json(*schemas: type[BaseModel], example: Any, required: bool = True) -> Decl
 
 
 def _json(names: list[str], example: Any) -> dict[str, Any]:
-    found = [{"$ref": SCHEMA.format(model=name)} for name in names]
-    return {"application/json": {"schema": found[0] if len(found) == 1 else {"oneOf": found}, "example": example}}
+    refs = [{"$ref": SCHEMA.format(model=name)} for name in names]
+    return {"application/json": {"schema": refs[0] if len(refs) == 1 else {"oneOf": refs}, "example": example}}
 
 
 SPEC = DeclaredBody(
@@ -69,14 +69,14 @@ def declared(routes: Sequence[BaseRoute]) -> dict[tuple[str, str], DeclaredBody]
     found: dict[tuple[str, str], DeclaredBody] = {}
     for context in iter_route_contexts(routes):
         route = context.original_route
-        body = next(_of(route.dependant), None) if isinstance(route, APIRoute) else None
+        body = next(_declared_bodies(route.dependant), None) if isinstance(route, APIRoute) else None
         if body is not None:
             found |= {(context.path_format or "", method.lower()): body for method in context.methods or ()}
     return found
 
 
-def _of(dependant: Dependant) -> Iterator[DeclaredBody]:
+def _declared_bodies(dependant: Dependant) -> Iterator[DeclaredBody]:
     for each in dependant.dependencies:
         if (body := getattr(each.call, _ATTRIBUTE, None)) is not None:
             yield body
-        yield from _of(each)
+        yield from _declared_bodies(each)

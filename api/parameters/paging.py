@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from fastapi import Query
 
 from store.ids import Prefix, is_id
-from store.jobs.columns_facts import Order, TableCursor
-from store.jobs.facts import ListCursor, ListedJob, QueueCursor, has_number, sort_key
+from store.jobs.facts import ListCursor, ListedJob, Order, QueueCursor, TableCursor, has_number, sort_key
 from store.output.facts import MediaPosition
 from store.pages import FactPage
 from torchyard.contract.columns import parse_column
@@ -204,8 +203,8 @@ class QueueCursors:
         """Returns the position that the cursor stands for, None for the start of the queue. Raises InvalidCursor."""
         if cursor is None:
             return None
-        found = self._cipher.decryptor().update(bytes.fromhex(cursor)) if _PLACE.fullmatch(cursor) else b""
-        if not found or any(found[-5:]):
+        decrypted = self._cipher.decryptor().update(bytes.fromhex(cursor)) if _PLACE.fullmatch(cursor) else b""
+        if not decrypted or any(decrypted[-5:]):
             raise InvalidCursor(f"{cursor[:100]!r} is not a `next` value of this list")
-        key, priority, over_quota = _STANDING.unpack(found[16:])
-        return QueueCursor(priority, key, f"job_{found[:16].hex()}", bool(over_quota))
+        key, priority, over_quota = _STANDING.unpack(decrypted[16:])
+        return QueueCursor(priority, key, f"job_{decrypted[:16].hex()}", bool(over_quota))

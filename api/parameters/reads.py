@@ -117,10 +117,10 @@ def with_data(page: BaseModel, data: bytes) -> bytes:
 
 
 def _parts(route: Callable[..., Any], arguments: dict[str, Any]) -> Parts[Any]:
-    found: Any = route(**arguments)
-    if inspect.isgenerator(found):
-        found = yield from cast("Parts[Any]", found)
-    return found
+    answer: Any = route(**arguments)
+    if inspect.isgenerator(answer):
+        answer = yield from cast("Parts[Any]", answer)
+    return answer
 
 
 def _encoded(parts: Parts[Any], request: Request) -> Parts[Response]:

@@ -46,15 +46,15 @@ class Parser:
         if len(body) < LARGE_BYTES:
             return parse_sweep(parsed_json(body))
         head, *rest = self._parts(b"sweep", body)
-        found = SweepSpec.model_validate_json(head)
-        return found.model_copy(update={"points": _points(rest)}) if rest else found
+        sweep = SweepSpec.model_validate_json(head)
+        return sweep.model_copy(update={"points": _points(rest)}) if rest else sweep
 
     def extension(self, body: bytes) -> SweepExtension:
         if len(body) < LARGE_BYTES:
             return parse_request(SweepExtension, parsed_json(body))
         head, *rest = self._parts(b"extension", body)
-        found = SweepExtension.model_validate_json(head)
-        return found.model_copy(update={"points": _points(rest)}) if rest else found
+        extension = SweepExtension.model_validate_json(head)
+        return extension.model_copy(update={"points": _points(rest)}) if rest else extension
 
     def batch(self, body: bytes) -> SentBatch:
         atomic, *jobs = process.batch_parts(body) if len(body) < LARGE_BYTES else self._parts(b"batch", body)

@@ -36,9 +36,9 @@ def main() -> None:
 def parts_of(answer: bytes) -> Sequence[bytes]:
     """Returns the parts of an answer. Raises the error that it tells."""
     if answer[:1] == _WRONG:
-        told: dict[str, Any] = from_json(answer[1:])
-        kind = _KINDS.get(told["kind"], Unavailable)
-        raise kind(told["message"], errors=tuple(FieldError(*each) for each in told["errors"]))
+        failure: dict[str, Any] = from_json(answer[1:])
+        kind = _KINDS.get(failure["kind"], Unavailable)
+        raise kind(failure["message"], errors=tuple(FieldError(*each) for each in failure["errors"]))
     return [*_cut(memoryview(answer)[1:])]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from api.present.times import time, time_or_none
 from scheduling.alternatives import Alternative
-from store.jobs.foresight_facts import Forecast
+from store.jobs.prospects import Forecast
 from store.jobs.submission import Prospect
 from store.queue.estimates_facts import EstimateFacts
 from torchyard.contract.views.estimates import EstimateView, StartsIfView

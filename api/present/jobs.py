@@ -12,9 +12,9 @@ from typing import Any
 
 from api.present.forecasts import estimate_or_none
 from api.present.times import time, time_or_none
-from store.jobs.columns_facts import Cells, JobGroupFacts, JobGroups, KnownColumns
 from store.jobs.facts import (
     BestCheckpoint,
+    Cells,
     DependencyFacts,
     JobCounts,
     JobFacts,
@@ -24,6 +24,8 @@ from store.jobs.facts import (
     QueuedJob,
 )
 from store.jobs.initial_weights_facts import InitialFacts
+from store.jobs.known_columns import KnownColumns
+from store.jobs.table import JobGroupFacts, JobGroups
 from store.team.callers import Caller, may_list, may_read
 from torchyard.contract.columns import Column, Scalar
 from torchyard.contract.resources import Resources

@@ -42,10 +42,10 @@ class _Processes(Collector):
         self._folder = folder
 
     def collect(self) -> Iterable[Metric]:
-        found: dict[str, Metric] = {}
+        metrics: dict[str, Metric] = {}
         for pid in {path.stem.rpartition("_")[2] for path in self._folder.iterdir()}:
             for metric in ProcessCollector(pid=lambda pid=pid: pid, registry=None).collect():
-                family = found.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
+                family = metrics.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
                 for sample in metric.samples:
                     family.add_sample(sample.name, {"process": pid}, sample.value)
-        return found.values()
+        return metrics.values()

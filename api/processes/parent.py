@@ -25,13 +25,13 @@ _log = logging.getLogger(__name__)
 
 def listen(host: str, port: int) -> list[socket.socket]:
     """Returns a listening socket for each address of the host. With port 0, all have the same. Raises OSError."""
-    found: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     for family, _, _, _, address in dict.fromkeys(
         socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     ):
-        chosen = port or (found[0].getsockname()[1] if found else 0)
-        found.append(socket.create_server((address[0], chosen, *address[2:]), family=family))
-    return found
+        chosen = port or (sockets[0].getsockname()[1] if sockets else 0)
+        sockets.append(socket.create_server((address[0], chosen, *address[2:]), family=family))
+    return sockets
 
 
 class Parent:

@@ -43,8 +43,8 @@ async def get_advice(request: Request, services: ServicesDep, caller: JobReader,
     """
     judged, waits = await Reader(request, services.reads).run(_judged(services, job_id, caller), caller)
     if waits:
-        found = await if_possible(request, services, caller, _starts_if(services, job_id))
-        judged = judged.model_copy(update={"starts_if": found or []})
+        forecast = await if_possible(request, services, caller, _starts_if(services, job_id))
+        judged = judged.model_copy(update={"starts_if": forecast or []})
     return Response(judged.model_dump_json(), media_type="application/json")
 
 
@@ -63,11 +63,11 @@ def _judged(services: Services, job_id: str, caller: Principal) -> Parts[tuple[A
 def _starts_if(services: Services, job_id: str) -> Parts[list[StartsIfView]]:
     budget = forecasts.budget()
     with budget.counted(), services.store.read() as session:
-        found = prospects.of_job(session, job_id, max_stop_grace=services.settings.max_stop_grace)
+        foresight = prospects.of_job(session, job_id, max_stop_grace=services.settings.max_stop_grace)
     yield
-    if found is None or found.waits is None:
+    if foresight is None or foresight.waits is None:
         return []
-    return starts_if((yield from forecasts.starts_if(found.waits, budget)))
+    return starts_if((yield from forecasts.starts_if(foresight.waits, budget)))
 
 
 def _shown(found: AdviceFacts, caller: Caller) -> Facts:

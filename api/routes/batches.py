@@ -35,25 +35,25 @@ def submit_batch(services: ServicesDep, caller: JobWriter, sent: Batch, keyed: K
 
     A batch that was interrupted goes on where it stopped when it is sent again with the same `Idempotency-Key`.
     """
-    made: dict[int, str | Exception] = {}
+    outcomes: dict[int, str | Exception] = {}
     specs = list(enumerate(sent.jobs))
     for first in range(0, len(specs), batches.MOST):
         # Part by part, because the parsed specs of a whole batch would take much memory.
         wanted, errors = yield from _checked(services, caller, specs[first : first + batches.MOST])
         if sent.atomic and errors:
             raise _nothing_stored(errors)
-        made |= errors
+        outcomes |= errors
         try:
-            made |= batches.submit_part(services.store, wanted, whole=keyed, atomic=sent.atomic)
+            outcomes |= batches.submit_part(services.store, wanted, whole=keyed, atomic=sent.atomic)
         except Refused as refused:
             raise _nothing_stored(refused.errors) from None
         except Unavailable as error:
-            if not any(isinstance(each, str) for each in made.values()):
+            if not any(isinstance(each, str) for each in outcomes.values()):
                 raise
-            made |= {index: error for index, _ in specs[first:] if index not in made}
+            outcomes |= {index: error for index, _ in specs[first:] if index not in outcomes}
             break
         yield
-    return BatchView.model_construct(data=[_item(index, made[index]) for index in range(len(specs))])
+    return BatchView.model_construct(data=[_item(index, outcomes[index]) for index in range(len(specs))])
 
 
 def _checked(

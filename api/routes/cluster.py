@@ -150,12 +150,12 @@ def list_queue(
     cursors = QueueCursors(services.access.token)
     begin = cursors.read(after)
     with services.store.read() as session:
-        found = queued.list_queue(session, limit=limit, after=begin)
+        page = queued.list_queue(session, limit=limit, after=begin)
     return QueuePage(
-        data=[jobs.queue_entry(facts, caller) for facts in found.items],
-        has_more=found.has_more,
-        next=cursors.of(found.last) if found.has_more and found.last is not None else None,
-        total=found.total,
+        data=[jobs.queue_entry(facts, caller) for facts in page.items],
+        has_more=page.has_more,
+        next=cursors.of(page.last) if page.has_more and page.last is not None else None,
+        total=page.total,
     )
 
 
@@ -234,14 +234,14 @@ def _check_id(worker_id: str) -> None:
 
 
 def _columns(facts: WorkerHistory, uuid: str) -> DeviceColumns:
-    found = [(float(begins), uses[uuid]) for begins, uses in facts.history.slots.items() if uuid in uses]
+    history = [(float(begins), uses[uuid]) for begins, uses in facts.history.slots.items() if uuid in uses]
     return DeviceColumns(
-        time=[begins for begins, _ in found],
-        utilization=[use.utilization for _, use in found],
-        utilization_max=[use.utilization_max for _, use in found],
-        memory_used=[use.memory_used for _, use in found],
-        power_watts=[use.power_watts for _, use in found],
-        job_id=[use.job_id if use.job_id in facts.listed_jobs else None for _, use in found],
+        time=[begins for begins, _ in history],
+        utilization=[use.utilization for _, use in history],
+        utilization_max=[use.utilization_max for _, use in history],
+        memory_used=[use.memory_used for _, use in history],
+        power_watts=[use.power_watts for _, use in history],
+        job_id=[use.job_id if use.job_id in facts.listed_jobs else None for _, use in history],
     )
 
 

@@ -33,20 +33,20 @@ def list_code(
     digests: Annotated[bool, Query(description="with the sha256 of files up to 256 KiB")] = False,
 ) -> Parts[CodeView]:
     """Lists the files of the bundle that the job runs, up to 5,000. `note` says why there are none."""
-    found = _find_bundle(services, job_id, caller)
-    if isinstance(found, str):
-        return CodeView(sha256=None, note=found, files=[], total=0)
-    return (yield from bundle_files.listed(services.store.blobs, found, digests=digests))
+    bundle = _find_bundle(services, job_id, caller)
+    if isinstance(bundle, str):
+        return CodeView(sha256=None, note=bundle, files=[], total=0)
+    return (yield from bundle_files.list_files(services.store.blobs, bundle, digests=digests))
 
 
 @router.get("/jobs/{job_id}/code/{path:path}", response_class=Response, responses=TEXT_FILE)
 @in_turns
 def show_code(*, services: ServicesDep, caller: JobReader, job_id: str, path: str) -> Parts[Response]:
     """Sends the text of one file of the job's code, of at most 256 KiB and in UTF-8."""
-    found = _find_bundle(services, job_id, caller)
-    if isinstance(found, str):
-        raise NotFound(found)
-    text = yield from bundle_files.text_of(services.store.blobs, found, path)
+    bundle = _find_bundle(services, job_id, caller)
+    if isinstance(bundle, str):
+        raise NotFound(bundle)
+    text = yield from bundle_files.read_text(services.store.blobs, bundle, path)
     return Response(text, media_type="text/plain", headers=_HEADERS)
 
 
@@ -55,16 +55,16 @@ def show_code(*, services: ServicesDep, caller: JobReader, job_id: str, path: st
 def show_packages(*, services: ServicesDep, caller: JobReader, job_id: str) -> PackagesView:
     """Returns the packages that were installed where the job runs, as rank 0 told them after its first step."""
     with services.store.read() as session:
-        found = code.find_packages(session, job_id, caller=caller)
-    if found is None:
+        packages = code.find_packages(session, job_id, caller=caller)
+    if packages is None:
         return PackagesView(attempt=None, packages={})
-    return PackagesView(attempt=found.attempt, packages=found.packages)
+    return PackagesView(attempt=packages.attempt, packages=packages.packages)
 
 
 def _find_bundle(services: Services, job_id: str, caller: Caller) -> BundleFacts | str:
     """Returns the bundle of the job's code, or why there is none that can be read. Raises NotFound and Unavailable."""
     with services.store.read() as session:
-        found = code.find_bundle(session, job_id, caller=caller)
-    if isinstance(found, str) or services.store.blobs.has(found.sha256, size=found.size):
-        return found
-    return code.say_deleted(found.sha256)
+        bundle = code.find_bundle(session, job_id, caller=caller)
+    if isinstance(bundle, str) or services.store.blobs.has(bundle.sha256, size=bundle.size):
+        return bundle
+    return code.say_deleted(bundle.sha256)

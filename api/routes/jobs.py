@@ -35,8 +35,7 @@ from api.streams import waiting
 from store import housekeeping
 from store.attempts.facts import StopPrice
 from store.jobs import actions, events, listing, requests, show, stop, table
-from store.jobs.columns_facts import Order
-from store.jobs.facts import AT_ONCE, JobCounts, JobFacts
+from store.jobs.facts import AT_ONCE, JobCounts, JobFacts, Order
 from torchyard.contract.columns import MOST_COLUMNS, ColumnName, GroupBy, GroupKey, Sort, parse_column
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
 from torchyard.contract.filters import JobQuery

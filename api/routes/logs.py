@@ -1,6 +1,6 @@
 """Returns lines of a job's output: pages of them, those that match, and all as a file."""
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from typing import Annotated, Literal, cast
 
 from fastapi import Depends, Query
@@ -11,18 +11,20 @@ from api.openapi.completion import LOG_FILE
 from api.openapi.routers import guarded
 from api.parameters.paging import AfterNumber, Limit, number_after
 from api.parameters.reads import Parts, ReaderDep, in_turns
+from api.present.times import time
 from api.services import Services, ServicesDep
-from api.transfers import logfile
 from api.transfers.files import disposition
 from api.transfers.permits import while_permitted
 from store.output import log_search, logs
-from store.output.facts import END, LogFilter
+from store.output.facts import END, Lines, LogFilter
 from store.output.log_search import LogSearch
+from store.store import Store
 from store.team.callers import Caller
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.views.telemetry import LogPage, LogSearchView
 
 router = guarded("telemetry", Unavailable)
+PART_CHARACTERS = 1 << 20
 
 _Number = Annotated[int, Query(ge=0, lt=2**31)]
 Before = Annotated[int | None, Query(ge=1, lt=2**63, description="only lines numbered below it")]
@@ -134,4 +136,31 @@ def _file(
     with services.store.read() as session:
         log = logs.find_extent(session, job_id, caller=caller)
     yield f"{log.name}-logs.txt"
-    yield from logfile.parts(services.store, job_id, where=where, last=log.lines, timestamps=timestamps)
+    yield from _read_parts(services.store, job_id, where=where, last=log.lines, timestamps=timestamps)
+
+
+def _read_parts(store: Store, job_id: str, *, where: LogFilter, last: int, timestamps: bool) -> Iterator[bytes]:
+    """Yields the lines up to number `last` as plain text.
+
+    No transaction stays open while a slow client reads: each part has its own. A log that is removed meanwhile ends
+    early. Raises Unavailable.
+    """
+    line = 1
+    while line <= last:
+        text, size = list[str](), 0
+        with store.read() as session, logs.read_pieces(session, job_id, line=line, where=where, to=last) as chunks:
+            line = last + 1
+            for chunk in chunks:
+                if size >= PART_CHARACTERS:
+                    line = chunk.first
+                    break
+                text.append(_text(chunk, timestamps=timestamps))
+                size += len(chunk.text)
+        yield "".join(text).encode()
+
+
+def _text(chunk: Lines, *, timestamps: bool) -> str:
+    if not timestamps:
+        return f"{chunk.text}\n"
+    stamp = time(chunk.time).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+    return "".join(f"{stamp}Z {line}\n" for line in chunk.text.split("\n"))

@@ -103,8 +103,8 @@ def list_messages(
     before = id_after(after, "msg")
     owner = _owner(caller, user)
     with services.store.read() as session:
-        found = messages.list_messages(session, owner, target_id=target, limit=limit, before=before)
-    return page_of_views(MessageView, found, cursor=lambda message: message.id)
+        page = messages.list_messages(session, owner, target_id=target, limit=limit, before=before)
+    return page_of_views(MessageView, page, cursor=lambda message: message.id)
 
 
 def _owner(caller: Principal, user: str | None) -> str:

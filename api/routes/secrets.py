@@ -24,7 +24,7 @@ SecretBody = Annotated[SecretValue, json_body(SecretValue, example={"value": "â€
 def list_secrets(services: ServicesDep, caller: SecretOwner) -> Page[SecretView]:
     """Lists the names of one's secrets."""
     with services.store.read() as session:
-        listed = secrets.list_of(session, caller.name)
+        listed = secrets.list_owned(session, caller.name)
     return Page[SecretView](data=[*listed])
 
 

@@ -22,7 +22,7 @@ from api.services import Services, ServicesDep
 from scheduling.snapshot import Waiting
 from store.jobs import prospects, validate
 from store.jobs.facts import JobFacts
-from store.jobs.foresight_facts import Ahead, Forecast
+from store.jobs.prospects import Ahead, Forecast
 from store.jobs.submission import Prospect, Retry, Submission, Submitted
 from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
@@ -88,14 +88,14 @@ async def submit_job(
     """Submits a job. It is queued when the answer arrives."""
     spec = _within_limits(services, sent)
     visibility = services.settings.visibility
-    made = await services.submissions.submit(Submission(spec, caller, visibility, keyed))
-    if not forecast or made.replayed:
-        return _answer(made, caller)
-    found = await if_possible(request, services, caller, _foreseen(services, made.job))
-    if found is None:
-        return _answer(made, caller)
-    told = replace(made, job=replace(made.job, estimate=found[1].estimate or made.job.estimate))
-    return _answer(told, caller, prospect_view(*found))
+    submitted = await services.submissions.submit(Submission(spec, caller, visibility, keyed))
+    if not forecast or submitted.replayed:
+        return _answer(submitted, caller)
+    foreseen = await if_possible(request, services, caller, _foreseen(services, submitted.job))
+    if foreseen is None:
+        return _answer(submitted, caller)
+    answered = replace(submitted, job=replace(submitted.job, estimate=foreseen[1].estimate or submitted.job.estimate))
+    return _answer(answered, caller, prospect_view(*foreseen))
 
 
 @router.post("/jobs/{job_id}/retry", status_code=201, responses=_CREATED | problems(Conflict, TooLarge))
@@ -115,12 +115,12 @@ def _foreseen(services: Services, job: JobFacts) -> Parts[tuple[Prospect, Foreca
     """Returns what a job waits for that was stored just now. It may have started meanwhile."""
     budget = forecasts.budget()
     with budget.counted(), services.store.read() as session:
-        found = prospects.of_job(session, job.id, max_stop_grace=services.settings.max_stop_grace)
+        foresight = prospects.of_job(session, job.id, max_stop_grace=services.settings.max_stop_grace)
     yield
-    if found is None:
+    if foresight is None:
         reason = Reason(job.reason.code, job.reason.message)
         return Prospect(reason if reason.code == WAITS_FOR_JOBS else None), Forecast()
-    return found.prospect, (yield from forecasts.forecast(found, budget, read=_ahead(services)))
+    return foresight.prospect, (yield from forecasts.forecast(foresight, budget, read=_ahead(services)))
 
 
 def _ahead(services: Services) -> Callable[[Waiting], Ahead]:

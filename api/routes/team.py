@@ -48,8 +48,8 @@ def list_users(
     if after is not None and re.fullmatch(USER_NAME, after) is None:
         raise InvalidCursor(f"{after!r} is not a `next` value of this list")
     with services.store.read() as session:
-        found = users.list_all(session, limit=limit, after=after)
-    return page_of_views(UserView, found, cursor=lambda user: user.name)
+        page = users.list_all(session, limit=limit, after=after)
+    return page_of_views(UserView, page, cursor=lambda user: user.name)
 
 
 @router.post("/users", status_code=201, responses=problems(Conflict))
@@ -87,8 +87,8 @@ def list_tokens(
     before = id_after(after, "tok")
     owner = _owner(caller, user)
     with services.store.read() as session:
-        found = tokens.list_of(session, owner, limit=limit, before=before)
-    return page_of_views(TokenView, found, cursor=lambda token: token.id)
+        page = tokens.list_owned(session, owner, limit=limit, before=before)
+    return page_of_views(TokenView, page, cursor=lambda token: token.id)
 
 
 @router.post("/tokens", status_code=201)
@@ -163,9 +163,9 @@ def list_audit(
     begins, ends = (None if each is None else microseconds(each) for each in (since, until))
     where = AuditFilter(who, action, object, outcome, begins, ends)
     with services.store.read() as session:
-        found = audit.list_entries(session, where, limit=limit, before=before)
-    cursor = None if found.next is None else str(found.next)
-    return Page[AuditView](data=[*found.entries], has_more=cursor is not None, next=cursor)
+        page = audit.list_entries(session, where, limit=limit, before=before)
+    cursor = None if page.next is None else str(page.next)
+    return Page[AuditView](data=[*page.entries], has_more=cursor is not None, next=cursor)
 
 
 def cancelling_jobs(services: Services, owner: str, caller: Caller) -> Parts[None]:

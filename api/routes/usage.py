@@ -95,10 +95,10 @@ def get_disk_use(services: ServicesDep, caller: JobReader, limit: Limit = 100) -
 
 def _page(services: Services, asked: Asked, *, after: Key | None, limit: int) -> Parts[Page[UsageRow]]:
     with services.store.read() as session:
-        found = device_days.list_usage(session, asked, after=after, limit=limit)
+        page = device_days.list_usage(session, asked, after=after, limit=limit)
     yield
-    following = usage_cursor(found.items[-1].owner, found.items[-1].label) if found.has_more else None
-    return Page[UsageRow](data=[*map(_usage_row, found.items)], has_more=found.has_more, next=following)
+    following = usage_cursor(page.items[-1].owner, page.items[-1].label) if page.has_more else None
+    return Page[UsageRow](data=[*map(_usage_row, page.items)], has_more=page.has_more, next=following)
 
 
 def _csv_parts(store: Store, asked: Asked, *, after: Key | None, most: int) -> Generator[bytes]:
@@ -110,12 +110,12 @@ def _csv_parts(store: Store, asked: Asked, *, after: Key | None, most: int) -> G
     has_more = True
     while has_more:
         with store.read() as session:
-            found = device_days.list_usage(session, asked, after=after, limit=most)
-        for facts in found.items:
+            page = device_days.list_usage(session, asked, after=after, limit=most)
+        for facts in page.items:
             lines += _usage_row(facts).csv_lines()
         yield csv_of(lines).encode()
-        lines, has_more = [], found.has_more
-        after = (found.items[-1].owner, found.items[-1].label) if has_more else None
+        lines, has_more = [], page.has_more
+        after = (page.items[-1].owner, page.items[-1].label) if has_more else None
 
 
 def _owner(caller: Principal, by: str, owner: str | None) -> str | None:

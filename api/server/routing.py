@@ -231,18 +231,18 @@ def _answers_itself(route: APIRoute) -> bool:
 
 
 def _by_beginning(router: APIRouter) -> dict[str, Sequence[APIRoute]]:
-    found = defaultdict[str, list[tuple[int, APIRoute]]](list)
+    routes_by_path = defaultdict[str, list[tuple[int, APIRoute]]](list)
     short: list[tuple[int, APIRoute, str]] = []
     for index, route in enumerate(route for route in router.routes if isinstance(route, APIRoute)):
         part = route.path_format.partition("{")[0]
-        found[_beginning(part)].append((index, route))
+        routes_by_path[_beginning(part)].append((index, route))
         if part.count("/") <= _DEPTH:  # a longer one begins no other beginning
             short.append((index, route, part))
-    for wanted, begun in found.items():
+    for wanted, begun in routes_by_path.items():
         known = {index for index, _ in begun}
         begun += [(index, route) for index, route, part in short if index not in known and wanted.startswith(part)]
         begun.sort(key=itemgetter(0))
-    return {wanted: [route for _, route in begun] for wanted, begun in found.items()}
+    return {wanted: [route for _, route in begun] for wanted, begun in routes_by_path.items()}
 
 
 def _beginning(path: str) -> str:

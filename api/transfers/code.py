@@ -17,17 +17,17 @@ _HEADERS_PER_PART = 500
 _BYTES_PER_PART = 4 << 20
 
 
-def listed(blobs: Blobs, bundle: BundleFacts, *, digests: bool) -> Generator[None, None, CodeView]:
+def list_files(blobs: Blobs, bundle: BundleFacts, *, digests: bool) -> Generator[None, None, CodeView]:
     """Lists the files. Raises InvalidBundle, NotFound and OSError."""
     files: list[CodeFileView] = []
     hashed = ended = 0
     with blobs.open(bundle.sha256) as file:
-        for found in _found(file, bundle):
+        for found in _find_members(file, bundle):
             if len(files) == MOST_LISTED:
                 break
             member, digest = found.member, None
             if digests and member.size <= MOST_TEXT and hashed + member.size <= _MOST_HASHED:
-                digest = hashlib.sha256(_content(file, found)).hexdigest()
+                digest = hashlib.sha256(_read_content(file, found)).hexdigest()
                 hashed += member.size
             files.append(
                 CodeFileView(path=member.name, size=member.size, executable=member.mode & 0o100 != 0, sha256=digest)
@@ -38,19 +38,19 @@ def listed(blobs: Blobs, bundle: BundleFacts, *, digests: bool) -> Generator[Non
     return CodeView(sha256=bundle.sha256, note=None, files=files, total=bundle.files)
 
 
-def text_of(blobs: Blobs, bundle: BundleFacts, path: str) -> Generator[None, None, str]:
+def read_text(blobs: Blobs, bundle: BundleFacts, path: str) -> Generator[None, None, str]:
     """Returns the text of one file. Raises NotFound, FileTooLarge, NotText, InvalidBundle and OSError."""
     with blobs.open(bundle.sha256) as file:
-        for number, found in enumerate(_found(file, bundle), start=1):
+        for number, found in enumerate(_find_members(file, bundle), start=1):
             if found.member.name == path:
                 _require_small(found)
-                return _text(_content(file, found))
+                return _decode_text(_read_content(file, found))
             if number % _HEADERS_PER_PART == 0:
                 yield
     raise NotFound(f"the code has no file {path[:200]!r}")
 
 
-def _found(file: Seekable, bundle: BundleFacts) -> Generator[PlacedMember]:
+def _find_members(file: Seekable, bundle: BundleFacts) -> Generator[PlacedMember]:
     return find_members(file, max_files=bundle.files, max_bytes=bundle.size)
 
 
@@ -61,7 +61,7 @@ def _require_small(found: PlacedMember) -> None:
         )
 
 
-def _content(file: Seekable, found: PlacedMember) -> bytes:
+def _read_content(file: Seekable, found: PlacedMember) -> bytes:
     file.seek(found.offset)
     content = file.read(found.member.size)
     if len(content) != found.member.size:
@@ -69,7 +69,7 @@ def _content(file: Seekable, found: PlacedMember) -> bytes:
     return content
 
 
-def _text(content: bytes) -> str:
+def _decode_text(content: bytes) -> str:
     try:
         text = content.decode()
     except UnicodeDecodeError:

@@ -51,15 +51,15 @@ class Allowed:
         """Reads `chat.internal:8065, 10.1.0.0/16:443, [fd00::/8]:443`. Raises ConfigError, which names the entry."""
         names, networks = set[tuple[str, int]](), list[tuple[_Network, int]]()
         for entry in filter(None, map(str.strip, setting.split(","))):
-            place, _, port = entry.rpartition(":")
-            if not place or not port.isdecimal() or not 1 <= int(port) <= 65535:
+            network, _, port = entry.rpartition(":")
+            if not network or not port.isdecimal() or not 1 <= int(port) <= 65535:
                 raise ConfigError(f"TORCHYARD_NOTIFY_ALLOW: {entry}: write a host or network, and its port: HOST:443")
             try:
-                networks.append((ipaddress.ip_network(place.removeprefix("[").removesuffix("]")), int(port)))
+                networks.append((ipaddress.ip_network(network.removeprefix("[").removesuffix("]")), int(port)))
             except ValueError:
-                if "/" in place or "[" in place:
-                    raise ConfigError(f"TORCHYARD_NOTIFY_ALLOW: {place} is no network") from None
-                names.add((place.lower().removesuffix("."), int(port)))
+                if "/" in network or "[" in network:
+                    raise ConfigError(f"TORCHYARD_NOTIFY_ALLOW: {network} is no network") from None
+                names.add((network.lower().removesuffix("."), int(port)))
         return cls(frozenset(names), tuple(networks))
 
     def has_port(self, port: int) -> bool:
@@ -84,17 +84,17 @@ def checked(to: WebAddress, allowed: Allowed, *, timeout_s: float, resolve: Reso
     if to.port not in _PORTS and not allowed.has_port(to.port):
         raise NotDelivered(f"port {to.port} is not allowed: 80 and 443 are, and what the operator lists", final=True)
     try:
-        found = list(dict.fromkeys(resolve(to.host, timeout_s)))
+        addresses = list(dict.fromkeys(resolve(to.host, timeout_s)))
     except OSError as error:
         raise _refused(to, str(error)) from None
-    if found and allowed.has_name(to):
-        return found
-    wrong = [text for text in found if not _may_reach(text, to.port, allowed)]
-    if found == wrong == [to.host]:
+    if addresses and allowed.has_name(to):
+        return addresses
+    wrong = [text for text in addresses if not _may_reach(text, to.port, allowed)]
+    if addresses == wrong == [to.host]:
         raise NotDelivered(f"{to.host} at port {to.port} is neither public nor listed by the operator", final=True)
-    if wrong or not found:
+    if wrong or not addresses:
         raise _refused(to, f"not public, nor listed: {', '.join(wrong)}" if wrong else "has no address")
-    return found
+    return addresses
 
 
 def is_public(address: _Address) -> bool:

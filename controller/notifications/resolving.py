@@ -56,10 +56,10 @@ def _env() -> dict[str, str]:
 def _main(name: str, timeout_s: str) -> None:
     signal.setitimer(signal.ITIMER_REAL, float(timeout_s))  # ends it where the controller was killed meanwhile
     try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        addresses = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     except (OSError, UnicodeError) as error:
         sys.exit(str(error))
-    sys.stdout.write("\n".join(str(address[0]) for *_, address in found))
+    sys.stdout.write("\n".join(str(address[0]) for *_, address in addresses))
 
 
 if __name__ == "__main__":

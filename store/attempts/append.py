@@ -101,7 +101,7 @@ def _add_output(session: Session, claim: Claim, batch: Batch, meter: OutputMeter
     for text in meter.notices:
         job_events.append(session, job_id, type="message", attempt=attempt, data={"level": "warning", "text": text})
     if warnings or meter.notices:
-        signals.add_warnings(session, jobs.get(session, job_id), [*warnings, *meter.notices])
+        signals.add_warnings(session, jobs.require(session, job_id), [*warnings, *meter.notices])
 
 
 def _add_media(session: Session, claim: Claim, batch: Batch, meter: OutputMeter, limits: OutputLimits) -> None:

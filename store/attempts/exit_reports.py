@@ -33,17 +33,17 @@ def verified(
     is used up. `requested_stops` are the stops that the worker has requested, besides those in the rows; `ran_us` are
     the microseconds that the attempt ran.
     """
-    found = _believed(session, attempt, job, report, requested_stops)
-    if found.reason is EndReason.IDLE_TIMEOUT and requested_stop(job) is EndReason.PAUSED:
-        return replace(found, reason=EndReason.PAUSED)
-    if OUTCOMES[found.reason].state is not JobState.QUEUED:
-        return found
+    report_believed = _believed(session, attempt, job, report, requested_stops)
+    if report_believed.reason is EndReason.IDLE_TIMEOUT and requested_stop(job) is EndReason.PAUSED:
+        return replace(report_believed, reason=EndReason.PAUSED)
+    if OUTCOMES[report_believed.reason].state is not JobState.QUEUED:
+        return report_believed
     if requested_stop(job) is EndReason.IDLE_TIMEOUT:
-        return _instead(found, EndReason.IDLE_TIMEOUT, DID_NOT_USE_GPUS)
+        return _instead(report_believed, EndReason.IDLE_TIMEOUT, DID_NOT_USE_GPUS)
     limit_us = job.stored_spec.time_limit // _MICROSECOND
     if report.reason not in _STOPS and job.ran_us + ran_us >= limit_us:
-        return _instead(found, EndReason.TIME_LIMIT, "the job's time limit was reached")
-    return found
+        return _instead(report_believed, EndReason.TIME_LIMIT, "the job's time limit was reached")
+    return report_believed
 
 
 def _believed(

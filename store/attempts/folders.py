@@ -50,9 +50,9 @@ def read_disk_use(session: Session, owner: str, *, limit: int) -> DiskUse:
         .outerjoin(on_hosts, on_hosts.c.job_id == Job.id)
         .where(Job.owner == owner, taken[0] + taken[1] > 0)
     )
-    found = query.subquery()
-    columns = [*found.c]
-    totals = session.execute(select(func.count(), func.sum(columns[3]), func.sum(columns[4])).select_from(found)).one()
+    newest = query.subquery()
+    columns = [*newest.c]
+    totals = session.execute(select(func.count(), func.sum(columns[3]), func.sum(columns[4])).select_from(newest)).one()
     largest = session.execute(query.order_by((taken[0] + taken[1]).desc(), Job.id).limit(limit)).all()
     folders = _folders(session, [row[0] for row in largest])
     jobs = [

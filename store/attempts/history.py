@@ -74,7 +74,7 @@ def list_earlier(session: Session, job_id: str, *, before: int) -> list[EarlierA
 def _find_takers(session: Session, job_ids: Collection[str], caller: Caller) -> dict[str | None, StoppedFor]:
     if not job_ids:
         return {}
-    readable = access.readable(caller).label("readable")
+    readable = access.match_readable(caller).label("readable")
     jobs = session.execute(select(Job.id, Job.owner, Job.name, readable).where(Job.id.in_(job_ids)))
     return {row.id: StoppedFor(row.owner, *((row.id, row.name) if row.readable else (None, None))) for row in jobs}
 

@@ -63,8 +63,8 @@ def list_unanswered(session: Session, worker_id: str, *, limit: int) -> list[Kee
     query = select(KeepRequest.job_id, Job.owner, index.label("index")).join(Job, Job.id == KeepRequest.job_id)
     first = query.where(KeepRequest.worker_id == worker_id, KeepRequest.answered_at.is_(None)).subquery()
     rows = select(KeepRequest, first.c.owner).join(first, first.c.job_id == KeepRequest.job_id)
-    found = session.execute(rows.where(first.c.index == 1).order_by(KeepRequest.requested_at).limit(limit))
-    return [KeepOrder(row.job_id, owner, row.attempt, tuple(row.paths), row.requested_at) for row, owner in found]
+    requests = session.execute(rows.where(first.c.index == 1).order_by(KeepRequest.requested_at).limit(limit))
+    return [KeepOrder(row.job_id, owner, row.attempt, tuple(row.paths), row.requested_at) for row, owner in requests]
 
 
 def store_files(session: Session, worker_id: str, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int) -> None:
@@ -108,11 +108,11 @@ def _folder_of(session: Session, job: Job) -> tuple[Attempt, Worker, bool]:
     attempt = session.scalars(newest).first()
     if attempt is None:
         raise Conflict(f"job {job.id} has not run yet: it has no working folder")
-    return attempt, *workers.get(session, attempt.worker_id)
+    return attempt, *workers.require(session, attempt.worker_id)
 
 
 def _view(session: Session, row: KeepRequest) -> KeepView:
-    worker, alive = workers.get(session, row.worker_id)
+    worker, alive = workers.require(session, row.worker_id)
     return KeepView(
         paths=row.paths,
         attempt=row.attempt,

@@ -30,7 +30,7 @@ def hold(session: Session, attempt: Attempt, nodes: Sequence[NodeHeld]) -> None:
     A node may tell anything: no more is stored than the job has asked for. A device that another attempt of the pool
     has is this one's from now on: the cluster has given it away, and the end of the other is not stored yet.
     """
-    job = jobs.get(session, attempt.job_id)
+    job = jobs.require(session, attempt.job_id)
     held = [*_asked_for(job, nodes)] if attempt.pool_devices else []
     shown = [_shown(attempt.worker_id, *each) for each in held]
     if not shown or job.devices == shown:

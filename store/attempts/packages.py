@@ -17,8 +17,8 @@ def put(session: Session, job_id: str, attempt: int, packages: Mapping[str, str]
     session.execute(insert.on_conflict_do_update(index_elements=[JobPackages.job_id], set_=values))
 
 
-def of(session: Session, job_id: str) -> JobPackagesFacts | None:
+def find(session: Session, job_id: str) -> JobPackagesFacts | None:
     """Returns them, or None before an attempt has told any."""
     query = select(JobPackages.attempt, JobPackages.document).where(JobPackages.job_id == job_id)
-    found = session.execute(query).first()
-    return None if found is None else JobPackagesFacts(found.attempt, found.document)
+    row = session.execute(query).first()
+    return None if row is None else JobPackagesFacts(row.attempt, row.document)

@@ -12,7 +12,7 @@ from store.cluster import workers
 from store.cluster.occupancy import SAVED_AT, SINCE
 from store.db.database import now_us
 from store.db.prepared import Prepared, among, texts
-from store.output.checkpoint_order import resumed_first
+from store.output.checkpoints import sort_resumed_first
 from store.tables import Allocation, Attempt, Base, Checkpoint, Job, Worker
 from torchyard.contract.bundles import BUNDLE_URL
 from torchyard.contract.price import Kind, Stake, saving
@@ -20,7 +20,7 @@ from torchyard.contract.price import Kind, Stake, saving
 _JOB_ID = Base.metadata.tables["attempts"].c.job_id
 _HELD = select(Allocation).where(Allocation.attempt_id == Attempt.id, Allocation.released_at.is_(None))
 _SAVED_STEP = (
-    resumed_first(select(Checkpoint.step).where(Checkpoint.job_id == Job.id, Checkpoint.removed_at.is_(None)))
+    sort_resumed_first(select(Checkpoint.step).where(Checkpoint.job_id == Job.id, Checkpoint.removed_at.is_(None)))
     .limit(1)
     .correlate(Job)
     .scalar_subquery()
@@ -64,7 +64,7 @@ def price_jobs(session: Session, job_ids: Collection[str], *, now: bool = False)
 
 def price_drain(session: Session, worker_id: str) -> Sequence[StopPrice]:
     """Returns the prices of all jobs that run on the worker, the highest first. Raises NotFound."""
-    workers.get(session, worker_id)
+    workers.require(session, worker_id)
     return _price_rows(_ON_WORKER.rows(session, {"worker": worker_id}), now=False)
 
 

@@ -17,7 +17,7 @@ from torchyard.contract.rundir import Env
 
 def read_attempt(session: Session, claim: Claim, keys: SecretKeys) -> AttemptFacts:
     """Returns the attempt, its job and the secrets that this names. Raises StaleClaim if the attempt has ended."""
-    row, job = state.find_open(session, claim), jobs.get(session, claim.job_id)
+    row, job = state.find_open(session, claim), jobs.require(session, claim.job_id)
     limits, in_pool = job.stored_spec, row.pool_devices > 0
     return AttemptFacts(
         started_at=row.started_at,
@@ -45,7 +45,7 @@ def read_attempt(session: Session, claim: Claim, keys: SecretKeys) -> AttemptFac
 def read_wanted(session: Session, claim: Claim) -> Wanted:
     """Returns what is wanted of the attempt. Raises StaleClaim as `read_attempt` does."""
     row = state.find_open(session, claim)
-    return stop.wanted_of(row, jobs.get(session, claim.job_id))
+    return stop.wanted_of(row, jobs.require(session, claim.job_id))
 
 
 def _inherited_of(job: Job) -> Inherited | None:

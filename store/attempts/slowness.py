@@ -1,4 +1,4 @@
-"""What is known of jobs that have run for a while: what their ranks wait for, and how their devices are used."""
+"""Jobs that have run for a while: what their ranks wait for, how their devices are used, and warnings of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +11,9 @@ from sqlalchemy.orm import Session
 from store.cluster import device_history
 from store.cluster.facts import Slots
 from store.db.database import in_us, now_us
+from store.jobs import events as job_events
+from store.jobs import jobs
+from store.notifications import signals
 from store.output import metrics
 from store.tables import Allocation, Attempt, Job
 from torchyard.contract.job import JobState
@@ -43,6 +46,19 @@ def list_running(session: Session) -> list[RunningFacts]:
     return [RunningFacts(row.id, row.attempt, len(row.devices), values[row.id], used[row.id]) for row in rows]
 
 
+def warn(session: Session, job_id: str, *, attempt: int, cause: str, text: str) -> bool:
+    """Adds a warning to a job whose attempt runs, unless it has one of this cause. Returns whether it did."""
+    job = jobs.lock(session, job_id)
+    if job is None or (job.state, job.attempt) != (JobState.RUNNING, attempt):
+        return False
+    if (job_id, cause) in job_events.find_causes(session, [job_id]):
+        return False
+    data = {"level": "warning", "text": text, "cause": cause}
+    job_events.append(session, job_id, type="message", attempt=attempt, data=data)
+    signals.add_warnings(session, job, [text])
+    return True
+
+
 def _select_running() -> Select[str, int, list[Any], int, str]:
     since = Attempt.running_at <= now_us() - in_us(WINDOW)
     query = select(Job.id, Job.attempt, Job.devices, Attempt.id.label("attempt_id"), Attempt.worker_id)
@@ -64,11 +80,11 @@ def _measure_use(session: Session, rows: Sequence[Row[str, int, list[Any], int, 
         worker: device_history.read(session, worker, begins=begins, ends=now, most=_MOST_SLOTS).slots
         for worker in {row.worker_id for row in held}
     }
-    found: dict[str, list[float]] = {row.id: [] for row in rows}
+    uses: dict[str, list[float]] = {row.id: [] for row in rows}
     for row in held:
         job_id = of_attempts[row.attempt_id]
-        found[job_id] += _mean_use(slots[row.worker_id], row.device, job_id)
-    return found
+        uses[job_id] += _mean_use(slots[row.worker_id], row.device, job_id)
+    return uses
 
 
 def _mean_use(slots: Slots, device: str, job_id: str) -> list[float]:

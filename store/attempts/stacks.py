@@ -44,5 +44,5 @@ def read(session: Session, job_id: str, caller: Caller = SERVICE) -> Stacks:
 
 
 def _does_not_run(session: Session, job_id: str) -> Conflict:
-    state = jobs.get(session, job_id).state
+    state = jobs.require(session, job_id).state
     return Conflict(f"job {job_id} is {state}: only a job that runs has stacks")

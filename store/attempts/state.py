@@ -93,7 +93,7 @@ def mark_running(session: Session, claim: Claim, *, reason: Reason, launcher: di
 def store_begun(session: Session, claim: Claim, begun: Begun) -> None:
     """Stores how far the attempt has come. Repeating it changes nothing. Raises StaleClaim."""
     launcher = None if begun.launcher is None else dict(begun.launcher)
-    if begun.running is not None and jobs.get(session, claim.job_id).state != JobState.RUNNING:
+    if begun.running is not None and jobs.require(session, claim.job_id).state != JobState.RUNNING:
         mark_running(session, claim, reason=begun.running, launcher=launcher)
     elif launcher is not None:
         mark_launched(session, claim, launcher)

@@ -25,9 +25,9 @@ def cancel(session: Session, job_id: str, caller: Caller) -> None:
     """
     access.check_own(session, job_id, caller, ending=True)
     # Its row before the job's, as whoever ends an attempt locks them.
-    found = select(Attempt, Worker.name).join(Worker, Worker.id == Attempt.worker_id)
-    found = found.where(Attempt.job_id == job_id, Attempt.ended_at.is_(None), Attempt.pool_devices > 0)
-    late = session.execute(found.where(Attempt.lease_until < now_us()).with_for_update(of=Attempt)).first()
+    attempts = select(Attempt, Worker.name).join(Worker, Worker.id == Attempt.worker_id)
+    attempts = attempts.where(Attempt.job_id == job_id, Attempt.ended_at.is_(None), Attempt.pool_devices > 0)
+    late = session.execute(attempts.where(Attempt.lease_until < now_us()).with_for_update(of=Attempt)).first()
     if late is None:
         return
     row = late.Attempt

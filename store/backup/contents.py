@@ -89,10 +89,10 @@ def check_files(folder: Folder, manifest: BackupManifest) -> None:
     """Checks the dump and the list of blobs. Raises ConfigError if they differ from the manifest."""
     for file in manifest.files:
         try:
-            found = file_entry(folder.root / file.path)
+            entry = file_entry(folder.root / file.path)
         except FileNotFoundError:
-            found = None
-        if found != file:
+            entry = None
+        if entry != file:
             raise ConfigError(f"the backup is damaged: {folder.root / file.path} is not what its manifest says")
 
 

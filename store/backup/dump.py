@@ -58,11 +58,11 @@ def dump(url: str, path: Path) -> Snapshot:
     create_private(path).close()
     with closing(Database(url, program=_PROGRAM)) as database:
         if database.engine.dialect.name == "sqlite":
-            found = _dump_sqlite(_file(database), path)
+            written = _dump_sqlite(_file(database), path)
         else:
-            found = _dump_postgresql(database, path)
+            written = _dump_postgresql(database, path)
     _sync(path)
-    return found
+    return written
 
 
 def check_empty(url: str) -> None:
@@ -92,8 +92,8 @@ def load(url: str, path: Path, *, revision: str, rows: Mapping[str, int]) -> Non
             options = ("--no-owner", "--no-privileges", "--single-transaction", "--exit-on-error")
             _client("pg_restore", database, *options, str(path))
         with database.read() as session:
-            found = _read_snapshot(session)
-        if (found.revision, found.rows) != (revision, rows):
+            snapshot = _read_snapshot(session)
+        if (snapshot.revision, snapshot.rows) != (revision, rows):
             raise ConfigError("the restored database differs from the manifest: everything restored was removed")
 
 

@@ -28,23 +28,23 @@ def make(url: str, blobs: Blobs, target: Path) -> BackupManifest:
     with _filling(folder):
         # No blob is removed from before the snapshot until all its blobs are copied.
         with blobs.shared_lock() if blobs.root.is_dir() else nullcontext():
-            found = dump.dump(url, folder.dump)
-            if found.service is not None:
-                service_identity.check(found.service, blobs)
-            damaged = _copy_blobs(blobs, found.blobs, folder.blobs)
-        if damaged and len(damaged) == len(found.blobs):
+            dumped = dump.dump(url, folder.dump)
+            if dumped.service is not None:
+                service_identity.check(dumped.service, blobs)
+            damaged = _copy_blobs(blobs, dumped.blobs, folder.blobs)
+        if damaged and len(damaged) == len(dumped.blobs):
             raise NotFound(
                 f"{blobs.root} has none of the {len(damaged)} blobs that the database lists: is it the right one?"
             )
-        write_list(folder.list, found.blobs)
+        write_list(folder.list, dumped.blobs)
         manifest = BackupManifest(
             made_at=datetime.now(UTC),
             database=dump.kind(url),
-            revision=found.revision,
-            rows=found.rows,
-            service=found.service.id if found.service is not None else None,
-            blobs=len(found.blobs),
-            bytes=sum(found.blobs.values()),
+            revision=dumped.revision,
+            rows=dumped.rows,
+            service=dumped.service.id if dumped.service is not None else None,
+            blobs=len(dumped.blobs),
+            bytes=sum(dumped.blobs.values()),
             damaged=damaged,
             files=[file_entry(folder.dump), file_entry(folder.list)],
         )
@@ -99,13 +99,13 @@ def _copy_blobs(source: Blobs, wanted: Mapping[str, int], target: Blobs) -> list
     damaged: list[str] = []
     links = True
     for sha256, size in sorted(wanted.items()):
-        blob, place = source.path(sha256), target.path(sha256)
-        place.parent.mkdir(mode=0o700, exist_ok=True)
+        blob, copy = source.path(sha256), target.path(sha256)
+        copy.parent.mkdir(mode=0o700, exist_ok=True)
         if not blob.is_file() or blob.stat().st_size != size:
             damaged.append(sha256)
             continue
-        links = links and _link(blob, place)
-        if not links and not source.copy_out(sha256, place):
+        links = links and _link(blob, copy)
+        if not links and not source.copy_out(sha256, copy):
             damaged.append(sha256)
     for folder in (*target.root.iterdir(), target.root):
         sync_folder(folder)

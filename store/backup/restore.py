@@ -101,9 +101,9 @@ def _copy_blobs(folder: Folder, blobs: Blobs, *, known: Sequence[str], skip: boo
     """Copies every blob and checks its hash. Returns those that are missing or damaged."""
     missing: list[str] = []
     for sha256 in read_list(folder.list):
-        place = blobs.path(sha256)
-        place.parent.mkdir(mode=0o700, exist_ok=True)
-        if folder.blobs.copy_out(sha256, place):
+        copy = blobs.path(sha256)
+        copy.parent.mkdir(mode=0o700, exist_ok=True)
+        if folder.blobs.copy_out(sha256, copy):
             continue
         if not skip and sha256 not in known:
             raise ConfigError(f"the backup is damaged: its blob {sha256} is missing or has changed; {_SKIP}")

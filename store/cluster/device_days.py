@@ -86,15 +86,15 @@ def list_usage(session: Session, asked: Asked, *, after: Key | None, limit: int)
     live = _list_live(session, asked, now)
     stored = _stored_labels(session, asked, after, limit + 1) if asked.by_label else _stored_owners(session, asked)
     keys = sorted(key for key in {*stored, *live} if after is None or key > after)
-    found = pages.first(keys[: limit + 1], limit)
+    page = pages.first(keys[: limit + 1], limit)
     today = now // DAY_US
     shown = range(today - asked.days + 1, today + 1)
-    days, totals = _figures(session, asked, found.items, shown)
-    for key in found.items:
+    days, totals = _figures(session, asked, page.items, shown)
+    for key in page.items:
         for held in live.get(key, ()):
             _add(held, days[key], totals[key], shown)
-    rows = [UsageFacts(*key, dict(sorted(days[key].items())), totals[key]) for key in found.items]
-    return FactPage(rows, found.has_more)
+    rows = [UsageFacts(*key, dict(sorted(days[key].items())), totals[key]) for key in page.items]
+    return FactPage(rows, page.has_more)
 
 
 def _texts_of(labels: Mapping[str, Any]) -> list[str]:
@@ -157,8 +157,8 @@ def _figures(
 def _among(asked: Asked, keys: Sequence[Key]) -> ColumnElement[bool]:
     """Returns the condition that a row is of one of the keys, between the least and greatest of which are no others."""
     if asked.by_label:
-        place = tuple_(DeviceDay.owner, DeviceDay.label)
-        return (DeviceDay.label != ALL_JOBS) & (place >= tuple_(*keys[0])) & (place <= tuple_(*keys[-1]))
+        key = tuple_(DeviceDay.owner, DeviceDay.label)
+        return (DeviceDay.label != ALL_JOBS) & (key >= tuple_(*keys[0])) & (key <= tuple_(*keys[-1]))
     return (DeviceDay.label == ALL_JOBS) & DeviceDay.owner.in_([owner for owner, _ in keys])
 
 

@@ -116,7 +116,7 @@ class Places(NamedTuple):
     pools: tuple[Pool, ...]
 
 
-def places(session: Session, observed: Mapping[str, Sequence[DeviceReport]]) -> Places:
+def read_places(session: Session, observed: Mapping[str, Sequence[DeviceReport]]) -> Places:
     """Returns the workers that are alive and those that are `observed`, by their ids."""
     holders = {(row.worker_id, row.device): row.job_id for row in _HELD.rows(session)}
     rows = _WORKERS.rows(session)

@@ -41,8 +41,8 @@ def of_rows(session: Session, rows: Collection[Any]) -> tuple[Pool, ...]:
     waiting: dict[str, dict[str, int]] = {}
     for row in _WAITING.rows(session):
         waiting.setdefault(row.worker_id, {})[row.owner] = row.jobs
-    found = (_pool(row, waiting.get(row.id, {})) for row in sorted(rows, key=lambda row: row.id))
-    return tuple(pool for pool in found if pool is not None)
+    parsed = (_pool(row, waiting.get(row.id, {})) for row in sorted(rows, key=lambda row: row.id))
+    return tuple(pool for pool in parsed if pool is not None)
 
 
 def resolved(session: Session, spec: Spec, owner: str) -> Spec:

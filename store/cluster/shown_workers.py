@@ -38,7 +38,7 @@ _IN_POOLS = (
 
 def find_worker(session: Session, worker_id: str) -> WorkerFacts:
     """Returns a worker. Raises NotFound."""
-    worker, alive = workers.get(session, worker_id)
+    worker, alive = workers.require(session, worker_id)
     counts = _count_in_pools(session, [worker])
     return _worker_facts(
         worker, alive, _read_holders(session).get(worker_id, {}), _read_kept_places(session).get(worker_id, []), counts
@@ -71,10 +71,10 @@ def read_history(
     session: Session, worker_id: str, *, caller: Caller, begins: int | None, ends: int | None, most: int
 ) -> WorkerHistory:
     """Returns how the worker's devices were used, as `store.cluster.device_history.read` does. Raises NotFound."""
-    worker, _ = workers.get(session, worker_id)
+    worker, _ = workers.require(session, worker_id)
     history = device_history.read(session, worker_id, begins=begins, ends=ends, most=most)
     named = {use.job_id for uses in history.slots.values() for use in uses.values() if use.job_id is not None}
-    return WorkerHistory(worker.id, worker.devices, history, access.listed_among(session, named, caller))
+    return WorkerHistory(worker.id, worker.devices, history, access.find_listed(session, named, caller))
 
 
 def _worker_facts(

@@ -84,7 +84,7 @@ def collect(session: Session) -> ServiceStats:
         jobs=job_counts.of_all(session),
         attempts=_open_attempts(session, now),
         workers=_seen_workers(session, now),
-        stored=stored_counts.of(session),
+        stored=stored_counts.count(session),
         controller_age=controllers.age(session),
         estimates_age=session.scalar(select(now - ForecastLease.made_at)),
         estimates={row.bucket: EstimateStats(row.scored, row.held, row.of) for row in session.execute(_CALIBRATIONS)},

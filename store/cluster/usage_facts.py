@@ -43,14 +43,14 @@ class Held:
             return {}
         total = self._total(whole * self.devices)
         last = (self.ended - 1) // DAY_US
-        found: dict[int, Figures] = {}
+        days: dict[int, Figures] = {}
         before = Figures()
         for day in range(max(self.began // DAY_US, last - MOST_DAYS + 1), last + 1):
             us = min(self.ended, (day + 1) * DAY_US) - self.began
             until = Figures(*(figure * us // whole for figure in total))
-            found[day] = Figures(*(one - less for one, less in zip(until, before, strict=True)))
+            days[day] = Figures(*(one - less for one, less in zip(until, before, strict=True)))
             before = until
-        return found
+        return days
 
     def _total(self, held_us: int) -> Figures:
         # A clock that jumps may have measured more than was held.

@@ -115,14 +115,14 @@ def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker,
         reservations.free_places_on(session, [worker_id])
     announcement_of(session).mark_changed(WORKERS)
     announcement_of(session).wake_workers()
-    return get(session, worker_id)
+    return require(session, worker_id)
 
 
 def idle_keepers(session: Session) -> list[str]:
     """Returns the workers with kept places that take no jobs: they are lost, or drain."""
-    kept = select(Reservation.worker_id).where(Reservation.job_id.is_not(None))
+    reserved = select(Reservation.worker_id).where(Reservation.job_id.is_not(None))
     away = or_(~is_alive(), Worker.drain_requested_at.is_not(None))
-    return [*session.scalars(select(Worker.id).where(Worker.id.in_(kept), away).order_by(Worker.id))]
+    return [*session.scalars(select(Worker.id).where(Worker.id.in_(reserved), away).order_by(Worker.id))]
 
 
 def list_all(session: Session, *, limit: int = 1000, after: str | None = None) -> Sequence[tuple[Worker, bool]]:
@@ -133,7 +133,7 @@ def list_all(session: Session, *, limit: int = 1000, after: str | None = None) -
     return [(row.Worker, bool(row.alive)) for row in session.execute(query)]
 
 
-def get(session: Session, worker_id: str) -> tuple[Worker, bool]:
+def require(session: Session, worker_id: str) -> tuple[Worker, bool]:
     """Returns one worker, as `list_all` does. Raises NotFound."""
     row = session.execute(_ALL.where(Worker.id == worker_id)).first()
     if row is None:

@@ -33,14 +33,14 @@ class Instant(TypeDecorator[datetime]):
 
 
 @cache
-def of(record: type[Any], table: type[Base]) -> tuple[Any, ...]:
+def select_fields(record: type[Any], table: type[Base]) -> tuple[Any, ...]:
     """Returns the columns for the record's fields without a default, in their order. A view has all its fields."""
     return tuple(_column(getattr(table, name), is_time=is_time) for name, is_time in _stored_fields(record).items())
 
 
 def select(record: type[Any], table: type[Base]) -> Select[*tuple[Any, ...]]:
     """Returns the query for these columns, whose rows are unpacked into records."""
-    return sqlalchemy.select(*of(record, table))
+    return sqlalchemy.select(*select_fields(record, table))
 
 
 def read(record: type[T], row: Base) -> T:

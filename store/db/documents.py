@@ -80,8 +80,8 @@ def values_at(document: ColumnElement[Any], paths: Sequence[Sequence[str]], *, d
     A path's keys have no quotes and do not begin with a digit.
     """
     if dialect == "postgresql":
-        found = (document.op("#>")(cast(list(path), ARRAY(Text))) for path in paths)
-        return cast(func.jsonb_build_array(*found, None), Parsed)
+        elements = (document.op("#>")(cast(list(path), ARRAY(Text))) for path in paths)
+        return cast(func.jsonb_build_array(*elements, None), Parsed)
     written = ("$." + ".".join(f'"{key}"' for key in path) for path in paths)
     # SQLite answers a list where it is asked for more than one, and only there tells truth values from numbers.
     return cast(func.json_extract(document, *written, '$.""'), Parsed)

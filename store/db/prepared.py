@@ -205,17 +205,17 @@ def _row_of(statement: Select[Any], dialect: Dialect) -> Callable[[Iterable[Any]
     columns = statement.selected_columns
     types = [column.type.dialect_impl(dialect) for column in columns]
     processes = [
-        (place, process) for place, type_ in enumerate(types) if (process := type_.result_processor(dialect, None))
+        (index, process) for index, type_ in enumerate(types) if (process := type_.result_processor(dialect, None))
     ]
     row: Any = namedtuple("row", columns.keys())  # pyright: ignore[reportUntypedNamedTuple] - any columns
     if not processes:
         return row._make
 
     def make(values: Iterable[Any]) -> Any:
-        found = list(values)
-        for place, process in processes:
-            found[place] = process(found[place])
-        return row._make(found)
+        fields = list(values)
+        for index, process in processes:
+            fields[index] = process(fields[index])
+        return row._make(fields)
 
     return make
 
@@ -232,12 +232,12 @@ def _of_many(into: TableClause, names: Sequence[str]) -> Insert:
 
 
 def _compile(statement: ClauseElement, columns: Sequence[str] | None, dialect: Dialect) -> _Compiled:
-    made: Any = statement.compile(dialect=dialect, column_keys=columns)
-    order = tuple(made.positiontup) if made.positional else None
-    defaults = {column.key: column.default.arg for column in made.insert_prefetch or ()}
-    constants: dict[str, Any] = made.construct_params(_check=False)
-    for parameter, name in made.bind_names.items():
+    compiled: Any = statement.compile(dialect=dialect, column_keys=columns)
+    order = tuple(compiled.positiontup) if compiled.positional else None
+    defaults = {column.key: column.default.arg for column in compiled.insert_prefetch or ()}
+    constants: dict[str, Any] = compiled.construct_params(_check=False)
+    for parameter, name in compiled.bind_names.items():
         process = parameter.type.dialect_impl(dialect).bind_processor(dialect)
         if process is not None and constants[name] is not None:
             constants[name] = process(constants[name])  # such as the path of a value in JSON
-    return _Compiled(str(made), order, {**constants, **defaults})
+    return _Compiled(str(compiled), order, {**constants, **defaults})

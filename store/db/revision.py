@@ -32,12 +32,13 @@ def revision_of(connection: Connection) -> str | None:
 
 def require_migrated(connection: Connection) -> None:
     """Raises NotMigrated if the tables are older than this version needs."""
-    found = revision_of(connection)
-    if found is None:
+    revision = revision_of(connection)
+    if revision is None:
         raise NotMigrated(f"the database has no tables yet: {MIGRATE}")
-    if found < OLDEST:
-        raise NotMigrated(too_old(f"the database's tables are at revision {found}"))
-    if found < REVISION:
+    if revision < OLDEST:
+        raise NotMigrated(too_old(f"the database's tables are at revision {revision}"))
+    if revision < REVISION:
         raise NotMigrated(
-            f"the database's tables are at revision {found}, and this version of Torchyard needs {REVISION}: {MIGRATE}"
+            f"the database's tables are at revision {revision}, and this version of Torchyard needs {REVISION}:"
+            f" {MIGRATE}"
         )

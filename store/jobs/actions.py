@@ -104,7 +104,7 @@ def _price_stops(store: Store, action: JobAction, ids: Sequence[str], *, forced:
 
 def _is_allowed(action: JobAction, caller: Caller, *, ending: bool) -> ColumnElement[bool]:
     """Returns the condition that the caller may do the action on a job."""
-    return access.readable(caller) if action in _STARS else access.changeable(caller, ending=ending)
+    return access.match_readable(caller) if action in _STARS else access.changeable(caller, ending=ending)
 
 
 def _find_allowed(

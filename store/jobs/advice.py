@@ -46,7 +46,7 @@ class AdviceFacts:
 
 def collect(session: Session, job_id: str, *, caller: Caller) -> AdviceFacts:
     """Reads what advice about a job is made of. Raises NotFound."""
-    job = access.get(session, job_id, caller)
+    job = access.require_job(session, job_id, caller)
     state = JobState(job.state)
     failure = _last_failure(session, job) if state in {JobState.FAILED, JobState.QUEUED} else None
     saved = checkpoints.find_resumed(session, job.id)

@@ -102,7 +102,7 @@ class _Found:
         ids, found = sorted(job_ids), self._beside.known()
         for first in range(0, len(ids), _PER_STATEMENT):
             some = Job.id.in_(ids[first : first + _PER_STATEMENT])
-            rows = self._session.execute(select(*_COLUMNS).where(some, access.readable(self._caller)))
+            rows = self._session.execute(select(*_COLUMNS).where(some, access.match_readable(self._caller)))
             found |= {row.id: Known(row.id, row.name, JobState(row.state), row.trainer, row.visibility) for row in rows}
         return found
 
@@ -111,7 +111,7 @@ class _Found:
             return named
         if named not in self._named:
             # Their own first: nobody else's job is taken for one of theirs because it has its name.
-            mine, theirs = Job.owner == self._caller.name, access.readable(self._caller)
+            mine, theirs = Job.owner == self._caller.name, access.match_readable(self._caller)
             self._named[named] = self._newest(named, mine) or self._newest(named, theirs)
         return self._named[named]
 

@@ -52,15 +52,15 @@ def submit(
     missing = {index: each for index, each in wanted.items() if index not in ids}
     if not missing:
         return dict(ids)
-    made = submit_each(session, missing, atomic=atomic)
-    new = {index: each.job.id for index, each in made.items() if isinstance(each, Submitted)}
+    outcomes = submit_each(session, missing, atomic=atomic)
+    new = {index: each.job.id for index, each in outcomes.items() if isinstance(each, Submitted)}
     if whole is not None and new:
         keys = _keys(new, whole)
         pairs = [(keys[index], job_id) for index, job_id in new.items()]
         if whole.identity not in stored:
             pairs.append((whole, next(iter(new.values()))))
         idempotency.store_keys(session, pairs)
-    errors = {index: each for index, each in made.items() if isinstance(each, Exception)}
+    errors = {index: each for index, each in outcomes.items() if isinstance(each, Exception)}
     return {**ids, **new, **errors}
 
 

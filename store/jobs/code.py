@@ -38,7 +38,7 @@ def say_deleted(sha256: str) -> str:
 def find_packages(session: Session, job_id: str, *, caller: Caller) -> JobPackagesFacts | None:
     """Returns the packages that the job had, or None before its first step. Raises NotFound."""
     access.readable_job(session, job_id, caller)
-    return packages.of(session, job_id)
+    return packages.find(session, job_id)
 
 
 def _code_in(spec: Any) -> str | None:

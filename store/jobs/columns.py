@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 from store.db.documents import Parsed, checkpoint_policy, values_at
 from store.db.prepared import Prepared, among, texts
 from store.jobs import show
-from store.jobs.columns_facts import Cells
-from store.jobs.facts import ListedJob
+from store.jobs.facts import Cells, ListedJob
 from store.jobs.show import Policy
 from store.output import checkpoints, metrics
 from store.output.metrics import Figures
@@ -54,7 +53,7 @@ def values(
     rows = query.rows(session, {"ids": texts(job_ids)})
     policies = {row.id: show.policy_in(row.checkpoint) for row in rows}
     figures = _figures(session, policies, wanted, best=best) if wanted else {}
-    found: dict[str, Cells] = {}
+    cells_by_job: dict[str, Cells] = {}
     for row in rows:
         cells: dict[Column, Scalar] = {
             column: cell(value) for column, value in zip(specs, row.of_spec or (), strict=False)
@@ -63,8 +62,8 @@ def values(
         cells |= {column: row.labels.get(column.key) for column in columns if isinstance(column, LabelColumn)}
         cells |= {column: _first_line(row.notes) for column in columns if isinstance(column, NotesColumn)}
         cells |= {column: row.sweep_id for column in columns if isinstance(column, SweepColumn)}
-        found[row.id] = cells
-    return found
+        cells_by_job[row.id] = cells
+    return cells_by_job
 
 
 def values_of_listed(
@@ -88,7 +87,7 @@ def cell(value: Any) -> Scalar:
 # Building a statement costs more than executing it, and a table is read again and again with the same columns.
 @lru_cache(maxsize=64)
 def _query(paths: tuple[tuple[str, ...], ...], dialect: str) -> Prepared:
-    found = values_at(_JOBS.spec, paths, dialect=dialect) if paths else cast(null(), Parsed)
+    parsed = values_at(_JOBS.spec, paths, dialect=dialect) if paths else cast(null(), Parsed)
     return Prepared(
         select(
             _JOBS.id,
@@ -96,7 +95,7 @@ def _query(paths: tuple[tuple[str, ...], ...], dialect: str) -> Prepared:
             cast(_JOBS.labels, Parsed).label("labels"),
             func.substr(_JOBS.notes, 1, _MOST_NOTES).label("notes"),
             checkpoint_policy(_JOBS.spec).label("checkpoint"),
-            found.label("of_spec"),
+            parsed.label("of_spec"),
         ).where(among(_JOBS.id, "ids"))
     )
 
@@ -110,16 +109,16 @@ def _figures(
         best = {}
     elif best is None:
         modes = {job_id: policy.mode for job_id, policy in policies.items()}
-        best = {job_id: found.id for job_id, found in checkpoints.find_best_of_jobs(session, modes).items()}
+        best = {job_id: checkpoint.id for job_id, checkpoint in checkpoints.find_best_of_jobs(session, modes).items()}
     measured = checkpoints.read_metrics(session, best.values()) if best else {}
-    found: dict[str, dict[Column, Scalar]] = {}
+    figures: dict[str, dict[Column, Scalar]] = {}
     for job_id, policy in policies.items():
         at_best = measured.get(best.get(job_id, ""))
-        found[job_id] = {
+        figures[job_id] = {
             column: _figure(column, series.get((job_id, column.key)), policy=policy, at_best=at_best)
             for column in columns
         }
-    return found
+    return figures
 
 
 def _figure(

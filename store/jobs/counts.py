@@ -26,8 +26,8 @@ def by_state(
     query = query.group_by(JobCount.state)
     if owner is not None:
         query = query.where(JobCount.owner == owner)
-    found = {state: int(jobs) for state, jobs in session.execute(query)}
-    return {state: found[state] for state in JobState if found.get(state)}
+    counts = {state: int(jobs) for state, jobs in session.execute(query)}
+    return {state: counts[state] for state in JobState if counts.get(state)}
 
 
 def of_all(session: Session) -> dict[JobState, int]:
@@ -57,7 +57,7 @@ def add_up(session: Session) -> None:
 
 
 def _listed(caller: Caller) -> list[ColumnElement[bool]]:
-    """Returns the condition of `store.team.access.listed`, of counts."""
+    """Returns the condition of `store.team.access.match_listed`, of counts."""
     if caller.role is Role.ADMIN or lists_unreadable(caller):
         return []
     return [or_(JobCount.owner == caller.name, JobCount.visibility == "team")]

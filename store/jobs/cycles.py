@@ -20,12 +20,12 @@ def find(wanted: Mapping[int, Submission]) -> dict[int, InvalidSpec]:
     names = Counter(each.spec.name for each in wanted.values())
     indexes = {each.spec.name: index for index, each in wanted.items() if names[each.spec.name] == 1}
     awaited = {index: [indexes.get(item.job) for item in each.spec.after] for index, each in wanted.items()}
-    found: dict[int, InvalidSpec] = {}
+    errors: dict[int, InvalidSpec] = {}
     for cycle, number in _cycles(awaited):
-        found.setdefault(cycle[-1], _error(number, [wanted[index].spec.name for index in (*cycle, cycle[0])]))
-        if len(found) == _MOST_TOLD:
+        errors.setdefault(cycle[-1], _error(number, [wanted[index].spec.name for index in (*cycle, cycle[0])]))
+        if len(errors) == _MOST_TOLD:
             break
-    return found
+    return errors
 
 
 def _cycles(awaited: Mapping[int, Sequence[int | None]]) -> Iterator[tuple[Sequence[int], int]]:
@@ -49,5 +49,5 @@ def _cycles(awaited: Mapping[int, Sequence[int | None]]) -> Iterator[tuple[Seque
 
 def _error(number: int, names: Sequence[str]) -> InvalidSpec:
     shown = names if len(names) <= _MOST_NAMED + 1 else [*names[:_MOST_NAMED], "…", names[-1]]
-    said = f"the job would wait for itself: {' -> '.join(shown)}"
-    return InvalidSpec("the job spec is not valid", errors=(FieldError(f"after.{number}.job", said),))
+    message = f"the job would wait for itself: {' -> '.join(shown)}"
+    return InvalidSpec("the job spec is not valid", errors=(FieldError(f"after.{number}.job", message),))

@@ -49,7 +49,7 @@ def add_all(session: Session, after: Mapping[str, Sequence[DependencyFacts]]) ->
 def of_job(session: Session, job_id: str, caller: Caller) -> list[DependencyFacts]:
     """Returns the jobs in the job's `after`, as the caller may see them."""
     query = select(Dependency, Job.name, Job.state)
-    query = query.outerjoin(Job, and_(Job.id == Dependency.awaited, access.readable(caller)))
+    query = query.outerjoin(Job, and_(Job.id == Dependency.awaited, access.match_readable(caller)))
     rows: Iterable[Any] = session.execute(query.where(Dependency.job_id == job_id).order_by(Dependency.number))
     return [DependencyFacts(each.awaited, name, each.on, state_of(each.ended or state)) for each, name, state in rows]
 

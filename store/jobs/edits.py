@@ -59,10 +59,10 @@ def label(session: Session, job_id: str, changes: Mapping[str, str | None], call
 
 def is_labelled_otherwise(changes: Mapping[str, str | None]) -> ColumnElement[bool]:
     """Returns the condition that `label` would change something of a job."""
-    found = {key: Job.labels[key].as_string() for key in changes}
+    stored = {key: Job.labels[key].as_string() for key in changes}
     return or_(
         *(
-            found[key].is_not(None) if value is None else func.coalesce(found[key] != value, True)
+            stored[key].is_not(None) if value is None else func.coalesce(stored[key] != value, True)
             for key, value in changes.items()
         )
     )

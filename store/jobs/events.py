@@ -60,8 +60,8 @@ def newest_messages(session: Session, job_id: str, *, attempt: int, limit: int) 
     query = select(JobEvent.data).where(
         JobEvent.job_id == job_id, JobEvent.attempt == attempt, JobEvent.type == "message"
     )
-    found = session.scalars(query.order_by(JobEvent.seq.desc()).limit(limit))
-    return [str(data.get("text", "")) for data in found]
+    events = session.scalars(query.order_by(JobEvent.seq.desc()).limit(limit))
+    return [str(data.get("text", "")) for data in events]
 
 
 def append(

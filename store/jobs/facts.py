@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
-from store.jobs.columns_facts import Cells, TableCursor
 from store.jobs.initial_weights_facts import InitialFacts
 from store.pages import FactPage
 from store.queue.estimates_facts import EstimateFacts
 from torchyard.contract.after import Ending
+from torchyard.contract.columns import Column, Scalar
 from torchyard.contract.devices import DeviceReport
 from torchyard.contract.filters import JobSort
 from torchyard.contract.job import JobState, Reason
@@ -18,6 +18,8 @@ AT_ONCE = timedelta(0)
 """The grace of a forced cancel: the attempt is killed, and no checkpoint is waited for."""
 WAITING = Reason("waiting", "waiting for a worker to look at it")
 """Why a job is queued before any worker has said more."""
+Cells: TypeAlias = Mapping[Column, Scalar]
+"""The values of columns that a job has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,24 @@ class VisibleJobs:
 
     readable: frozenset[str]
     existing: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Order:
+    """By which column a list is sorted."""
+
+    column: Column
+    reverse: bool
+
+
+@dataclass(frozen=True)
+class TableCursor:
+    """A position in a list that is arranged anew for each page."""
+
+    index: int
+    """How many jobs came before."""
+    job_id: str
+    """The last of them."""
 
 
 @dataclass(frozen=True)

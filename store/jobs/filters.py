@@ -23,7 +23,7 @@ def matches(where: JobFilter, caller: Caller) -> list[ColumnElement[bool]]:
     """Returns the conditions that a job meets the filter and is in the lists of the caller."""
     # Neither is shown in the rows of jobs that the caller may only list, so it must not find them either.
     withheld = where.labels or where.model_fields_set & {"init_from", "retry_of", "sweep", "schedule"}
-    conditions = [access.readable(caller) if withheld else access.listed(caller)]
+    conditions = [access.match_readable(caller) if withheld else access.match_listed(caller)]
     equal = {"owner": Job.owner, "name": Job.name, "trainer": Job.trainer, "schedule": Job.schedule_id}
     equal["retry_of"] = Job.retry_of
     conditions += [column == getattr(where, name) for name, column in equal.items() if name in where.model_fields_set]
@@ -65,7 +65,7 @@ def _search(q: str, caller: Caller) -> list[ColumnElement[bool]]:
     conditions = [Job.search_text.contains(text, autoescape=True)]
     if lists_unreadable(caller):
         shown = [func.lower(column).contains(text, autoescape=True) for column in (Job.name, Job.owner, Job.id)]
-        conditions.append(or_(access.readable(caller), *shown))
+        conditions.append(or_(access.match_readable(caller), *shown))
     return conditions
 
 

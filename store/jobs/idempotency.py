@@ -107,10 +107,10 @@ def made_by(session: Session, table: type[Keeper], keyed: KeyedRequest) -> Keepe
     of_key = table.owner == keyed.owner, table.idempotency_key == keyed.key
     old = update(table).where(*of_key, table.created_at <= now_us() - _KEPT_US)
     session.execute(old.values(idempotency_key=None, fingerprint=None))
-    found = session.scalars(select(table).where(*of_key)).first()
-    if found is not None and found.fingerprint != keyed.fingerprint:
-        raise mismatch(keyed, f"{table.__name__.lower()} {found.id}")
-    return found
+    key_row = session.scalars(select(table).where(*of_key)).first()
+    if key_row is not None and key_row.fingerprint != keyed.fingerprint:
+        raise mismatch(keyed, f"{table.__name__.lower()} {key_row.id}")
+    return key_row
 
 
 def delete_old(session: Session) -> None:

@@ -10,7 +10,7 @@ from store.db import columns
 from store.jobs.initial_weights_facts import InitialFacts
 from store.tables import InitialWeights, Job
 
-_TOLD = columns.of(InitialFacts, InitialWeights)
+_TOLD = columns.select_fields(InitialFacts, InitialWeights)
 
 
 def add_all(session: Session, initial: Mapping[str, InitialFacts]) -> None:

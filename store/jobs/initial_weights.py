@@ -100,7 +100,7 @@ def _of_checkpoint(session: Session, caller: Caller, wanted: CheckpointRef) -> I
     job_id = sweeps.resolve_job(session, caller, wanted.job_id, wanted.ref)
     if job_id != wanted.job_id:
         lock_sources(session, [job_id])
-    job = access.get(session, job_id, caller)
+    job = access.require_job(session, job_id, caller)
     saved = checkpoints.resolve(session, job, wanted.ref)
     return InitialFacts(
         source_job=job.id,
@@ -117,18 +117,18 @@ def _of_checkpoint(session: Session, caller: Caller, wanted: CheckpointRef) -> I
 
 
 def _of_model(session: Session, caller: Caller, wanted: ModelRef) -> InitialFacts:
-    found = models.find_version(session, wanted.owner, wanted.name, wanted.version, caller=caller, locked=True)
+    version = models.find_version(session, wanted.owner, wanted.name, wanted.version, caller=caller, locked=True)
     return InitialFacts(
-        source_job=found.job_id if found.shows_job else None,
-        source_checkpoint=found.checkpoint_id if found.shows_job else None,
-        model_owner=found.owner,
-        model_name=found.name,
-        model_version=found.version,
-        trainer=found.trainer,
-        step=found.step,
-        epoch=found.epoch,
-        files=found.files,
-        size=found.size,
+        source_job=version.job_id if version.shows_job else None,
+        source_checkpoint=version.checkpoint_id if version.shows_job else None,
+        model_owner=version.owner,
+        model_name=version.name,
+        model_version=version.version,
+        trainer=version.trainer,
+        step=version.step,
+        epoch=version.epoch,
+        files=version.files,
+        size=version.size,
     )
 
 

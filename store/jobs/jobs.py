@@ -56,7 +56,7 @@ def search_text(job: Mapping[str, Any]) -> str:
     return "\x1f".join(parts).casefold()
 
 
-def get(session: Session, job_id: str) -> Job:
+def require(session: Session, job_id: str) -> Job:
     """Returns the job. Raises NotFound."""
     job = session.get(Job, job_id)
     if job is None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import from_json
@@ -9,7 +10,6 @@ from sqlalchemy import Text, cast, func, select
 from sqlalchemy.orm import Session
 
 from store.jobs.columns import cell
-from store.jobs.columns_facts import KnownColumn, KnownColumns
 from store.tables import Base, Series
 from torchyard.contract.columns import NOTES, Scalar, spec_name
 
@@ -17,6 +17,26 @@ _JOBS = Base.metadata.tables["jobs"].c
 _MOST_NAMES = 1000
 _MOST_KEPT = 20_000
 """Names that are remembered from one part to the next: a job may have thousands that no other has."""
+
+
+@dataclass(frozen=True)
+class KnownColumn:
+    """A column that some jobs have a value of."""
+
+    name: str
+    jobs: int
+    """How many."""
+    differs: bool
+    """Whether the jobs have different values, or some have none."""
+
+
+@dataclass(frozen=True)
+class KnownColumns:
+    """The columns of the newest jobs of a list."""
+
+    columns: Sequence[KnownColumn]
+    jobs: int
+    """How many jobs were read."""
 
 
 class Finding:
@@ -47,8 +67,8 @@ class Finding:
     def columns(self) -> KnownColumns:
         """Returns the columns: those that most jobs have, by name."""
         names = sorted(name for name, _ in self._counts.most_common(_MOST_NAMES))
-        found = [KnownColumn(name, self._counts[name], differs=self._differs(name)) for name in names]
-        return KnownColumns(found, self._jobs)
+        columns = [KnownColumn(name, self._counts[name], differs=self._differs(name)) for name in names]
+        return KnownColumns(columns, self._jobs)
 
     def _add_metrics(self, session: Session, job_ids: Sequence[str]) -> None:
         least, most = func.min(Series.latest), func.max(Series.latest)

@@ -99,7 +99,7 @@ def list_first(
     session: Session, where: JobQuery, *, caller: Caller, limit: int, sort: JobSort = "created"
 ) -> dict[str, bool]:
     """Returns the ids of the first jobs of the caller's lists in an order, and whether the caller may read them."""
-    may_read = case((access.readable(caller), True), else_=False)
+    may_read = case((access.match_readable(caller), True), else_=False)
     query = select(Job.id, may_read).where(*filters.conditions_of(session, where, caller)).order_by(*_order_of(sort))
     return {job_id: bool(read) for job_id, read in session.execute(query.limit(limit))}
 
@@ -154,7 +154,7 @@ def list_some(session: Session, job_ids: Collection[str]) -> list[ListedJob]:
 @lru_cache(maxsize=256)
 def _beginning(name: str, role: Role, sort: JobSort) -> Select[str]:
     """Returns the statement for the first `limit` ids of a list without a filter."""
-    listed = access.listed(Caller(name, role))
+    listed = access.match_listed(Caller(name, role))
     return select(_ID).where(listed, Job.archived_at.is_(None)).order_by(*_order_of(sort)).limit(bindparam("limit"))
 
 

@@ -73,7 +73,7 @@ def store_all(session: Session, wanted: Sequence[Submission]) -> list[Submitted]
 def insert_all(session: Session, wanted: Sequence[Submission]) -> list[Any]:
     """Inserts the rows of new queued jobs and their first events, in order. Returns the columns of each."""
     new = [_new_job(each) for each in wanted]
-    moment = reasons.now(session, {job.shape for job in new})
+    moment = reasons.read_moment(session, {job.shape for job in new})
     for job in new:
         job.created_at = job.reason_since = job.lined_at = moment.now
     _NEW_JOBS.write(session, [{**vars(job), "labels": document(job.labels), "devices": "[]"} for job in new])

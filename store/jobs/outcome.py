@@ -88,8 +88,8 @@ def apply(
 
 
 def _preempted_by(session: Session, preemptor: str) -> str:
-    found = session.execute(select(Job.owner, Job.priority).where(Job.id == preemptor)).first()
-    return "preempted by a job that was deleted since" if found is None else stop.preempted_by(*found)
+    row = session.execute(select(Job.owner, Job.priority).where(Job.id == preemptor)).first()
+    return "preempted by a job that was deleted since" if row is None else stop.preempted_by(*row)
 
 
 def _next_state(

@@ -1,25 +1,77 @@
 """What would become of a job: whether it may join the line, where it would stand there, and what it would wait for."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from scheduling.alternatives import Alternative
+from scheduling.calibration import Track
 from scheduling.reasons import over_quota
-from scheduling.snapshot import Waiting
+from scheduling.snapshot import Snapshot, Waiting
 from store.db.database import in_us, now_us
 from store.ids import new_id
-from store.jobs.foresight_facts import Ahead, Foresight, Waits
 from store.jobs.shapes import shape
 from store.jobs.submission import Prospect, Submission
 from store.queue import calibrations, forecasting, planning, usage, waiting
 from store.queue.credits import credits
+from store.queue.estimates_facts import EstimateFacts, Seen
 from store.queue.line.line import line_of
 from store.queue.line_facts import Bucket, Member, Standing
 from store.team import quotas
 from store.team.limits import find_limits_of
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.spec import Spec
+
+_FOR_DEVICES = frozenset({"waiting", "devices_busy", "reserved", "preempting", "quota"})
+"""The codes of the reasons of jobs in the line that start when others have ended."""
+
+
+@dataclass(frozen=True)
+class Waits:
+    """A job that waits in the line, or would."""
+
+    job: Waiting
+    around: Snapshot
+    """What the plan was made of that says so. The job may be in its line."""
+
+
+@dataclass(frozen=True)
+class Foresight:
+    """What is known of one job at one moment."""
+
+    prospect: Prospect
+    waits: Waits | None = None
+    """None: it starts at once, or is not in the line."""
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether it starts when others have ended."""
+        reason = self.prospect.reason
+        return self.waits is not None and reason is not None and reason.code in _FOR_DEVICES
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What a replay for one job is made of."""
+
+    line: Seen
+    """The job is in it."""
+    tracks: Mapping[int, Track] = field(default_factory=dict[int, Track])
+    """What earlier estimates have taught, by bucket."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What was found of one job."""
+
+    estimate: EstimateFacts | None = None
+    later_than: int | None = None
+    """Instead of an estimate: the job does not start before that moment."""
+    alternatives: tuple[Alternative, ...] = ()
+    """Changes with which it would start now."""
 
 
 def of_newcomer(session: Session, wanted: Submission, *, max_stop_grace: timedelta) -> Foresight:

@@ -51,7 +51,7 @@ class Moment:
         return _shown(job, self.common.get(job.shape) if _waits_with_others(job) else None)
 
 
-def now(session: Session, shapes: Collection[str]) -> Moment:
+def read_moment(session: Session, shapes: Collection[str]) -> Moment:
     """Returns what the jobs of the shapes wait for now."""
     rows = _NOW.read(session, {"shapes": texts(shapes)})
     common = {shape: DisplayedReason(*reason) for _, shape, *reason in rows if shape is not None}

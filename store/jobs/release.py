@@ -8,10 +8,11 @@ from sqlalchemy import and_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import dependencies, initial_files, initial_weights, jobs, owners
+from store.jobs import dependencies, initial_files, initial_weights, jobs
 from store.jobs.facts import WAITING
 from store.jobs.submission import Submission
 from store.tables import HELD, Dependency, Job
+from store.team import users
 from store.team.callers import Caller, may_read
 from torchyard.contract.after import is_failed, unmet
 from torchyard.contract.errors import InvalidSpec, OwnerDisabled
@@ -68,25 +69,25 @@ class _Awaited:
 def _sources(session: Session, job_ids: Collection[str]) -> set[str]:
     """Returns the jobs of which these are to start from a checkpoint."""
     named = session.scalars(select(Job.spec["init_from"].as_string()).where(Job.id.in_(job_ids)))
-    found = (parse_initial(text) for text in named if text is not None)
-    return {ref.job for ref in found if isinstance(ref, AfterRef)}
+    parsed = (parse_initial(text) for text in named if text is not None)
+    return {ref.job for ref in parsed if isinstance(ref, AfterRef)}
 
 
 def _awaited(session: Session, job_ids: Collection[str]) -> dict[str, list[_Awaited]]:
     """Returns for which jobs each one waits."""
     query = select(Dependency, Job.state, Job.name, Job.owner, Job.visibility)
     query = query.outerjoin(Job, Job.id == Dependency.awaited).where(Dependency.job_id.in_(job_ids))
-    found: dict[str, list[_Awaited]] = {job_id: [] for job_id in job_ids}
+    awaited: dict[str, list[_Awaited]] = {job_id: [] for job_id in job_ids}
     for row, state, name, owner, visibility in session.execute(query.order_by(Dependency.job_id, Dependency.number)):
         ending = dependencies.state_of(row.ended or state)
-        found[row.job_id].append(_Awaited(row.awaited, row.on, ending, name, owner or "", visibility or ""))
-    return found
+        awaited[row.job_id].append(_Awaited(row.awaited, row.on, ending, name, owner or "", visibility or ""))
+    return awaited
 
 
 def _goes_on(session: Session, job: Job, awaited: Sequence[_Awaited]) -> bool:
     """Returns whether the job may be queued. If not, pauses it or fails it."""
     try:
-        caller = owners.acting(session, job.owner)
+        caller = users.act_for(session, job.owner)
     except OwnerDisabled as error:
         reason = Reason(error.code, f"{error.message}: whoever may resume the job lets it go on")
         jobs.transition(session, job.id, JobState.PAUSED, reason=reason, locked=job, pause_requested_at=now_us())
@@ -129,12 +130,12 @@ def _pin(session: Session, job: Job, caller: Caller) -> None:
         assert isinstance(ref, AfterRef), "a stored spec names what it waits for"
         named = spec.model_copy(update={"init_from": f"{ref.job}/{ref.ref}"})
         visibility: Visibility = "team" if job.visibility == "team" else "private"
-        found = initial_weights.pinned(session, Submission(named, caller, visibility))
+        pinned = initial_weights.pinned(session, Submission(named, caller, visibility))
     except InvalidSpec as error:
         raise _Failed("; ".join(f"{each.field}: {each.message}" for each in error.errors)) from None
-    assert found.initial is not None, "the spec names a checkpoint"
-    initial_files.add_all(session, {job.id: found.initial})
-    change = update(Job).where(Job.id == job.id).values(spec={**job.spec, "init_from": found.spec.init_from})
+    assert pinned.initial is not None, "the spec names a checkpoint"
+    initial_files.add_all(session, {job.id: pinned.initial})
+    change = update(Job).where(Job.id == job.id).values(spec={**job.spec, "init_from": pinned.spec.init_from})
     session.execute(change, execution_options={"synchronize_session": False})
 
 

@@ -98,7 +98,7 @@ def price_stop(
     access.check_own(session, job_id, caller, ending=now)
     if now and not access.is_readable(session, job_id, caller):
         raise Forbidden(f"you may not read job {job_id}: `POST /v1/jobs/actions` with its id tells the price")
-    check_stop(jobs.get(session, job_id), action)
+    check_stop(jobs.require(session, job_id), action)
     return next(iter(prices.price_jobs(session, [job_id], now=now)), None)
 
 

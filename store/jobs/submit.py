@@ -34,8 +34,8 @@ Limits = Mapping[str, Mapping[Resource, int]]
 
 def submit_alone(store: Store, wanted: Submission | Retry) -> Submitted:
     """Stores a new queued job of the caller in a transaction of its own. Raises Unavailable, and as `submit` does."""
-    made, positions = in_transaction(store, partial(submit, wanted=wanted), keyed=wanted.keyed is not None)
-    return with_position(made, positions)
+    submitted, positions = in_transaction(store, partial(submit, wanted=wanted), keyed=wanted.keyed is not None)
+    return with_position(submitted, positions)
 
 
 def in_transaction(store: Store, change: Callable[[Session], T], *, keyed: bool) -> tuple[T, Mapping[str, int]]:
@@ -84,9 +84,9 @@ def submit_each(
     Nobody is told their positions in the queue. `atomic`: they may name each other in `after`.
     """
     resolved, errors = after.resolved_together(session, wanted, atomic=atomic)
-    made = submit_locked(session, resolved, _lock(session, resolved.values()))
+    outcomes = submit_locked(session, resolved, _lock(session, resolved.values()))
     announcement_of(session).newcomers.clear()
-    return {**made, **errors}
+    return {**outcomes, **errors}
 
 
 def submit_locked(
@@ -100,10 +100,10 @@ def submit_locked(
     outcomes, admitted = _admitted(session, wanted, limits, alone=alone)
     store = partial(new_jobs.store_all, session, [*admitted.values()])
     if admitted:
-        made = store() if alone else savepoints.attempt(session, store)
-        if isinstance(made, Unavailable):  # each by itself would wait as long again
-            raise made
-        outcomes |= {} if isinstance(made, Exception) else dict(zip(admitted, made, strict=True))
+        outcome = store() if alone else savepoints.attempt(session, store)
+        if isinstance(outcome, Unavailable):  # each by itself would wait as long again
+            raise outcome
+        outcomes |= {} if isinstance(outcome, Exception) else dict(zip(admitted, outcome, strict=True))
     for index in sorted(wanted.keys() - outcomes.keys(), key=lambda index: _key_of(wanted[index])):
         outcomes[index] = _by_itself(session, wanted[index], limits)
     return outcomes
@@ -118,9 +118,9 @@ def check(session: Session, wanted: Submission) -> Submission:
 
 
 def _submit_one(session: Session, wanted: Submission, limits: Limits) -> Submitted:
-    made = submit_locked(session, {0: wanted}, limits, alone=True)[0]
-    assert isinstance(made, Submitted), "the error of one alone is raised"
-    return made
+    submitted = submit_locked(session, {0: wanted}, limits, alone=True)[0]
+    assert isinstance(submitted, Submitted), "the error of one alone is raised"
+    return submitted
 
 
 def _lock(session: Session, wanted: Collection[Submission]) -> Limits:
@@ -195,16 +195,16 @@ def _with_what_it_names(session: Session, wanted: Submission) -> Submission:
 
 
 def _replay(session: Session, job_id: str) -> Submitted:
-    return Submitted(show.show_job(session, jobs.get(session, job_id)), replayed=True)
+    return Submitted(show.show_job(session, jobs.require(session, job_id)), replayed=True)
 
 
 def _by_itself(session: Session, wanted: Submission, limits: Limits) -> Submitted | Exception:
     change = partial(_submit_one, session, wanted, limits)
-    while isinstance(made := savepoints.attempt(session, change), KeyTaken):
+    while isinstance(submitted := savepoints.attempt(session, change), KeyTaken):
         pass
-    if isinstance(made, Unavailable):
-        raise made
-    return made
+    if isinstance(submitted, Unavailable):
+        raise submitted
+    return submitted
 
 
 def _key_of(wanted: Submission) -> tuple[str, str]:

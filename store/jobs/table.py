@@ -7,6 +7,7 @@ Unavailable.
 
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 import json
 import math
 from typing import TypeVar
@@ -17,17 +18,8 @@ from sqlalchemy.orm import Session
 from store.db.database import Snapshots
 from store.jobs import columns as job_columns
 from store.jobs import filters, known_columns, listing
-from store.jobs.columns_facts import (
-    Cells,
-    JobGroupFacts,
-    JobGroups,
-    KnownColumns,
-    Order,
-    Spread,
-    TableCursor,
-    group_key,
-)
-from store.jobs.facts import JobList
+from store.jobs.facts import Cells, JobList, Order, TableCursor
+from store.jobs.known_columns import KnownColumns
 from store.pages import FactPage
 from store.tables import Job, Sweep
 from store.team import access
@@ -46,6 +38,44 @@ _ARRANGED = 10_000
 """The most jobs that are sorted or grouped by a column: the newest ones."""
 _AT_ONCE = 500
 _MOST_GROUPS = 200
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The finite numbers that jobs have in a column."""
+
+    count: int
+    mean: float
+    std: float | None
+    """The standard deviation of a sample; None of a single number, and where it is beyond all floats."""
+    min: float
+    max: float
+
+
+@dataclass(frozen=True)
+class JobGroupFacts:
+    """The jobs of a list that have the same value of a column; None: those without one."""
+
+    value: str | None
+    name: str | None
+    """Of a sweep."""
+    by_state: Mapping[JobState, int]
+    columns: Mapping[Column, Spread]
+    """Of the columns that were asked for, those in which some of the jobs have numbers."""
+
+    @property
+    def key(self) -> str:
+        """Names the group among those of the list."""
+        return _group_key(self.value)
+
+
+@dataclass(frozen=True)
+class JobGroups:
+    """The jobs of a list by the values of a column."""
+
+    groups: Sequence[JobGroupFacts]
+    is_complete: bool
+    """Whether these are all groups, of all jobs of the list."""
 
 
 def find_columns(store: Snapshots, where: JobQuery, *, caller: Caller) -> Parts[KnownColumns]:
@@ -87,7 +117,7 @@ def list_arranged(
             cells |= job_columns.values(session, some, wanted)
         yield
     if group is not None:
-        ids = [job_id for job_id in ids if job_id in cells and _group_key(cells[job_id], group[0]) == group[1]]
+        ids = [job_id for job_id in ids if job_id in cells and __group_key(cells[job_id], group[0]) == group[1]]
     if order is not None:
         ids = _sort(ids, [cells.get(job_id, {}).get(order.column) for job_id in ids], order)
     begin = 0 if after is None else _begin_after(ids, after)
@@ -166,7 +196,9 @@ class _Grouping:
 
 def _read_states(session: Session, where: JobQuery, caller: Caller, *, limit: int) -> dict[str, JobState]:
     """Returns the newest jobs of the list that the caller may read, and their states."""
-    query = select(Job.id, Job.state).where(access.readable(caller), *filters.conditions_of(session, where, caller))
+    query = select(Job.id, Job.state).where(
+        access.match_readable(caller), *filters.conditions_of(session, where, caller)
+    )
     return {row.id: JobState(row.state) for row in session.execute(query.order_by(Job.id.desc()).limit(limit))}
 
 
@@ -174,8 +206,8 @@ def _parts(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (ids[first : first + size] for first in range(0, len(ids), size))
 
 
-def _group_key(cells: Cells, column: Column) -> str:
-    return group_key(_name_of(cells.get(column)))
+def __group_key(cells: Cells, column: Column) -> str:
+    return _group_key(_name_of(cells.get(column)))
 
 
 def _begin_after(ids: Sequence[str], after: TableCursor) -> int:
@@ -235,3 +267,8 @@ def _scale_back(std: float | None, exponent: int) -> float | None:
 
 def _names_of_sweeps(session: Session, sweep_ids: Sequence[str]) -> Mapping[str, str]:
     return {row.id: row.name for row in session.execute(select(Sweep.id, Sweep.name).where(Sweep.id.in_(sweep_ids)))}
+
+
+def _group_key(value: str | None) -> str:
+    """Returns the key of the group of a value."""
+    return "-" if value is None else f"={value}"

@@ -61,7 +61,7 @@ def find_visible(session: Session, job_ids: Collection[str], *, caller: Caller) 
 
 def heads_of(session: Session, job_ids: Collection[str], *, caller: Caller = SERVICE) -> dict[str, Head]:
     """Returns the heads of the jobs that exist, and that the caller may read, by id."""
-    query = select(Job.id, Job.position, Job.version).where(Job.id.in_(job_ids), access.readable(caller))
+    query = select(Job.id, Job.position, Job.version).where(Job.id.in_(job_ids), access.match_readable(caller))
     return {row.id: Head(row.position, row.version) for row in session.execute(query)}
 
 

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from store.cluster import gpus, pools
 from store.jobs import after, prospects
-from store.jobs.foresight_facts import Foresight
+from store.jobs.prospects import Foresight
 from store.jobs.submission import Submission
 from store.notifications import targets
 from store.schedules import cron, schedules
@@ -48,7 +48,7 @@ def foresee(
 
 def find_first_run(session: Session, schedule: Schedule) -> int:
     """Returns when the first run would be due, in microseconds. Raises InvalidSpec for times that never come."""
-    return cron.check(schedule, schedules.now(session))
+    return cron.check(schedule, schedules.read_now(session))
 
 
 def _resolve(session: Session, spec: Spec, caller: Caller, visibility: Visibility) -> Submission:

@@ -24,7 +24,7 @@ from torchyard.contract.errors import Conflict, Forbidden, NotFound
 from torchyard.contract.models import MOST_VERSIONS, ModelRef
 from torchyard.contract.team import Role, Visibility
 
-_COLUMNS = columns.of(ModelVersionFacts, ModelVersion)
+_COLUMNS = columns.select_fields(ModelVersionFacts, ModelVersion)
 _SHORT = {ModelVersion.card: null().label("card"), ModelVersion.files: columns.short_files(ModelVersion)}
 _SUMMARY: list[Any] = [_SHORT.get(column, column) for column in _COLUMNS]
 """The same without the card, and without many files."""
@@ -91,7 +91,7 @@ def list_models(
 ) -> FactPage[ModelFacts]:
     """Returns models that the caller may read, by owner and name; with `after`, those after that owner and name."""
     order = (Model.owner, Model.name)
-    query = select(Model).where(access.readable(caller, Model), _HAS_VERSION).order_by(*order).limit(limit + 1)
+    query = select(Model).where(access.match_readable(caller, Model), _HAS_VERSION).order_by(*order).limit(limit + 1)
     if where.owner is not None:
         query = query.where(Model.owner == where.owner)
     if where.name is not None:
@@ -182,7 +182,9 @@ def _newest_version(session: Session, owner: str, name: str) -> ModelVersionFact
 
 
 def _readable(session: Session, caller: Caller, owner: str, name: str, *, locked: bool = False) -> Model:
-    query = select(Model).where(Model.owner == owner, Model.name == name, access.readable(caller, Model), _HAS_VERSION)
+    query = select(Model).where(
+        Model.owner == owner, Model.name == name, access.match_readable(caller, Model), _HAS_VERSION
+    )
     if locked:  # by itself: what is read afterwards is what other transactions have left
         query = query.with_for_update(read=True).execution_options(populate_existing=True)
     model = session.scalars(query).first()
@@ -225,7 +227,7 @@ def _hide_jobs(session: Session, caller: Caller, versions: Sequence[ModelVersion
     if caller.role is Role.ADMIN:
         return [*versions]
     others = {each.job_id for each in versions if each.owner != caller.name}
-    query = select(Job.id).where(Job.id.in_(others), access.readable(caller))
+    query = select(Job.id).where(Job.id.in_(others), access.match_readable(caller))
     known = set(session.scalars(query)) if others else set[str]()
     return [replace(each, shows_job=each.owner == caller.name or each.job_id in known) for each in versions]
 

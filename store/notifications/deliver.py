@@ -136,7 +136,7 @@ def _open_message(
     session: Session, keys: SecretKeys, row: Message, target: NotificationTarget, *, age: int
 ) -> MessageFacts | None:
     try:
-        destination = targets.destination(target, keys)
+        destination = targets.read_destination(target, keys)
     except ConfigError as error:
         mark_failed(session, row.id, error.message, again_in_s=_UNOPENED_AGAIN_S)
         return None

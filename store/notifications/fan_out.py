@@ -31,7 +31,7 @@ def fan_out(session: Session, owner: str, *, most: int) -> bool:
     if not taken:
         return False
     for_all = _list_for_all(session, taken)
-    listening = targets.lock_of(session, owner, team=bool(for_all))
+    listening = targets.lock_heard(session, owner, team=bool(for_all))
     outbox = _Outbox(session)
     for signal in taken:
         body = messages.body_of_signal(signal)
@@ -83,7 +83,7 @@ class _Outbox:
         if signal.kind == EventKind.WORKER_LOST and self._knows(target, signal):
             return
         if target.owner not in self.room:
-            self.room[target.owner] = messages.room_of(self.session, target.owner)
+            self.room[target.owner] = messages.count_room(self.session, target.owner)
         kept = 0 if signal.owner in {"", target.owner} else _KEPT_FOR_OWN
         if self.room[target.owner] > kept:
             self.room[target.owner] -= 1
@@ -105,12 +105,12 @@ class _Outbox:
     def _digest(self, target: NotificationTarget) -> tuple[str, dict[str, Any]] | None:
         if target.id not in self.seen:
             self.seen.add(target.id)
-            found = messages.open_digest(self.session, target)
-            if found is not None:
-                self.digests[target.id] = found
+            digest = messages.open_digest(self.session, target)
+            if digest is not None:
+                self.digests[target.id] = digest
         return self.digests.get(target.id)
 
     def _knows(self, target: NotificationTarget, signal: Signal) -> bool:
         recent = and_(Message.subject == signal.subject, Message.created_at > now_us() - _LOST_AGAIN_US)
-        found = select(Message.id).where(Message.target_id == target.id, Message.kind == signal.kind, recent)
-        return self.session.execute(found.limit(1)).first() is not None
+        earlier = select(Message.id).where(Message.target_id == target.id, Message.kind == signal.kind, recent)
+        return self.session.execute(earlier.limit(1)).first() is not None

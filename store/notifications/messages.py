@@ -51,7 +51,7 @@ def add_test(session: Session, target: NotificationTarget) -> MessageView:
     return _view(session.scalars(select(Message).where(Message.id == message_id)).one(), target.name)
 
 
-def room_of(session: Session, owner: str) -> int:
+def count_room(session: Session, owner: str) -> int:
     """Returns how many messages the user may get now. Call it while their targets are locked."""
     counted = and_(Message.owner == owner, Message.created_at > now_us() - _HOUR_US, Message.kind != DIGEST)
     count = session.execute(select(func.count()).select_from(Message).where(counted)).scalar_one()
@@ -61,8 +61,8 @@ def room_of(session: Session, owner: str) -> int:
 def open_digest(session: Session, target: NotificationTarget) -> tuple[str, dict[str, Any]] | None:
     """Returns the id and the body of the digest of a locked target that nobody has begun to send."""
     unsent = and_(Message.kind == DIGEST, Message.attempts == 0, Message.next_at.is_not(None))
-    found = select(Message.id, Message.body).where(Message.target_id == target.id, unsent)
-    row = session.execute(found.order_by(Message.id.desc()).limit(1)).first()
+    digests = select(Message.id, Message.body).where(Message.target_id == target.id, unsent)
+    row = session.execute(digests.order_by(Message.id.desc()).limit(1)).first()
     return None if row is None else (row.id, row.body)
 
 
@@ -71,7 +71,7 @@ def set_body(session: Session, message_id: str, body: Mapping[str, Any]) -> None
     session.execute(update(Message).where(Message.id == message_id).values(body=dict(body)))
 
 
-def give_up_of(session: Session, target_id: str, *, why: str) -> None:
+def give_up_target(session: Session, target_id: str, *, why: str) -> None:
     """Gives up what waits for a target. It still counts in the hour, so that a new target gets no more."""
     waits = and_(Message.target_id == target_id, Message.next_at.is_not(None))
     session.execute(update(Message).where(waits).values(next_at=None, leased_until=None, error=why))

@@ -109,7 +109,7 @@ def add_warnings(session: Session, job: Job, texts: Sequence[str]) -> None:
     add(session, EventKind.JOB_WARNING, job=job, data={"text": brief(texts[0]), "more": len(texts) - 1})
 
 
-def wanted(session: Session, kind: EventKind, *, job: Job | None = None, sweep: SweepSubject | None = None) -> bool:
+def is_wanted(session: Session, kind: EventKind, *, job: Job | None = None, sweep: SweepSubject | None = None) -> bool:
     """Returns whether a target may want to know it. For what takes work to find out."""
     return not _is_silent(job) and bool(_ANY.read(session, _parameters(kind, job=job, sweep=sweep))[0][0])
 
@@ -122,11 +122,11 @@ def waiting_owners(session: Session) -> Sequence[str]:
 def take(session: Session, owner: str, *, most: int) -> Sequence[Signal]:
     """Removes the oldest of the owner's signals that no other transaction takes, and returns them."""
     first = select(Signal).where(Signal.owner == owner).order_by(Signal.id).limit(most)
-    found = session.scalars(first.with_for_update(skip_locked=True)).all()
-    if found:
-        gone = delete(Signal).where(Signal.id.in_([row.id for row in found]))
+    signals = session.scalars(first.with_for_update(skip_locked=True)).all()
+    if signals:
+        gone = delete(Signal).where(Signal.id.in_([row.id for row in signals]))
         session.execute(gone, execution_options={"synchronize_session": False})
-    return found
+    return signals
 
 
 def forget_all(session: Session) -> None:

@@ -92,7 +92,7 @@ def remove(session: Session, target_id: str, *, owner: str | None, caller: Calle
     whose = row.owner
     session.delete(row)
     session.flush()
-    messages.give_up_of(session, target_id, why="the target was removed")
+    messages.give_up_target(session, target_id, why="the target was removed")
     audit.add(session, caller, "target.remove", f"{target_id} of {whose}")
 
 
@@ -102,10 +102,10 @@ def send_test(session: Session, target_id: str, *, owner: str | None, caller: Ca
     Raises NotFound, Conflict if that user may not be told, and TooManyRequests.
     """
     whose = _find_row(session, target_id, owner=owner).owner
-    row = next((row for row in lock_of(session, whose) if row.id == target_id), None)
+    row = next((row for row in lock_heard(session, whose) if row.id == target_id), None)
     if row is None:
         raise Conflict(f"{whose} is disabled, or is no administrator any more: this target is told nothing")
-    if not messages.room_of(session, whose):
+    if not messages.count_room(session, whose):
         raise TooManyRequests(f"{whose} got {MESSAGES_AN_HOUR} messages within an hour; try again later")
     message = messages.add_test(session, row)
     audit.add(session, caller, "target.test", f"{target_id} of {whose}")
@@ -113,7 +113,7 @@ def send_test(session: Session, target_id: str, *, owner: str | None, caller: Ca
     return message
 
 
-def lock_of(session: Session, owner: str, *, team: bool = False) -> Sequence[NotificationTarget]:
+def lock_heard(session: Session, owner: str, *, team: bool = False) -> Sequence[NotificationTarget]:
     """Returns the targets of the owner, and with `team` those that are told of all, locked by their ids.
 
     Who makes messages for a user holds a target of theirs, so that messages are counted exactly. Without those of users
@@ -133,7 +133,7 @@ def is_heard() -> ColumnElement[bool]:
     return or_(NotificationTarget.owner == BOOTSTRAP, user)
 
 
-def destination(row: NotificationTarget, keys: SecretKeys) -> Destination:
+def read_destination(row: NotificationTarget, keys: SecretKeys) -> Destination:
     """Returns where messages to the target go. Raises ConfigError if that cannot be decrypted."""
     opened = json.loads(keys.decrypt(row.sealed, key_id=row.key_id, owner=row.owner, name=row.id))
     return Destination(row.id, row.owner, row.name, row.kind, opened["address"], opened["secret"])

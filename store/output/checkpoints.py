@@ -19,9 +19,9 @@ from store.ids import is_id, new_id
 from store.jobs import events as job_events
 from store.jobs.facts import BestCheckpoint
 from store.notifications import signals
-from store.output import checkpoint_order
 from store.output.checkpoints_facts import (
     CAPTURED,
+    ORDER,
     CheckpointFacts,
     OrderKey,
     order_key,
@@ -43,6 +43,9 @@ from torchyard.contract.notifications import EventKind
 _CHECKPOINTS = Base.metadata.tables["checkpoints"].c
 MOST_FILES_BYTES = 64 << 20
 """The most bytes of JSON that are read at once of the file lists of a job's checkpoints."""
+_ORDER = tuple(getattr(Checkpoint, name) for name in ORDER)
+"""The columns of the order of `store.output.checkpoints_facts`, oldest first."""
+_NEWEST_FIRST = tuple(column.desc() for column in _ORDER)
 _NUMBERED = re.compile(r"(epoch|step)-([0-9]{1,18})")
 
 
@@ -56,7 +59,7 @@ class NamedCheckpoint:
 
 
 def _select_best(value: ColumnElement[float | None]) -> Select[*tuple[Any, ...]]:
-    order = (value, *checkpoint_order.COLUMNS)
+    order = (value, *_ORDER)
     rank = func.row_number().over(partition_by=Checkpoint.job_id, order_by=order).label("rank")
     ranked = select(Checkpoint.id, rank).where(
         Checkpoint.job_id.in_(bindparam("jobs", expanding=True)),
@@ -74,7 +77,7 @@ def _select_best(value: ColumnElement[float | None]) -> Select[*tuple[Any, ...]]
 _BEST = {"min": _select_best(Checkpoint.monitored.asc()), "max": _select_best(Checkpoint.monitored.desc())}
 
 
-_COLUMNS = columns.of(CheckpointFacts, Checkpoint)
+_COLUMNS = columns.select_fields(CheckpointFacts, Checkpoint)
 _FILES = columns.short_files(Checkpoint)
 _SUMMARY: list[Any] = [_FILES if column is Checkpoint.files else column for column in _COLUMNS]
 """The same without many files."""
@@ -118,7 +121,7 @@ def add(session: Session, job_id: str, *, attempt: int, new: NewCheckpoint) -> N
     session.execute(update(Job).where(Job.id == job_id).values(version=Job.version + 1))
     written = {"file": path_written(sent)} if new.source == CAPTURED and sent is not None else {}
     job_events.append(session, job_id, type="checkpoint", attempt=attempt, data={**values, **written})
-    if signals.wanted(session, EventKind.JOB_BEST, job=job):
+    if signals.is_wanted(session, EventKind.JOB_BEST, job=job):
         _signal_best(session, job, str(values["id"]))
 
 
@@ -142,7 +145,7 @@ def list_newest_first(session: Session, job_id: str, *, most_bytes: int = MOST_F
     Long lists of files are read for the newest alone, up to `most_bytes` of JSON: `find_with_files` reads another.
     """
     query = select(*_SUMMARY).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
-    listed = [CheckpointFacts(*row) for row in session.execute(checkpoint_order.newest_first(query))]
+    listed = [CheckpointFacts(*row) for row in session.execute(query.order_by(*_NEWEST_FIRST))]
     sizes = accumulate((each.files_bytes or 0) if each.files_omitted else 0 for each in listed)
     near = [each.id for each, size in zip(listed, sizes, strict=True) if each.files_omitted and size <= most_bytes]
     whole = {each.id: each for each in _with_aliases(session, near, {}, _COLUMNS)}
@@ -158,8 +161,13 @@ def find_with_files(session: Session, checkpoint_id: str) -> CheckpointFacts | N
 def find_resumed(session: Session, job_id: str) -> CheckpointFacts | None:
     """Returns the checkpoint that the job goes on from, without aliases; None without a whole one."""
     query = select(*_COLUMNS).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
-    row = session.execute(checkpoint_order.resumed_first(query).limit(1)).first()
+    row = session.execute(sort_resumed_first(query).limit(1)).first()
     return None if row is None else CheckpointFacts(*row)
+
+
+def sort_resumed_first(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    """Returns the query with those checkpoints alone that a job may go on from, the one that it does first."""
+    return query.where(~Checkpoint.damaged).order_by(Checkpoint.source.is_not(None), *_NEWEST_FIRST)
 
 
 def is_progress(session: Session, job_id: str, *, attempt: int, start_step: int) -> bool:
@@ -180,7 +188,7 @@ def list_checkpoints(
     With `after` (an id), only older ones; that one may be removed. Raises NotFound, and InvalidCursor if the job has no
     such checkpoint.
     """
-    job = access.get(session, job_id, caller)
+    job = access.require_job(session, job_id, caller)
     entries = _entries(session, job.id)
     aliases = _aliases(entries, find_best(session, job))
     if after is not None:
@@ -195,7 +203,7 @@ def find_named(session: Session, job_id: str, ref: str, *, caller: Caller) -> Na
 
     Raises NotFound as `resolve` does, and for what the caller may not read.
     """
-    job = access.get(session, sweeps.resolve_job(session, caller, job_id, ref), caller)
+    job = access.require_job(session, sweeps.resolve_job(session, caller, job_id, ref), caller)
     return NamedCheckpoint(job.id, job.name, resolve(session, job, ref))
 
 
@@ -281,13 +289,14 @@ _ENTRY = tuple(getattr(Checkpoint, name) for name in _Entry._fields)
 
 def _entries(session: Session, job_id: str) -> list[_Entry]:
     """Returns the job's listed checkpoints, newest first: without their files, which may be thousands."""
-    query = select(*_ENTRY).where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None))
-    return [_Entry(*row) for row in session.execute(checkpoint_order.newest_first(query))]
+    query: Select[*tuple[Any, ...]] = select(*_ENTRY)
+    query = query.where(Checkpoint.job_id == job_id, Checkpoint.removed_at.is_(None)).order_by(*_NEWEST_FIRST)
+    return [_Entry(*row) for row in session.execute(query)]
 
 
 def _order_key_of(session: Session, job: Job, checkpoint_id: str) -> OrderKey:
     """Returns what orders a checkpoint of the job, which may be removed. Raises InvalidCursor if there is none."""
-    query = select(*checkpoint_order.COLUMNS)
+    query = select(*_ORDER)
     row = session.execute(query.where(Checkpoint.id == checkpoint_id, Checkpoint.job_id == job.id)).first()
     if row is None:
         raise InvalidCursor(f"{checkpoint_id!r} is not a checkpoint of this job")

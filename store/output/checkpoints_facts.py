@@ -2,7 +2,7 @@
 
 Times are microseconds since the epoch. The order of a job's checkpoints is by attempt, and then by the time of saving.
 Of two that were saved at the same time, the one that was stored later is newer. A job goes on from the newest whole
-one; where its program has published some, from the newest of those. `store.output.checkpoint_order` says the same in
+one; where its program has published some, from the newest of those. `store.output.checkpoints` says the same in
 SQL, and nothing else decides either.
 """
 
@@ -49,7 +49,7 @@ class CheckpointFacts:
     source: str | None
     """None if the script published it."""
     saved_at: int
-    """When it was saved, in nanoseconds. `store.output.checkpoint_order` says what it decides."""
+    """When it was saved, in nanoseconds. `store.output.checkpoints` says what it decides."""
     damaged: bool
     """Whether it is not whole: it has no alias, and no job goes on from it."""
     remeasured: Mapping[str, Any] | None

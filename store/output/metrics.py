@@ -120,24 +120,24 @@ def read_latest(
     """Returns the newest value of each series by key, by job: of these `keys`, else of each job's first `_MAX_LATEST`
     series.
     """
-    found: dict[str, dict[str, float]] = {job_id: {} for job_id in job_ids}
+    latest: dict[str, dict[str, float]] = {job_id: {} for job_id in job_ids}
     if keys is None:
         rows = session.execute(_LATEST, {"jobs": job_ids})
     else:
         rows = session.execute(_LATEST_OF_KEYS, {"jobs": job_ids, "keys": list(keys)})
     for row in rows:
-        found[row.job_id][row.key] = row.latest
-    return found
+        latest[row.job_id][row.key] = row.latest
+    return latest
 
 
 def read_figures(
     session: Session, job_ids: Collection[str], *, keys: Collection[str]
 ) -> dict[tuple[str, str], Figures]:
     """Returns the figures of the series with these keys, by job and key."""
-    found = _FIGURES_OF_KEYS.read(session, {"jobs": texts(job_ids), "keys": texts(keys)})
+    rows = _FIGURES_OF_KEYS.read(session, {"jobs": texts(job_ids), "keys": texts(keys)})
     return {
         (job_id, key): Figures(math.nan if latest is None else latest, low, high)
-        for job_id, key, latest, low, high in found
+        for job_id, key, latest, low, high in rows
     }
 
 
@@ -147,12 +147,12 @@ def read_last_visible_steps(session: Session, job_id: str) -> dict[int, int]:
     Attempt 0 is that of the checkpoint that a retried job started from.
     """
     query = select(Attempt.number, Attempt.hides_after).where(Attempt.job_id == job_id).order_by(Attempt.number.desc())
-    found: dict[int, int] = {}
+    last_steps: dict[int, int] = {}
     last = END
     for number, hides_after in session.execute(query):
-        found[number] = last
+        last_steps[number] = last
         last = last if hides_after is None else min(last, hides_after)
-    return found | {0: last}
+    return last_steps | {0: last}
 
 
 def _add_chunks(session: Session, job_id: str, chunks: dict[int, list[MetricPoint]], *, attempt: int) -> None:

@@ -112,7 +112,7 @@ class Checkpoint(Base):
     end_of_epoch: Mapped[bool]
     step: Mapped[int] = mapped_column(BigInteger)
     saved_at: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
-    """When it was saved, in nanoseconds: `store.output.checkpoint_order` says what it decides."""
+    """When it was saved, in nanoseconds: `store.output.checkpoints` says what it decides."""
     damaged: Mapped[bool] = mapped_column(default=False, server_default=false())
     """Whether its worker found that it is not whole."""
     metrics: Mapped[dict[str, Any]]

@@ -102,7 +102,7 @@ def find_first_kept(session: Session, target: TrimTarget, job_id: str, size: int
         length = func.octet_length(cast(target.content, Text))
     else:
         length = func.length(cast(target.content, LargeBinary))
-    query = select(target.key.label("key"), length.label("length")).where(_of(target, job_id))
+    query = select(target.key.label("key"), length.label("length")).where(_is_removable(target, job_id))
     first, left = PAST_END, size
     newest_first = query.order_by(target.key.desc()).execution_options(yield_per=64)
     with closing(session.execute(newest_first)) as rows:
@@ -120,12 +120,12 @@ def remove_oldest(session: Session, target: TrimTarget, job_id: str, *, first_ke
     if job is None or getattr(job, target.trimmed_to.key) <= to:
         return False  # deleted, or trimmed by another worker
     query = select(target.key.label("key"), target.last.label("last")).where(
-        _of(target, job_id), target.key < first_kept
+        _is_removable(target, job_id), target.key < first_kept
     )
     rows = session.execute(query.order_by(target.key).limit(ROWS_PER_TRANSACTION + 1)).all()
     removed = rows[:ROWS_PER_TRANSACTION]
     if removed:
-        session.execute(delete(target.table).where(_of(target, job_id), target.key <= removed[-1].key))
+        session.execute(delete(target.table).where(_is_removable(target, job_id), target.key <= removed[-1].key))
     if len(rows) > len(removed):
         return True
     session.execute(update(Job).where(Job.id == job_id).values({target.trimmed_to.key: to}))
@@ -136,5 +136,5 @@ def remove_oldest(session: Session, target: TrimTarget, job_id: str, *, first_ke
     return False
 
 
-def _of(target: TrimTarget, job_id: str) -> ColumnElement[bool]:
+def _is_removable(target: TrimTarget, job_id: str) -> ColumnElement[bool]:
     return and_(target.table.c.job_id == job_id, target.removable)

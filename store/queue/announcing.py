@@ -11,7 +11,7 @@ from store import announcement
 from store.announcement import Announcement
 from store.queue.line import questions
 from store.queue.line.from_redis import RedisLine, positions_of
-from store.queue.line.upkeep import Upkeep, told
+from store.queue.line.upkeep import Upkeep, committed_change
 from store.redis import client as redis_client
 from store.redis import names as redis_names
 from store.redis import permissions as redis_permissions
@@ -138,7 +138,7 @@ def _ids(new: Announcement) -> list[str]:
 
 def _said(new: Announcement, service: str) -> list[str]:
     """Returns the arguments of `store.queue.line.questions.ANNOUNCE`."""
-    changes = [told(job_id, found) for job_id, found in new.line.items()]
+    changes = [committed_change(job_id, found) for job_id, found in new.line.items()]
     asked = positions_of(new.credits, new.newcomers) if new.credits is not None and new.newcomers else ()
     return [json.dumps(changes), json.dumps(_messages(new, service)), *asked]
 

@@ -77,9 +77,9 @@ def _learn(session: Session, bucket: int, ended: Sequence[Ended], levels: Mappin
     new = upsert(session, Calibration).values(
         bucket=bucket, level=track.level, scored=len(rows), held=track.held, of=track.of
     )
-    told = {name: new.excluded[name] for name in ("level", "held", "of")}
+    replaced = {name: new.excluded[name] for name in ("level", "held", "of")}
     statement = new.on_conflict_do_update(
-        index_elements=["bucket"], set_={**told, "scored": Calibration.scored + len(rows)}
+        index_elements=["bucket"], set_={**replaced, "scored": Calibration.scored + len(rows)}
     )
     session.execute(statement)
     _prune(session, bucket)

@@ -43,10 +43,10 @@ class CreditCache:
         """Returns those that are known, or reads them."""
         if (known := self.known(buckets)) is not None:
             return known
-        found = _read(session, buckets)
+        credits_read = _read(session, buckets)
         with self._lock:
-            self._found, self._read_at = found, time.monotonic()
-        return found
+            self._found, self._read_at = credits_read, time.monotonic()
+        return credits_read
 
 
 def attach(session: Session, cache: CreditCache) -> None:
@@ -64,7 +64,7 @@ def credits(session: Session, buckets: Collection[Bucket] = ()) -> Credits:
 
 
 def _read(session: Session, buckets: Collection[Bucket]) -> Credits:
-    now, hosts, pools = cluster.places(session, {})
+    now, hosts, pools = cluster.read_places(session, {})
     devices: Counter[Kind] = Counter(device.kind for host in hosts for device in host.devices)
     auto: Kind = "cuda" if devices["cuda"] else "cpu"
     for pool in pools:

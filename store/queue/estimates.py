@@ -44,12 +44,12 @@ def of_jobs(session: Session, rows: Iterable[Any], places: Mapping[str, int]) ->
     wait for others, have no estimate.
     """
     waiting = [row.id for row in rows if row.id in places and row.not_before is None]
-    found = _SHOWN.rows(session, {"ids": texts(waiting)}) if waiting else []
-    if not found:
+    rows_shown = _SHOWN.rows(session, {"ids": texts(waiting)}) if waiting else []
+    if not rows_shown:
         return {}
-    newest, after = found[0].newest, found[0].after
-    scored = {row.bucket: row for row in _SCORED.rows(session)} if found[0].job_id is not None else {}
-    shown = {row.job_id: _facts(row, scored) for row in found if row.job_id is not None}
+    newest, after = rows_shown[0].newest, rows_shown[0].after
+    scored = {row.bucket: row for row in _SCORED.rows(session)} if rows_shown[0].job_id is not None else {}
+    shown = {row.job_id: _facts(row, scored) for row in rows_shown if row.job_id is not None}
     if after is not None:
         behind = (job_id for job_id in waiting if places[job_id] > MOST_ESTIMATED)
         shown = {job_id: EstimateFacts(None, after, None, newest, 0, 0) for job_id in behind} | shown

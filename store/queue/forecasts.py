@@ -117,8 +117,8 @@ def lock_ended(session: Session) -> list[Ended]:
     """Locks forecasts that are not scored yet and whose jobs do not wait any more as they did then: some, if there are
     many. Returns them in the order in which the jobs started. Rows of a job that is being deleted are left out.
     """
-    found = [Ended(*row) for row in _ENDED.rows(session)]
-    return sorted(found, key=lambda one: (one.started_at or 0, one.made_at, one.key))
+    ended = [Ended(*row) for row in _ENDED.rows(session)]
+    return sorted(ended, key=lambda one: (one.started_at or 0, one.made_at, one.key))
 
 
 def drop(session: Session, ended: Iterable[Ended]) -> None:

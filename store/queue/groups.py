@@ -41,12 +41,12 @@ class Groups:
         self._newest = in_turn(firsts, self._turn)
         if also is not None and also in firsts:
             self._newest[also] = firsts[also]
-        found, strange = self._verified({member.id: group for group, member in self._newest.items()})
+        heads, strange = self._verified({member.id: group for group, member in self._newest.items()})
         for group in strange:
-            found += self.more(group, limit=1)
+            heads += self.more(group, limit=1)
         left_out = {owner_of(shape) for shape, priority in firsts if (shape, priority) not in self._newest}
-        self.crowded = frozenset(job.owner for job in found if owner_of(job.shape) in left_out)
-        return found
+        self.crowded = frozenset(job.owner for job in heads if owner_of(job.shape) in left_out)
+        return heads
 
     def going_on(self, groups: Collection[Group]) -> list[Group]:
         """Returns those of the groups that may have further jobs."""

@@ -45,10 +45,10 @@ def snapshot(
     newcomer: Waiting | None = None,
 ) -> Snapshot:
     """Returns the cluster with the first jobs of each group. `newcomer`: not in it, but its owner is."""
-    now, hosts, pools = cluster.places(session, observed)
+    now, hosts, pools = cluster.read_places(session, observed)
     displacements = cluster.displacements(session, max_stop_grace=max_stop_grace)
-    kept = reservations.kept_places(session)
-    favoured = {one.job_id for one in displacements} | {one.job_id for one in kept}
+    reserved = reservations.kept_places(session)
+    favoured = {one.job_id for one in displacements} | {one.job_id for one in reserved}
     line = {job.id: job for job in (*heads, *waiting.waiting_among(session, favoured))}
     running = cluster.running(session)
     waiting_owners = {job.owner for job in line.values()} | ({newcomer.owner} if newcomer else set())
@@ -61,7 +61,7 @@ def snapshot(
         line=tuple(line.values()),
         pools=pools,
         displacements=displacements,
-        reservations=tuple(kept),
+        reservations=tuple(reserved),
         allowances=quotas.allowances(session, waiting_owners),
         uses=cluster.uses(session, owners, now=now),
         recorded=RecordedReasons(reasons.by_shape(session), reasons.of_favoured(session, favoured)),

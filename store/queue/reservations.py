@@ -99,8 +99,8 @@ def reserve(session: Session, changes: Sequence[Change], *, known: Set[Runs]) ->
     if len(job_ids) < len(given) or _lock_waiting(session, job_ids) != len(job_ids):
         return None
     among = tuple_(Reservation.worker_id, Reservation.kind).in_([change.place for change in changes])
-    found = _lock_rows(session, among)
-    if any(_version(found.get(change.place)) != change.seen for change in changes):
+    locked = _lock_rows(session, among)
+    if any(_version(locked.get(change.place)) != change.seen for change in changes):
         return None
     if session.scalar(select(Reservation.job_id).where(Reservation.job_id.in_(job_ids), ~among).limit(1)) is not None:
         return None

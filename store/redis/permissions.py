@@ -23,13 +23,13 @@ def missing(redis: Redis, service: str) -> tuple[str, ...]:
         pipeline.execute_command("HDEL", *questions["hdel"])
         answers = pipeline.execute(raise_on_error=False)
     asked = [command for command in COMMANDS if command not in _UNASKED]
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for command, answer in zip([*asked, "hdel"], answers, strict=True):
         if isinstance(answer, NoPermissionError):
-            found[_rule(command, str(answer), service)] = None
+            names[_rule(command, str(answer), service)] = None
         elif isinstance(answer, ConnectionError):  # a replica, for example, refuses to write, and forbids nothing
             raise answer
-    return tuple(found)
+    return tuple(names)
 
 
 def _questions(key: str) -> Mapping[str, tuple[Any, ...]]:

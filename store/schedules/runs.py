@@ -13,11 +13,12 @@ from sqlalchemy import case, exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import now_us
-from store.jobs import owners, savepoints, stop
+from store.jobs import savepoints, stop
 from store.jobs import submit as submissions
 from store.jobs.submission import ScheduledRun, Submission, Submitted
 from store.schedules import cron, schedules
 from store.tables import Job, Schedule
+from store.team import users
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TorchyardError, Unavailable
 from torchyard.contract.job import JobState, Reason
 from torchyard.contract.schedules import ScheduleState
@@ -65,7 +66,9 @@ def note_failure(session: Session, schedule_id: str) -> None:
     """Notes that what is due could not be done, and is tried again: once, and not at each attempt."""
     row = session.scalars(select(Schedule).where(Schedule.id == schedule_id).with_for_update()).first()
     if row is not None and (row.last_error or {}).get("message") != _UNKNOWN:
-        _set_columns(session, row, last_error={"code": "internal", "message": _UNKNOWN, "at": schedules.now(session)})
+        _set_columns(
+            session, row, last_error={"code": "internal", "message": _UNKNOWN, "at": schedules.read_now(session)}
+        )
 
 
 def _lock_due(session: Session, schedule_id: str) -> tuple[Schedule, bool] | None:
@@ -94,7 +97,7 @@ def _run_due(session: Session, row: Schedule, runs_still: bool) -> None:
 
 def _submit(session: Session, row: Schedule) -> Submitted:
     """Submits the run that is due for the owner, as they may submit it now."""
-    caller = owners.acting(session, row.owner)
+    caller = users.act_for(session, row.owner)
     assert row.next_at is not None
     run = ScheduledRun(row.id, row.next_at)
     return submissions.submit(session, Submission(parse_spec(row.spec), caller, "private", run=run))
@@ -112,7 +115,7 @@ def _note_refused(session: Session, row: Schedule, error: Exception) -> None:
     known = isinstance(error, TorchyardError)
     code = error.code if known else "internal"
     message = _message_of(error) if known else _UNKNOWN
-    noted: dict[str, Any] = {"last_error": {"code": code, "message": message, "at": schedules.now(session)}}
+    noted: dict[str, Any] = {"last_error": {"code": code, "message": message, "at": schedules.read_now(session)}}
     if row.refused + 1 >= MOST_REFUSED:
         reason = Reason("refused", f"{MOST_REFUSED} runs in a row were refused: {message}")
         _set_columns(session, row, refused=row.refused + 1, **noted, **_columns_of_stop(ScheduleState.PAUSED, reason))
@@ -135,12 +138,12 @@ def _cancel_replaced(session: Session, schedule_id: str) -> bool:
 
 def _go_on(session: Session, row: Schedule, **values: Any) -> None:
     """Sets when the next run is due: of the times that went by meanwhile, none is."""
-    _set_columns(session, row, **values, **_plan_next(row, max(schedules.now(session), row.next_at or 0)))
+    _set_columns(session, row, **values, **_plan_next(row, max(schedules.read_now(session), row.next_at or 0)))
 
 
 def _plan_next(row: Schedule, after: int) -> dict[str, Any]:
     try:
-        next_at = cron.next_after(schedules.schedule_of(row), after)
+        next_at = cron.next_after(schedules.read_schedule(row), after)
     except InvalidSpec as error:  # this host's time zones or cron texts are other ones
         return _columns_of_stop(ScheduleState.PAUSED, Reason("refused", _message_of(error)))
     return _columns_of_stop(ScheduleState.ENDED, _ENDED) if next_at is None else {"next_at": next_at}

@@ -87,7 +87,9 @@ def list_schedules(
     """Returns schedules that the caller may read, of one owner or all, newest first; with `after` (an id), only older
     ones.
     """
-    query = select(Schedule).where(access.readable(caller, Schedule)).order_by(Schedule.id.desc()).limit(limit + 1)
+    query = (
+        select(Schedule).where(access.match_readable(caller, Schedule)).order_by(Schedule.id.desc()).limit(limit + 1)
+    )
     if owner is not None:
         query = query.where(Schedule.owner == owner)
     rows = session.scalars(query if after is None else query.where(Schedule.id < after))
@@ -100,12 +102,12 @@ def change(session: Session, schedule_id: str, patch: SchedulePatch, *, caller: 
     Raises NotFound, Forbidden, and InvalidSpec for times that never come.
     """
     row = _lock_changeable(session, schedule_id, caller)
-    schedule = patch.schedule if "schedule" in patch.model_fields_set else schedule_of(row)
+    schedule = patch.schedule if "schedule" in patch.model_fields_set else read_schedule(row)
     next_at: int | None = None
     paused = patch.paused if "paused" in patch.model_fields_set else row.state == ScheduleState.PAUSED
     if not paused or "schedule" in patch.model_fields_set:
         # A time of which there is a run does not come again, whatever the clock of the database says.
-        next_at = cron.check(schedule, max(now(session), row.last_due_at or 0))
+        next_at = cron.check(schedule, max(read_now(session), row.last_due_at or 0))
     row.schedule, row.overlap = schedule.model_dump(mode="json"), schedule.overlap
     if not paused:
         row.state, row.next_at, row.refused = ScheduleState.ACTIVE, next_at, 0
@@ -125,12 +127,12 @@ def remove(session: Session, schedule_id: str, *, caller: Caller) -> None:
     audit.add(session, caller, "schedule.delete", schedule_id)
 
 
-def schedule_of(row: Schedule) -> contract.Schedule:
+def read_schedule(row: Schedule) -> contract.Schedule:
     """Returns the times of a schedule."""
     return contract.Schedule.model_validate(row.schedule)
 
 
-def now(session: Session) -> int:
+def read_now(session: Session) -> int:
     """Returns the time of the database's clock."""
     return session.scalars(select(now_us())).one()
 
@@ -150,7 +152,7 @@ def _insert(session: Session, new: NewSchedule) -> Schedule | None:
         "overlap": new.schedule.overlap,
         "bundles": " ".join(sorted(set(bundles_of(spec).values()))),
         "state": ScheduleState.ACTIVE,
-        "next_at": cron.check(new.schedule, now(session)),
+        "next_at": cron.check(new.schedule, read_now(session)),
         "skipped": 0,
         "refused": 0,
         "idempotency_key": None if new.keyed is None else new.keyed.key,
@@ -165,7 +167,7 @@ def _insert(session: Session, new: NewSchedule) -> Schedule | None:
 def _find_readable(session: Session, schedule_id: str, caller: Caller) -> Schedule:
     if not is_id(schedule_id, "sch"):
         raise NotFound(f"there is no schedule {schedule_id[:100]!r}")
-    query = select(Schedule).where(Schedule.id == schedule_id, access.readable(caller, Schedule))
+    query = select(Schedule).where(Schedule.id == schedule_id, access.match_readable(caller, Schedule))
     if (row := session.scalars(query).first()) is None:
         raise NotFound(f"there is no schedule {schedule_id}")
     return row
@@ -197,7 +199,7 @@ def _values_of(row: Schedule) -> dict[str, Any]:
         "name": row.name,
         "owner": row.owner,
         "visibility": row.visibility,
-        "schedule": schedule_of(row),
+        "schedule": read_schedule(row),
         "state": ScheduleState(row.state),
         "status_reason": reason,
         "next_at": None if row.next_at is None else to_time(row.next_at),

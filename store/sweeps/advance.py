@@ -8,12 +8,13 @@ import time
 
 from sqlalchemy.orm import Session
 
-from store.jobs import jobs, owners, resume
+from store.jobs import jobs, resume
 from store.jobs import stop as stopping
 from store.jobs.submission import Submission, Submitted, TrialOf
 from store.jobs.submit import submit_each
 from store.sweeps import due, sweeps, trials
 from store.tables import Sweep
+from store.team import users
 from store.team.callers import Caller
 from torchyard.contract.errors import (
     Conflict,
@@ -91,7 +92,7 @@ def promote_trials(session: Session, sweep_id: str, wanted: Mapping[int, int]) -
     As `make_trials` does, it waits for a quota, and pauses a sweep whose owner may submit nothing.
     """
     sweep = _lock(session, sweep_id)
-    halving = None if sweep is None else sweeps.spec_of(sweep).halving
+    halving = None if sweep is None else sweeps.read_spec(sweep).halving
     if sweep is None or halving is None or sweep.state != SweepState.RUNNING or sweep.asked is not None:
         return False
     caller = _find_owner(session, sweep)
@@ -119,7 +120,7 @@ def settle(session: Session, sweep_id: str) -> bool:
         return False
     if sweep.state == SweepState.CANCELLING:
         failed = sweep.reason_code == _TOO_MANY_FAILED
-        end, reason = SweepState.FAILED if failed else SweepState.CANCELLED, sweeps.reason_of(sweep)
+        end, reason = SweepState.FAILED if failed else SweepState.CANCELLED, sweeps.read_reason(sweep)
     elif sweep.state == SweepState.RUNNING and sweep.next_number == sweep.total:
         end, reason = SweepState.FINISHED, Reason("finished", "all trials have ended")
     else:
@@ -154,7 +155,7 @@ def _is_next(sweep: Sweep, first: int) -> bool:
 def _find_owner(session: Session, sweep: Sweep) -> Caller | None:
     """Returns the sweep's owner. Pauses the sweep, and returns None, if the owner may submit nothing."""
     try:
-        return owners.acting(session, sweep.owner)
+        return users.act_for(session, sweep.owner)
     except OwnerDisabled as error:
         sweeps.move(session, sweep, SweepState.PAUSED, reason=Reason(error.code, error.message))
         return None
@@ -197,7 +198,7 @@ def _submit(
 
     Returns each, or why it was refused, in order.
     """
-    spec, answers = sweeps.spec_of(sweep), dict[int, Submitted | Exception]()
+    spec, answers = sweeps.read_spec(sweep), dict[int, Submitted | Exception]()
     wanted: dict[int, Submission] = {}
     ends = time.monotonic() + _PARSE_S
     for number, point in points.items():
@@ -205,7 +206,7 @@ def _submit(
             break
         try:
             job, trial = spec_of(spec, number, point), TrialOf(sweep.id, number)
-            wanted[number] = Submission(job, caller, sweeps.visibility_of(sweep), trial=trial)
+            wanted[number] = Submission(job, caller, sweeps.read_visibility(sweep), trial=trial)
         except InvalidSpec as error:
             answers[number] = kept(error)
     if wanted:

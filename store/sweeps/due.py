@@ -48,7 +48,7 @@ def read_terms(session: Session, sweep_id: str) -> SweepTerms:
 
 def read_spec(session: Session, sweep_id: str) -> SweepSpec:
     """Returns the spec of a sweep."""
-    return sweeps.spec_of(sweeps.find(session, sweep_id, SERVICE))
+    return sweeps.read_spec(sweeps.find(session, sweep_id, SERVICE))
 
 
 def read_trials_at_rungs(session: Session, sweep_id: str) -> list[TrialFacts]:

@@ -33,7 +33,7 @@ def list_sweeps(
     session: Session, where: SweepFilter, *, caller: Caller, limit: int, after: str | None = None
 ) -> FactPage[SweepSummary]:
     """Returns sweeps that the caller may read, newest first; with `after` (an id), only older ones."""
-    query = select(Sweep, _MOST_AT_ONCE).options(load_only(*_LISTED)).where(access.readable(caller, Sweep))
+    query = select(Sweep, _MOST_AT_ONCE).options(load_only(*_LISTED)).where(access.match_readable(caller, Sweep))
     query = query.order_by(Sweep.id.desc()).limit(limit + 1)
     equal = {Sweep.name: where.name, Sweep.owner: where.owner}
     query = query.where(*(column == value for column, value in equal.items() if value is not None))
@@ -53,7 +53,7 @@ def find_sweep(session: Session, sweep_id: str, *, caller: Caller) -> SweepView:
 def describe(session: Session, sweep: Sweep) -> SweepView:
     """Returns a sweep with its best trial."""
     values = _values_of(sweep, trials.count_by_state(session, [sweep.id])[sweep.id], sweep.spec.get("max_parallel"))
-    return SweepView(**values, spec=sweeps.spec_of(sweep), best=trials.find_best(session, sweep))
+    return SweepView(**values, spec=sweeps.read_spec(sweep), best=trials.find_best(session, sweep))
 
 
 def list_trials(

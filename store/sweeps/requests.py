@@ -9,14 +9,14 @@ from typing import Literal
 
 from sqlalchemy.orm import Session
 
-from store.jobs import owners, resume
 from store.jobs import requests as job_requests
+from store.jobs import resume
 from store.jobs import submit as submissions
 from store.jobs.submission import Retry, TrialOf
 from store.store import Store
 from store.sweeps import listing, sweeps, trials
 from store.tables import Sweep
-from store.team import audit
+from store.team import audit, users
 from store.team.callers import Caller
 from store.team.limits import check_change
 from torchyard.contract.errors import Conflict, NotFound
@@ -65,7 +65,7 @@ def promote(session: Session, sweep_id: str, number: int, *, caller: Caller) -> 
     if trial.at_rung:
         resume.promote(session, trial.job_id, None, caller)
     elif trial.state.terminal:
-        acting, of = owners.acting(session, sweep.owner), TrialOf(sweep_id, number)
+        acting, of = users.act_for(session, sweep.owner), TrialOf(sweep_id, number)
         job = submissions.submit(session, Retry(trial.job_id, acting, trial=of))
         trials.begin_again(session, sweep_id, number, job.job.id)
     else:

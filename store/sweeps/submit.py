@@ -62,7 +62,7 @@ def extend(store: Store, sweep_id: str, more: SweepExtension, *, caller: Caller)
     while True:
         with store.read() as session:
             sweep = sweeps.find(session, sweep_id, caller)
-            spec, version = sweeps.spec_of(sweep), sweep.version
+            spec, version = sweeps.read_spec(sweep), sweep.version
         wider = extended(spec, more)
         with store.write("sweeps") as session:
             sweep = sweeps.lock(session, sweep_id, caller)

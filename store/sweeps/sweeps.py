@@ -39,7 +39,7 @@ def find(session: Session, sweep_id: str, caller: Caller) -> Sweep:
     """Returns a sweep that the caller may read. Raises NotFound, also for what is no sweep's id."""
     if not is_id(sweep_id, "swp"):
         raise NotFound(f"there is no sweep {sweep_id[:100]!r}")
-    row = session.scalars(select(Sweep).where(Sweep.id == sweep_id, access.readable(caller, Sweep))).first()
+    row = session.scalars(select(Sweep).where(Sweep.id == sweep_id, access.match_readable(caller, Sweep))).first()
     if row is None:
         raise NotFound(f"there is no sweep {sweep_id}")
     return row
@@ -116,17 +116,17 @@ def wake(session: Session) -> None:
     announcement_of(session).wake_controller()
 
 
-def reason_of(sweep: Sweep) -> Reason:
+def read_reason(sweep: Sweep) -> Reason:
     """Returns why a sweep is in its state."""
     return Reason(sweep.reason_code, sweep.reason_message)
 
 
-def visibility_of(sweep: Sweep) -> Visibility:
+def read_visibility(sweep: Sweep) -> Visibility:
     """Returns who may read a sweep and its jobs."""
     return cast("Visibility", sweep.visibility)
 
 
-def spec_of(sweep: Sweep) -> SweepSpec:
+def read_spec(sweep: Sweep) -> SweepSpec:
     """Returns the spec of a sweep."""
     return _parsed(json.dumps(sweep.spec))
 
@@ -159,7 +159,7 @@ def _reason_columns(reason: Reason) -> dict[str, Any]:
 def _signal_end(session: Session, sweep: Sweep) -> None:
     """Adds the signal that the sweep has ended, with its state and its best trial."""
     subject = SweepSubject(sweep.id, sweep.name, sweep.owner, sweep.visibility)
-    if not signals.wanted(session, EventKind.SWEEP_FINISHED, sweep=subject):
+    if not signals.is_wanted(session, EventKind.SWEEP_FINISHED, sweep=subject):
         return
     counts = {
         str(state): count for state, count in trials.count_by_state(session, [sweep.id])[sweep.id].items() if count

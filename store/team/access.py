@@ -27,7 +27,7 @@ def announce(session: Session, name: str) -> None:
     announcement_of(session).mark_changed(channel(name))
 
 
-def readable(caller: Caller, kind: _Shared = Job) -> ColumnElement[bool]:
+def match_readable(caller: Caller, kind: _Shared = Job) -> ColumnElement[bool]:
     """Returns the condition that the caller may read the job: spec, events, metrics, logs and checkpoints.
 
     Or that they may read the model, the sweep or the schedule.
@@ -35,9 +35,9 @@ def readable(caller: Caller, kind: _Shared = Job) -> ColumnElement[bool]:
     return _readable_by(caller.name, caller.role, kind)
 
 
-def listed(caller: Caller) -> ColumnElement[bool]:
+def match_listed(caller: Caller) -> ColumnElement[bool]:
     """Returns the condition that the job's row is in the caller's lists."""
-    return true() if lists_unreadable(caller) else readable(caller)
+    return true() if lists_unreadable(caller) else match_readable(caller)
 
 
 def changeable(caller: Caller, kind: _Shared = Job, *, ending: bool = False) -> ColumnElement[bool]:
@@ -47,20 +47,20 @@ def changeable(caller: Caller, kind: _Shared = Job, *, ending: bool = False) -> 
     return kind.owner == caller.name
 
 
-def listed_among(session: Session, job_ids: Collection[str], caller: Caller) -> dict[str, NamedJob]:
+def find_listed(session: Session, job_ids: Collection[str], caller: Caller) -> dict[str, NamedJob]:
     """Returns those of the jobs that the caller may list, by their ids."""
-    ids, found = sorted(job_ids), dict[str, NamedJob]()
+    ids, jobs = sorted(job_ids), dict[str, NamedJob]()
     for first in range(0, len(ids), _IDS_PER_QUERY):
         some = ids[first : first + _IDS_PER_QUERY]
-        query = select(Job.id, Job.name, Job.owner).where(Job.id.in_(some), listed(caller))
-        found |= {row.id: NamedJob(*row) for row in session.execute(query)}
-    return found
+        query = select(Job.id, Job.name, Job.owner).where(Job.id.in_(some), match_listed(caller))
+        jobs |= {row.id: NamedJob(*row) for row in session.execute(query)}
+    return jobs
 
 
-def get(session: Session, job_id: str, caller: Caller) -> Job:
+def require_job(session: Session, job_id: str, caller: Caller) -> Job:
     """Returns a job that the caller may read. Raises NotFound, also for what is no job's id."""
     _check_id(job_id)
-    job = session.scalars(select(Job).where(Job.id == job_id, readable(caller))).first()
+    job = session.scalars(select(Job).where(Job.id == job_id, match_readable(caller))).first()
     if job is None:
         raise NotFound(f"there is no job {job_id}")
     return job
@@ -68,7 +68,7 @@ def get(session: Session, job_id: str, caller: Caller) -> Job:
 
 def is_readable(session: Session, job_id: str, caller: Caller) -> bool:
     """Returns whether the caller may read the job."""
-    return session.scalar(select(Job.id).where(Job.id == job_id, readable(caller))) is not None
+    return session.scalar(select(Job.id).where(Job.id == job_id, match_readable(caller))) is not None
 
 
 def readable_job(
@@ -84,10 +84,10 @@ def readable_job(
     """
     _check_id(job_id)
     query = _readable_columns(columns or (Job.id,), source, caller.role)
-    found = session.connection().execute(query, {"id": job_id, "caller": caller.name}).first()
-    if found is None:
+    row = session.connection().execute(query, {"id": job_id, "caller": caller.name}).first()
+    if row is None:
         raise NotFound(f"there is no job {job_id}")
-    return found
+    return row
 
 
 def check_own(session: Session, job_id: str, caller: Caller, *, ending: bool = False) -> None:
@@ -103,12 +103,12 @@ def refusals(
 
     A few statements find it, however many jobs there are.
     """
-    allowed = readable(caller) if reads else changeable(caller, ending=ending)
+    allowed = match_readable(caller) if reads else changeable(caller, ending=ending)
     owners, may = dict[str, str](), set[str]()
     valid = [job_id for job_id in job_ids if is_id(job_id, "job")]
     for first in range(0, len(valid), _IDS_PER_QUERY):
         some = Job.id.in_(valid[first : first + _IDS_PER_QUERY])
-        rows = session.execute(select(Job.id, Job.owner).where(some, readable(caller)))
+        rows = session.execute(select(Job.id, Job.owner).where(some, match_readable(caller)))
         owners |= {row.id: row.owner for row in rows}
         may.update(session.scalars(select(Job.id).where(some, allowed)))
     refused = [job_id for job_id in job_ids if job_id not in may]
@@ -132,7 +132,7 @@ def lock_readable(session: Session, job_id: str, caller: Caller, *, waits: bool 
 
     `waits`: for a transaction that has locked it; otherwise it is not found.
     """
-    query = select(Job).where(Job.id == job_id, readable(caller)).with_for_update(skip_locked=not waits)
+    query = select(Job).where(Job.id == job_id, match_readable(caller)).with_for_update(skip_locked=not waits)
     job = session.scalars(query.execution_options(populate_existing=True)).first()
     if job is None:
         raise NotFound(f"there is no job {job_id}")
@@ -158,7 +158,7 @@ def _check_id(job_id: str) -> None:
 
 
 def _refusal(session: Session, job_id: str, caller: Caller) -> Forbidden:
-    return _forbidden(job_id, get(session, job_id, caller).owner)
+    return _forbidden(job_id, require_job(session, job_id, caller).owner)
 
 
 def _forbidden(job_id: str, owner: str) -> Forbidden:

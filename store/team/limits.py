@@ -48,7 +48,7 @@ def check_change(session: Session, who: str) -> None:
     most = find_limit(session, who, Resource.STORED_BYTES)
     if most is None:
         return
-    if (written := stored_counts.of(session, who).written) > most + stored_counts.FREE_WRITTEN_BYTES:
+    if (written := stored_counts.count(session, who).written) > most + stored_counts.FREE_WRITTEN_BYTES:
         raise QuotaExceeded(
             f"what requests of {who} have written (specs, notes, events, the audit) takes {written} of {most} bytes:"
             " delete jobs that are not needed; of the audit nothing is removed, so an administrator may have to raise"

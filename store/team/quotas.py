@@ -39,7 +39,7 @@ def stored_bytes(session: Session, owner: str) -> int:
     job of the user's that starts from it has not ended.
     """
     others = (_initial().where(Job.owner == owner), _kept(owner))
-    return stored_counts.of(session, owner).counted + sum(int(session.execute(each).scalar_one()) for each in others)
+    return stored_counts.count(session, owner).counted + sum(int(session.execute(each).scalar_one()) for each in others)
 
 
 def bytes_left(session: Session, owner: str) -> int | None:

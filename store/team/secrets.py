@@ -71,7 +71,7 @@ def rotate(session: Session, keys: SecretKeys, *, caller: Caller) -> int:
     return count
 
 
-def list_of(session: Session, owner: str) -> Sequence[SecretView]:
+def list_owned(session: Session, owner: str) -> Sequence[SecretView]:
     """Returns the user's secrets by name."""
     query = columns.select(SecretView, Secret).where(Secret.owner == owner).order_by(Secret.name)
     return columns.views(SecretView, session.execute(query))
@@ -81,8 +81,8 @@ def named(session: Session, owner: str, names: Collection[str]) -> dict[str, Sec
     """Returns those of `names` that the user has, by name."""
     if not names:
         return {}
-    found = session.scalars(select(Secret).where(Secret.owner == owner, Secret.name.in_(names)))
-    return {row.name: row for row in found}
+    secrets = session.scalars(select(Secret).where(Secret.owner == owner, Secret.name.in_(names)))
+    return {row.name: row for row in secrets}
 
 
 def resolve(session: Session, keys: SecretKeys, job: Job) -> AttemptSecrets:

@@ -28,7 +28,7 @@ class Stored(NamedTuple):
         return self.files + max(0, self.written - FREE_WRITTEN_BYTES)
 
 
-def of(session: Session, owner: str | None = None) -> Stored:
+def count(session: Session, owner: str | None = None) -> Stored:
     """Returns how many bytes an owner has stored, or without one, all of them together."""
     query = select(func.sum(StoredCount.files), func.sum(StoredCount.written))
     files, written = session.execute(query if owner is None else query.where(StoredCount.owner == owner)).one()

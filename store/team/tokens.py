@@ -109,7 +109,7 @@ def mark_used(session: Session, token_id: str) -> None:
     session.execute(update(Token).where(Token.id == token_id).values(used_at=now_us()))
 
 
-def list_of(session: Session, user: str, *, limit: int, before: str | None = None) -> FactPage[TokenView]:
+def list_owned(session: Session, user: str, *, limit: int, before: str | None = None) -> FactPage[TokenView]:
     """Returns the tokens of a user, newest first; with `before` (an id), only older ones."""
     query = columns.select(TokenView, Token).where(Token.user == user).order_by(Token.id.desc()).limit(limit + 1)
     rows = session.execute(query if before is None else query.where(Token.id < before))
@@ -156,10 +156,10 @@ def _end_with(session: Session, row: Token, made_by: str) -> None:
 
 
 def _identity(session: Session, token_id: str, *, digest: str | None = None) -> Identity | None:
-    found = session.connection().execute(_VALID, {"id": token_id}).first()
-    if found is None:
+    row = session.connection().execute(_VALID, {"id": token_id}).first()
+    if row is None:
         return None
-    stored, scopes, use_is_stale, left_us, name, role_name = found
+    stored, scopes, use_is_stale, left_us, name, role_name = row
     if digest is not None and not hmac.compare_digest(digest, stored):
         return None
     role = Role(role_name)

@@ -15,11 +15,11 @@ from store.db.upsert import upsert
 from store.pages import FactPage
 from store.tables import Job, Preferences, User
 from store.team import access, audit
-from store.team.callers import BOOTSTRAP, Caller
-from torchyard.contract.errors import Conflict, NotFound
+from store.team.callers import BOOTSTRAP, SERVICE, Caller
+from torchyard.contract.errors import Conflict, NotFound, OwnerDisabled
 from torchyard.contract.job import JobState
 from torchyard.contract.requests import USER_NAME
-from torchyard.contract.team import Role
+from torchyard.contract.team import Role, Scope
 from torchyard.contract.views.team import UserView
 
 _LIVE = tuple(state for state in JobState if not state.terminal)
@@ -44,6 +44,25 @@ def find(session: Session, name: str) -> User:
     if user is None:
         raise NotFound(f"there is no user {name[:100]!r}")
     return user
+
+
+def act_for(session: Session, owner: str) -> Caller:
+    """Returns the user as they are now: the service acts for the owner of a schedule, a sweep or a job that waits
+    for others, where nobody sends a request.
+
+    Raises OwnerDisabled if they may not submit a job: they are disabled, a viewer, or there is no such user.
+    """
+    if owner == BOOTSTRAP:
+        return SERVICE
+    user = session.execute(select(User.role, User.disabled_at).where(User.name == owner)).first()
+    if user is None:
+        raise OwnerDisabled(f"there is no user {owner} any more")
+    if user.disabled_at is not None:
+        raise OwnerDisabled(f"the user {owner} is disabled")
+    role = Role(user.role)
+    if Scope.JOBS_WRITE not in role.scopes:
+        raise OwnerDisabled(f"the user {owner} is a {role}, who may submit no jobs")
+    return Caller(owner, role)
 
 
 def lock(session: Session, name: str) -> None:

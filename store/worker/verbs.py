@@ -198,13 +198,13 @@ class WorkerStore:
     def read_room(self, job_id: str) -> Room:
         """Returns which files of the job are stored, and how much its owner may store besides. Raises NotFound."""
         with self._store.read() as session:
-            jobs.get(session, job_id)
+            jobs.require(session, job_id)
             return artifacts.read_room(session, job_id)
 
     def read_secrets(self, job_id: str) -> AttemptSecrets:
         """Returns the secrets that the job's spec names, as they are now. Raises NotFound."""
         with self._store.read() as session:
-            return secrets.resolve(session, self._store.secret_keys, jobs.get(session, job_id))
+            return secrets.resolve(session, self._store.secret_keys, jobs.require(session, job_id))
 
     def list_keep_orders(self, *, limit: int) -> list[KeepOrder]:
         """Returns the requests to keep files that the worker is to answer: of each owner of jobs the oldest."""

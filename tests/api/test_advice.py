@@ -50,7 +50,7 @@ def test_a_failed_job_is_judged_by_the_lines_of_the_attempt_and_the_rank_that_fa
         "rank": 1,
     }
     with service.database.write() as session:
-        jobs.get(session, job_id).not_before = None
+        jobs.require(session, job_id).not_before = None
     second = service.start(job_id)
     service.record(second, lines=[NewLines(1, "stderr", ["starts", OOM, "bye"]), NewLines(0, "stderr", [OOM])])
     service.end(second, reason=EndReason.OUT_OF_MEMORY, message=OOM, rank=1, exit_code=1)

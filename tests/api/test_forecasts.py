@@ -17,7 +17,7 @@ from api.limits.forecasts import ForecastLimits
 from api.limits.rates import Rates
 from store.cluster import workers
 from store.jobs import new_jobs, prospects
-from store.jobs.foresight_facts import Ahead, Forecast, Foresight, Waits
+from store.jobs.prospects import Ahead, Forecast, Foresight, Waits
 from store.jobs.submission import Prospect, Submission
 from store.queue.estimates_facts import Seen
 from store.team.callers import Caller

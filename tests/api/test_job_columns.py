@@ -7,7 +7,7 @@ import pytest
 
 from store.jobs import known_columns
 from store.jobs import table as job_table
-from store.jobs.columns_facts import Order
+from store.jobs.facts import Order
 from store.output.facts import MetricPoint
 from store.team.callers import SERVICE
 from tests.api.service import ApiFixture, both_databases

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.transfers import logfile
+from api.routes import logs as log_routes
 from store.output import log_search
 from store.output.facts import NewLines
 from tests.api.service import ApiFixture
@@ -105,7 +105,7 @@ def test_a_search_for_nothing_is_refused(service: ApiFixture, job_id: str, param
 
 
 def test_a_log_is_sent_as_a_file(service: ApiFixture, job_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logfile, "PART_CHARACTERS", 5)
+    monkeypatch.setattr(log_routes, "PART_CHARACTERS", 5)
     path = f"/v1/jobs/{job_id}/logs/download"
     answer = service.client.get(path)
     assert answer.content.decode() == "".join(f"{text}\n" for text in [*TEXTS, "again", "OOM"])

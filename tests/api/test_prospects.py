@@ -151,4 +151,4 @@ def test_the_reason_is_the_one_that_a_worker_then_finds(service: ApiFixture) -> 
 
 def _shape(service: ApiFixture, job_id: str) -> str:
     with service.database.read() as session:
-        return jobs.get(session, job_id).shape
+        return jobs.require(session, job_id).shape

@@ -39,7 +39,7 @@ def test_the_reason_of_a_group_is_the_reason_of_each_of_its_jobs(service: ApiFix
     first, second = service.submit()["id"], service.submit()["id"]
     other = service.submit(resources={"devices_per_node": 2})["id"]
     with service.database.write() as session:
-        shape = jobs.get(session, first).shape
+        shape = jobs.require(session, first).shape
         reasons.store_reasons(session, {shape: Reason("devices_busy", "needs 1 device; 0 free on box-a")})
     queued = {entry["job_id"]: entry["reason"] for entry in service.get("/v1/queue")["data"]}
     listed = {job["id"]: job["status_reason"] for job in service.get("/v1/jobs")["data"]}

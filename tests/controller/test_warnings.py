@@ -8,7 +8,7 @@ from sqlalchemy import func, select, update
 
 from controller.warnings import Warnings
 from store.attempts.facts import Claim
-from store.attempts.warnings import warn
+from store.attempts.slowness import warn
 from store.cluster import device_history
 from store.output.facts import MetricPoint
 from store.store import Store

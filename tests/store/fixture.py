@@ -191,11 +191,11 @@ class StoreFixture:
         return self.read(lambda session: positions.find_positions(session, rows)).get(job_id)
 
     def job(self, job_id: str) -> Job:
-        return self.read(lambda session: jobs.get(session, job_id))
+        return self.read(lambda session: jobs.require(session, job_id))
 
     def reason(self, job_id: str) -> DisplayedReason:
         """Returns the reason of the job's state, as users see it."""
-        return self.read(lambda session: reasons.displayed(session, [jobs.get(session, job_id)])[job_id])
+        return self.read(lambda session: reasons.displayed(session, [jobs.require(session, job_id)])[job_id])
 
     def attempt(self, claim: Claim) -> Attempt:
         return self.read(lambda session: attempts.find(session, claim))

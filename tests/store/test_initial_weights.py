@@ -82,7 +82,7 @@ def collected(store: Store) -> int:
 
 
 def checkpoint_id(db: StoreFixture, job_id: str, ref: str) -> str:
-    return db.read(lambda session: checkpoints.resolve(session, access.get(session, job_id, ADA), ref)).id
+    return db.read(lambda session: checkpoints.resolve(session, access.require_job(session, job_id, ADA), ref)).id
 
 
 @quick_on_sqlite

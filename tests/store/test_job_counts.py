@@ -156,7 +156,7 @@ def check(db: StoreFixture) -> None:
         for owner, archived in product((None, "ada", "nobody"), (False, True)):
             with db.database.read() as session:
                 kept = job_counts.by_state(session, caller=caller, owner=owner, archived=archived)
-            query = select(Job.state, func.count()).where(access.listed(caller)).group_by(Job.state)
+            query = select(Job.state, func.count()).where(access.match_listed(caller)).group_by(Job.state)
             query = query.where(Job.archived_at.is_not(None) if archived else Job.archived_at.is_(None))
             if owner is not None:
                 query = query.where(Job.owner == owner)

@@ -42,10 +42,10 @@ ADA, EVE = Caller("ada", Role.MEMBER), Caller("eve", Role.MEMBER)
 def test_a_private_job_of_another_owner_is_not_found(db: StoreFixture) -> None:
     job_id = db.submit(owner="ada")
     for caller in (ADA, SERVICE):
-        assert db.read(lambda session, caller=caller: access.get(session, job_id, caller)).id == job_id
+        assert db.read(lambda session, caller=caller: access.require_job(session, job_id, caller)).id == job_id
     for caller in (EVE, Caller("eve", Role.OPERATOR)):
         with pytest.raises(NotFound):
-            db.read(lambda session, caller=caller: access.get(session, job_id, caller))
+            db.read(lambda session, caller=caller: access.require_job(session, job_id, caller))
         with pytest.raises(NotFound):
             db.write(lambda session, caller=caller: stop.request_cancel(session, job_id, caller))
     with pytest.raises(NotFound):
@@ -55,7 +55,7 @@ def test_a_private_job_of_another_owner_is_not_found(db: StoreFixture) -> None:
 
 def test_a_job_of_the_team_is_read_by_all_and_changed_by_its_owner_and_administrators(db: StoreFixture) -> None:
     job_id = db.submit(owner="ada", visibility="team")
-    assert db.read(lambda session: access.get(session, job_id, EVE)).id == job_id
+    assert db.read(lambda session: access.require_job(session, job_id, EVE)).id == job_id
     with pytest.raises(Forbidden, match="belongs to ada"):
         db.write(lambda session: stop.request_cancel(session, job_id, EVE))
     assert db.job(job_id).state == JobState.QUEUED
@@ -81,7 +81,7 @@ def test_a_job_is_told_by_one_row_and_by_what_its_attempts_stored(db: StoreFixtu
     shape = db.job(queued).shape
     db.write(lambda session: reasons.store_reasons(session, {shape: Reason("no_device", "2 devices are held")}))
     for job_id in (running, paused, queued):
-        expected = db.read(lambda session, job_id=job_id: show.show_job(session, jobs.get(session, job_id)))
+        expected = db.read(lambda session, job_id=job_id: show.show_job(session, jobs.require(session, job_id)))
         for caller in (ADA, SERVICE):
             told = db.read(lambda session, job_id=job_id, caller=caller: show.find_job(session, job_id, caller))
             assert replace(told, spec=expected.spec) == expected

@@ -368,7 +368,7 @@ def test_jobs_that_the_transaction_cannot_see_yet_stay_in_redis(at: Lined) -> No
     first = at.submit(priority=-1)
     at.store.sweep_line()
     with at.store.read() as session:
-        jobs.get(session, first)
+        jobs.require(session, first)
         new = at.submit()
         assert [job.id for job in Groups(session).heads()] == [first]
     assert line.waiting(at.store.queue) == [new, first]

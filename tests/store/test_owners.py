@@ -2,7 +2,6 @@
 
 import pytest
 
-from store.jobs import owners
 from store.team import users
 from store.team.callers import SERVICE, Caller
 from tests.approved import Approved
@@ -18,7 +17,7 @@ def team(db: StoreFixture) -> StoreFixture:
 
 
 def acting(db: StoreFixture, owner: str) -> Caller:
-    return db.read(lambda session: owners.acting(session, owner))
+    return db.read(lambda session: users.act_for(session, owner))
 
 
 def test_the_owner_acts_with_the_role_of_now(team: StoreFixture) -> None:

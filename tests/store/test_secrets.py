@@ -63,7 +63,7 @@ def test_a_user_has_their_own_secrets_alone(db: StoreFixture) -> None:
     write(store, secrets.remove, "KEY", caller=EVE)
     with pytest.raises(NotFound):
         write(store, secrets.remove, "KEY", caller=EVE)
-    assert [row.name for row in db.read(lambda session: secrets.list_of(session, "ada"))] == ["KEY"]
+    assert [row.name for row in db.read(lambda session: secrets.list_owned(session, "ada"))] == ["KEY"]
     spec = db.spec(env={"TOKEN": {"secret": "KEY"}})
     db.read(lambda session: secrets.check(session, "ada", spec))
     with pytest.raises(InvalidSpec):
@@ -89,7 +89,7 @@ def test_concurrent_requests_store_a_secret_once_and_not_too_many(
     assert run_together(*(partial(put, store, "KEY", str(number)) for number in range(4))) == [None] * 4
     results = run_together(*(partial(put, store, f"KEY_{number}", "value") for number in range(4)))
     assert sorted(str(type(result).__name__) for result in results) == ["Conflict", "NoneType", "NoneType", "NoneType"]
-    assert len(db.read(lambda session: secrets.list_of(session, "ada"))) == 4
+    assert len(db.read(lambda session: secrets.list_owned(session, "ada"))) == 4
 
 
 def test_a_rotation_encrypts_with_the_first_key(db: StoreFixture) -> None:

@@ -293,12 +293,12 @@ def limited(db: StoreFixture, stored_bytes: int) -> None:
 
 
 def written(db: StoreFixture, owner: str) -> int:
-    return db.read(lambda session: stored_counts.of(session, owner)).written
+    return db.read(lambda session: stored_counts.count(session, owner)).written
 
 
 def check(db: StoreFixture) -> None:
     for owner in ("ada", "eve", ADMIN.name):
-        assert db.read(lambda session, owner=owner: stored_counts.of(session, owner)) == counted(db.database, owner)
+        assert db.read(lambda session, owner=owner: stored_counts.count(session, owner)) == counted(db.database, owner)
 
 
 def counted(database: Database, owner: str) -> Stored:

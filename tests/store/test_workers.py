@@ -21,21 +21,21 @@ def unseen(db: StoreFixture, worker_id: str) -> None:
 
 def test_a_worker_is_alive_while_it_is_seen(db: StoreFixture) -> None:
     worker_id = db.worker("box-a")
-    worker, alive = db.read(lambda session: workers.get(session, worker_id))
+    worker, alive = db.read(lambda session: workers.require(session, worker_id))
     assert (worker.name, worker.devices, alive) == ("box-a", [], True)
     assert worker.started_at <= worker.seen_at
 
     unseen(db, worker_id)
-    assert not db.read(lambda session: workers.get(session, worker_id))[1]
+    assert not db.read(lambda session: workers.require(session, worker_id))[1]
     db.write(lambda session: workers.heartbeat(session, worker_id, devices=[{"index": 0}]))
-    worker, alive = db.read(lambda session: workers.get(session, worker_id))
+    worker, alive = db.read(lambda session: workers.require(session, worker_id))
     assert (worker.devices, alive) == ([{"index": 0}], True)
 
 
 def test_a_restarted_daemon_is_the_same_worker(db: StoreFixture) -> None:
     worker_id = db.worker("box-a")
     unseen(db, worker_id)
-    before, _ = db.read(lambda session: workers.get(session, worker_id))
+    before, _ = db.read(lambda session: workers.require(session, worker_id))
     db.write(lambda session: workers.register(session, worker_id, name="box-b", devices=[{"index": 1}]))
     (worker, alive), *others = db.read(workers.list_all)
     assert others == []
@@ -86,4 +86,4 @@ def test_workers_are_listed_in_pages(db: StoreFixture) -> None:
 
 def test_a_missing_worker_is_not_found(db: StoreFixture) -> None:
     with pytest.raises(NotFound):
-        db.read(lambda session: workers.get(session, new_id("wrk")))
+        db.read(lambda session: workers.require(session, new_id("wrk")))

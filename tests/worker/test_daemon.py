@@ -94,7 +94,7 @@ class DaemonFixture:
         return self.store.job(job_id).state
 
     def worker_of(self, daemon: Daemon) -> Worker:
-        return self.store.read(lambda session: workers.get(session, daemon.id))[0]
+        return self.store.read(lambda session: workers.require(session, daemon.id))[0]
 
     def running(self, daemon: Daemon, *devices: str) -> tuple[Claim, Attempt]:
         """Starts an attempt as forks of the warm process. `daemon` finds it when it starts."""

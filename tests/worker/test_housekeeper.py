@@ -147,12 +147,12 @@ def test_a_pass_that_fails_is_told_until_one_succeeds(
             housekeeper.start_pass_if_due()
             wait_for(lambda: not _thread_runs(), "the end of the pass")
             clock.ahead += 61
-    (told,) = troubles.told()
+    (told,) = troubles.reports()
     assert (told.work, told.state) == ("the pass of the housekeeping", "failing")
     assert told.problem == "OSError: [Errno 5] Input/output error"
     housekeeper.start_pass_if_due()
     wait_for(lambda: not _thread_runs(), "the end of the pass")
-    assert [one.state for one in troubles.told()] == ["failed"]
+    assert [one.state for one in troubles.reports()] == ["failed"]
 
 
 def test_a_pass_that_hangs_makes_no_turn(

@@ -82,30 +82,30 @@ def test_a_work_that_failed_three_times_in_a_row_is_failing_until_it_succeeds() 
     for _ in range(3):
         with troubles.noted("the sweep"):
             raise OSError(5, "Input/output error")
-        states.append(troubles.told()[0].state)
+        states.append(troubles.reports()[0].state)
         now.now += timedelta(seconds=10)
     assert states == ["failed", "failed", "failing"]
-    (failing,) = troubles.told()
+    (failing,) = troubles.reports()
     assert (failing.since, failing.times) == (began, 3)
     assert failing.problem == "OSError: [Errno 5] Input/output error"
     with troubles.noted("the sweep"):
         pass
-    (over,) = troubles.told()
+    (over,) = troubles.reports()
     assert (over.state, over.since) == ("failed", began + timedelta(seconds=20))
     with troubles.noted("the sweep"):
         raise ValueError
-    assert [(one.state, one.times) for one in troubles.told()] == [("failed", 1)]
+    assert [(one.state, one.times) for one in troubles.reports()] == [("failed", 1)]
     with troubles.noted("the sweep"):
         pass
     now.now += timedelta(minutes=61)
-    assert troubles.told() == []
+    assert troubles.reports() == []
 
 
 def test_an_outage_of_the_database_is_no_trouble_of_the_worker() -> None:
     troubles = Troubles()
     with pytest.raises(Unavailable), troubles.noted("the sweep"):
         raise Unavailable("away")
-    assert troubles.told() == []
+    assert troubles.reports() == []
 
 
 def test_a_heartbeat_that_fails_is_told_and_sent_again(

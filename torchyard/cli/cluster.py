@@ -160,7 +160,7 @@ def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
 
 
 def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:
-    from torchyard.client.references import only_id
+    from torchyard.client.beginnings import only_id
     from torchyard.contract.errors import Conflict, NotFound
 
     found = [worker for worker in workers if name in {worker.id, worker.name}]

@@ -29,11 +29,14 @@ _ID = re.compile("job_[0-9a-f]{32}")
 
 def show(job: JobArgument, *, as_json: Json = False) -> None:
     """Show a job, its model card and its checkpoints."""
-    with connect() as client:
-        found = client.get(job).view
-        if as_json:
-            return output.write_json(found)
-        checkpoints = [*client.checkpoints(found.id)]
+    if as_json:
+        with connect() as client:
+            return output.write_json(client.get(job).view)
+    from torchyard.cli.plain import Reader
+
+    with Reader() as reader:
+        found = reader.job(job)
+        checkpoints = reader.checkpoints(found.id)
     for label, text in _rows(found):
         line = output.hanging(f"{label:<11}{text}")
         terminal.write(output.paint_state(line, found.state) if label == "state" else line)

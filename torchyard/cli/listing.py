@@ -67,36 +67,51 @@ def ps(
         raise typer.BadParameter(
             "--watch redraws a terminal; elsewhere, repeat `ps --json`, or follow one job with `logs JOB -f`"
         )
+    matching: Listed = {
+        "state": state or (),
+        "name": name,
+        "labels": labels,
+        "q": search,
+        "created_after": created_after,
+        "starred": starred or None,
+        "archived": archived or None,
+    }
+    most = limit or (None if every else _LISTED)
+    if not (watch or as_json or group_by is not None or sweep is not None):
+        return _write(_read(matching, every=every, limit=most), every=every)
     # A watcher sees at once that the server is unreachable; other calls wait for it.
     with connect(patience=_REFRESH_S if watch else 30.0) as client:
-        matching: Listed = {
-            "state": state or (),
-            "name": name,
-            "owner": None if every else client.me().name,
-            "labels": labels,
-            "q": search,
-            "sweep": None if sweep is None else client.sweeps.get(sweep).id,
-            "created_after": created_after,
-            "starred": starred or None,
-            "archived": archived or None,
-        }
+        matching["owner"] = None if every else client.me().name
+        matching["sweep"] = None if sweep is None else client.sweeps.get(sweep).id
         if group_by is not None:
             return _write_groups(client.groups(group_by, **matching), group_by, as_json=as_json)
 
         def read() -> list[JobSummary]:
-            return [*client.list(**matching, limit=limit or (None if every else _LISTED))]  # pyrefly: ignore[open-unpacking] it has no `sort`
+            return [*client.list(**matching, limit=most)]  # pyrefly: ignore[open-unpacking] it has no `sort`
 
         if watch:
             return redraw(lambda: _lines(read()), seconds=_REFRESH_S)
         jobs = read()
     if as_json:
         return output.write_json(jobs)
+    return _write(jobs, every=every)
+
+
+def _read(matching: Listed, *, every: bool, limit: int | None) -> list[JobSummary]:
+    """Returns the jobs without loading the client: this command is typed more often than any other."""
+    from torchyard.cli.plain import Reader
+
+    with Reader() as reader:
+        matching["owner"] = None if every else reader.own_name()
+        return reader.jobs(matching, limit=limit)
+
+
+def _write(jobs: list[JobSummary], *, every: bool) -> None:
     for line in _lines(jobs):
         terminal.write(line)
     if not jobs:
         others = "" if every else f" Those of others: {output.command()} ps --all."
         terminal.note(f"No such jobs. Submit one: {output.command()} run PROGRAM.{others}")
-    return None
 
 
 def _write_groups(groups: Sequence[JobGroup], by: str, *, as_json: bool) -> None:

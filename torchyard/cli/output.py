@@ -204,9 +204,7 @@ def git(found: Git) -> str:
 
 def git_of(job: JobView) -> str:
     """Formats the commit that a script's code comes from, if the job says so."""
-    from torchyard.contract.recipes.script import Script
-
-    found = job.spec.config.git if isinstance(job.spec.config, Script) else None
+    found: Git | None = getattr(job.spec.config, "git", None)  # a script alone has it
     return git(found) if found is not None else ""
 
 

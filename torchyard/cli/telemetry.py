@@ -62,15 +62,14 @@ def logs(
 
     With --follow, messages of the service, and why an attempt ended, are between the lines, on stderr.
     """
+    _check_search(wanted=grep is not None, options=context > 0 or regex or case, others=follow or tail is not None)
+    begin = moment(since) if since is not None else None
+    shown = _formatter(with_rank=rank is None, with_time=timestamps, as_json=as_json)
+    if not (follow or as_json or begin is not None or grep is not None):
+        return _print_stored(job, shown, tail=tail, rank=rank)
     from torchyard.cli.follow import Watch, detachable, exit_code
     from torchyard.contract.views.telemetry import EventView, LiveLine, LogLine
 
-    if grep is None and (context or regex or case):
-        raise typer.BadParameter("-C, --regex and --case need --grep")
-    if grep is not None and (follow or tail is not None):
-        raise typer.BadParameter("--grep looks at what is stored: leave --follow and --tail out")
-    begin = moment(since) if since is not None else None
-    shown = _formatter(with_rank=rank is None, with_time=timestamps, as_json=as_json)
     with connect() as client:
         found = client.get(job).view
         last = first = client.lines_before(found.id, begin) if begin is not None else 0
@@ -107,6 +106,27 @@ def logs(
             if exit_code(ended) and not as_json:
                 watch.show(ended)
         raise typer.Exit(exit_code(ended))
+
+
+def _check_search(*, wanted: bool, options: bool, others: bool) -> None:
+    """Raises BadParameter for options of --grep without it, and for others that do not go with it."""
+    if not wanted and options:
+        raise typer.BadParameter("-C, --regex and --case need --grep")
+    if wanted and others:
+        raise typer.BadParameter("--grep looks at what is stored: leave --follow and --tail out")
+
+
+def _print_stored(job: str, shown: Callable[[LogLine], str], *, tail: int | None, rank: int | None) -> None:
+    from torchyard.cli.plain import Reader
+
+    found = False
+    with Reader() as reader:
+        for line in reader.lines(reader.job(job).id, tail=tail, rank=rank):
+            found = True
+            terminal.write(shown(line))
+            sys.stdout.flush()
+    if not found:
+        terminal.note("No output.")
 
 
 def _is_told(event: EventView) -> bool:

@@ -64,7 +64,7 @@ def revoke(
     as_json: Json = False,
 ) -> None:
     """Revoke tokens. Their open streams and sessions end at once."""
-    from torchyard.client.references import only_id
+    from torchyard.client.beginnings import only_id
 
     with connect() as client:
         own = {token.id: token.name for token in client.tokens()}

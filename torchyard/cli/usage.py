@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from torchyard.cli.commands import COMMANDS, EVERYDAY, FILES, GROUPS, OPTIONS, RENAMED, VERBS
 from torchyard.cli.helptexts import EXAMPLES, SECTIONS
+from torchyard.cli.values import PlainValues
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ _OWN_OPTIONS = {"run": {"allow_interspersed_args": False}}
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 
-class CommandLine(TyperGroup):
+class CommandLine(PlainValues, TyperGroup):
     """All commands. Each is imported when it is asked for. They refuse arguments in our words, at any depth."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -88,7 +89,7 @@ def _load(name: str) -> Any:
     return command
 
 
-class _Noun(TyperGroup):
+class _Noun(PlainValues, TyperGroup):
     """The commands of one noun. One that had another name says the new one."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -103,7 +104,7 @@ class _Noun(TyperGroup):
         _write_examples(self, formatter)
 
 
-class _Leaf(TyperCommand):
+class _Leaf(PlainValues, TyperCommand):
     """A command whose help has its options in sections, and ends with examples. An old option says the new one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

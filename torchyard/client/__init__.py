@@ -1,17 +1,17 @@
 """The Python client: submit jobs to a Torchyard server, watch them, fetch their checkpoints."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from torchyard.client.client import Client
-from torchyard.client.core.job import AsyncArtifact, AsyncCheckpoint, AsyncJob
-from torchyard.client.handles import Artifact, Checkpoint, Job
-from torchyard.client.series import Metrics, Series
-from torchyard.client.stream import StreamItem, Update
-from torchyard.contract.views.jobs import JobSummary, JobView
-from torchyard.contract.views.telemetry import EndView, EventView, LiveLine, LogLine, MetricView
 
 if TYPE_CHECKING:
     from torchyard.client.async_client import AsyncClient
+    from torchyard.client.client import Client
+    from torchyard.client.core.job import AsyncArtifact, AsyncCheckpoint, AsyncJob
+    from torchyard.client.handles import Artifact, Checkpoint, Job
+    from torchyard.client.series import Metrics, Series
+    from torchyard.client.stream import StreamItem, Update
+    from torchyard.contract.views.jobs import JobSummary, JobView
+    from torchyard.contract.views.telemetry import EndView, EventView, LiveLine, LogLine, MetricView
 
 __all__ = [
     "Artifact",
@@ -35,11 +35,25 @@ __all__ = [
     "Update",
 ]
 
+_NAMES = {
+    "torchyard.client.async_client": ("AsyncClient",),
+    "torchyard.client.client": ("Client",),
+    "torchyard.client.core.job": ("AsyncArtifact", "AsyncCheckpoint", "AsyncJob"),
+    "torchyard.client.handles": ("Artifact", "Checkpoint", "Job"),
+    "torchyard.client.series": ("Metrics", "Series"),
+    "torchyard.client.stream": ("StreamItem", "Update"),
+    "torchyard.contract.views.jobs": ("JobSummary", "JobView"),
+    "torchyard.contract.views.telemetry": ("EndView", "EventView", "LiveLine", "LogLine", "MetricView"),
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+
 
 def __getattr__(name: str) -> Any:
-    # asyncio takes long to import, and most programs do not need it.
-    if name == "AsyncClient":
-        from torchyard.client.async_client import AsyncClient
-
-        return AsyncClient
+    # Imported when it is first used: the command line needs a client only where a model of an answer is needed.
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

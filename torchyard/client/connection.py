@@ -15,9 +15,9 @@ from torchyard.client.calls import files as calls
 from torchyard.client.calls.call import Call
 from torchyard.client.discovery import Server
 from torchyard.client.download import Filled
-from torchyard.client.responses import parse, problem, unreachable
+from torchyard.client.responses import parse, problem
 from torchyard.client.stream import StreamItem, StreamReader
-from torchyard.client.transport import StreamedResponse, Transport
+from torchyard.client.transport import StreamedResponse, Transport, address_of, unreachable
 from torchyard.client.upload import Encode, OnUpload, Packed, Step, Steps, compressed, plain
 from torchyard.client.versions import difference
 from torchyard.contract.errors import (
@@ -273,7 +273,7 @@ class Connection:
         if self._compared or HEADER not in response.headers:  # a proxy may have answered instead
             return
         self._compared = True
-        if (text := difference(response)) is not None:
+        if (text := difference(response.headers[HEADER], address_of(response))) is not None:
             warnings.warn(text, stacklevel=2)
 
     def _new_backoff(self) -> Backoff:

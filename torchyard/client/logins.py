@@ -1,37 +1,38 @@
 """The servers to which the user has logged in: a file with their tokens, which only the user can read."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass, field
+import json
 import os
 from pathlib import Path
 import shlex
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
-
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.findings import field_errors
 from torchyard.host.privatefile import write_private
 
-M = TypeVar("M", bound=BaseModel)
+R = TypeVar("R", bound=Record)
 
 
-class Login(BaseModel):
+def _without_slash(url: str) -> str:
+    return url.rstrip("/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Login(Record):
     """A server's address and the user's token for it."""
 
-    model_config = ConfigDict(frozen=True)
-
-    url: Annotated[str, AfterValidator(lambda url: url.rstrip("/"))]
+    url: Annotated[str, _without_slash]
     token: str
 
 
-class Logins(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Logins(Record):
     """The logins by name. `default` names the one that is used unless TORCHYARD_SERVER names another."""
 
-    model_config = ConfigDict(frozen=True)
-
     default: str | None = None
-    servers: Mapping[str, Login] = {}
+    servers: dict[str, Login] = field(default_factory=dict[str, Login])
 
     @property
     def in_use(self) -> str | None:
@@ -92,15 +93,29 @@ def write_logins(logins: Logins) -> None:
     path = login_file()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.parent.chmod(0o700)
-    write_private(path, logins.model_dump_json(indent=2))
+    write_private(path, json.dumps(logins.to_dict(), indent=2))
 
 
-def parse(kind: type[M], content: bytes, *, path: Path) -> M:
+def parse(kind: type[R], content: bytes, *, path: Path) -> R:
     """Returns what the file at `path` holds. Raises ConfigError, which names the file and the first wrong field."""
     try:
-        return kind.model_validate_json(content)
-    except ValidationError as error:
-        first = field_errors(error, kind)[0]
-        raise ConfigError(
-            f"{path} cannot be read: {f'{first.field}: ' if first.field else ''}{first.message}"
-        ) from None
+        values: Any = json.loads(content)
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{path} cannot be read: is not JSON") from None
+    try:
+        if not isinstance(values, dict):
+            raise ValueError("must be an object: keys with values")
+        return kind.from_dict(values)
+    except ValueError as error:
+        raise ConfigError(f"{path} cannot be read: {_wrong_login(values) or error}") from None
+
+
+def _wrong_login(values: Any) -> str | None:
+    """Returns what is wrong with the first login that is, with the name that it has in the file."""
+    servers = values.get("servers") if isinstance(values, dict) else None
+    for name, found in servers.items() if isinstance(servers, dict) else ():
+        try:
+            Login.from_dict(found if isinstance(found, dict) else {})
+        except ValueError as error:
+            return f"servers.{name}.{error}"
+    return None

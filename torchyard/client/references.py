@@ -5,6 +5,7 @@ from contextlib import aclosing
 import re
 from typing import Any, TypeVar, cast
 
+from torchyard.client.beginnings import MOST_LISTED, is_beginning, only_id
 from torchyard.client.calls import files as files_calls
 from torchyard.client.calls import jobs as calls
 from torchyard.client.calls import sweeps as sweep_calls
@@ -12,7 +13,7 @@ from torchyard.client.calls.call import Spec
 from torchyard.client.connection import Connection
 from torchyard.client.matching import query_of
 from torchyard.contract.bundles import bundle_url
-from torchyard.contract.errors import Conflict, NotFound
+from torchyard.contract.errors import NotFound
 from torchyard.contract.initial import MODEL, is_exact
 from torchyard.contract.views.checkpoints import BundleView, CheckpointView
 from torchyard.contract.views.jobs import JobView
@@ -22,9 +23,6 @@ S = TypeVar("S", bound=Spec)
 DATA = "data:"
 """Begins the name of data that was pushed by it."""
 
-_SHORT = re.compile(r"[a-z]{2,8}_[0-9a-f]{4,}")
-"""The beginning of an id: at least four digits follow its kind, or any new object would change what it names."""
-_MOST_LISTED = 5
 _MOST_READ = 1000
 """Of jobs whose names contain another one."""
 _LONGEST_STEM = 90
@@ -109,23 +107,6 @@ async def free_name(connection: Connection, name: str) -> str:
     return found
 
 
-def only_id(ref: str, known: Mapping[str, str]) -> str | None:
-    """Returns the id of `known` that begins with `ref`, or None. `known` has what is said of each, by id.
-
-    Raises Conflict, which lists them, if there are several.
-    """
-    if not _SHORT.fullmatch(ref):
-        return None
-    found = {id: about for id, about in known.items() if id.startswith(ref)}
-    if len(found) > 1:
-        listed = [f"  {id}  {about}" for id, about in found.items()][:_MOST_LISTED]
-        more = ["  …"] if len(found) > _MOST_LISTED else []
-        raise Conflict(
-            "\n".join([f"several ids begin with {ref}: write more of the one that you mean", *listed, *more])
-        )
-    return next(iter(found), None)
-
-
 async def _last_number(connection: Connection, stem: str) -> int:
     """Returns the number of the newest job with a name such as `stem-3`; 1 where none has a number."""
     numbered = re.compile(rf"{re.escape(stem)}-([1-9][0-9]{{0,5}})")
@@ -181,7 +162,7 @@ async def _sweep_instead(connection: Connection, name: str) -> str:
 
 
 async def _checkpoint_begun(connection: Connection, job_id: str, ref: str) -> str | None:
-    if not _SHORT.fullmatch(ref):
+    if not is_beginning(ref):
         return None
     found = [item async for item in connection.pages(files_calls.checkpoints(job_id))]
     return only_id(ref, {item.id: f"step {item.step}" for item in found})
@@ -190,12 +171,12 @@ async def _checkpoint_begun(connection: Connection, job_id: str, ref: str) -> st
 async def _jobs_begun(connection: Connection, ref: str, *, archived: bool | None) -> Mapping[str, str]:
     """Returns the newest jobs whose ids begin with `ref`: no more than it takes to list them."""
     found: dict[str, str] = {}
-    if not _SHORT.fullmatch(ref):
+    if not is_beginning(ref):
         return found
     async with aclosing(connection.pages(calls.jobs(query_of({"q": ref, "archived": archived})))) as jobs:
         async for job in jobs:
             if job.id.startswith(ref):
                 found[job.id] = f"{job.name}, {job.state}"
-            if len(found) > _MOST_LISTED:
+            if len(found) > MOST_LISTED:
                 break
     return found

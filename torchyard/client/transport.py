@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import httpx2
 
 from torchyard.client.discovery import Server
-from torchyard.contract.errors import ConfigError
+from torchyard.client.problems import Answer, no_answer
+from torchyard.contract.errors import ConfigError, ServerUnreachable
 
 _CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO")
 """Variables that name a file with certificates: each is read by other programs."""
@@ -77,3 +78,22 @@ def http_options(server: Server) -> dict[str, Any]:
         "trust_env": not local,
         "verify": _authorities() if server.url.startswith("https:") else False,
     }
+
+
+def answer_of(response: httpx2.Response, body: bytes) -> Answer:
+    """Returns what the response says."""
+    request, address = response.request, address_of(response)
+    path = str(request.url).removeprefix(address)
+    return Answer(request.method, address, path, response.status_code, response.headers, body)
+
+
+def unreachable(server: Server, error: httpx2.TransportError) -> ServerUnreachable:
+    """Returns the error for a request without a response."""
+    detail = str(error) or type(error).__name__
+    return no_answer(server, detail, in_time=not isinstance(error, httpx2.TimeoutException))
+
+
+def address_of(response: httpx2.Response) -> str:
+    """Returns the server's address, as `http://HOST:PORT`."""
+    url = response.request.url
+    return f"{url.scheme}://{url.netloc.decode()}"

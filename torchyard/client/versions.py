@@ -1,34 +1,30 @@
 """What a client says where the server has another version."""
 
-import httpx2
-
-from torchyard.contract.version import HEADER, own_version, release
+from torchyard.contract.version import own_version, release
 
 
-def difference(response: httpx2.Response) -> str | None:
-    """Returns what to tell the user; None if the server has the client's major and minor version, or does not say."""
-    theirs, ours = response.headers.get(HEADER, ""), own_version()
+def difference(theirs: str, address: str) -> str | None:
+    """Returns what to tell the user of a server at `address` of the version `theirs`.
+
+    None if it has the client's major and minor version, or does not say.
+    """
+    ours = own_version()
     if not release(theirs) or not release(ours) or release(theirs) == release(ours):
         return None
     return (
-        f"this client is Torchyard {ours}, and the server at {_address(response)} is {theirs}: some calls may fail."
+        f"this client is Torchyard {ours}, and the server at {address} is {theirs}: some calls may fail."
         " Install the server's version here"
     )
 
 
-def lacking(response: httpx2.Response) -> str | None:
-    """Returns why a server lacks a call that this client has; None if its version does not explain that."""
-    theirs, ours = release(response.headers.get(HEADER, "")), release(own_version())
-    if not theirs or not ours or theirs == ours:
+def lacking(theirs: str, call: str, address: str) -> str | None:
+    """Returns why a server lacks a call, such as `GET /v1/jobs`; None if its version does not explain that."""
+    ours = own_version()
+    if not release(theirs) or not release(ours) or release(theirs) == release(ours):
         return None
-    older = theirs < ours
+    older = (release(theirs) or ()) < (release(ours) or ())
     return (
-        f"Torchyard {own_version()}, as this client is, has {response.request.method} {response.request.url.path}, but"
-        f" the server at {_address(response)} is {'older' if older else 'newer'}, {response.headers[HEADER]}:"
+        f"Torchyard {ours}, as this client is, has {call}, but"
+        f" the server at {address} is {'older' if older else 'newer'}, {theirs}:"
         f" update {'the server, or use a client of its version' if older else 'this client'}"
     )
-
-
-def _address(response: httpx2.Response) -> str:
-    url = response.request.url
-    return f"{url.scheme}://{url.netloc.decode()}"

@@ -4,7 +4,6 @@ import errno
 import fcntl
 import os
 from pathlib import Path
-import secrets
 import stat
 from typing import IO
 
@@ -68,7 +67,7 @@ def create_private(path: Path, text: str) -> bool:
 
     Durable when this returns. Raises OSError.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -118,9 +118,9 @@ class Runner:
         decision = decide(self._phase, observation, self._executor.intents())
         for action in decision.actions:
             self.ending = isinstance(action, Close)
-            found = self._executor.act(action)
-            if found is not None:
-                self._observed = found
+            act = self._executor.act(action)
+            if act is not None:
+                self._observed = act
         self._phase = decision.phase
 
     def _wait(self) -> None:

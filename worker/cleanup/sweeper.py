@@ -234,8 +234,8 @@ class RunDirSweeper:
 
     def _lacks_room(self) -> bool:
         """Returns whether less than a tenth of the disk is free."""
-        found = shutil.disk_usage(self._runs)
-        return found.free < found.total // 10
+        usage = shutil.disk_usage(self._runs)
+        return usage.free < usage.total // 10
 
     def _remove_empty(self, job_id: str) -> None:
         """Removes the folder of a finished job. An unfinished job may be about to get its next run directory."""

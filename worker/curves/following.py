@@ -21,7 +21,7 @@ from worker.curves.budget import Budget
 from worker.curves.child import Child, Failed, Parser
 from worker.curves.kinds import DATABASE, EVENTS, LINES, kind_of, metric_of
 from worker.curves.looking import LOOK_S, Looking
-from worker.curves.parsed import MOST_RECORD, Parsed, Part, Told
+from worker.curves.parsed import MOST_RECORD, Notice, Parsed, Part
 from worker.curves.snapshots import Snapshots
 from worker.host.looks import Parts
 from worker.host.mask import Mask
@@ -49,13 +49,13 @@ class Found:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A part of a file that is parsed. `offset`: what is stored of it. `told`: what to say with its points."""
+    """A part of a file that is parsed. `offset`: what is stored of it. `warnings`: what to say with its points."""
 
     name: str
     parts: Parts
     part: Part
     offset: int
-    told: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 class CurveFiles:
@@ -207,21 +207,21 @@ class CurveFiles:
         if file is None:
             return None
         with file:
-            size, begin, told = os.fstat(file.fileno()).st_size, offset, ()
+            size, begin, warnings = os.fstat(file.fileno()).st_size, offset, ()
             if size < offset:
-                told = (f"{self._shown(parts)} has become shorter, and is read again from its start",)
+                warnings = (f"{self._shown(parts)} has become shorter, and is read again from its start",)
                 begin = self._brought.end_in(file)
             data = os.pread(file.fileno(), _CHUNK, begin)
         self._budget.left -= len(data)
         kind = kind_of(parts)
         metric = metric_of(parts) if kind is LINES else ""
         return _Asked(
-            name, parts, Part(kind=kind.name, offset=begin, size=size, data=data, metric=metric), offset, told
+            name, parts, Part(kind=kind.name, offset=begin, size=size, data=data, metric=metric), offset, warnings
         )
 
     def _add(self, asked: _Asked, result: Parsed, found: Found) -> None:
         name, parts, part = asked.name, asked.parts, asked.part
-        found.warnings += asked.told
+        found.warnings += asked.warnings
         if result.offset != asked.offset:
             found.offsets[name] = result.offset
             self._fruitless.pop(name, None)
@@ -237,12 +237,12 @@ class CurveFiles:
                 continue
             text = f"a tag must be text of 1 to {METRIC_KEY_LENGTH} characters, and is left out"
             self._warn("tag", f"{self._shown(parts)}: {text}: {keys.start_of(tag, self._mask)!r}", found)
-        for told in result.told:
-            self._tell(told, name, parts, offset=result.offset, found=found)
+        for notice in result.notices:
+            self._warn_of(notice, name, parts, offset=result.offset, found=found)
 
-    def _tell(self, told: Told, name: str, parts: Parts, *, offset: int, found: Found) -> None:
-        shown, detail = self._shown(parts), storable(told.detail)[:_MOST_DETAIL]
-        match told.topic:
+    def _warn_of(self, notice: Notice, name: str, parts: Parts, *, offset: int, found: Found) -> None:
+        shown, detail = self._shown(parts), storable(notice.detail)[:_MOST_DETAIL]
+        match notice.topic:
             case parsed.LARGE:
                 text = f"{shown} has records of more than {MOST_RECORD} bytes, which are left out"
                 self._warn(f"{name} large", text, found)

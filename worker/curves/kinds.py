@@ -1,4 +1,4 @@
-"""The kinds of files that curves are read from, told by their names."""
+"""The kinds of files that curves are read from, known by their names."""
 
 from dataclasses import dataclass
 import re

@@ -56,16 +56,16 @@ class Looking:
         paths = {name_of(parts): parts for parts in finding.find(self._root, self._job)}
         paths = {name: parts for name, parts in paths.items() if name in known or self._is_new(name, parts)}
         self.folders = frozenset(parts[:-1] for parts in paths.values() if kind_of(parts) is EVENTS)
-        told = self._take(paths, known)
+        warnings = self._take(paths, known)
         took = time.monotonic() - began
         self._next_look = began + max(self._look_s, _LOOK_SHARE * took)
-        return told
+        return warnings
 
     def located(self, parts: Parts) -> Parts:
         return finding.located(parts, self._job)
 
     def _take(self, paths: Mapping[str, Parts], known: set[str]) -> list[str]:
-        told: list[str] = []
+        warnings: list[str] = []
         for name, parts in paths.items():
             kind = kind_of(parts)
             if name not in known and kind.source not in self._full:
@@ -73,10 +73,10 @@ class Looking:
                     known.add(name)
                 else:
                     self._full.add(kind.source)
-                    told.append(f"the attempt writes more than {kind.most} {kind.files}; the others are not read")
+                    warnings.append(f"the attempt writes more than {kind.most} {kind.files}; the others are not read")
             if name in known:
                 self.files[name] = parts
-        return told
+        return warnings
 
     def _is_new(self, name: str, parts: Parts) -> bool:
         kind = kind_of(parts)

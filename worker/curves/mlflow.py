@@ -11,7 +11,7 @@ import math
 import sqlite3
 
 from torchyard.contract.events import LAST_TIME_US
-from worker.curves.parsed import LAST_STEP, MALFORMED, SHORTER, STEP, Parsed, Part, Point, Told
+from worker.curves.parsed import LAST_STEP, MALFORMED, SHORTER, STEP, Notice, Parsed, Part, Point
 
 MOST_ROWS = 20_000
 """Lines or rows of one answer."""
@@ -28,25 +28,25 @@ _ROWS = (
 
 def parse_lines(part: Part) -> Parsed:
     """Returns the values in a part of a metric's file. A line without an end waits."""
-    found = Parsed(part.offset)
+    parsed = Parsed(part.offset)
     end = part.data.rfind(b"\n") + 1
     if not end and len(part.data) > _LONGEST_LINE:
         end = len(part.data)
-        found.told.append(Told(MALFORMED, "a line has no end"))
-        found.offset += end
-        return found
+        parsed.notices.append(Notice(MALFORMED, "a line has no end"))
+        parsed.offset += end
+        return parsed
     for number, line in enumerate(part.data[:end].splitlines(keepends=True)):
         if number == MOST_ROWS:
-            found.more = True
+            parsed.more = True
             break
-        found.offset += len(line)
-        _add_line(line, part.metric, found)
-    return found
+        parsed.offset += len(line)
+        _add_line(line, part.metric, parsed)
+    return parsed
 
 
 def parse_database(part: Part) -> Parsed:
     """Returns the values that a database has behind a row, without running anything that it defines."""
-    found = Parsed(part.offset)
+    parsed = Parsed(part.offset)
     with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.execute("PRAGMA temp_store = MEMORY")
         database.execute("PRAGMA trusted_schema = OFF")
@@ -57,18 +57,18 @@ def parse_database(part: Part) -> Parsed:
             database.deserialize(part.data)
             kinds = database.execute("SELECT type FROM main.sqlite_master WHERE name = 'metrics'").fetchall()
             if kinds != [("table",)]:
-                return found
+                return parsed
             (last,) = database.execute("SELECT coalesce(max(rowid), 0) FROM main.metrics").fetchone()
-            if last < found.offset:
-                found.told.append(Told(SHORTER))
-                found.offset = 0
-            for row in database.execute(_ROWS, (_LONGEST_KEY, found.offset, MOST_ROWS)):
-                found.offset = row[0]
-                _add_row(*row[1:], since_ms=part.since_ms, found=found)
-            found.more = found.offset < last
+            if last < parsed.offset:
+                parsed.notices.append(Notice(SHORTER))
+                parsed.offset = 0
+            for row in database.execute(_ROWS, (_LONGEST_KEY, parsed.offset, MOST_ROWS)):
+                parsed.offset = row[0]
+                _add_row(*row[1:], since_ms=part.since_ms, found=parsed)
+            parsed.more = parsed.offset < last
         except (sqlite3.Error, OverflowError, ValueError, TypeError) as error:
-            found.told.append(Told(MALFORMED, str(error)))
-    return found
+            parsed.notices.append(Notice(MALFORMED, str(error)))
+    return parsed
 
 
 def _add_line(line: bytes, metric: str, found: Parsed) -> None:
@@ -76,7 +76,7 @@ def _add_line(line: bytes, metric: str, found: Parsed) -> None:
     try:
         _add(metric, int(words[2]) if len(words) > 2 else 0, float(words[1]), int(words[0]), found)
     except (ValueError, IndexError):
-        found.told.append(Told(MALFORMED, "a line has no time, value and step"))
+        found.notices.append(Notice(MALFORMED, "a line has no time, value and step"))
 
 
 def _add_row(
@@ -96,6 +96,6 @@ def _add_row(
 
 def _add(metric: str, step: int, value: float, time_ms: int, found: Parsed) -> None:
     if not 0 <= step <= LAST_STEP:
-        found.told.append(Told(STEP, str(step)[:40]))
+        found.notices.append(Notice(STEP, str(step)[:40]))
         return
     found.points.append(Point(metric, step, value, min(max(time_ms * 1000, 0), LAST_TIME_US)))

@@ -21,7 +21,7 @@ class Point(NamedTuple):
     time: int
 
 
-class Told(NamedTuple):
+class Notice(NamedTuple):
     """What is wrong with a part, to be said once. `detail`: begins with what the file has, and may be empty."""
 
     topic: str
@@ -53,7 +53,7 @@ class Parsed:
 
     offset: int
     points: list[Point] = field(default_factory=list[Point])
-    told: list[Told] = field(default_factory=list[Told])
+    notices: list[Notice] = field(default_factory=list[Notice])
     more: bool = False
     """Whether the same part has more, which has no place in one answer."""
 
@@ -75,24 +75,24 @@ def parts_of(question: bytes) -> list[Part]:
 
 
 def answer_of(found: Sequence[Parsed]) -> bytes:
-    return json.dumps([[one.offset, one.points, one.told, one.more] for one in found]).encode()
+    return json.dumps([[one.offset, one.points, one.notices, one.more] for one in found]).encode()
 
 
 def parsed_of(answer: bytes, parts: Sequence[Part]) -> list[Parsed]:
     """Returns what is known of each part. Raises ValueError if the answer is none: who answers read hostile bytes."""
     try:
         rows = json.loads(answer)
-        found = [_parsed(*row, part=part) for row, part in zip(rows, parts, strict=True)]
+        parsed = [_parsed(*row, part=part) for row, part in zip(rows, parts, strict=True)]
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
-    return found
+    return parsed
 
 
-def _parsed(offset: Any, points: Any, told: Any, more: Any, *, part: Part) -> Parsed:
+def _parsed(offset: Any, points: Any, notices: Any, more: Any, *, part: Part) -> Parsed:
     last = LAST_STEP if part.kind == "database" else part.size
     if type(offset) is not int or not (0 <= offset <= last):
         raise ValueError("it has an impossible place")
-    return Parsed(offset, [_point(*each) for each in points], [_told(*each) for each in told], more is True)
+    return Parsed(offset, [_point(*each) for each in points], [_parse_notice(*each) for each in notices], more is True)
 
 
 def _point(tag: Any, step: Any, value: Any, time: Any) -> Point:
@@ -104,7 +104,7 @@ def _point(tag: Any, step: Any, value: Any, time: Any) -> Point:
     return Point(tag, step, value, time)
 
 
-def _told(topic: Any, detail: Any) -> Told:
+def _parse_notice(topic: Any, detail: Any) -> Notice:
     if topic not in _TOPICS or type(detail) is not str:
         raise ValueError("it tells something impossible")
-    return Told(topic, detail)
+    return Notice(topic, detail)

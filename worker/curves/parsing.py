@@ -15,10 +15,10 @@ from worker.curves.parsed import (
     MALFORMED,
     MOST_RECORD,
     STEP,
+    Notice,
     Parsed,
     Part,
     Point,
-    Told,
     answer_of,
     parts_of,
 )
@@ -43,24 +43,24 @@ def answered(question: bytes) -> bytes:
 def parse_events(part: Part) -> Parsed:
     """Returns the scalars in a part of an event file of TensorBoard."""
     split = tfrecords.split(part.data, part.offset, file_size=part.size, limit=MOST_RECORD)
-    found = Parsed(split.offset)
+    parsed = Parsed(split.offset)
     if split.skipped:
-        found.told.append(Told(LARGE))
+        parsed.notices.append(Notice(LARGE))
     for record in split.records:
-        _add_event(record, found)
+        _add_event(record, parsed)
     if split.damaged:
-        found.told.append(Told(DAMAGED))
-    return found
+        parsed.notices.append(Notice(DAMAGED))
+    return parsed
 
 
 def _add_event(record: bytes, found: Parsed) -> None:
     try:
         event = summaries.parse(record)
     except ValueError as error:
-        found.told.append(Told(MALFORMED, str(error)))
+        found.notices.append(Notice(MALFORMED, str(error)))
         return
     if event.values and event.step < 0:
-        found.told.append(Told(STEP, str(event.step)))
+        found.notices.append(Notice(STEP, str(event.step)))
         return
     written = summaries.microseconds(event.time, last=LAST_TIME_US)
     texts = ((tag.decode("utf-8", "surrogateescape"), value) for tag, value in event.values)
@@ -84,12 +84,12 @@ def _prepared(_: bytes) -> Answer:
 
 
 def _without_repeats(found: Parsed) -> Parsed:
-    found.told = _first_of_each(found.told)
+    found.notices = _first_of_each(found.notices)
     return found
 
 
-def _first_of_each(told: Sequence[Told]) -> list[Told]:
-    return [*{one.topic: one for one in reversed(told)}.values()][::-1]
+def _first_of_each(notices: Sequence[Notice]) -> list[Notice]:
+    return [*{one.topic: one for one in reversed(notices)}.values()][::-1]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import struct
 import zlib
 
 from torchyard.contract.events import LAST_TIME_US
-from worker.curves.parsed import DAMAGED, LARGE, LAST_STEP, MALFORMED, STEP, Parsed, Part, Point, Told
+from worker.curves.parsed import DAMAGED, LARGE, LAST_STEP, MALFORMED, STEP, Notice, Parsed, Part, Point
 from worker.curves.summaries import microseconds
 from worker.curves.wire import BYTES, VARINT, fields, signed
 
@@ -30,16 +30,16 @@ _LONGEST_NUMBER = 400
 
 def parse(part: Part) -> Parsed:
     """Returns the points in a part of the file, which begins at a record. A record that is unfinished waits."""
-    found = Parsed(part.offset)
+    parsed = Parsed(part.offset)
     if not part.offset and len(part.data) >= _START and not part.data.startswith(_MAGIC):
-        found.told.append(Told(DAMAGED))
-        return found
-    for content in _records(part, found):
+        parsed.notices.append(Notice(DAMAGED))
+        return parsed
+    for content in _records(part, parsed):
         try:
-            found.points += _points(content, found)
+            parsed.points += _points(content, parsed)
         except ValueError as error:
-            found.told.append(Told(MALFORMED, str(error)))
-    return found
+            parsed.notices.append(Notice(MALFORMED, str(error)))
+    return parsed
 
 
 @dataclass
@@ -71,7 +71,7 @@ def _records(part: Part, found: Parsed) -> list[bytes]:
         if not fits or zlib.crc32(content, zlib.crc32(bytes([kind]))) != checksum:
             if place + left > part.size:
                 break  # it may be written just now
-            found.told.append(Told(MALFORMED, "a block of it is damaged"))
+            found.notices.append(Notice(MALFORMED, "a block of it is damaged"))
             place, joined = place + left, None
             found.offset = place
             continue
@@ -86,7 +86,7 @@ def _records(part: Part, found: Parsed) -> list[bytes]:
             joined = None
         found.offset = place if joined is None else joined.start
     if joined is not None and joined.start == begin and len(data) < part.size - begin:
-        found.told.append(Told(LARGE))  # it fills the part: what is left of it has no beginning, and is left out
+        found.notices.append(Notice(LARGE))  # it fills the part: what is left of it has no beginning, and is left out
         found.offset = place
     return records
 
@@ -114,7 +114,7 @@ def _history(written: bytes, found: Parsed) -> list[Point]:
         counted = values.get("_step", -1.0)
         step = int(counted) if 0 <= counted <= LAST_STEP else -1
     if not 0 <= step <= LAST_STEP:
-        found.told.append(Told(STEP, str(step)))
+        found.notices.append(Notice(STEP, str(step)))
         return []
     time = microseconds(values.get("_timestamp", 0.0), last=LAST_TIME_US)
     return [Point(key, step, value, time) for key, value in values.items() if not key.startswith("_")]

@@ -37,7 +37,7 @@ def main() -> int:
         for finding in _findings(Settings.load(), embedded_redis=arguments.embedded_redis):
             found.append(finding)
             if not arguments.json:
-                _show(finding)
+                _print_finding(finding)
     except TorchyardError as error:
         terminal.note(f"error: {error}")
         return 1
@@ -93,7 +93,7 @@ def _guarded(name: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Find
         yield failed(name, f"the check itself failed: {error!r}", "see what the error names")
 
 
-def _show(finding: Finding) -> None:
+def _print_finding(finding: Finding) -> None:
     """Prints the status and the fact, and below them the advice."""
     status = terminal.paint(f"{finding.status:<{_STATUS_WIDTH}}", _COLOURS[finding.status], sys.stdout)
     first, *rest = _wrapped(finding.fact)

@@ -109,12 +109,12 @@ class _Timex(ctypes.Structure):
 
 def _check_clock() -> Finding:
     advice = "start a time service: timedatectl set-ntp true, or chrony"
-    found = _Timex()
-    state = _libc.adjtimex(ctypes.byref(found))
+    clock = _Timex()
+    state = _libc.adjtimex(ctypes.byref(clock))
     if state == -1:
         return warning(
             "clock", "unknown whether it is synchronised: the kernel does not say", "ask timedatectl on the host"
         )
-    if state == _TIME_ERROR or found.status & _STA_UNSYNC:
+    if state == _TIME_ERROR or clock.status & _STA_UNSYNC:
         return warning("clock", "not synchronised: times of different hosts cannot be compared", advice)
-    return ok("clock", f"synchronised, within {found.maxerror / 1000:.0f} ms")
+    return ok("clock", f"synchronised, within {clock.maxerror / 1000:.0f} ms")

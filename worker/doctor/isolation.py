@@ -15,16 +15,16 @@ _ADVICE = "docs/security.md says what this means, and how a kernel or a containe
 def check_isolation(isolation: Isolation, needs: HelperNeeds | None = None) -> Finding:
     """Forks a child, so no other thread may run."""
     try:
-        found = levels.level_of(isolation, needs=needs)
+        level = levels.level_of(isolation, needs=needs)
     except ConfigError as error:
         return failed("isolation", error.message, _ADVICE)
     if (
-        found.level in {"basic", "landlock"}
-        and found.filtered
+        level.level in {"basic", "landlock"}
+        and level.filtered
         and any(_DEVICES.glob("nvidia*"))
         and not threads.is_allowed()
     ):
         problem = "jobs with GPUs cannot use CUDA: what runs this worker lets no filter of system calls ask a process"
         return warning("isolation", problem, "run the worker outside of that container, or with strict isolation")
-    fact = f"jobs are {levels.describe(found)}"
-    return warning("isolation", fact, _ADVICE) if found.lacks else ok("isolation", fact)
+    fact = f"jobs are {levels.describe(level)}"
+    return warning("isolation", fact, _ADVICE) if level.lacks else ok("isolation", fact)

@@ -25,11 +25,11 @@ def check_database(settings: Settings) -> Finding:
     if file is not None and not file.exists():
         return ok("database", f"SQLite, {file}: does not exist yet (torchyard up creates it)")
     try:
-        found = probe.inspect_database(settings.database)
+        report = probe.inspect_database(settings.database)
     except (ConfigError, Unavailable) as error:
         advice = "check that it runs, TORCHYARD_DATABASE_URL, and that no firewall or pg_hba.conf keeps this host out"
         return failed("database", error.message, advice)
-    return _tables(found, embedded=file is not None)
+    return _tables(report, embedded=file is not None)
 
 
 def check_service(settings: Settings) -> Finding:
@@ -84,7 +84,7 @@ def check_redis(settings: Settings, *, embedded: Path | None) -> Finding:
     own = not settings.redis_url
     try:
         url = redis_url(settings.root / "redis", socket=embedded) if own else settings.redis_url
-        found = probe.inspect_redis(url, service=_service_id(settings))
+        report = probe.inspect_redis(url, service=_service_id(settings))
     except RedisForbids as error:
         return failed("redis", error.message, "give its user the rules in docs/operating/databases.md")
     except (ConfigError, Unavailable) as error:
@@ -92,7 +92,7 @@ def check_redis(settings: Settings, *, embedded: Path | None) -> Finding:
             return ok("redis", "not running (starts with torchyard up)")
         advice = "check that it runs, and TORCHYARD_REDIS_URL. Until then, jobs are accepted, and start later"
         return failed("redis", error.message, advice)
-    return _redis(found)
+    return _redis(report)
 
 
 def _redis(found: RedisInfo) -> Finding:

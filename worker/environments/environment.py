@@ -156,13 +156,13 @@ def _bases(folder: Path, settings: dict[str, str], python: str) -> tuple[Path, .
     home = Path(settings.get("home", ""))
     outer = home.parent if home.parent != Path("/") else Path(os.path.realpath(home)).parent  # `/bin` is `/usr/bin`
     named = [outer, Path(os.path.realpath(folder / "bin" / "python")).parent.parent]
-    found = dict.fromkeys([named[0], Path(os.path.realpath(named[0])), named[1]])
+    bases = dict.fromkeys([named[0], Path(os.path.realpath(named[0])), named[1]])
     if not home.is_absolute() or home.name != "bin":
         raise ConfigError(f"the environment {folder} does not name the Python from which it was made")
-    for base in found:
+    for base in bases:
         if not (base / "lib" / f"python{_minor(python)}" / "os.py").is_file():
             raise ConfigError(f"the environment {folder} was made from {base}, which has no Python {_minor(python)}")
-    return tuple(found)
+    return tuple(bases)
 
 
 def _places(prefix: Path, python: str) -> Iterator[Path]:

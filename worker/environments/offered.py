@@ -61,7 +61,7 @@ class Environments:
 
     def find(self, text: str) -> Environment:
         """Returns the environment that a spec names, as it is now. Raises ConfigError."""
-        folder = self._at(Path(text)) if text.startswith("/") else self._named(text)
+        folder = self._require_allowed(Path(text)) if text.startswith("/") else self._named(text)
         environment = read(folder)
         if (problem := self._unsafe(environment)) is not None:
             raise ConfigError(problem)
@@ -102,7 +102,7 @@ class Environments:
             raise ConfigError(f"this worker has no environment {name}: {self._offer()}")
         return found[0]
 
-    def _at(self, path: Path) -> Path:
+    def _require_allowed(self, path: Path) -> Path:
         folder = path.parent.parent if path.parent.name == "bin" and path.name.startswith("python") else path
         if not self._is_allowed(os.path.realpath(folder)):
             raise ConfigError(

@@ -55,11 +55,11 @@ def descendants_of(table: dict[int, Process], roots: Iterable[int]) -> set[int]:
     children: dict[int, list[int]] = {}
     for process in table.values():
         children.setdefault(process.parent, []).append(process.pid)
-    found: set[int] = set()
+    descendants: set[int] = set()
     pending = list(roots)
     while pending:
         for child in children.get(pending.pop(), ()):
-            if child not in found:
-                found.add(child)
+            if child not in descendants:
+                descendants.add(child)
                 pending.append(child)
-    return found
+    return descendants

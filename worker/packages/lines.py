@@ -167,14 +167,14 @@ def _checked_option(line: str, where: str) -> str:
 def _checked_requirement(line: str, where: str) -> str:
     wanted, _, hashes = " ".join(line.split()).partition(" --")
     try:
-        found = Requirement(wanted.strip())
+        requirement = Requirement(wanted.strip())
     except InvalidRequirement as error:
         if "/" in wanted or "\\" in wanted:
             raise ConfigError(f"{where}: {one_index(wanted[:_SHOWN])}") from None
         raise DataError(f"{where}: {wanted[:_SHOWN]!r} is not a requirement: {str(error)[:_SHOWN]}") from None
-    if found.url is not None:
-        raise ConfigError(f"{where}: {one_index(f'the address of {found.name[:_SHOWN]}')}")
-    return " ".join([str(found), *_checked_hashes(f"--{hashes}" if hashes else "", where)])
+    if requirement.url is not None:
+        raise ConfigError(f"{where}: {one_index(f'the address of {requirement.name[:_SHOWN]}')}")
+    return " ".join([str(requirement), *_checked_hashes(f"--{hashes}" if hashes else "", where)])
 
 
 def _checked_hashes(options: str, where: str) -> Iterator[str]:

@@ -107,13 +107,13 @@ def _blocks(script: str) -> list[list[str]]:
     """Returns the lines of each block: in a run of comments from the first beginning to the last end."""
     lines = [*script.split("\n"), ""]
     gaps = [-1, *(at for at, line in enumerate(lines) if line != "#" and not line.startswith("# "))]
-    found: list[list[str]] = []
+    blocks: list[list[str]] = []
     for before, after in pairwise(gaps):
         run = lines[before + 1 : after]
         if _BEGIN in run and _END in run:
             begin, end = run.index(_BEGIN), len(run) - 1 - run[::-1].index(_END)
-            found += [run[begin : end + 1]] if end > begin + 1 else []
-    return found
+            blocks += [run[begin : end + 1]] if end > begin + 1 else []
+    return blocks
 
 
 def _texts(value: object) -> list[str]:

@@ -36,9 +36,9 @@ class Wishes:
 
     def note(self, line: str, *, constrains: bool = False) -> None:
         """Notes a line of a requirements file, if it is about one of them."""
-        found = _parsed(line)
-        name = "" if found is None else canonicalize_name(found.name)
-        if found is not None and (name in self.versions or name in _PARTS) and _applies(found):
+        parsed = _parsed(line)
+        name = "" if parsed is None else canonicalize_name(parsed.name)
+        if parsed is not None and (name in self.versions or name in _PARTS) and _applies(parsed):
             (self.limited if constrains else self.asked).setdefault(name, []).append(line)
 
     def decide(self) -> Provided:
@@ -65,14 +65,14 @@ class Wishes:
 
 def fits(line: str, version: str) -> bool:
     """Returns whether a version is what a requirement asks for. Its local part, as `+cu130`, counts where it asks."""
-    found = _parsed(line)
-    if found is None or found.url is not None:
+    parsed = _parsed(line)
+    if parsed is None or parsed.url is not None:
         return False
     try:
         known = Version(version)
     except InvalidVersion:
         return False
-    return found.specifier.contains(known, prereleases=True)
+    return parsed.specifier.contains(known, prereleases=True)
 
 
 def overridden(metadata: str, versions: Mapping[str, str]) -> list[str]:
@@ -90,9 +90,9 @@ def overridden(metadata: str, versions: Mapping[str, str]) -> list[str]:
 
 def _named(asked: Sequence[str]) -> Iterator[tuple[str, str]]:
     for line in asked:
-        found = _parsed(line)
-        if found is not None and _applies(found):
-            yield line, canonicalize_name(found.name)
+        parsed = _parsed(line)
+        if parsed is not None and _applies(parsed):
+            yield line, canonicalize_name(parsed.name)
 
 
 def python_fits(specifier: str, version: str) -> bool:

@@ -97,8 +97,8 @@ class WorkerPlaces:
 
 def _make_own(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise PermissionError(f"{folder} is no folder of this user: remove it")
 
 

@@ -31,29 +31,29 @@ class RedisLine:
         self._pause = pause
 
     def heads(self) -> Mapping[Group, Member]:
-        found = self._ask(questions.HEADS)
-        return {group_named(name): _member(job_id, score) for name, job_id, score in _triples(found)}
+        answer = self._ask(questions.HEADS)
+        return {group_named(name): _member(job_id, score) for name, job_id, score in _triples(answer)}
 
     def successors(self, group: Group, after: Member, *, limit: int) -> Sequence[Member]:
-        found = self._ask(questions.SUCCESSORS, group_name(group), after.submitted, after.id, limit)
-        return [_member(job_id, score) for job_id, score in zip(found[::2], found[1::2], strict=True)]
+        answer = self._ask(questions.SUCCESSORS, group_name(group), after.submitted, after.id, limit)
+        return [_member(job_id, score) for job_id, score in zip(answer[::2], answer[1::2], strict=True)]
 
     def buckets(self) -> Mapping[Bucket, int]:
-        found = self._ask(questions.BUCKETS)
-        return {_bucket_named(name): int(count) for name, count in zip(found[::2], found[1::2], strict=True)}
+        answer = self._ask(questions.BUCKETS)
+        return {_bucket_named(name): int(count) for name, count in zip(answer[::2], answer[1::2], strict=True)}
 
     def page(self, classes: Sequence[Sequence[Priced]], *, after: Mark | None, limit: int) -> Sequence[Standing]:
         priced = [_priced(buckets) for buckets in classes]
         names = (name for buckets in priced for _, name in buckets)
         named = dict(zip(names, (one.bucket for buckets in classes for one in buckets), strict=True))
-        found = self._ask(questions.PAGE, limit, json.dumps(after or ()), json.dumps(priced))
-        return [Standing(named[name], _member(job_id, score)) for name, job_id, score in _triples(found)]
+        answer = self._ask(questions.PAGE, limit, json.dumps(after or ()), json.dumps(priced))
+        return [Standing(named[name], _member(job_id, score)) for name, job_id, score in _triples(answer)]
 
     def positions(self, credits: Credits, jobs: Sequence[Standing]) -> Sequence[int]:
-        found: list[int] = []
+        positions: list[int] = []
         for first in range(0, len(jobs), _MOST_MARKS):
-            found += self._ask(questions.POSITIONS, *positions_of(credits, jobs[first : first + _MOST_MARKS]))
-        return found
+            positions += self._ask(questions.POSITIONS, *positions_of(credits, jobs[first : first + _MOST_MARKS]))
+        return positions
 
     def _ask(self, script: Script, *arguments: str | int) -> list[Any]:
         with self._pause.translated():
@@ -65,7 +65,7 @@ class RedisLine:
 
 def positions_of(credits: Credits, jobs: Sequence[Standing]) -> tuple[str, str]:
     """Returns the arguments of `store.queue.line.questions.POSITIONS` for some jobs."""
-    told = json.dumps(
+    standings = json.dumps(
         {
             "of": {f"{kind}:{owner}": credit for (owner, kind), credit in credits.by_owner.items()},
             "default": credits.default,
@@ -73,7 +73,7 @@ def positions_of(credits: Credits, jobs: Sequence[Standing]) -> tuple[str, str]:
             "last": {f"{kind}:{owner}": True for owner, kind in credits.over_quota},
         }
     )
-    return told, json.dumps([(bucket_name(job.bucket), job.member.submitted, job.member.id) for job in jobs])
+    return standings, json.dumps([(bucket_name(job.bucket), job.member.submitted, job.member.id) for job in jobs])
 
 
 def written(entry: LineEntry) -> str:

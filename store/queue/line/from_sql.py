@@ -84,12 +84,12 @@ class SqlLine:
         return {Bucket(owner, request, priority): count for priority, owner, request, count in rows}
 
     def page(self, classes: Sequence[Sequence[Priced]], *, after: Mark | None, limit: int) -> Sequence[Standing]:
-        found: list[Standing] = []
+        page: list[Standing] = []
         for buckets in classes:
-            if len(found) < limit:
-                found += self._first(buckets, after, limit=limit - len(found))
+            if len(page) < limit:
+                page += self._first(buckets, after, limit=limit - len(page))
             after = None
-        return found
+        return page
 
     def positions(self, credits: Credits, jobs: Sequence[Standing]) -> Sequence[int]:
         counts = self.buckets()
@@ -98,12 +98,12 @@ class SqlLine:
         asked: dict[order.Class, list[Standing]] = defaultdict(list)
         for job in jobs:
             asked[order.class_of(job.bucket, credits)].append(job)
-        found: dict[str, int] = {}
-        for place, some in asked.items():
-            ahead = sum(counts[priced.bucket] for name, buckets in classes if name < place for priced in buckets)
-            before = self._before(beside.get(place, []), [order.mark_of(job, credits) for job in some])
-            found |= {job.member.id: ahead + count + 1 for job, count in zip(some, before, strict=True)}
-        return [found[job.member.id] for job in jobs]
+        positions_by_id: dict[str, int] = {}
+        for name_asked, some in asked.items():
+            ahead = sum(counts[priced.bucket] for name, buckets in classes if name < name_asked for priced in buckets)
+            before = self._before(beside.get(name_asked, []), [order.mark_of(job, credits) for job in some])
+            positions_by_id |= {job.member.id: ahead + count + 1 for job, count in zip(some, before, strict=True)}
+        return [positions_by_id[job.member.id] for job in jobs]
 
     def _before(self, buckets: Sequence[Priced], marks: Sequence[Mark]) -> Sequence[int]:
         """Returns for each mark how many jobs of the buckets are before it. Each job is counted once."""
@@ -124,8 +124,8 @@ class SqlLine:
             ]
             for number, count in self._session.execute(text(statement), _merged(values)):
                 counts[part[number][0]] += count
-        found = dict(zip(order, accumulate(counts[place] for place in order), strict=True))
-        return [found[place] for place in range(len(marks))]
+        counted = dict(zip(order, accumulate(counts[place] for place in order), strict=True))
+        return [counted[place] for place in range(len(marks))]
 
     def _first(self, buckets: Sequence[Priced], after: Mark | None, *, limit: int) -> list[Standing]:
         """Returns the first jobs of buckets of one class, and reads little more of each than it needs."""

@@ -56,8 +56,8 @@ class Line:
     def positions(self, credits: Credits, jobs: Collection[Standing]) -> dict[str, int]:
         """Returns the positions of queued jobs, from 1, by id. The line need not have them yet."""
         asked = list(jobs)
-        found = self._answer(lambda source: source.positions(credits, asked))
-        return {job.member.id: position for job, position in zip(asked, found, strict=True)}
+        answer = self._answer(lambda source: source.positions(credits, asked))
+        return {job.member.id: position for job, position in zip(asked, answer, strict=True)}
 
     def distrust(self, job_ids: Collection[str]) -> None:
         """Has these jobs compared when the transaction has ended, and SQL answer all that is asked until then."""

@@ -13,10 +13,10 @@ Class = tuple[bool, int]
 
 def classes_of(buckets: Iterable[Bucket], credits: Credits) -> list[tuple[Class, list[Priced]]]:
     """Returns the buckets by their classes, in the order of the line."""
-    found: dict[Class, list[Priced]] = defaultdict(list)
+    by_class: dict[Class, list[Priced]] = defaultdict(list)
     for bucket in buckets:
-        found[class_of(bucket, credits)].append(Priced(bucket, credits.of(bucket)))
-    return sorted(found.items(), key=lambda item: item[0])
+        by_class[class_of(bucket, credits)].append(Priced(bucket, credits.of(bucket)))
+    return sorted(by_class.items(), key=lambda item: item[0])
 
 
 def class_of(bucket: Bucket, credits: Credits) -> Class:
@@ -45,7 +45,7 @@ def after(
     """
     if cursor is None:
         return [buckets for _, buckets in classes], None
-    place = cursor.over_quota, -cursor.priority
-    left = [(name, buckets) for name, buckets in classes if name >= place]
-    inside = bool(left) and left[0][0] == place
+    first_class = cursor.over_quota, -cursor.priority
+    left = [(name, buckets) for name, buckets in classes if name >= first_class]
+    inside = bool(left) and left[0][0] == first_class
     return [buckets for _, buckets in left], (cursor.key, cursor.job_id) if inside else None

@@ -16,7 +16,7 @@ from store.db.database import Database, in_us, now_us
 from store.queue.line.conditions import in_line
 from store.queue.line.entries import COLUMNS, entry_of
 from store.queue.line.scripts import LATE_US
-from store.queue.line.upkeep import Stamp, Upkeep, settled, told
+from store.queue.line.upkeep import Stamp, Upkeep, committed_change, missing_change
 from store.redis.client import WrongKeys
 from store.tables import DeletedJob, Job, Service
 
@@ -86,14 +86,16 @@ class Sweep:
         seen = self._upkeep.entries(job_ids)
         with self._database.read() as session:
             entries = {row.id: entry_of(row) for row in session.execute(_ROWS, {"ids": list(job_ids)})}
-        changes = [settled(job_id, entry, entries.get(job_id)) for job_id, entry in zip(job_ids, seen, strict=True)]
-        found = [change for change in changes if change is not None]
-        if found:
+        changes = [
+            missing_change(job_id, entry, entries.get(job_id)) for job_id, entry in zip(job_ids, seen, strict=True)
+        ]
+        needed = [change for change in changes if change is not None]
+        if needed:
             logger.info(
-                "redis had %d of the line's entries otherwise than the rows, such as %s", len(found), found[0][0]
+                "redis had %d of the line's entries otherwise than the rows, such as %s", len(needed), needed[0][0]
             )
-        self._upkeep.change(found)
-        return bool(found)
+        self._upkeep.change(needed)
+        return bool(needed)
 
     def _suspects(self, since: int) -> Iterator[list[str]]:
         """Yields the jobs that changed since then, and some of which nothing is known, in parts."""
@@ -121,7 +123,7 @@ class Sweep:
         while rows := self._execute(_NEXT, {**passed, "limit": _AT_ONCE}):
             if not self._upkeep.go_on(token):
                 return False
-            self._upkeep.change([told(row.id, entry_of(row)) for row in rows])
+            self._upkeep.change([committed_change(row.id, entry_of(row)) for row in rows])
             count, passed = count + len(rows), _position(rows[-1])
         done = self._upkeep.finish(token, self._swept(run_id, now))
         if done:

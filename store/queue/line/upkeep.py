@@ -102,7 +102,7 @@ class Upkeep:
         return redis_names.line(self._service())
 
 
-def told(job_id: str, found: LineEntry | Left) -> Change:
+def committed_change(job_id: str, found: LineEntry | Left) -> Change:
     """Returns the change that a commit made.
 
     It applies unless Redis has heard of a later one, or was compared with the rows long after it.
@@ -112,7 +112,7 @@ def told(job_id: str, found: LineEntry | Left) -> Change:
     return job_id, "", "" if found.changed is None else f"<{found.changed}"
 
 
-def settled(job_id: str, seen: str, entry: LineEntry | None) -> Change | None:
+def missing_change(job_id: str, seen: str, entry: LineEntry | None) -> Change | None:
     """Returns the change from what Redis was seen to have to `entry`; None if it has just that.
 
     It applies only if no commit has changed the entry since.

@@ -1,17 +1,17 @@
 """Whether the user has agreed to what files of a folder give its program: kept in the user's own file."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from torchyard.cli.run.settings import PROJECT_FILE, Settings
 from torchyard.client.logins import login_file, parse
 from torchyard.client.packing.rules import IGNORE_FILE, bringing_back
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.text import printable
 from torchyard.host.privatefile import open_own, write_private
@@ -20,12 +20,11 @@ GIVEN = ("secrets", "mounts", "init_from", "include", "visibility")
 """The settings that let a program have what is the user's beyond the folder, or let others see its job."""
 
 
-class _Agreed(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class _Agreed(Record):
     """By a folder's path, the digest of what was agreed to."""
 
-    model_config = ConfigDict(frozen=True)
-
-    folders: Mapping[str, str] = {}
+    folders: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def check(settings: Settings, folder: Path, *, agrees: bool) -> None:
@@ -47,7 +46,7 @@ def check(settings: Settings, folder: Path, *, agrees: bool) -> None:
     if not agrees:
         raise ConfigError(_refusal(given, layer.lines))
     _file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_private(_file(), _Agreed(folders={**agreed.folders, path: digest}).model_dump_json(indent=2))
+    write_private(_file(), json.dumps(_Agreed(folders={**agreed.folders, path: digest}).to_dict(), indent=2))
 
 
 def _refusal(given: Mapping[str, Any], lines: Mapping[str, int]) -> str:

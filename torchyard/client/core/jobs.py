@@ -7,7 +7,7 @@ from typing import Literal, Unpack
 from torchyard.client.calls import jobs as calls
 from torchyard.client.core.base import Core
 from torchyard.client.matching import Listed, Matching, filter_of, query_of
-from torchyard.client.responses import error_of
+from torchyard.client.problems import error_of
 from torchyard.contract.errors import ServerError
 from torchyard.contract.filters import JobSort
 from torchyard.contract.job import JobState

@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncGenerator, Sequence
 
+from torchyard.client.beginnings import only_id
 from torchyard.client.calls import notifications as calls
 from torchyard.client.connection import Connection
-from torchyard.client.references import only_id
 from torchyard.contract.errors import NotFound
 from torchyard.contract.notifications import EventKind, NotificationScope, TargetJobs, TargetKind
 from torchyard.contract.views.notifications import MessageView, NewTargetView, TargetView

@@ -4,10 +4,11 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
+from torchyard.client.beginnings import only_id
 from torchyard.client.calls import schedules as calls
 from torchyard.client.calls.call import Spec
 from torchyard.client.connection import Connection
-from torchyard.client.references import only_id, with_ids
+from torchyard.client.references import with_ids
 from torchyard.contract.errors import NotFound
 from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
 

@@ -45,21 +45,21 @@ def is_whole(file: BinaryIO, name: str) -> bool | None:
 def _is_whole_zip(descriptor: int, size: int) -> bool:
     first = max(0, size - _END_RECORD.size - _LONGEST_COMMENT)
     tail = os.pread(descriptor, size - first, first)
-    place = tail.rfind(_END)
-    while place >= 0:
-        if len(tail) - place >= _END_RECORD.size:
-            *_, length, start, comment = _END_RECORD.unpack_from(tail, place)
-            if place + _END_RECORD.size + comment == len(tail):
-                return _has_directory(descriptor, first + place, length=length, start=start)
-        place = tail.rfind(_END, 0, place)
+    position = tail.rfind(_END)
+    while position >= 0:
+        if len(tail) - position >= _END_RECORD.size:
+            *_, length, start, comment = _END_RECORD.unpack_from(tail, position)
+            if position + _END_RECORD.size + comment == len(tail):
+                return _has_directory(descriptor, first + position, length=length, start=start)
+        position = tail.rfind(_END, 0, position)
     return False
 
 
 def _has_directory(descriptor: int, end: int, *, length: int, start: int) -> bool:
     """Returns whether the directory is there of which the record at `end` tells, right before it."""
-    found = _end64(descriptor, end)
-    if found is not None:
-        end, length, start = found
+    record = _end64(descriptor, end)
+    if record is not None:
+        end, length, start = record
     elif _IN_END64 in {length, start}:
         return False
     # What stands before the zip counts in no offset of it.
@@ -68,11 +68,11 @@ def _has_directory(descriptor: int, end: int, *, length: int, start: int) -> boo
 
 def _end64(descriptor: int, end: int) -> tuple[int, int, int] | None:
     """Returns the place of the longer record, and what it says of the directory; None if there is none."""
-    place = end - _LOCATOR64_RECORD.size
-    raw = os.pread(descriptor, _LOCATOR64_RECORD.size, place) if place >= 0 else b""
+    position = end - _LOCATOR64_RECORD.size
+    raw = os.pread(descriptor, _LOCATOR64_RECORD.size, position) if position >= 0 else b""
     if len(raw) < _LOCATOR64_RECORD.size:
         return None
-    end64 = place - _END64_RECORD.size
+    end64 = position - _END64_RECORD.size
     if _LOCATOR64_RECORD.unpack(raw)[0] != _LOCATOR64 or end64 < 0:
         return None
     values = _END64_RECORD.unpack(os.pread(descriptor, _END64_RECORD.size, end64))

@@ -66,7 +66,7 @@ class Patterns:
 
     @property
     def start(self) -> _States:
-        return frozenset((place, 0) for place, parts in enumerate(self._parts) if parts)
+        return frozenset((number, 0) for number, parts in enumerate(self._parts) if parts)
 
     def step(self, states: _States, name: str) -> tuple[_States, frozenset[int]]:
         """Returns the states behind a name, and the patterns that the path to it matches."""
@@ -74,20 +74,20 @@ class Patterns:
         matched: set[int] = set()
         waiting, seen = list(states), set(states)
         while waiting:
-            place, at = waiting.pop()
-            part, is_last = self._parts[place][at], at + 1 == len(self._parts[place])
+            number, at = waiting.pop()
+            part, is_last = self._parts[number][at], at + 1 == len(self._parts[number])
             if part == "**":
                 if not name.startswith("."):
-                    after.add((place, at))
-                    matched |= {place} if is_last else set()
-                if not is_last and (place, at + 1) not in seen:
-                    seen.add((place, at + 1))
-                    waiting.append((place, at + 1))
+                    after.add((number, at))
+                    matched |= {number} if is_last else set()
+                if not is_last and (number, at + 1) not in seen:
+                    seen.add((number, at + 1))
+                    waiting.append((number, at + 1))
             elif self._names.match(name, part):
                 if is_last:
-                    matched.add(place)
+                    matched.add(number)
                 else:
-                    after.add((place, at + 1))
+                    after.add((number, at + 1))
         return frozenset(after), frozenset(matched)
 
 
@@ -140,8 +140,8 @@ class Walk:
                     elif not after:
                         continue
                 if not entry.is_dir(follow_symlinks=False):
-                    if after is None and (found := self._file(folder, entry, matched)) is not None:
-                        yield found
+                    if after is None and (file := self._file(folder, entry, matched)) is not None:
+                        yield file
                 elif entry.name not in self._without:
                     inner = (*folder, entry.name)
                     if is_artifact_path("/".join(inner)):

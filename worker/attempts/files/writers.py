@@ -35,39 +35,39 @@ class Writers:
 
 def open_for_writing(root: Path, matches: Iterable[Match]) -> Writers:
     """Looks who has the files open for writing, which were found below `root`."""
-    found = Writers(set(), set())
+    writers = Writers(set(), set())
     leaseless: dict[tuple[int, int], Parts] = {}
     for match in matches:
-        told = _told(root, match)
-        if told is _Told.NO_LEASES:
+        use = _find_use(root, match)
+        if use is _Use.NO_LEASES:
             leaseless[match.status.st_dev, match.status.st_ino] = match.parts
-        elif told is _Told.WRITTEN:
-            found.written.add(match.parts)
-        elif told is _Told.OF_ANOTHER_USER:
-            found.untold.add(match.parts)
-    found.written.update(_search(leaseless) if leaseless else ())
-    return found
+        elif use is _Use.WRITTEN:
+            writers.written.add(match.parts)
+        elif use is _Use.OF_ANOTHER_USER:
+            writers.untold.add(match.parts)
+    writers.written.update(_search(leaseless) if leaseless else ())
+    return writers
 
 
-class _Told(Enum):
+class _Use(Enum):
     WRITTEN = auto()
     CLOSED = auto()
     OF_ANOTHER_USER = auto()
     NO_LEASES = auto()
 
 
-def _told(root: Path, match: Match) -> _Told:
+def _find_use(root: Path, match: Match) -> _Use:
     try:
         file = open_inside(root, *match.parts, names=match.status.st_nlink)
     except (DataError, OSError):
-        return _Told.CLOSED  # whoever copies it says why it cannot be read
+        return _Use.CLOSED  # whoever copies it says why it cannot be read
     if file is None:
-        return _Told.CLOSED
+        return _Use.CLOSED
     with file:
-        return _told_by_lease(file)
+        return _ask_by_lease(file)
 
 
-def _told_by_lease(file: BinaryIO) -> _Told:
+def _ask_by_lease(file: BinaryIO) -> _Use:
     try:
         # The signal by which the kernel asks for the lease back is one that does nothing: SIGIO would end this process.
         fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
@@ -75,9 +75,9 @@ def _told_by_lease(file: BinaryIO) -> _Told:
         fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except OSError as error:
         if error.errno == errno.EAGAIN:
-            return _Told.WRITTEN
-        return _Told.OF_ANOTHER_USER if error.errno in {errno.EACCES, errno.EPERM} else _Told.NO_LEASES
-    return _Told.CLOSED
+            return _Use.WRITTEN
+        return _Use.OF_ANOTHER_USER if error.errno in {errno.EACCES, errno.EPERM} else _Use.NO_LEASES
+    return _Use.CLOSED
 
 
 def _search(wanted: Mapping[tuple[int, int], Parts]) -> set[Parts]:

@@ -53,7 +53,7 @@ class NotKept:
     def message(self, hint: str) -> str | None:
         """Returns the message, or None if all is kept. `hint`: what to do, in front of the names of the folders."""
         groups = sorted(self._groups.items(), key=lambda item: (-item[1].size, item[0]))
-        named = [self._told(name, group) for name, group in groups[:_MOST_NAMED]]
+        named = [self._describe(name, group) for name, group in groups[:_MOST_NAMED]]
         if len(groups) > _MOST_NAMED:
             more = groups[_MOST_NAMED:]
             size = terminal.size(sum(group.size for _, group in more))
@@ -65,7 +65,7 @@ class NotKept:
         paths = [shlex.quote(name) for name, _ in groups[:_MOST_NAMED] if name != REST and self._shown(name) == name]
         return f"{BEGINS}{', '.join(named)}" + (" ".join([hint, *paths]) if hint and paths else "")
 
-    def _told(self, name: str, group: _Group) -> str:
+    def _describe(self, name: str, group: _Group) -> str:
         files = f"{group.files} file{'' if group.files == 1 else 's'}, " if name.endswith("/") or name == REST else ""
         return f"{self._shown(name)} ({', '.join([files + terminal.size(group.size), *group.whys])})"
 

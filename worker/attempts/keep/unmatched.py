@@ -64,7 +64,7 @@ class Unmatched:
                         return []
             except TooMany:
                 return []
-        return [named for place, named in enumerate(self._named) if place not in matched]
+        return [named for index, named in enumerate(self._named) if index not in matched]
 
     def _below(self, patterns: Sequence[str]) -> str:
         """Returns a file that a pattern would match in another folder, with that pattern; else an empty text."""

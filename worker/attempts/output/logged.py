@@ -26,10 +26,10 @@ class LoggedMetrics:
             return
         compiled = self._expressions(batch)
         ends, now = time.thread_time() + CPU_S, time.time_ns() // 1000
-        for place, line in enumerate(lines):
+        for index, line in enumerate(lines):
             for counted, pattern in compiled:
                 if time.thread_time() > ends:
-                    self._leave_out(len(lines) - place, batch)
+                    self._leave_out(len(lines) - index, batch)
                     return
                 following = offsets.get(counted, 0) + 1
                 if found := [*pattern.points(line, counted=following, now=now, ends=ends)]:

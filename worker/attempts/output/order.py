@@ -48,8 +48,10 @@ def merged(streams: Sequence[Sequence[Line]], marks: Sequence[_Place]) -> Iterat
 
     Between two marks, lines of the first stream come first.
     """
-    places = [[*accumulate((mark[number] for mark in marks), max)] for number in (0, 1)]
-    lines = [(bisect_right(places[number], line.start), number, line) for number in (0, 1) for line in streams[number]]
+    positions = [[*accumulate((mark[number] for mark in marks), max)] for number in (0, 1)]
+    lines = [
+        (bisect_right(positions[number], line.start), number, line) for number in (0, 1) for line in streams[number]
+    ]
     lines.sort(key=lambda each: each[:2])
     for number, run in groupby(lines, key=lambda each: each[1]):
         yield number, [line for _, _, line in run]

@@ -81,7 +81,7 @@ class OutputRecorder:
                     break
         except OSError as error:
             self._report_failure(error)
-        self._show()
+        self._show_unfinished()
         if not self._relay.copying:
             self._share.take(time.thread_time() - began)
             self.has_more = self.has_more and not self._slow
@@ -94,7 +94,7 @@ class OutputRecorder:
         """
         try:
             if not self._store(final=True, completed=completed) and not self._store_thinned():
-                self._show(final=True)
+                self._show_unfinished(final=True)
                 self._note_stored()
                 return True
         except OSError as error:
@@ -130,7 +130,7 @@ class OutputRecorder:
             self.remove_checkpoint_copies()
         return True
 
-    def _show(self, *, final: bool = False) -> None:
+    def _show_unfinished(self, *, final: bool = False) -> None:
         if due := self._showing.due(self._relay.unfinished, final=final):
             self._records.show(due)
 
@@ -179,9 +179,9 @@ def output_of(
         lasts=folder_lasts,
         captured=lambda match: relay.is_captured(match),  # noqa: PLW0108 it is made below
     )
-    kept = KeptFiles(keeping, blobs, room=records.artifact_room, limits=limits, mask=mask)
+    kept_files = KeptFiles(keeping, blobs, room=records.artifact_room, limits=limits, mask=mask)
     artifacts = Artifacts(run, blobs, room=records.artifact_room, limits=limits, mask=mask)
-    left: list[LeftFiles] = [artifacts, kept] if is_script else [artifacts]
+    left: list[LeftFiles] = [artifacts, kept_files] if is_script else [artifacts]
     relay = Relay(
         run,
         blobs,
@@ -199,7 +199,7 @@ def output_of(
     )
 
     def note_stored() -> None:
-        if kept.is_complete:
+        if kept_files.is_complete:
             workfolders.note_stored(run, number)
 
     return OutputRecorder(relay, records=records, notices=notices, attempts=number, stored=note_stored)

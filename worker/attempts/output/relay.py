@@ -215,7 +215,7 @@ class Relay:
                 if not media:
                     continue
                 waits = room <= 0 or bool(batch.checkpoints)  # one batch has no blobs of both to remove
-                room -= 0 if waits else self._show(line, batch)
+                room -= 0 if waits else self._add_shown(line, batch)
             elif not (waits := bool(batch.media)):
                 budget = self._checkpoints.add(line.name, batch, self._copied, budget=budget)
                 waits = self._copying_checkpoints or not budget
@@ -226,7 +226,7 @@ class Relay:
                 return 0
         return budget
 
-    def _show(self, line: Shown, batch: Batch) -> int:
+    def _add_shown(self, line: Shown, batch: Batch) -> int:
         """Adds an item. Returns how much of `MEDIA_LIMIT` it takes."""
         copies, cost = self._shown.add(line, batch)
         self._copied += copies

@@ -42,12 +42,12 @@ def mounted(spec: ScriptSpec, allowed: Sequence[Path], trees: Mapping[str, Path]
 
 
 def _targets(spec: ScriptSpec, allowed: Sequence[Path], trees: Mapping[str, Path]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    targets: dict[str, Path] = {}
     for place, url in spec.config.mounts.items():
-        folder = found[place] = trees.get(f"{_MOUNT}{place}") or resolve(url, allowed)
+        folder = targets[place] = trees.get(f"{_MOUNT}{place}") or resolve(url, allowed)
         if not folder.is_dir():
             raise DataError(f"the mount {place} is not a folder: {folder}")
-    return found
+    return targets
 
 
 def resolve(url: str, allowed: Sequence[Path]) -> Path:

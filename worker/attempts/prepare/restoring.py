@@ -129,18 +129,18 @@ def fetched(
     It has the files at their paths, with their times; it is the file itself if that has an empty path. What is not
     renamed is removed at the end. `prefix`: that of the name of the place. Raises OSError, and what `check` raises.
     """
-    place = folder / f"{prefix}{uuid.uuid4().hex}"
+    temporary = folder / f"{prefix}{uuid.uuid4().hex}"
     try:
         for file in files:
-            copy = place / file.path
+            copy = temporary / file.path
             copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not blobs.copy_out(file.sha256, copy, check=check):
                 yield None
                 return
             os.utime(copy, ns=(file.modified_ns, file.modified_ns))
-        yield place
+        yield temporary
     finally:
-        remove_briefly(folder, place.name)  # a cancel may wait; the next attempt removes the rest
+        remove_briefly(folder, temporary.name)  # a cancel may wait; the next attempt removes the rest
 
 
 def needed_for(versions: Sequence[Sequence[Stored]]) -> int:

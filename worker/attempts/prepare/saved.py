@@ -43,7 +43,7 @@ class SavedFiles:
             names = ", ".join(row.id for row in skipped)
             self.notices.send_once(f"{len(skipped)} damaged checkpoints were skipped: {names}")
         if found is not None:
-            self.notices.send_once(_told(found), level="info")
+            self.notices.send_once(_describe(found), level="info")
         return found
 
     def fetch_initial(self) -> Path:
@@ -51,12 +51,12 @@ class SavedFiles:
 
         Raises ConfigError if it is not kept for the job, and DataError if it is damaged.
         """
-        found = self.records.initial()
-        if found is None or not found.files:
+        initial = self.records.initial()
+        if initial is None or not initial.files:
             raise ConfigError("init_from: its files are not kept for this job: submit the spec again")
-        if not self._copy(found.files, self.run.initial):
-            raise DataError(f"init_from: a file of {found.ref} is missing or damaged in the blob store")
-        self.notices.send_once(f"starts from {found.ref} (step {found.step})", level="info")
+        if not self._copy(initial.files, self.run.initial):
+            raise DataError(f"init_from: a file of {initial.ref} is missing or damaged in the blob store")
+        self.notices.send_once(f"starts from {initial.ref} (step {initial.step})", level="info")
         return self.run.initial
 
     def _copy(self, files: Sequence[Mapping[str, Any]], folder: Path) -> bool:
@@ -71,7 +71,7 @@ class SavedFiles:
         return True
 
 
-def _told(checkpoint: CheckpointFacts) -> str:
+def _describe(checkpoint: CheckpointFacts) -> str:
     """A captured one is named by its path: whether the program reads it nobody knows, nor its step."""
     if checkpoint.source != CAPTURED:
         return f"resumes from checkpoint {checkpoint.id} (step {checkpoint.step})"

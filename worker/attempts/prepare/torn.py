@@ -87,7 +87,7 @@ class TornFiles:
 
     def message(self) -> str:
         """Returns what to tell the job's owner of what was replaced; empty: nothing."""
-        told = (_told(self.replaced, "replaced by the version before"), _told(self.moved, "moved aside"))
+        told = (_name_paths(self.replaced, "replaced by the version before"), _name_paths(self.moved, "moved aside"))
         return "; ".join(text for text in told if text)
 
     def remove_unfinished(self) -> None:
@@ -107,7 +107,7 @@ class TornFiles:
 
     def _versions(self, root: str) -> dict[Parts, list[_Version]]:
         """Returns the versions of each path below the root, newest first."""
-        found: dict[Parts, list[_Version]] = {}
+        versions: dict[Parts, list[_Version]] = {}
         for checkpoint in self.checkpoints():
             is_file = checkpoint.source == CAPTURED and captured_number(checkpoint.name) is None
             for entry in checkpoint.files if is_file else ():
@@ -115,17 +115,17 @@ class TornFiles:
                     continue
                 file = StoredFile("", entry["sha256"], entry["size"], entry["modified_ns"])
                 for text in (entry["path"], *entry.get("links", ())):
-                    found.setdefault(tuple(text.split("/")), []).append(_Version(file, checkpoint.damaged))
-        return found
+                    versions.setdefault(tuple(text.split("/")), []).append(_Version(file, checkpoint.damaged))
+        return versions
 
     def _versions_of_folders(self, root: str) -> dict[Parts, list[CheckpointFacts]]:
         """Returns the versions of each captured folder below the root, newest first."""
-        found: dict[Parts, list[CheckpointFacts]] = {}
+        versions: dict[Parts, list[CheckpointFacts]] = {}
         for checkpoint in self.checkpoints():
             path = restoring.path_of(root, checkpoint) if checkpoint.source == CAPTURED else None
             if path is not None:
-                found.setdefault(path, []).append(checkpoint)
-        return found
+                versions.setdefault(path, []).append(checkpoint)
+        return versions
 
     def _mend_if_possible(self, path: Parts, versions: Sequence[_Version]) -> None:
         """Leaves the file where it is if the job has closed its folder, or put something else in the way."""
@@ -243,7 +243,7 @@ def _files_in(path: Parts, checkpoint: CheckpointFacts) -> list[StoredFile]:
     ]
 
 
-def _told(paths: Sequence[str], what: str) -> str:
+def _name_paths(paths: Sequence[str], what: str) -> str:
     if not paths:
         return ""
     more = len(paths) - _MOST_NAMED

@@ -28,7 +28,7 @@ def host(folder: ProbeFolder, request: ProbeRequest, address: str) -> Met:
     with _locked(folder.lock) as no_locks, _listening(address) as server:
         write_record(folder.place, _place_of(server))
         server.settimeout(_LOOK_S)
-        while len(found) < request.nodes - 1 and time.monotonic() < deadline and not _all_told(folder, request):
+        while len(found) < request.nodes - 1 and time.monotonic() < deadline and not _all_reported(folder, request):
             try:
                 connection, _ = server.accept()
             except TimeoutError:
@@ -121,7 +121,7 @@ def _place(folder: ProbeFolder, request: ProbeRequest) -> Place | None:
     return None
 
 
-def _all_told(folder: ProbeFolder, request: ProbeRequest) -> bool:
+def _all_reported(folder: ProbeFolder, request: ProbeRequest) -> bool:
     """Returns whether all other nodes have written what they know, and so will not connect any more."""
     return {folder.facts(rank).name for rank in range(1, request.nodes)} <= folder.names()
 

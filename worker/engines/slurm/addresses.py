@@ -46,15 +46,15 @@ def interface_of(address: str) -> str:
 
 def _by_interface() -> dict[str, str]:
     """Returns the first IPv4 address of each interface that has one."""
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             try:
                 answer = fcntl.ioctl(asked.fileno(), _SIOCGIFADDR, _REQUEST.pack(name.encode()[:15]))
             except OSError:  # it has no address
                 continue
-            found[name] = socket.inet_ntoa(answer[_ADDRESS])
-    return found
+            addresses[name] = socket.inet_ntoa(answer[_ADDRESS])
+    return addresses
 
 
 def _of_own_name() -> set[str]:

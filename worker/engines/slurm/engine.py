@@ -259,15 +259,15 @@ class SlurmEngine:
 
     def _track(self, key: AttemptKey, name: str, world_size: int) -> Tracked:
         with self._lock:
-            found = self._tracked.get(key)
-            if found is not None and found.name == name:
-                return found
-            if found is not None:
-                self._listings.forget([found.name])
-            found = Tracked(name, self._run_dir(key), world_size=world_size, timing=self._timing)
-            self._tracked[key] = found
+            tracked = self._tracked.get(key)
+            if tracked is not None and tracked.name == name:
+                return tracked
+            if tracked is not None:
+                self._listings.forget([tracked.name])
+            tracked = Tracked(name, self._run_dir(key), world_size=world_size, timing=self._timing)
+            self._tracked[key] = tracked
         self._listings.track(name)
-        return found
+        return tracked
 
     def _handle(self, key: AttemptKey, name: str, world_size: int, *, submitted: bool) -> Handle:
         stored = {

@@ -46,5 +46,5 @@ def _check_bubblewrap(config: Config) -> None:
         command, user=uid, group=uid, extra_groups=[], env={}, cwd="/", capture_output=True, check=False
     )
     if found.returncode != 0:
-        said = found.stderr.decode(errors="replace").strip()
-        raise ConfigError(f"bubblewrap cannot isolate a program here, as the uid {uid}: {said}")
+        message = found.stderr.decode(errors="replace").strip()
+        raise ConfigError(f"bubblewrap cannot isolate a program here, as the uid {uid}: {message}")

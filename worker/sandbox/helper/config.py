@@ -103,12 +103,12 @@ def _parser() -> ArgumentParser:
 def _user(text: str) -> tuple[int, int]:
     uid, colon, gid = text.partition(":")
     try:
-        found = (int(uid), int(gid)) if colon else pwd.getpwnam(text)[2:4]
+        user = (int(uid), int(gid)) if colon else pwd.getpwnam(text)[2:4]
     except (KeyError, ValueError):
         raise ArgumentTypeError(f"there is no user {text}") from None
-    if 0 in found:
+    if 0 in user:
         raise ArgumentTypeError("the service must not run as root")
-    return found
+    return user
 
 
 def _size(text: str) -> int:

@@ -26,10 +26,10 @@ def device_nodes(
 
 
 def _minors(driver: Path) -> dict[str, int]:
-    found: dict[str, int] = {}
+    minors: dict[str, int] = {}
     for file in driver.glob("*/information"):
         text = file.read_text()
         uuid, minor = _UUID.search(text), _MINOR.search(text)
         if uuid is not None and minor is not None:
-            found[uuid[1]] = int(minor[1])
-    return found
+            minors[uuid[1]] = int(minor[1])
+    return minors

@@ -86,11 +86,11 @@ def environment_paths(config: Config) -> list[Path]:
 
 
 def _outermost(paths: Iterable[Path]) -> list[Path]:
-    kept: list[Path] = []
+    outermost: list[Path] = []
     for path in sorted(paths, key=lambda path: len(path.parts)):
-        if not any(path.is_relative_to(outer) for outer in kept):
-            kept.append(path)
-    return kept
+        if not any(path.is_relative_to(outer) for outer in outermost):
+            outermost.append(path)
+    return outermost
 
 
 def _own(folder: Folder, owners: int, stack: ExitStack, *, writable: bool) -> Place:

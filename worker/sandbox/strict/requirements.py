@@ -27,12 +27,12 @@ def strict_level(needs: HelperNeeds | None) -> IsolationReport:
     if needs is None:
         raise ConfigError("TORCHYARD_ISOLATION is strict, but no helper is set (TORCHYARD_HELPER)")
     try:
-        found = client.status(needs.helper)
+        status = client.status(needs.helper)
     except OSError as error:
         raise ConfigError(f"TORCHYARD_ISOLATION is strict, but {error.strerror or error}") from None
-    for problem in _problems(found, needs):
+    for problem in _problems(status, needs):
         raise ConfigError(f"TORCHYARD_ISOLATION is strict, but {problem}")
-    return IsolationReport(level="strict", own_mounts=True, own_pids=True, lacks=found.lacks)
+    return IsolationReport(level="strict", own_mounts=True, own_pids=True, lacks=status.lacks)
 
 
 def _problems(found: Capabilities, needs: HelperNeeds) -> Iterator[str]:

@@ -37,8 +37,8 @@ _PLAN = LaunchPlan(
 def rehearse() -> None:
     """Call it after all imports."""
     stop = StopRequest(reason=EndReason.CANCELLED, grace=timedelta(seconds=1))
-    found = identity_of(os.getpid())
-    for record in (_PLAN, stop, ExitReport(reason=EndReason.COMPLETED), AgentReport(failures=[[0, 1]]), found):
+    identity = identity_of(os.getpid())
+    for record in (_PLAN, stop, ExitReport(reason=EndReason.COMPLETED), AgentReport(failures=[[0, 1]]), identity):
         if record is not None:
             type(record).from_json(record.to_json())
     if seccomp.is_allowed():

@@ -79,7 +79,7 @@ def _message(plan: LaunchPlan, *, stopped: list[int], any_runs: bool) -> str:
 def _size_and_mtime(path: Path) -> tuple[int, int]:
     """Returns the size in bytes and the modification time in nanoseconds, or zeros if there is no such file."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return 0, 0
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns

@@ -46,7 +46,7 @@ class _Left:
     files: int = 0
     size: int = 0
 
-    def told(self, folder: str) -> str:
+    def describe(self, folder: str) -> str:
         count = f"{self.files} file{'' if self.files == 1 else 's'}, " if self.is_folder else ""
         shown = printable(os.fsencode(self.name).decode(errors="replace"))[:_LONGEST]
         return f"{folder}/{shown}{'/' if self.is_folder else ''} ({count}{terminal.size(self.size)})"
@@ -74,7 +74,7 @@ def end(run: RunDir, plan: LaunchPlan) -> None:
     _remove_places(run, plan.sandbox, folder)
     if left := _left_in(folder):
         shown = _shown_at(plan.sandbox)
-        named = ", ".join(each.told(shown) for each in left[:_MOST_NAMED])
+        named = ", ".join(each.describe(shown) for each in left[:_MOST_NAMED])
         named += f", and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
         moved = _move(run, folder, attempt=plan.attempt) if _is_of_first_node(plan) else None
         if moved is not None:

@@ -162,14 +162,14 @@ def _error_of_child(run: RunDir, error: RankError) -> lasterror.Said | None:
     """Returns the error of a program that the rank has run, if that is what failed."""
     if error.type != "CalledProcessError":
         return None
-    found = lasterror.said(tail_of_stderr(run, f"rank-{error.rank}"), without=_OWN)
-    return None if found is None or error.type in found.line else found
+    message = lasterror.said(tail_of_stderr(run, f"rank-{error.rank}"), without=_OWN)
+    return None if message is None or error.type in message.line else message
 
 
 def _usage_error(run: RunDir, rank: int, code: int | None) -> str | None:
     """Returns what the program said of its arguments. Its traceback would blame the line that reads them."""
-    found = usage.said(tail_of_stderr(run, f"rank-{rank}"), exit_code=code)
-    return None if found is None else found[:_QUOTE_LENGTH]
+    message = usage.said(tail_of_stderr(run, f"rank-{rank}"), exit_code=code)
+    return None if message is None else message[:_QUOTE_LENGTH]
 
 
 def _describe_exit(code: int) -> str:

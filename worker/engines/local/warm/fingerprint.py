@@ -48,7 +48,7 @@ def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
 
 def _stamp(entry: os.DirEntry[str]) -> tuple[object, ...]:
     try:
-        found = entry.stat()
+        status = entry.stat()
     except OSError:
         return (entry.path, None)
-    return (entry.path, found.st_size, found.st_mtime_ns)
+    return (entry.path, status.st_size, status.st_mtime_ns)

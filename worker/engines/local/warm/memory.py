@@ -50,13 +50,13 @@ def join_pages() -> Iterator[int]:
 
 
 def _mappings() -> list[_Mapping]:
-    found: list[_Mapping] = []
+    mappings: list[_Mapping] = []
     for line in Path("/proc/self/smaps").read_text().splitlines():
         header = _MAPPING.fullmatch(line)
         if header is not None:
             start, end, mode, inode, path = header.groups()
             from_file = inode != "0" and path.startswith("/")
-            found.append(_Mapping(int(start, 16), int(end, 16), from_file, "w" in mode))
+            mappings.append(_Mapping(int(start, 16), int(end, 16), from_file, "w" in mode))
         elif line.startswith(("Anonymous:", "Swap:")) and not line.endswith(" 0 kB"):  # the linker has changed it
-            found[-1].changed = True
-    return found
+            mappings[-1].changed = True
+    return mappings

@@ -71,8 +71,8 @@ def _top_level() -> frozenset[str]:
 
 
 def _descriptors() -> list[str]:
-    found: list[str] = []
+    descriptors: list[str] = []
     for path in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # it was the descriptor of the listing itself
-            found.append(str(path.readlink()))
-    return found
+            descriptors.append(str(path.readlink()))
+    return descriptors
