@@ -198,7 +198,6 @@ class WorkerStore:
     def read_room(self, job_id: str) -> Room:
         """Returns which files of the job are stored, and how much its owner may store besides. Raises NotFound."""
         with self._store.read() as session:
-            jobs.require(session, job_id)
             return artifacts.read_room(session, job_id)
 
     def read_secrets(self, job_id: str) -> AttemptSecrets:
