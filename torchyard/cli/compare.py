@@ -89,8 +89,8 @@ def _differing(specs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _row(job: JobView, keys: Sequence[str], latest: Mapping[str, float]) -> tuple[str, ...]:
-    best = f"{job.best.metric} {job.best.value:.4g}" if job.best is not None else _ABSENT
-    values = (f"{latest[key]:.6g}" if key in latest else _ABSENT for key in keys)
+    best = f"{job.best.metric} {terminal.number(job.best.value)}" if job.best is not None else _ABSENT
+    values = (terminal.number(latest[key]) if key in latest else _ABSENT for key in keys)
     return (job.id, job.name, job.state, best, *values)
 
 

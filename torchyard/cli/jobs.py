@@ -38,7 +38,7 @@ def show(job: JobArgument, *, as_json: Json = False) -> None:
         found = reader.job(job)
         checkpoints = reader.checkpoints(found.id)
     for label, text in _rows(found):
-        line = f"{label:<11}{text}"
+        line = output.hanging(f"{label:<11}{text}")
         terminal.write(output.paint_state(line, found.state) if label == "state" else line)
     if found.error is not None and found.error.traceback:
         terminal.write(f"\n{found.error.traceback.rstrip()}")
@@ -272,8 +272,8 @@ def _rows(job: JobView) -> list[tuple[str, str]]:
     rows += [("devices" if place == 0 else "", text) for place, text in enumerate(output.held(job.devices))]
     rows += [("progress", output.progress(job)), ("metrics", output.metrics(job.metrics))]
     if job.best is not None:
-        again = "" if job.best.remeasured is None else f", measured again {job.best.remeasured:.6g}"
-        rows.append(("best", f"{job.best.metric} {job.best.value:.6g} at step {job.best.step}{again}"))
+        again = "" if job.best.remeasured is None else f", measured again {terminal.number(job.best.remeasured)}"
+        rows.append(("best", f"{job.best.metric} {terminal.number(job.best.value)} at step {job.best.step}{again}"))
     rows += [
         (label, output.moment(moment))
         for label, moment in (("created", job.created_at), ("started", job.started_at), ("finished", job.finished_at))

@@ -148,4 +148,4 @@ def _row(job: JobSummary) -> tuple[str, ...]:
 def _best_or_why(job: JobSummary) -> str:
     if job.state not in {JobState.RUNNING, JobState.SUCCEEDED}:
         return output.reason(job)
-    return f"{job.best.metric} {job.best.value:.4g}" if job.best is not None else ""
+    return f"{job.best.metric} {terminal.number(job.best.value)}" if job.best is not None else ""

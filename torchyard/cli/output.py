@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from torchyard.contract.job import JobState
@@ -37,7 +38,8 @@ OWNER = "OWNER"
 """The column of a table that says whose job a row is about."""
 _SGR = {"red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
 _GAP = "  "
-_NARROW = 100
+_LABEL = 11
+"""The column in which the text begins of a line that has a label."""
 _LOSS = "train/loss"
 _MOST_METRICS = 8
 """The most metrics on one line."""
@@ -63,16 +65,34 @@ def command() -> str:
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "", spare: str | None = None
 ) -> list[str]:
-    """Returns the lines of a table. In a terminal, lines are truncated to its width, and if it is narrow, the column
-    `spare` is omitted. In a pipe, lines are complete. The column OWNER is omitted where there are no two owners.
+    """Returns the lines of a table.
+
+    In a terminal, lines are truncated to its width, and where not all fit, the column `spare` is omitted: a wider one
+    never shows less of the others. In a pipe, lines are complete. The column OWNER is omitted where there are no two
+    owners.
     """
     cells = [list(headers), *([terminal.plain(cell) for cell in row] for row in rows)]
     if OWNER in headers and len({row[headers.index(OWNER)] for row in cells[1:]} - {""}) < 2:
         cells = _without(OWNER, cells)
     lines = [f"{indent}{line}" for line in _aligned(cells)]
-    if spare is not None and _columns() < _NARROW and any(len(line) > _columns() for line in lines):
+    if spare is not None and any(len(line) > _columns() for line in lines):
         lines = [f"{indent}{line}" for line in _aligned(_without(spare, cells))]
     return [_fit(line) for line in lines]
+
+
+def hanging(line: str) -> str:
+    """Returns a line such as `advice     TEXT` as a terminal shows it: wrapped at words, below where the text begins.
+
+    In a pipe, it is one line.
+    """
+    columns = _columns()
+    if len(line) <= columns:
+        return line
+    indent = " " * (_LABEL if line[:_LABEL].endswith(_GAP) else len(_GAP))
+    wrapped = textwrap.wrap(
+        line, int(columns), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(wrapped)
 
 
 def labels(job: JobSummary) -> str:
@@ -92,7 +112,7 @@ def private_job(owner: str) -> str:
 
 def metrics(values: dict[str, float]) -> str:
     """Formats `key value` pairs on one line."""
-    return _GAP.join(f"{key} {value:.4g}" for key, value in values.items())
+    return _GAP.join(f"{key} {terminal.number(value)}" for key, value in values.items())
 
 
 def no_such_metric(absent: Iterable[str], known: Iterable[str], *, whose: str) -> str:
@@ -118,7 +138,7 @@ def progress_of(now: ProgressView, *, loss: float | None, ended: bool = False) -
     parts = [
         f"epoch {now.epoch}{f'/{now.epochs}' if now.epochs else ''}" if now.epoch is not None else "",
         f"step {now.step}{f'/{now.total_steps}' if now.total_steps else ''}" if now.step else "",
-        f"loss {loss:.4g}" if loss is not None else "",
+        f"loss {terminal.number(loss)}" if loss is not None else "",
         f"about {terminal.duration(now.eta_seconds)} left" if now.eta_seconds and not ended else "",
     ]
     return ", ".join(part for part in parts if part)

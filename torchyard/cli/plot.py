@@ -7,6 +7,7 @@ from typing import Any
 import plotext
 
 from torchyard.contract.views.telemetry import SeriesView
+from torchyard.host import terminal
 
 _HEIGHT = 16
 
@@ -23,6 +24,6 @@ def draw(series: SeriesView) -> str:
     figure.plot_size(shutil.get_terminal_size().columns, _HEIGHT)
     steps, values = [point.step for point in points], [point.value for point in points]
     figure.draw(figure.signal(steps, values, marker="braille").lines())
-    figure.title(f"{series.key}  {values[-1]:.4g} at step {steps[-1]}")
+    figure.title(f"{series.key}  {terminal.number(values[-1])} at step {steps[-1]}")
     text = str(plotext.uncolorize(figure.build().string()))
     return "\n".join(line.rstrip() for line in text.splitlines())

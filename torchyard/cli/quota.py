@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
+from torchyard.contract.sizes import parse_size
 from torchyard.contract.team import Resource, Role
 from torchyard.host import terminal
 
@@ -19,8 +19,6 @@ quota = typer.Typer(no_args_is_help=True, help="Show or set how much users may u
 RoleOption = Annotated[Role | None, typer.Option(help="Each user of this role, instead of one user.")]
 
 _UNLIMITED = "unlimited"
-_UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-_SIZE = re.compile(rf"([0-9]{{1,15}})({'|'.join(_UNITS)})")
 
 
 @quota.command("show")
@@ -109,11 +107,8 @@ def _limit(text: str) -> tuple[Resource, int | None]:
     resource = _resource(key)
     if value == _UNLIMITED and resource is not Resource.SHARE:
         return resource, None
-    size = _SIZE.fullmatch(value) if resource is Resource.STORED_BYTES else None
-    if size is not None:
-        return resource, int(size[1]) * _UNITS[size[2]]
     try:
-        return resource, int(value)
+        return resource, parse_size(value) if resource is Resource.STORED_BYTES else int(value)
     except ValueError:
         others = "" if resource is Resource.SHARE else f" or RESOURCE={_UNLIMITED}"
         raise typer.BadParameter(f"{text!r} is not a limit: write RESOURCE=NUMBER{others}") from None

@@ -186,7 +186,9 @@ def metrics(
     if plot:
         from torchyard.cli.plot import draw
 
-        return terminal.write("\n\n".join(draw(series) for series in view.data))
+        monitor = found.spec.checkpoint.monitor
+        monitored_first = sorted(view.data, key=lambda series: series.key != monitor)
+        return terminal.write("\n\n".join(draw(series) for series in monitored_first))
     for line in output.table(
         ("METRIC", "LATEST", "STEP", "LEAST", "GREATEST", "SOURCE"), [_row(item) for item in view.data]
     ):
@@ -220,9 +222,9 @@ def _row(series: SeriesView) -> tuple[str, ...]:
     values = [point.value for point in series.points if not math.isnan(point.value)] or [latest.value]
     return (
         series.key,
-        f"{latest.value:.6g}",
+        terminal.number(latest.value),
         str(latest.step),
-        f"{min(values):.6g}",
-        f"{max(values):.6g}",
+        terminal.number(min(values)),
+        terminal.number(max(values)),
         series.source,
     )

@@ -145,7 +145,7 @@ def _ended(jobs: Sequence[JobSummary]) -> list[str]:
 
 
 def _result(job: JobSummary) -> tuple[str, ...]:
-    best = f"{job.best.metric} {job.best.value:.4g}" if job.best is not None else ""
+    best = f"{job.best.metric} {terminal.number(job.best.value)}" if job.best is not None else ""
     failed = output.reason(job) if job.error is not None else ""
     return (_SIGNS.get(job.state, ""), job.name, job.owner, job.state, failed or best)
 

@@ -42,13 +42,13 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
             "advice": advice.model_dump(mode="json"),
         }
         return terminal.write(json.dumps(views))
-    terminal.write(output.paint_state(_sentence(found), found.state))
+    terminal.write(output.paint_state(output.hanging(_sentence(found)), found.state))
     if commit := output.git_of(found):
         terminal.write(f"git        {commit}")
     if waits:
         _explain_waiting(found, workers)
     if found.error is not None:
-        terminal.write(f"ended      {output.ending(found.error)}; attempts: {found.attempt}")
+        terminal.write(output.hanging(f"ended      {output.ending(found.error)}; attempts: {found.attempt}"))
     _advise(found, advice)
     for line in _next_steps(found, has_checkpoint=has_checkpoint, has_files=has_files):
         terminal.write(line)
@@ -94,18 +94,18 @@ def _advise(job: JobView, advice: AdviceView) -> None:
     """Prints the judgement, but nothing that the first line says already."""
     known = output.reason(job)
     if known not in advice.headline and advice.headline not in _sentence(job):
-        terminal.write(f"advice     {terminal.plain(advice.headline)}")
+        terminal.write(output.hanging(f"advice     {terminal.plain(advice.headline)}"))
     if advice.cause is not None and advice.cause not in known and advice.cause not in advice.headline:
-        terminal.write(f"cause      {terminal.plain(advice.cause)}")
+        terminal.write(output.hanging(f"cause      {terminal.plain(advice.cause)}"))
     for item in advice.evidence:
         line = f"line {item.line} of the log" if item.line is not None else ""
         where = ", ".join(part for part in (line, f"rank {item.rank}" if item.rank is not None else "") if part)
-        terminal.write(f"evidence   {terminal.plain(item.text)}{f' ({where})' if where else ''}")
+        terminal.write(output.hanging(f"evidence   {terminal.plain(item.text)}{f' ({where})' if where else ''}"))
     for place, change in enumerate(advice.starts_if):
         before = " " * 25 if place else "now        it would start"
         terminal.write(f"{before} {terminal.plain(change.message)}")
     for step in advice.steps:
-        terminal.write(f"next       {terminal.plain(step)}")
+        terminal.write(output.hanging(f"next       {terminal.plain(step)}"))
 
 
 def _next_steps(job: JobView, *, has_checkpoint: bool, has_files: bool) -> list[str]:

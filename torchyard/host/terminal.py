@@ -19,6 +19,8 @@ _CONTROL = re.compile(
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"  # single characters, and unfinished sequences
 )
 _RESET = "\x1b[0m"
+_MOST_WHOLE = 1e15
+"""Above it, a number is written with an exponent."""
 
 
 def write(line: str) -> None:
@@ -61,10 +63,16 @@ def paint(text: str, style: str, stream: TextIO) -> str:
 def size(count: int) -> str:
     """Bytes as people read them: `812 B`, `1.4 MiB`."""
     value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:
+    while round(value, 1) >= 1024 and len(units) > 1:
         value /= 1024
         units.pop(0)
     return f"{count} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def number(value: float) -> str:
+    """Four digits, and from 1,000 on the whole number: `0.3142`, `98.77`, `12,346`."""
+    short = f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(float(short)) < _MOST_WHOLE else short
 
 
 def duration(seconds: float) -> str:

@@ -64,15 +64,24 @@ def test_ps_does_not_truncate_lines_in_a_pipe(server: FakeServer) -> None:
     assert [item["id"] for item in json.loads(run(server, "ps", "--json").stdout)] == ["job_1", "job_2"]
 
 
-def test_ps_fits_its_terminal_and_omits_the_id_in_a_narrow_one(server: FakeServer) -> None:
+def test_ps_shows_no_less_in_a_wider_terminal_and_omits_the_id_where_not_all_fits(server: FakeServer) -> None:
     reason = {"code": "waits", "message": "needs 8 devices; the largest worker, box-a, has 2 " * 3, "since": NOW}
     server.on("/v1/jobs", page([job(name="a" * 30, status_reason=reason)]))
-    for columns, with_id in ((80, False), (120, True)):
+    for columns in (80, 100, 140):
         code, screen = in_terminal(["ps"], environment_of(server), columns=columns)
         lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in screen.splitlines()]
-        assert (code, len(lines), "job_1" in screen) == (0, 2, with_id)
+        assert (code, len(lines), "job_1" in screen) == (0, 2, False)
         assert "\x1b[33mqueued\x1b[0m" in screen
         assert len(lines[1]) == columns and lines[1].endswith("…")
+    _, screen = in_terminal(["ps"], environment_of(server), columns=400)
+    assert "job_1" in screen and str(reason["message"]).strip() in screen
+
+
+def test_plots_begin_with_the_monitored_metric(server: FakeServer) -> None:
+    server.on(JOB, job(spec={"trainer": "image-classification", "checkpoint": {"monitor": "val/accuracy"}}))
+    server.on(f"{JOB}/metrics", metrics(**{"train/loss": [1, 2], "val/accuracy": [1, 2], "val/loss": [1, 2]}))
+    drawn = run(server, "metrics", "job_1", "--plot").stdout
+    assert drawn.index("val/accuracy") < drawn.index("train/loss") < drawn.index("val/loss")
 
 
 def test_download_verifies_the_file_and_prints_its_path(server: FakeServer, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 from datetime import UTC, datetime, timedelta
+import math
 
 import pytest
 
@@ -25,10 +26,49 @@ def test_durations_are_shown_in_at_most_two_units(seconds: float, text: str) -> 
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 2**40, "3.0 TiB"), (2**60, "1048576.0 TiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1536, "1.5 KiB"),
+        (2**20 - 1, "1.0 MiB"),
+        (3 * 2**40, "3.0 TiB"),
+        (2**60, "1048576.0 TiB"),
+    ],
 )
 def test_sizes_are_shown_in_a_unit_that_fits(count: int, text: str) -> None:
     assert terminal.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.31415926, "0.3142"),
+        (98.7654, "98.77"),
+        (999.96, "1,000"),
+        (12345.67, "12,346"),
+        (-12345.67, "-12,346"),
+        (0.00001234, "1.234e-05"),
+        (3e20, "3e+20"),
+        (math.inf, "inf"),
+        (math.nan, "nan"),
+    ],
+)
+def test_numbers_have_four_digits_and_no_exponent_that_is_not_needed(value: float, text: str) -> None:
+    assert terminal.number(value) == text
+
+
+def test_a_long_line_hangs_below_its_text_in_a_terminal_and_is_whole_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = "advice     " + "reduce the size of the batch " * 5
+    assert output.hanging(line) == line
+    monkeypatch.setattr(output, "_columns", lambda: 40)
+    first, *others = output.hanging(line).splitlines()
+    assert first.startswith("advice     reduce") and len(others) == 4
+    assert all(each.startswith(" " * 11) and each[11] != " " and len(each) <= 40 for each in others)
+    assert " ".join(output.hanging(line).split()) == " ".join(line.split())
+    assert output.hanging("digits failed: " + "word " * 20).splitlines()[1].startswith("  word")
 
 
 def test_a_table_is_aligned_and_has_no_control_characters() -> None:

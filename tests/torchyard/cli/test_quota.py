@@ -71,7 +71,7 @@ def test_only_administrators_set_quotas(team: Team) -> None:
         ["ada", "devices=many"],
         ["ada", "share=unlimited"],
         ["ada", "devices=4GiB"],
-        ["ada", "stored_bytes=4GB"],
+        ["ada", "stored_bytes=4GX"],
         ["ada"],
         ["devices=4"],
     ],

@@ -284,7 +284,7 @@ KEYS = (
     Key(
         "max_size",
         _Size,
-        "a size: 500KiB, 200MiB, 1GiB, or a number of bytes",
+        "a size: 500KiB, 200MiB, 200MB, 1GiB, or a number of bytes",
         "the most bytes of the folder that are uploaded",
         '"200MiB"',
         default=MAX_SIZE,

@@ -4,23 +4,21 @@ import re
 import shlex
 from typing import Any, TypeAlias
 
+from torchyard.contract import sizes
 from torchyard.contract.durations import parse_duration
-
-_SIZE = re.compile(r"([0-9]{1,12}) ?(?:([KMG])(?:iB|B)?|B)?", re.IGNORECASE)
-_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
 
 Value: TypeAlias = Any
 """A value of a setting: a text, a number, a truth, or a table of texts."""
 
 
 def parse_size(value: Value) -> int:
-    """Returns the bytes of a size such as `200MiB`, and a number as it is. Raises ValueError."""
+    """Returns the bytes of a size such as `200MiB`, and a number as it is; never 0. Raises ValueError."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None or not int(match[1]):
-        raise ValueError("must be a size: 500KiB, 200MiB, 1GiB, or a number of bytes")
-    return int(match[1]) << _SHIFTS[(match[2] or "").upper()]
+    found = sizes.parse_size(value) if isinstance(value, str) else 0
+    if not found:
+        raise ValueError("must be a size: 500KiB, 200MiB, 200MB, 1GiB, or a number of bytes")
+    return found
 
 
 def duration(value: str) -> str:

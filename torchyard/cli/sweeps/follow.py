@@ -108,6 +108,6 @@ def _screen(sweep: SweepView, best: list[TrialView]) -> list[str]:
 
 def _ending(trial: TrialView, monitor: str) -> str:
     point = table.point_text(trial.point)
-    value = f"  {monitor} {trial.value:.6g}" if trial.value is not None else ""
+    value = f"  {monitor} {terminal.number(trial.value)}" if trial.value is not None else ""
     why = f"  {headline(trial.error)}" if trial.error else ""
     return terminal.plain(f"trial {trial.number} {trial.state}{value}{f'  {point}' if point else ''}{why}")

@@ -70,7 +70,7 @@ def ended(trials: TrialCounts) -> int:
 def best(found: BestTrial) -> str:
     """Formats `0.9833 of trial 3: lr 0.001, seed 1`."""
     point = point_text(found.point)
-    return f"{found.value:.6g} of trial {found.trial}{f': {point}' if point else ''}"
+    return f"{terminal.number(found.value)} of trial {found.trial}{f': {point}' if point else ''}"
 
 
 def point_text(point: Mapping[str, Any]) -> str:
@@ -93,7 +93,7 @@ def ranking(trials: Sequence[TrialView], *, keys: Sequence[str]) -> list[str]:
     rows = [
         (
             *("" if trial.rank is None else str(trial.rank), str(trial.number), trial.state),
-            "" if trial.value is None else f"{trial.value:.6g}",
+            "" if trial.value is None else terminal.number(trial.value),
             *(_cell(trial, key) for key in keys),
             *(("" if trial.rung is None else str(trial.rung),) if rungs else ()),
             *(str(trial.step) if trial.step else "", trial.job_id or "deleted"),

@@ -4,7 +4,7 @@ const PREFIXES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] as const;
 export function bytes(count: number): string {
   let left = count;
   let power = 0;
-  while (left >= 1024 && power < PREFIXES.length - 1) {
+  while (Math.round(left) >= 1024 && power < PREFIXES.length - 1) {
     left /= 1024;
     power += 1;
   }
