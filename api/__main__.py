@@ -45,7 +45,7 @@ def main() -> int:
         settings = Settings.load()
         if settings.api_processes > 1:
             return _serve_together(settings)
-        app = _made(settings)
+        app = _make_app(settings)
     except (TorchyardError, OSError) as error:
         logging.error("%s", error)
         return 1
@@ -59,7 +59,7 @@ def _serve_together(settings: Settings) -> int:
 
     def serve(sockets: Sequence[socket.socket]) -> int:
         try:
-            app = _made(settings)
+            app = _make_app(settings)
         except (TorchyardError, OSError) as error:
             logging.error("%s", error)
             return 1
@@ -69,7 +69,7 @@ def _serve_together(settings: Settings) -> int:
         return Parent(settings.api_processes, serve, sockets).run()
 
 
-def _made(settings: Settings) -> FastAPI:
+def _make_app(settings: Settings) -> FastAPI:
     """Returns the application, and enters an empty folder. Raises ConfigError and OSError."""
     with paused():
         app = create_app(settings)

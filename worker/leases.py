@@ -52,7 +52,7 @@ class Leases:
         return attempt_ids <= ours | self._runners.done_ids()
 
     def continue_lost(self) -> None:
-        """In a pool, does what `end_others` does: no other worker rescues an attempt whose runner has failed."""
+        """In a pool, ends what is of no open attempt: no other worker rescues an attempt whose runner has failed."""
         if self._in_pool:
             self.end_others()
 

@@ -63,7 +63,7 @@ class SharedRates:
         self._drawn = _Newest[_Tokens](_Tokens)
 
     async def take(self, user: str, *, advice: str, cost: float = 1) -> None:
-        """Does what `Rates.take` does."""
+        """Counts a call, which stands for `cost` of them. Raises TooManyRequests, which says `advice` first."""
         drawn = self._drawn.get(user)
         if drawn.left < cost:
             async with drawn.drawing:  # one at a time: a portion is enough for many

@@ -50,7 +50,7 @@ def sweep_parts(body: bytes) -> list[bytes]:
 
 
 def extension_parts(body: bytes) -> list[bytes]:
-    """Does what `sweep_parts` does for what is added to a sweep. Raises InvalidRequest."""
+    """Returns what is added to a sweep without its points, and parts of all points. Raises InvalidRequest."""
     more = parse_request(SweepExtension, parsed_json(body))
     return [_without_points(more), *_points(more.points or ())]
 

@@ -27,9 +27,8 @@ _ALARMING = {"warning", "error"}
 def store_batch(
     session: Session, claim: Claim, batch: Batch, *, seq: int, limits: OutputLimits = DEFAULTS
 ) -> frozenset[str]:
-    """Does what `record` does, but for a batch that is stored already: that changes nothing.
-
-    So a worker repeats it, if the answer was lost.
+    """Stores a batch by `record`. One that is stored already changes nothing: a worker sends it again if the answer
+    was lost.
     """
     try:
         return record(session, claim, batch, seq=seq, limits=limits)

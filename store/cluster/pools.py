@@ -46,7 +46,7 @@ def of_rows(session: Session, rows: Collection[Any]) -> tuple[Pool, ...]:
 
 
 def resolved(session: Session, spec: Spec, owner: str) -> Spec:
-    """Does what `torchyard.contract.pools.resolved` does, with the pools of the service. Raises InvalidSpec."""
+    """Returns the spec with the pool of the service that its job runs in, if it needs one. Raises InvalidSpec."""
     if not contract.needs_pool(spec):
         return spec
     # Of two pools of one name, the one that was seen last: the other one's folder is lost.

@@ -77,7 +77,10 @@ def release_pool(session: Session, worker_id: str, *, holder: str) -> None:
 def pool_heartbeat(
     session: Session, worker_id: str, *, holder: str, pool: dict[str, Any], starts: dict[str, Any]
 ) -> bool:
-    """Does what `heartbeat` does for a pool. Returns False, without a write, if the daemon does not serve it now."""
+    """Stores that the daemon of a pool is alive, the state of the pool, and how it starts jobs.
+
+    Returns False, without a write, if the daemon does not serve the pool now.
+    """
     values = {"seen_at": now_us(), "pool": pool, "starts": starts}
     own = update(Worker).where(Worker.id == worker_id, Worker.holder == holder).values(**values)
     if session.execute(own.returning(Worker.id)).first() is None:
@@ -134,7 +137,7 @@ def list_all(session: Session, *, limit: int = 1000, after: str | None = None) -
 
 
 def require(session: Session, worker_id: str) -> tuple[Worker, bool]:
-    """Returns one worker, as `list_all` does. Raises NotFound."""
+    """Returns one worker, and whether it was seen within one lease. Raises NotFound."""
     row = session.execute(_ALL.where(Worker.id == worker_id)).first()
     if row is None:
         raise NotFound(f"there is no worker {worker_id}")

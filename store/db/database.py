@@ -101,7 +101,7 @@ def document(value: Any) -> str:
 
 
 def cleaned(written: str) -> str:
-    """Does what `document` does for JSON."""
+    """Returns JSON as a column of type Document stores it."""
     return written if _UNCLEAN.search(written) is None else json.dumps(_clean(json.loads(written)))
 
 

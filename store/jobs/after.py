@@ -39,7 +39,7 @@ def resolved(session: Session, wanted: Submission) -> Submission:
 def resolved_together(
     session: Session, wanted: Mapping[int, Submission], *, atomic: bool = False
 ) -> tuple[dict[int, Submission], dict[int, InvalidSpec]]:
-    """Does what `resolved` does for submissions of one caller. Returns those that have no error, and the errors.
+    """Resolves what submissions of one caller name in `after`. Returns those that have no error, and the errors.
 
     `atomic`: all of them are stored, or none, so they may name each other; `store.jobs.cycles` finds none in them.
     """

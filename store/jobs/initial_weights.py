@@ -82,7 +82,10 @@ def lock_sources(session: Session, job_ids: Collection[str]) -> None:
 
 
 def lock_free_sources(session: Session, job_ids: Collection[str]) -> set[str]:
-    """Does what `lock_sources` does for those that no other transaction has locked. Returns those that one has."""
+    """Keeps those of the jobs that no other transaction has locked, and what they have saved, until this one ends.
+
+    Returns those that another one has locked.
+    """
     if not job_ids:
         return set()
     query = select(Job.id).where(Job.id.in_(job_ids)).order_by(Job.id)
@@ -91,7 +94,7 @@ def lock_free_sources(session: Session, job_ids: Collection[str]) -> set[str]:
 
 
 def lock_source_of(session: Session, job_id: str) -> None:
-    """Does what `lock_sources` does for the job from which a stored one has started."""
+    """Keeps the job from which a stored one has started, and what it has saved, until the transaction ends."""
     source = session.scalar(select(InitialWeights.source_job).where(InitialWeights.job_id == job_id))
     lock_sources(session, () if source is None else (source,))
 

@@ -11,11 +11,12 @@ from store import pages
 from store.blobs import garbage
 from store.db import columns
 from store.ids import new_id
+from store.jobs import jobs
 from store.output import limits
 from store.output.checkpoints_facts import ArtifactFacts
 from store.output.facts import NewArtifact, Room, StoredArtifact
 from store.pages import FactPage
-from store.tables import Artifact, Job
+from store.tables import Artifact
 from store.team import access, quotas
 from store.team.callers import Caller
 from torchyard.contract.artifacts import KEPT
@@ -93,10 +94,11 @@ def find_artifact(session: Session, job_id: str, path: str, *, caller: Caller, k
 
 
 def read_room(session: Session, job_id: str) -> Room:
-    """Returns what is stored of the job, and how much more may be."""
+    """Returns what is stored of the job, and how much more may be. Raises NotFound."""
+    owner = jobs.require(session, job_id).owner
     columns_of = (Artifact.path, Artifact.attempt, Artifact.size, Artifact.modified_ns, Artifact.asked)
     stored = [StoredArtifact(*row) for row in session.execute(select(*columns_of).where(Artifact.job_id == job_id))]
-    left = quotas.bytes_left(session, session.get_one(Job, job_id).owner)
+    left = quotas.bytes_left(session, owner)
     return Room(stored, left, media_bytes=limits.sum_media_bytes(session, job_id))
 
 

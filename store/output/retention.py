@@ -43,7 +43,7 @@ def prune(session: Session, job_id: str, *, versions: int | None) -> str | None:
         return None
     jobs.lock(session, job_id)  # a submission that starts from one of them keeps the job until it is stored
     rows = _oldest_first(session, job)
-    kept = _kept(rows, policy, last=policy.keep_last, best=policy.keep_best)
+    kept = _choose_kept(rows, policy, last=policy.keep_last, best=policy.keep_best)
     old = _old_versions(rows, versions)
     _remove(session, [row.id for row in rows if row.id not in kept or row.id in old])
     rows = [row for row in rows if row.id in kept and row.id not in old]
@@ -51,7 +51,7 @@ def prune(session: Session, job_id: str, *, versions: int | None) -> str | None:
         return None
     excess = quotas.stored_bytes(session, job.owner) - limit
     whole = [row for row in rows if not row.damaged]
-    gone = _oldest(rows, excess, spared=_kept(whole, policy, last=1, best=1))
+    gone = _oldest(rows, excess, spared=_choose_kept(whole, policy, last=1, best=1))
     _remove(session, gone)
     return _quota_notice(job.owner, limit) if gone else None
 
@@ -99,7 +99,7 @@ def _oldest_first(session: Session, job: Job) -> list[_Row]:
     )
 
 
-def _kept(rows: Sequence[_Row], policy: StoredCheckpointPolicy, *, last: int | None, best: int) -> set[str]:
+def _choose_kept(rows: Sequence[_Row], policy: StoredCheckpointPolicy, *, last: int | None, best: int) -> set[str]:
     """Returns the ids of the `last` newest whole and the `best` best of `rows`, which are in order, oldest first.
 
     What the program published is counted apart from its files that were captured. Those that are not whole are kept

@@ -47,7 +47,7 @@ class Queue:
         """
         service = self._service()
         with self._pause.translated("announce"):
-            found = questions.ANNOUNCE.run(self._quick, redis_names.line(service), _said(new, service))
+            found = questions.ANNOUNCE.run(self._quick, redis_names.line(service), _script_arguments(new, service))
         return dict(zip(_ids(new), json.loads(found), strict=True)) if found is not None else None
 
     def show(self, lines: Iterable[LiveLine]) -> None:
@@ -136,7 +136,7 @@ def _ids(new: Announcement) -> list[str]:
     return [job.member.id for job in new.newcomers]
 
 
-def _said(new: Announcement, service: str) -> list[str]:
+def _script_arguments(new: Announcement, service: str) -> list[str]:
     """Returns the arguments of `store.queue.line.questions.ANNOUNCE`."""
     changes = [committed_change(job_id, found) for job_id, found in new.line.items()]
     asked = positions_of(new.credits, new.newcomers) if new.credits is not None and new.newcomers else ()

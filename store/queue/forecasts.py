@@ -88,7 +88,7 @@ def add(session: Session, estimated: Sequence[Estimated], *, made_at: int, lined
     `lined_at`: since when the jobs stand in the line as they do. One that moved since `made_at` gets none.
     """
     sound = [one for one in estimated if lined_at[one.job_id] <= made_at]
-    kept = _kept(session, sound)
+    kept = _read_times(session, sound)
     new = [(one, hour) for one in sound if (hour := _hour(kept.get((one.job_id, one.attempt)), made_at)) is not None]
     rows = [
         {
@@ -138,16 +138,16 @@ def forget(session: Session, job_id: str) -> None:
     session.execute(unscored, execution_options={"synchronize_session": False})
 
 
-def _kept(session: Session, estimated: Sequence[Estimated]) -> dict[tuple[str, int], tuple[int, int]]:
+def _read_times(session: Session, estimated: Sequence[Estimated]) -> dict[tuple[str, int], tuple[int, int]]:
     """Returns when the first estimate of each queueing was made, and the hour of the newest one."""
     rows = _FIRST.rows(session, {"ids": texts({one.job_id for one in estimated})}) if estimated else []
     return {(row.job_id, row.attempt): (row.first, row.newest) for row in rows}
 
 
-def _hour(kept: tuple[int, int] | None, made_at: int) -> int | None:
+def _hour(times: tuple[int, int] | None, made_at: int) -> int | None:
     """Returns the hour of an estimate that is to be kept; None of one that is not."""
-    if kept is None:
+    if times is None:
         return 0
-    first, newest = kept
+    first, newest = times
     hour = (made_at - first) // _HOUR_US
     return hour if newest < hour < _MOST_HOURS else None

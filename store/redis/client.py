@@ -81,7 +81,7 @@ class Pause:
 
     @contextmanager
     def translated(self, what: str = "read") -> Generator[None]:
-        """Does what `translated` does, unless an exchange has failed slowly a moment ago. Raises QueueUnavailable."""
+        """Translates errors of one exchange. Raises QueueUnavailable, at once if one has just failed slowly."""
         began = time.monotonic()
         if began < self._until:
             raise QueueUnavailable("redis did not answer a moment ago")

@@ -38,7 +38,7 @@ def stored_bytes(session: Session, owner: str) -> int:
     checkpoint of the user's that is a version of a model, or of several, counts once. What was removed counts while a
     job of the user's that starts from it has not ended.
     """
-    others = (_initial().where(Job.owner == owner), _kept(owner))
+    others = (_select_initial().where(Job.owner == owner), _select_kept(owner))
     return stored_counts.count(session, owner).counted + sum(int(session.execute(each).scalar_one()) for each in others)
 
 
@@ -240,7 +240,7 @@ def _check_queued(owner: str, queued: int, *, most: int) -> None:
         raise QuotaExceeded(f"{owner} may have {most} queued or paused jobs and has {queued}: wait, or cancel some")
 
 
-def _kept(owner: str) -> Select[int]:
+def _select_kept(owner: str) -> Select[int]:
     """Selects the bytes of checkpoints in the user's models, without those that count as checkpoints of their jobs."""
     listed = exists().where(Checkpoint.id == ModelVersion.checkpoint_id, Checkpoint.removed_at.is_(None))
     listed = listed.where(Job.id == Checkpoint.job_id, Job.owner == owner)
@@ -248,7 +248,7 @@ def _kept(owner: str) -> Select[int]:
     return select(func.coalesce(func.sum(kept.subquery().c.size), 0))
 
 
-def _initial() -> Select[int]:
+def _select_initial() -> Select[int]:
     """Selects the bytes of what jobs start from that is removed."""
     listed = exists().where(Checkpoint.id == InitialWeights.source_checkpoint, Checkpoint.removed_at.is_(None))
     version = (InitialWeights.model_owner, InitialWeights.model_name, InitialWeights.model_version)

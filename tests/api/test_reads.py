@@ -68,14 +68,14 @@ def slices(claim: Claim, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slices]:
     held = Slices(claim.job_id)
     original = logs.read_chunks
 
-    def chunks_from(session: Any, job_id: str, *arguments: Any, **more: Any) -> Any:
+    def read_chunks(session: Any, job_id: str, *arguments: Any, **more: Any) -> Any:
         held.reads[job_id] += 1
         for chunk in original(session, job_id, *arguments, **more):
             if job_id == held.job_id:
                 held.take()
             yield chunk
 
-    monkeypatch.setattr(log_search.logs, "chunks_from", chunks_from)
+    monkeypatch.setattr(log_search.logs, "read_chunks", read_chunks)
     monkeypatch.setattr(log_search, "PART_S", 0)
     yield held
     held.let_go.release(1_000_000)

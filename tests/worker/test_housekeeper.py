@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from store import housekeeping as cleanup
+from store.cluster import device_history
 from store.db.database import Database
 from store.output import logs
 from store.output.facts import NewLines
@@ -142,7 +142,7 @@ def test_a_pass_that_fails_is_told_until_one_succeeds(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patch:
-        patch.setattr(cleanup, "delete_old_samples", fail)
+        patch.setattr(device_history, "delete_old", fail)
         for _ in range(3):
             housekeeper.start_pass_if_due()
             wait_for(lambda: not _thread_runs(), "the end of the pass")
@@ -173,7 +173,7 @@ def test_a_pass_that_hangs_makes_no_turn(
         hangs.set()
         goes_on.wait(60)
 
-    monkeypatch.setattr(cleanup, "delete_old_samples", hang)
+    monkeypatch.setattr(device_history, "delete_old", hang)
     housekeeper.start_pass_if_due()
     assert hangs.wait(60)
     before = housekeeper.turns.count

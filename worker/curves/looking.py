@@ -102,7 +102,7 @@ class Looking:
             return None
 
     def _differs(self, name: str, parts: Parts) -> bool:
-        """Does what `_has_new` does for a file that may have come with the code."""
+        """Returns whether a file that may have come with the code has anything that was not there before."""
         try:
             status = self._root.joinpath(*self.located(parts)).lstat()
             found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

@@ -25,7 +25,7 @@ class Capacity:
         return self.cpus if self.cpus is not None else _own_cpus(root) / workers
 
     def memory_gb_of(self, workers: int, *, root: Path = Path("/")) -> float:
-        """Returns the memory in GiB, as `cpus_of` does."""
+        """Returns the GiB of memory of one of so many workers on this host. Raises OSError and ValueError."""
         return self.memory_gb if self.memory_gb is not None else round(_own_memory(root) / _GIB / workers, 3)
 
 

@@ -20,7 +20,7 @@ from worker.host.proctable import descendants_of, read_stat, read_table
 
 K = TypeVar("K", bound=Hashable)
 Send = Callable[[ProcessIdentity, signal.Signals], bool]
-"""A function that does what `send` does."""
+"""Signals a process. Returns False if it has ended. Raises PermissionError for one of another user."""
 
 _KILL_POLL_S = 0.02
 

@@ -228,7 +228,7 @@ def _show_temporary(
 
 
 def _attach_hidden(folder: Path, opened: Mapping[Path, int]) -> None:
-    """Does what `_attach` does, with folders on the way that nobody can list or change: they are no part of `folder`.
+    """Mounts what is open at its paths, behind folders that nobody can list or change: they are no part of `folder`.
 
     They lie in file systems in memory, one for each name in `folder`, which become read-only with all others.
     """

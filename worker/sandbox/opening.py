@@ -51,7 +51,7 @@ class Way:
         """By the names on the way: a descriptor, and the folders from the root to this one."""
 
     def open(self, path: str) -> int:
-        """Does what `open_real` does."""
+        """Returns a descriptor that names what is at a canonical path. Raises OSError, also for a link in it."""
         return self._open(path)[0]
 
     def open_allowed(self, path: str, closed: Closed) -> int:

@@ -164,7 +164,7 @@ def _devices(*, gpus: bool, terminals: bool) -> Iterator[Path]:
 
 
 def _known(found: Iterable[Path]) -> list[str]:
-    """Does what `_paths` does, for what no job can change: each path that exists is looked up once."""
+    """Returns each existing path once, with links resolved, of what no job can change: each is looked up once."""
     names = [str(path) for path in found]
     for name in names:
         if name not in _real_paths and os.path.exists(name):  # noqa: PTH110 a hundred paths for each attempt

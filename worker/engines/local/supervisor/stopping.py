@@ -13,7 +13,7 @@ _LONGEST_WAIT_S = 30.0
 
 
 class Stopping:
-    """One stop. `send` does what `process.send` does.
+    """One stop. `send` sends a signal to a process.
 
     Once the programs that ran at first have ended, a launcher has half of what is left of the grace, at most 30 s, to
     end by itself: a script may copy what its program saved. Where no program has a handler, it is told at once.
