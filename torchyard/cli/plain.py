@@ -76,7 +76,7 @@ class Reader:
 
         Raises NotFound, and Conflict if several ids begin with it.
         """
-        if ref.startswith("job_"):
+        if ref.startswith("job_") and ref.isprintable():  # no address has a lone surrogate
             with suppress(NotFound):  # a job may have such a name
                 return self._job(ref)
         for archived in (None, True):  # an archived job only where no other is meant

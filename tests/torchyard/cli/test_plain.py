@@ -100,6 +100,12 @@ def test_a_filter_that_the_client_refuses_is_refused(server: FakeServer) -> None
     assert not any(each.path == "/v1/jobs" for each in server.requests)
 
 
+@pytest.mark.parametrize("ref", ["job_\udcff", "\udcff", "job_" + "a" * 300])
+def test_a_name_that_no_job_has_is_a_plain_error(server: FakeServer, ref: str) -> None:
+    server.on(f"/v1/jobs/{ref}", problem("not_found", 404))
+    assert is_clean_error(run(server, "show", ref))
+
+
 def test_a_server_behind_tls_is_trusted_by_its_authority_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, context = certificate(tmp_path, "localhost")
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
