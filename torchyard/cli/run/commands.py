@@ -119,7 +119,7 @@ def run(
         str | None, typer.Option(metavar="TIME", help="How long it may use none of its GPUs: 30m. Then it is stopped.")
     ] = None,
     max_restarts: Annotated[
-        int | None, typer.Option(min=0, help="How often it runs again after it has failed: 2.")
+        int | None, typer.Option(min=0, help="How often it runs again after it has failed: 0.")
     ] = None,
     priority: Annotated[int | None, typer.Option(help="From -100 to 100. Higher starts first.")] = None,
     preemptible: Annotated[
@@ -173,10 +173,7 @@ def run(
     from torchyard.cli.run.settings import read_settings
     from torchyard.cli.run.trust import check
 
-    if not words and not (config or init):
-        raise typer.BadParameter("name the program: a Python file or an executable, and its arguments")
-    if words and (config or init):
-        raise typer.BadParameter(f"--{'config' if config else 'init'} runs nothing: leave out {words[0]}")
+    _check_words(words, config=config, init=init)
     if init:
         from torchyard.cli.run.config import write_template
 
@@ -228,6 +225,26 @@ def run(
         from torchyard.cli.run.dry import print_plan
 
         return print_plan(program, settings, folder, sweep_spec, as_json=as_json)
+    return _run(program, settings, folder, sweep_spec, as_json=as_json, idempotency_key=idempotency_key)
+
+
+def _check_words(words: list[str] | None, *, config: bool, init: bool) -> None:
+    if not words and not (config or init):
+        raise typer.BadParameter("name the program: a Python file or an executable, and its arguments")
+    if words and (config or init):
+        raise typer.BadParameter(f"--{'config' if config else 'init'} runs nothing: leave out {words[0]}")
+
+
+def _run(
+    program: Program,
+    settings: Settings,
+    folder: Path,
+    sweep: dict[str, Any] | None,
+    *,
+    as_json: bool,
+    idempotency_key: str | None,
+) -> None:
+    """Uploads the folder and submits the job, or the sweep of it. Starts a server where none is known."""
     from torchyard.cli.run.server import connect_or_start
 
     with connect_or_start() as client:
@@ -235,7 +252,7 @@ def run(
         spec = _uploaded(client, program, settings, folder)
         if idempotency_key is not None:  # a repeated command is the same, whatever else lies in the folder by then
             spec = spec.model_copy(update={"config": spec.config.model_copy(update={"left_out": []})})
-        return _submit(client, spec, sweep_spec, settings, as_json=as_json, idempotency_key=idempotency_key)
+        return _submit(client, spec, sweep, settings, as_json=as_json, idempotency_key=idempotency_key)
 
 
 def _sweep_of(
