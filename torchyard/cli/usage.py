@@ -36,7 +36,7 @@ class CommandLine(PlainValues, TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Returns the command, None if there is none of this name."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
-            self.commands[cmd_name] = _load(cmd_name)
+            self.commands[cmd_name] = load(cmd_name)
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -74,7 +74,8 @@ class CommandLine(PlainValues, TyperGroup):
             raise
 
 
-def _load(name: str) -> Any:
+def load(name: str) -> Any:
+    """Returns a command as it is run, with its module imported."""
     module, _, attribute = COMMANDS[name].target.partition(":")
     found = getattr(import_module(f"torchyard.cli.{module}"), attribute)
     alone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+from torchyard.cli.up import programs
 from torchyard.client.localserver import read_server
 from torchyard.client.logins import Login
 from torchyard.contract.errors import ConfigError, ServerUnreachable, Unavailable
@@ -35,6 +36,7 @@ def start(data_dir: Path | None = None, *, options: tuple[str, ...] = ()) -> Log
     """
     if os.environ.get(Env.JOB_ID):
         raise ConfigError("a job starts no service: give it the address of one in TORCHYARD_URL and TORCHYARD_TOKEN")
+    programs.check_installed()
     root = (data_dir or own_data_dir()).absolute()
     if (running := find(root)) is not None:
         return running

@@ -16,7 +16,11 @@ def argv(module: str, *arguments: str) -> list[str]:
 
 
 def check_installed() -> None:
-    """Raises ConfigError if torchyard-server is not installed at the version of torchyard."""
+    """Raises ConfigError if this is not Linux, or torchyard-server is not installed at the version of torchyard."""
+    if sys.platform != "linux":
+        raise ConfigError(
+            "the service needs Linux (on Windows: WSL). From here, use one on another machine: `torchyard login URL`"
+        )
     from importlib.metadata import PackageNotFoundError, version  # takes long, and most commands start no program
 
     own = own_version()
