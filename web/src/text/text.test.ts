@@ -14,7 +14,13 @@ test("ages are told from now", () => {
 });
 
 test("bytes have binary prefixes", () => {
-  expect([0, 900, 1536, 2 ** 20 - 1, 85_899_345_920].map(bytes)).toEqual(["0 B", "900 B", "1.5 KiB", "1.0 MiB", "80 GiB"]);
+  expect([0, 900, 1536, 2 ** 20 - 1, 85_899_345_920].map(bytes)).toEqual([
+    "0 B",
+    "900 B",
+    "1.5 KiB",
+    "1.0 MiB",
+    "80 GiB",
+  ]);
 });
 
 test("numbers have four digits, and what is no number keeps its name", () => {
