@@ -62,6 +62,16 @@ def label_of(text: str) -> tuple[str, str]:
     return key, value
 
 
+def seconds_of(text: str, *, option: str) -> float:
+    """Parses the duration `90s`, `15m`, `24h` or `7d` of an option. Raises BadParameter, naming the option."""
+    from torchyard.contract.durations import parse_duration
+
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
 def moment(text: str) -> datetime:
     """Parses `10m` (ten minutes ago) or an RFC 3339 time. Raises BadParameter."""
     from torchyard.contract.durations import parse_duration

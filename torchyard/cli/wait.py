@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchyard.cli import output
-from torchyard.cli.arguments import JobsArgument, Json, connect
+from torchyard.cli.arguments import JobsArgument, Json, connect, seconds_of
 from torchyard.contract.job import JobState
 from torchyard.host import terminal
 
@@ -54,7 +54,7 @@ def wait(
 
     Exit codes: 0 all succeeded (or run), 1 one failed, 3 one was cancelled, 124 timed out.
     """
-    until = None if timeout is None else time.monotonic() + _seconds(timeout)
+    until = None if timeout is None else time.monotonic() + seconds_of(timeout, option="--timeout")
     with connect() as client:
         found = {job.id: job for job in (client.get(ref).view for ref in jobs)}
         is_over = _watch(client, found, event, until=until, quiet=as_json)
@@ -96,12 +96,3 @@ def _waits(job: JobView, event: Event) -> bool:
 def _exit_code(found: Mapping[str, JobView]) -> int:
     states = {job.state for job in found.values()}
     return _FAILED if JobState.FAILED in states else _CANCELLED if JobState.CANCELLED in states else 0
-
-
-def _seconds(text: str) -> float:
-    from torchyard.contract.durations import parse_duration
-
-    try:
-        return parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--timeout") from None

@@ -61,7 +61,7 @@ class _Problem(Record):
 
 
 def problem_of(answer: Answer) -> TorchyardError:
-    """Returns the error for an answer that is no success. Its message has everything that the answer says."""
+    """Returns the error that an unsuccessful answer reports, of the class of its code, with its detail and fields."""
     try:
         found = _Problem.from_json(answer.body)
     except ValueError:

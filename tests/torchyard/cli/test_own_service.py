@@ -11,8 +11,10 @@ import psutil
 import pytest
 
 from tests.e2e.service import until
-from tests.torchyard.cli.invocation import environment, run_process
+from tests.torchyard.cli.invocation import environment, run_in_process, run_process
 from torchyard.cli.up import own
+from torchyard.cli.up.idle import Idleness
+from torchyard.client import Client
 from torchyard.client.discovery import is_any_known
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.rundir import Env
@@ -56,9 +58,30 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     assert (shown["data_dir"], shown["running"], shown["queued"]) == (str(data), 0, 0)
     assert shown["url"].startswith("http://127.0.0.1:") and not shown["url"].endswith(":8000")
     assert len(json.loads(run_process(["ps", "--json"], env, cwd=tmp_path).stdout)) == 2
+    _check_that_a_schedule_is_use(shown["url"], (data / "token").read_text())
     assert run_process(["down"], env, cwd=tmp_path).stdout == f"stopped {data}\n"
     assert run_process(["status"], env, cwd=tmp_path).returncode == 1
     assert run_process(["down"], env, cwd=tmp_path).stdout == f"no service runs on {data}\n"
+
+
+def _check_that_a_schedule_is_use(url: str, token: str) -> None:
+    idleness = Idleness(url, token, limit_s=0.0)
+    assert idleness.is_over()
+    nightly = {"trainer": "script", "config": {"code": "file:///code"}, "schedule": {"cron": "0 3 * * *"}}
+    with Client(url, token) as client:
+        schedule = client.schedules.create(nightly)
+        assert not idleness.is_over()
+        client.schedules.pause(schedule.id)
+    assert idleness.is_over()
+
+
+def test_a_duration_that_is_none_is_refused_and_starts_nothing(home: Path) -> None:
+    env = {**environment(None, ""), "XDG_DATA_HOME": str(home)}
+    for more in ([], ["--detach"]):
+        refused = run_in_process(["up", *more, "--end-when-idle", "soon"], env)
+        assert refused.returncode == 2
+        assert "--end-when-idle" in refused.stderr and "15m" in refused.stderr
+    assert not home.exists()
 
 
 def test_a_service_that_nobody_uses_ends(home: Path) -> None:
@@ -68,7 +91,7 @@ def test_a_service_that_nobody_uses_ends(home: Path) -> None:
     data = Path(json.loads(started.stdout)["data_dir"])
     until(lambda: own.find(data) is None, what="the end of the service")
     assert "Nobody has used the service" in (data / "logs" / "up.log").read_text()
-    until(lambda: not own.is_locked(data), what="the end of its programs")
+    until(lambda: not own.is_held(data), what="the end of its programs")
 
 
 def test_a_server_that_is_named_keeps_another_from_being_started(

@@ -1,4 +1,4 @@
-"""The server that `run` uses: the one that is known, else one that it starts on this machine."""
+"""Connects `run` to a server: the one that is known, else one that it starts on this machine."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 def connect_or_start() -> Client:
-    """Returns a client as `connect` does; where no server is known, of the user's own service, which it starts."""
+    """Returns a client of the known server. Starts the user's own service where none is known."""
     from torchyard.client.discovery import is_any_known
 
-    if not is_any_known():
-        from torchyard.cli import output, page
-        from torchyard.cli.up import own
+    if is_any_known():
+        return connect()
+    from torchyard.cli import output, page
+    from torchyard.cli.up import own
 
-        terminal.note("No server is known: starting one on this machine …")
-        running = own.start(options=("--port=0", f"--end-when-idle={own.IDLE}"))
-        terminal.note(
-            f"Started one at {running.url} (data in {own_data_dir()}). It ends after {own.IDLE} without use;"
-            f" `{output.command()} down` ends it now."
-        )
-        client = connect()
-        terminal.note(f"page   {page.address(client) or page.NOT_BUILT}")
-        return client
-    return connect()
+    terminal.note("No server is known: starting one on this machine …")
+    running = own.start(options=("--port=0", f"--end-when-idle={own.IDLE}"))
+    terminal.note(
+        f"Started one at {running.url} (data in {own_data_dir()}). It ends after {own.IDLE} without use;"
+        f" `{output.command()} down` ends it now."
+    )
+    client = connect()
+    terminal.note(f"page   {page.address(client) or page.NOT_BUILT}")
+    return client

@@ -11,14 +11,13 @@ from typing import Annotated
 import typer
 
 from torchyard.cli import output, page
-from torchyard.cli.arguments import Json
-from torchyard.contract.durations import parse_duration
+from torchyard.cli.arguments import Json, seconds_of
 from torchyard.host import terminal
 from torchyard.host.datadir import own_data_dir, parse_allowed_paths
 
 FoundDirOption = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Of the service. Default: .torchyard here if it is there, else your own."),
+    typer.Option("--data-dir", help="Of the service. Default: .torchyard here if one runs on it, else your own."),
 ]
 DataDirOption = Annotated[Path, typer.Option("--data-dir", help="Where everything is kept.")]
 
@@ -73,10 +72,14 @@ def up(
     from torchyard.cli.up.service import Options, Service
     from torchyard.host.listening import is_loopback
 
+    if not is_loopback(host):
+        _say(f"Warning: {host} is reachable from the network, unencrypted; whoever has the token can run code here.")
+    allowed = _allowed(allow_path or ())
+    idle_limit_s = None if end_when_idle is None else seconds_of(end_when_idle, option="--end-when-idle")
     if detach:
         given = {"host": host, "port": port or 0, "cpu-slots": cpu_slots, "database": database, "redis": redis}
         options = [f"--{name}={value}" for name, value in given.items() if value is not None]
-        options += [f"--allow-path={folder}" for folder in allow_path or ()]
+        options += [f"--allow-path={folder}{':rw' if writable else ''}" for folder, writable in allowed.items()]
         options += [f"--end-when-idle={end_when_idle}"] if end_when_idle is not None else []
         return _start_detached(data_dir, options, as_json=as_json)
     options = Options(
@@ -84,16 +87,14 @@ def up(
         8000 if port is None else port,
         data_dir or Path(".torchyard"),
         cpu_slots,
-        _allowed(allow_path or ()),
+        allowed,
         database,
         redis,
-        None if end_when_idle is None else parse_duration(end_when_idle).total_seconds(),
+        idle_limit_s,
     )
     service = Service(options, say=_say)
     if check:
         return service.check()
-    if not is_loopback(host):
-        _say(f"Warning: {host} is reachable from the network, unencrypted; whoever has the token can run code here.")
 
     def on_ready(url: str, token: str) -> None:
         if as_json:
@@ -156,9 +157,13 @@ def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
 
 
 def _found_dir(data_dir: Path | None) -> Path:
-    """Returns the named data directory, else `.torchyard` here if it is there, else the user's own."""
-    here = Path(".torchyard")
-    return (data_dir or (here if here.is_dir() else own_data_dir())).absolute()
+    """Returns the named data directory, else `.torchyard` here if a service runs on it, else the user's own."""
+    from torchyard.cli.up import own
+
+    if data_dir is not None:
+        return data_dir.absolute()
+    here = Path(".torchyard").absolute()
+    return here if own.find(here) is not None else own_data_dir().absolute()
 
 
 def _start_detached(data_dir: Path | None, options: list[str], *, as_json: bool) -> None:

@@ -112,6 +112,13 @@ class DataDir:
         return f": {server.get('url')}, pid {server.get('pid')}, its processes {server.get('processes')}"
 
 
+def last_lines(log: Path) -> str:
+    """Returns the last lines of a log, at most fifteen."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 16_384))
+        return "\n".join(file.read().decode(errors="replace").splitlines()[-15:])
+
+
 def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

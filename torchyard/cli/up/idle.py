@@ -1,5 +1,8 @@
-"""Whether a service is used: whether jobs run or wait, and whether anybody asks it anything."""
+"""Whether a service is used: whether jobs run, wait or are scheduled, and whether anybody asks it anything."""
 
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
+import json
 import re
 import time
 
@@ -8,8 +11,9 @@ _TIMEOUT_S = 10.0
 _REQUESTS = re.compile(
     r"^torchyard_http_request_duration_seconds_count\{(?P<labels>[^}]*)\} (?P<count>[0-9.e+]+)$", re.M
 )
-_OWN = 'route="/metrics"'
-_UNFINISHED = re.compile(r'^torchyard_jobs\{state="(?:queued|starting|running|stopping)"\} (?P<count>[0-9.e+]+)$', re.M)
+_OWN = ('route="/metrics"', 'route="/v1/schedules"')
+"""The routes that are asked here, in the labels of a count."""
+_UNFINISHED = re.compile(r'^torchyard_jobs\{state="(?:queued|starting|running)"\} (?P<count>[0-9.e+]+)$', re.M)
 
 
 class Idleness:
@@ -28,23 +32,34 @@ class Idleness:
         if now - self._asked < min(_PERIOD_S, self._limit_s):
             return False
         self._asked = now
-        unfinished, requests = self._ask()
-        if unfinished or requests != self._requests:
-            self._used, self._requests = now, requests
-        return now - self._used >= self._limit_s
-
-    def _ask(self) -> tuple[float, float]:
-        """Returns how many jobs have not ended, and how many requests of others were answered."""
-        import http.client  # while nothing waits for the service
-
-        connection = http.client.HTTPConnection(self._address, timeout=_TIMEOUT_S)
         try:
-            connection.request("GET", "/metrics", headers=self._headers)
-            text = connection.getresponse().read().decode()
-        except (OSError, http.client.HTTPException, ValueError):
-            return 1.0, -1.0
+            unfinished, requests = self._read_use()
+            if unfinished or requests != self._requests:
+                self._used, self._requests = now, requests
+            return now - self._used >= self._limit_s and not self._is_any_scheduled()
+        except (OSError, HTTPException, ValueError, LookupError, TypeError):
+            self._used = now
+            return False
+
+    def _read_use(self) -> tuple[float, float]:
+        """Returns how many jobs have not ended, and how many requests of others were answered."""
+        text = self._get("/metrics")
+        unfinished = sum(float(found["count"]) for found in _UNFINISHED.finditer(text))
+        counts = [found for found in _REQUESTS.finditer(text) if not any(own in found["labels"] for own in _OWN)]
+        return unfinished, sum(float(found["count"]) for found in counts)
+
+    def _is_any_scheduled(self) -> bool:
+        """Returns whether one of the newest schedules is due again."""
+        listed = json.loads(self._get("/v1/schedules?limit=100"))["data"]
+        return any(schedule["next_at"] is not None for schedule in listed)
+
+    def _get(self, path: str) -> str:
+        connection = HTTPConnection(self._address, timeout=_TIMEOUT_S)
+        try:
+            connection.request("GET", path, headers=self._headers)
+            answer = connection.getresponse()
+            if answer.status != HTTPStatus.OK:
+                raise ValueError(f"{path} answered {answer.status}")
+            return answer.read().decode()
         finally:
             connection.close()
-        unfinished = sum(float(found["count"]) for found in _UNFINISHED.finditer(text))
-        requests = sum(float(each["count"]) for each in _REQUESTS.finditer(text) if _OWN not in each["labels"])
-        return unfinished, requests

@@ -1,6 +1,5 @@
 """The service of this user on this machine: `run` starts it where no server is known, `up --detach` where one asks."""
 
-import fcntl
 import json
 import os
 from pathlib import Path
@@ -10,9 +9,10 @@ import sys
 import time
 
 from torchyard.cli.up import programs
-from torchyard.client.localserver import read_server
+from torchyard.cli.up.datadir import DataDir, last_lines
+from torchyard.client.localserver import MOST_BYTES, read_server
 from torchyard.client.logins import Login
-from torchyard.contract.errors import ConfigError, ServerUnreachable, Unavailable
+from torchyard.contract.errors import ConfigError, Conflict, ServerUnreachable, Unavailable
 from torchyard.contract.rundir import Env
 from torchyard.host import privatefile
 from torchyard.host.datadir import SERVER_FILE, own_data_dir
@@ -24,8 +24,6 @@ _START_S = 90.0
 _STOP_S = 70.0
 _POLL_S = 0.02
 _LOG = "up.log"
-_MOST_BYTES = 64 << 10
-"""Of a `server.json`."""
 
 
 def start(data_dir: Path | None = None, *, options: tuple[str, ...] = ()) -> Login:
@@ -46,7 +44,7 @@ def start(data_dir: Path | None = None, *, options: tuple[str, ...] = ()) -> Log
     deadline = time.monotonic() + _START_S
     while (running := find(root)) is None:
         if started.poll() is not None and (running := _wait_for_other(root)) is None:
-            raise Unavailable(f"the service did not start on {root}, see {log}\n{_last_lines(log)}")
+            raise Unavailable(f"the service did not start on {root}, see {log}\n{last_lines(log)}")
         if time.monotonic() > deadline:
             raise Unavailable(f"the service on {root} is not ready after {_START_S:g} s, see {log}")
         time.sleep(_POLL_S)
@@ -75,15 +73,12 @@ def stop(data_dir: Path) -> bool:
     return True
 
 
-def is_locked(data_dir: Path) -> bool:
+def is_held(data_dir: Path) -> bool:
     """Returns whether an `up` holds the data directory, also one that starts or stops."""
     try:
-        with (data_dir / "lock").open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+        DataDir(data_dir).check_free()
+    except Conflict:
         return True
-    except OSError:
-        return False
     return False
 
 
@@ -95,8 +90,7 @@ def _prepare(root: Path) -> None:
             " `torchyard up --detach --data-dir DIR`, or set XDG_DATA_HOME"
         )
     try:
-        (root / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
-        root.chmod(0o700)
+        DataDir(root).create()
     except OSError as error:
         raise ConfigError(f"{root} cannot be made: {error.strerror or error}") from None
 
@@ -120,7 +114,7 @@ def _wait_for_other(root: Path) -> Login | None:
     while time.monotonic() < deadline:
         if (running := find(root)) is not None:
             return running
-        if not is_locked(root):
+        if not is_held(root):
             return None
         time.sleep(_POLL_S)
     return None
@@ -129,7 +123,7 @@ def _wait_for_other(root: Path) -> Login | None:
 def _holder(data_dir: Path) -> int | None:
     try:
         with privatefile.open_own(data_dir / SERVER_FILE) as file:
-            pid = json.loads(file.read(_MOST_BYTES))["pid"]
+            pid = json.loads(file.read(MOST_BYTES))["pid"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return pid if isinstance(pid, int) and pid > 1 else None
@@ -143,12 +137,3 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _last_lines(log: Path) -> str:
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 4096))
-            return "\n".join(file.read().decode(errors="replace").splitlines()[-8:])
-    except OSError:
-        return ""

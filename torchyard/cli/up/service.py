@@ -12,9 +12,8 @@ from types import FrameType
 
 from torchyard.cli.up import address, programs, redis_server
 from torchyard.cli.up.child import Child
-from torchyard.cli.up.datadir import DataDir
+from torchyard.cli.up.datadir import DataDir, last_lines
 from torchyard.cli.up.forked import Forked, Starter
-from torchyard.cli.up.idle import Idleness
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host import inspection
 from torchyard.host.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
@@ -119,6 +118,8 @@ class Service:
         # Nobody waits for what it does, so it starts when the others have.
         env = self._controller_environment(redis)
         self._add("controller", programs.argv("controller"), env=env, keep=keep, starter=starter)
+        from torchyard.cli.up.idle import Idleness  # HTTP is loaded while nothing waits for the service
+
         idle_limit = self._options.idle_limit_s
         idleness = None if idle_limit is None else Idleness(url, token, limit_s=idle_limit)
         while idleness is None or not idleness.is_over():
@@ -179,7 +180,7 @@ class Service:
         code = self._migration.poll()
         if code:
             log = self._migration_log
-            raise Unavailable(f"the database cannot be migrated (exit code {code}), see {log}\n{_tail(log)}")
+            raise Unavailable(f"the database cannot be migrated (exit code {code}), see {log}\n{last_lines(log)}")
         return code == 0
 
     def _open_starter(self) -> Starter:
@@ -216,7 +217,7 @@ class Service:
             self._check_signals()
             for child in self._children:
                 if (how := child.died()) is not None:
-                    raise Unavailable(f"{child.name} {how}, see {child.log}\n{_tail(child.log)}")
+                    raise Unavailable(f"{child.name} {how}, see {child.log}\n{last_lines(child.log)}")
             if time.monotonic() > deadline:
                 raise Unavailable(f"{what} after {within:g} s, see {self.data.logs}")
             time.sleep(_START_POLL_S)
@@ -289,9 +290,3 @@ def _environ(*, settings: bool = False) -> dict[str, str]:
     own.pop("TORCHYARD_TOKEN", None)
     own.pop(_MAIL, None)
     return {**own, "PYTHONUNBUFFERED": "1"}
-
-
-def _tail(log: Path) -> str:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 16_384))
-        return "\n".join(file.read().decode(errors="replace").splitlines()[-15:])
