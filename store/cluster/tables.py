@@ -51,4 +51,4 @@ class AttemptUse(Base):
     idle_since: Mapped[int | None] = mapped_column(BigInteger)
     """Since when all its devices have been below 5%. NULL: they are not, or one of them tells nothing."""
     warned_at: Mapped[int | None] = mapped_column(BigInteger)
-    """When its job was last warned of that. Reports leave it as it is."""
+    """The time of the job's last warning that it is idle. Reports do not change it."""

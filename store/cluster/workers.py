@@ -108,7 +108,10 @@ def is_draining(session: Session, worker_id: str) -> bool:
 
 
 def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker, bool]:
-    """Requests the worker to claim no jobs and return those that it runs, or to work again. Returns what `get` does."""
+    """Requests the worker to claim no jobs and return those that it runs, or to work again.
+
+    Returns the worker, and whether it is alive. Raises NotFound.
+    """
     session.execute(
         update(Worker)
         .where(Worker.id == worker_id, Worker.drain_requested_at.is_(None) if drain else true())

@@ -52,7 +52,7 @@ def is_created_within(where: JobQuery) -> list[ColumnElement[bool]]:
 
 
 def finds_grams(session: Session, where: JobFilter) -> list[ColumnElement[bool]]:
-    """Returns the part of `_search` that an index of PostgreSQL answers: each three characters in a row are found."""
+    """Returns the part of `_search` that PostgreSQL's trigram index answers, for a text of three characters or more."""
     # Only where few jobs are asked for: where most are found, PostgreSQL would call the function for each of them.
     text = where.q.casefold() if "q" in where.model_fields_set else ""
     if len(text) < 3 or session.get_bind().dialect.name != "postgresql":

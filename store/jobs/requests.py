@@ -25,7 +25,7 @@ from torchyard.contract.requests import JobAction
 
 
 def change(session: Session, job_id: str, patch: JobPatch, *, caller: Caller) -> JobFacts:
-    """Changes the job as `store.jobs.edits.change` does, and returns it."""
+    """Changes what the patch names of the job, adds an entry to the audit, and returns the job."""
     job = edits.change(session, job_id, patch, caller)
     audit.add(session, caller, "job.change", job_id)
     jobs.announce(session, job)

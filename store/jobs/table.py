@@ -270,5 +270,5 @@ def _names_of_sweeps(session: Session, sweep_ids: Sequence[str]) -> Mapping[str,
 
 
 def _group_key(value: str | None) -> str:
-    """Returns the key of the group of a value."""
+    """Returns the key of the group that has this value. `-` is the key of the jobs without a value."""
     return "-" if value is None else f"={value}"

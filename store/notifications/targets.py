@@ -97,7 +97,7 @@ def remove(session: Session, target_id: str, *, owner: str | None, caller: Calle
 
 
 def send_test(session: Session, target_id: str, *, owner: str | None, caller: Caller) -> MessageView:
-    """Makes a message that only shows whether it arrives. It counts in the hour of the target's user.
+    """Stores a test message for a target. It counts towards the messages that the target's user may get in an hour.
 
     Raises NotFound, Conflict if that user may not be told, and TooManyRequests.
     """

@@ -52,7 +52,7 @@ class LinePattern:
 
     @classmethod
     def of(cls, pattern: str) -> "LinePattern":
-        """Raises ValueError, with what is wrong, if it is no expression of RE2."""
+        """Compiles the expression. Raises ValueError, which says what is wrong, if RE2 does not accept it."""
         import re2  # few processes need it
 
         options = re2.Options()

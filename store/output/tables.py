@@ -54,7 +54,7 @@ class Series(Base):
 
 
 class PointChunk(Base):
-    """Points of one series and attempt, packed as `store.output.metrics.POINT`. `first` is the position of the first.
+    """Points of one series and attempt, packed by `store.output.metrics.POINT`. `first` is the first point's position.
 
     The points of one batch have neighbouring positions. Those of several, which `store.output.joining` has joined, do
     not: `places` says which they have.

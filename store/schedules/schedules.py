@@ -133,7 +133,7 @@ def read_schedule(row: Schedule) -> contract.Schedule:
 
 
 def read_now(session: Session) -> int:
-    """Returns the time of the database's clock."""
+    """Returns the time by the database's clock, in microseconds since the epoch."""
     return session.scalars(select(now_us())).one()
 
 

@@ -1,4 +1,4 @@
-"""Logins: the sessions of browsers, one-time codes that open one, and the failed logins of each address.
+"""Logs users in: sessions of browsers, one-time codes that open a session, and failed logins by address.
 
 Of cookies and codes only digests are stored.
 """

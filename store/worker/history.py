@@ -38,7 +38,7 @@ class JobHistory:
             return job_events.newest_messages(session, job_id, attempt=attempt, limit=_MOST_MESSAGES)
 
     def list_checkpoints(self, job_id: str) -> list[CheckpointFacts]:
-        """Returns the checkpoints of a job, newest first, as `store.output.checkpoints.list_newest_first` does."""
+        """Returns the checkpoints of a job without aliases, newest first. Only the newest have long lists of files."""
         with self._store.read() as session:
             return checkpoints.list_newest_first(session, job_id)
 

@@ -121,7 +121,7 @@ class Orders:
     """The answer to a heartbeat."""
 
     is_served: bool = True
-    """False: another daemon serves the pool now, and nothing was stored."""
+    """False if another daemon serves the pool now. Then nothing was stored."""
     cpu_sharers: Sequence[str] = ()
     """The ids of the live workers that share the CPUs of this worker's host, with its own, in their order."""
 

@@ -113,7 +113,7 @@ class WorkerStore:
             return lease.list_open(session, self.worker_id, holder=self._holder)
 
     def claim(self, job_id: str, to: Placement, *, reservation: int | None = None, guest: bool = False) -> Claim | None:
-        """Claims a queued job and its devices, as `store.attempts.claim.claim` does; None if that is not possible."""
+        """Claims a queued job and its devices, and returns the new attempt; None if the job or a device is taken."""
         with self._store.write("claim") as session:
             return claim.claim(session, job_id, to, reservation=reservation, guest=guest, holder=self._holder)
 
