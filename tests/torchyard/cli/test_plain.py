@@ -1,6 +1,7 @@
 """What `ps`, `show` and `logs` read with: it answers as the client does, and refuses what the client refuses."""
 
 from collections.abc import Callable
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,27 @@ from tests.controller.notifications.certificates import certificate
 from tests.torchyard.cli.answered import is_clean_error, run
 from tests.torchyard.client.answers import JOB, job, line, log_page, page
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
-from torchyard.cli import direct
+from torchyard.cli import answers, direct
 from torchyard.cli.plain import Reader
 from torchyard.client import Client
+from torchyard.contract.codec import Record
 from torchyard.contract.errors import ServerError, TorchyardError
+from torchyard.contract.views.base import View
+from torchyard.contract.views.checkpoints import CheckpointFile, CheckpointView, RemeasuredView
+from torchyard.contract.views.estimates import EstimateView
+from torchyard.contract.views.jobs import (
+    AfterView,
+    BestView,
+    ErrorView,
+    HeldDevice,
+    InitialView,
+    JobSummary,
+    JobView,
+    ProgressView,
+    StatusReason,
+)
+from torchyard.contract.views.team import MeView
+from torchyard.contract.views.telemetry import LogLine
 
 ANSWERS: dict[str, Answer] = {
     "a problem": problem("forbidden", 403),
@@ -23,6 +41,36 @@ ANSWERS: dict[str, Answer] = {
         problem("unknown_route", 404).body, 404, {"Torchyard-Version": "0.0.9"}, undocumented=True
     ),
 }
+
+
+VIEWS: dict[type[Record], type[View]] = {
+    answers.Me: MeView,
+    answers.Estimate: EstimateView,
+    answers.StatusReason: StatusReason,
+    answers.Progress: ProgressView,
+    answers.Best: BestView,
+    answers.Failure: ErrorView,
+    answers.Summary: JobSummary,
+    answers.Job: JobView,
+    answers.Initial: InitialView,
+    answers.After: AfterView,
+    answers.Held: HeldDevice,
+    answers.File: CheckpointFile,
+    answers.Remeasured: RemeasuredView,
+    answers.Checkpoint: CheckpointView,
+    answers.Line: LogLine,
+}
+
+
+@pytest.mark.parametrize("record", VIEWS, ids=lambda record: record.__name__)
+def test_what_is_read_of_an_answer_is_in_its_view(record: type[Record]) -> None:
+    """A field may be missing where it may be missing in its view."""
+    view = VIEWS[record].model_fields
+    read = {field.name: field for field in dataclasses.fields(record)}
+    assert read.keys() <= view.keys()
+    for name, field in read.items():
+        has_default = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+        assert has_default or view[name].is_required(), name
 
 
 @pytest.fixture
