@@ -80,7 +80,7 @@ def of_newcomer(session: Session, wanted: Submission, *, max_stop_grace: timedel
     `wanted`: with its pool, and with the jobs that it comes after.
     """
     spec, owner = wanted.spec, wanted.caller.name
-    room = quotas.Room(session, find_limits_of(session, [owner]), locks=False)
+    room = quotas.Room(session, find_limits_of(session, [owner]))
     try:
         room.check(owner, devices=spec.resources.total_devices, priority=spec.priority)
     except QuotaExceeded as error:

@@ -145,7 +145,7 @@ def _admitted(
     """
     stored = idempotency.find_keys(session, [each.keyed for each in wanted.values() if each.keyed is not None])
     outcomes, admitted = dict[int, Submitted | Exception](), dict[int, Submission]()
-    room, keys = Room(session, limits, locks=False), set[tuple[str, str]]()
+    room, keys = Room(session, limits), set[tuple[str, str]]()
     for index, each in wanted.items():
         if each.keyed is not None and _key_of(each) in keys:
             continue  # the same key twice: the second is stored after the first, by itself

@@ -123,19 +123,13 @@ def claim_refusal(session: Session, owner: str, *, devices: int) -> str | None:
     return None if allowance is None else allowance.refusal(devices)
 
 
-def check_submission(session: Session, owner: str, *, devices: int, priority: int) -> None:
-    """Raises QuotaExceeded if the user may not submit such a job. Until the end of the transaction no other enters."""
-    Room(session, {owner: find_limits(session, owner)}).check(owner, devices=devices, priority=priority)
-
-
 class Room:
     """What quotas leave for the submissions of one transaction. What users have is counted once."""
 
-    def __init__(self, session: Session, limits: Mapping[str, Mapping[Resource, int]], *, locks: bool = True) -> None:
-        """`limits`: those of every user who has any. `locks`: otherwise, others may submit meanwhile."""
+    def __init__(self, session: Session, limits: Mapping[str, Mapping[Resource, int]]) -> None:
+        """`limits`: those of every user who has any. Who stores jobs locks the users whose queued jobs are limited."""
         self._session = session
         self._limits = limits
-        self._locks = locks
         self._queued: dict[str, int] = {}
         self._stored: set[str] = set()
         """Users whose stored bytes leave room."""
@@ -147,8 +141,6 @@ class Room:
         check_priority(owner, priority, limits)
         if (most := limits.get(Resource.QUEUED)) is not None:
             if owner not in self._queued:
-                if self._locks:
-                    users.lock(self._session, owner)
                 self._queued[owner] = queued_jobs(self._session, owner)
             _check_queued(owner, self._queued[owner], most=most)
         if owner not in self._stored:
@@ -184,14 +176,6 @@ def check_priority(owner: str, priority: int, limits: Mapping[Resource, int]) ->
     """Raises QuotaExceeded if the user's jobs may not have this priority."""
     if (most := limits.get(Resource.PRIORITY)) is not None and priority > most:
         raise _too_small(f"priority is {priority}; jobs of {owner} may have {most} at most")
-
-
-def check_queue(session: Session, owner: str, limits: Mapping[Resource, int]) -> None:
-    """Raises QuotaExceeded if one more job of the user may not be queued."""
-    if (most := limits.get(Resource.QUEUED)) is None:
-        return
-    users.lock(session, owner)
-    _check_queued(owner, queued_jobs(session, owner), most=most)
 
 
 def list_all(session: Session) -> list[QuotaView]:

@@ -26,7 +26,7 @@ from store.team.callers import SERVICE, Caller
 from store.worker.verbs import WorkerStore
 from tests.sessions import write
 from tests.store import pools
-from tests.store.fixture import StoreFixture, checkpoint, new_job, store_on
+from tests.store.fixture import StoreFixture, checkpoint, store_on
 from torchyard.contract.job import EndReason, Reason
 from torchyard.contract.patches import JobPatch
 from torchyard.contract.team import Resource, Role
@@ -147,7 +147,6 @@ def _submit(db: StoreFixture, **spec: Any) -> str:
     parsed = db.spec(**spec)
 
     def submit(session: Session) -> str:
-        quotas.check_submission(session, "ada", devices=parsed.resources.total_devices, priority=parsed.priority)
-        return new_job(session, parsed, owner="ada").id
+        return submission.submit(session, Submission(parsed, Caller("ada", Role.MEMBER), "private")).job.id
 
     return db.write(submit)

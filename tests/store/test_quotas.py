@@ -10,6 +10,8 @@ import pytest
 from store import housekeeping as cleanup
 from store.attempts.facts import Claim
 from store.jobs import deletion, edits
+from store.jobs import submit as submission
+from store.jobs.submission import Submission
 from store.output.facts import MetricPoint, NewEvent, NewLines, TrimLimits
 from store.tables import User
 from store.team import quotas, users
@@ -17,7 +19,7 @@ from store.team.callers import SERVICE, Caller
 from store.team.limits import find_limits
 from tests.approved import Approved
 from tests.databases import quick_on_postgresql, quick_on_sqlite
-from tests.store.fixture import StoreFixture, checkpoint, new_job, run_together, store_on
+from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import QuotaExceeded
 from torchyard.contract.job import EndReason
 from torchyard.contract.patches import parse_patch
@@ -46,9 +48,8 @@ def limits(db: StoreFixture, name: str) -> dict[Resource, int]:
 def submit(db: StoreFixture, owner: str = "ada", *, devices: int = 1, priority: int = 0) -> str:
     """Submits a job as the API does. Raises QuotaExceeded."""
     with db.database.write() as session:
-        quotas.check_submission(session, owner, devices=devices, priority=priority)
-        like = {"resources": {"devices_per_node": devices}, "priority": priority}
-        return new_job(session, db.spec(**like), owner=owner).id
+        spec = db.spec(resources={"devices_per_node": devices}, priority=priority)
+        return submission.submit(session, Submission(spec, Caller(owner, Role.MEMBER), "private")).job.id
 
 
 def test_a_users_limit_replaces_that_of_the_role(team: StoreFixture) -> None:

@@ -33,6 +33,7 @@ from store.tables import (
 )
 from store.team import quotas, stored_counts, tokens, users
 from store.team.callers import SERVICE, Caller
+from store.team.limits import find_limits_of
 from store.team.stored_counts import FREE_WRITTEN_BYTES, Stored
 from tests.databases import quick_on_sqlite
 from tests.sessions import write
@@ -183,7 +184,7 @@ def test_what_jobs_that_end_at_once_have_written_counts(db: StoreFixture, monkey
     with pytest.raises(QuotaExceeded, match="specs and notes of ada"):
         for _ in range(2 * free // 1000):
             with db.database.write() as session:
-                quotas.check_submission(session, "ada", devices=1, priority=0)
+                quotas.Room(session, find_limits_of(session, ["ada"])).check("ada", devices=1, priority=0)
             for job_id in db.submit_many(20, labels=large):
                 db.cancel(job_id)
     assert free < written(db, "ada") < free + 100_000
@@ -279,7 +280,7 @@ def test_a_quota_is_checked_without_reading_what_jobs_have_stored(db: StoreFixtu
     limited(db, 1 << 30)
     db.submit_many(3)
     with recorded_statements(db.database) as statements, db.database.write() as session:
-        quotas.check_submission(session, "ada", devices=1, priority=0)
+        quotas.Room(session, find_limits_of(session, ["ada"])).check("ada", devices=1, priority=0)
     tables = ("checkpoints.size", "artifacts", "media", "bundles", "attempts", "jobs.spec")
     assert [each for each in statements if any(f" {table}" in each and "sum(" in each for table in tables)] == []
     assert [each for each in statements if "stored_counts" in each] != []
