@@ -88,12 +88,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def umask() -> Generator[None]:
-    """Restores the umask: programs that a test runs in this process change it."""
-    mask = os.umask(0o022)
+def process_state() -> Generator[None]:
+    """Restores what programs and compilers that a test runs in this process change of it."""
+    mask, folder, depth = os.umask(0o022), Path.cwd(), sys.getrecursionlimit()
     os.umask(mask)
     yield
     os.umask(mask)
+    os.chdir(folder)
+    sys.setrecursionlimit(depth)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,11 +1,13 @@
 """The client and the command line on a system that is not Linux."""
 
+from pathlib import Path
 import subprocess
 import sys
 
 from tests.torchyard.client.answers import JOB, job
 from tests.torchyard.client.fake_server import TOKEN, serving
 
+ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import importlib, os, pkgutil, sys
 from tests.without_linux import hide
@@ -36,7 +38,8 @@ def test_the_client_works_and_the_service_says_what_it_needs() -> None:
     with serving() as server:
         server.on(JOB, job())
         server.on(f"{JOB}/checkpoints", {"data": [], "has_more": False, "next": None})
-        command = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, '.')\n{PROGRAM}", server.url, TOKEN]
+        program = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{PROGRAM}"
+        command = [sys.executable, "-P", "-c", program, server.url, TOKEN]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     name, *shown, last = done.stdout.splitlines()
