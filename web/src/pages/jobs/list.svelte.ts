@@ -104,11 +104,11 @@ export class JobList {
     this.isCounted = page.counts_complete ?? true;
     this.isWhole = page.list_complete ?? true;
     this.isRead = true;
-    if (known <= MOST || !page.has_more) {
-      this.take(unique(page.data, this.told), page);
-      const ids = new Set(this.rows.map(({ id }) => id));
-      this.told = new Map([...this.told].filter(([id]) => ids.has(id)));
-    } else this.rows = unique([...page.data, ...this.rows.slice(MOST)], this.told);
+    const after = page.has_more ? following(page.data, this.rows) : null;
+    if (after === null) this.take(unique(page.data, this.told), page);
+    else this.rows = unique([...page.data, ...after], this.told);
+    const ids = new Set(this.rows.map(({ id }) => id));
+    this.told = new Map([...this.told].filter(([id]) => ids.has(id)));
   }
 
   private query(): Query {
@@ -128,6 +128,23 @@ export class JobList {
     this.hasMore = page.has_more;
     this.next = page.next ?? null;
   }
+}
+
+/**
+ * Returns the known rows that follow a first page that was read again. Null where the page covers them, or has no two
+ * neighbours that are known as neighbours: one row alone may have moved there from far below.
+ */
+function following(page: readonly JobSummary[], known: readonly JobSummary[]): readonly JobSummary[] | null {
+  if (known.length <= page.length) return null;
+  const places = new Map(known.map(({ id }, at) => [id, at]));
+  const last = page.findLastIndex(({ id }, at) => {
+    const place = places.get(id);
+    return place !== undefined && place > 0 && known[place - 1]?.id === page[at - 1]?.id;
+  });
+  const end = places.get(page[last]?.id ?? "");
+  if (end === undefined) return null;
+  const ids = new Set(page.map(({ id }) => id));
+  return known.slice(end + 1).filter(({ id }) => !ids.has(id));
 }
 
 /** Returns each job once, as it is known best: a row may move between two pages while they are read. */
