@@ -23,7 +23,7 @@ afterEach(async () => {
   vi.useRealTimers();
 });
 
-const view = (query = ""): ChartsView => readView(new URLSearchParams(query), { hasEpochs: true });
+const view = (query = ""): ChartsView => readView(new URLSearchParams(query));
 
 function line(id: string, values: readonly number[]): Line {
   const columns = Columns.of(curve("loss", values), 0);

@@ -2,9 +2,8 @@
 import { expect, test } from "vitest";
 import { colourOf } from "./colours";
 import { logTicks, placeText, placeTicks, tickText } from "./labels";
-import { queryOf, readView, toggled, type ChartsView } from "./view";
+import { queryOf, readView, toggled } from "./view";
 
-const read = (query: URLSearchParams, hasEpochs = true): ChartsView => readView(query, { hasEpochs });
 const ids = Array.from({ length: 30 }, (_, i) => `job_0199${String(i).padStart(4, "0")}`);
 
 test("a job keeps its colour, whoever is shown after it", () => {
@@ -25,18 +24,18 @@ test("no two of the fifty jobs that are compared look alike", () => {
 });
 
 test("an address that says nonsense is read as the plain view", () => {
-  const plain = read(new URLSearchParams());
+  const plain = readView(new URLSearchParams());
   for (const x of ["__proto__", "toString", "steps", ""])
-    expect(read(new URLSearchParams({ x }))).toEqual(plain);
+    expect(readView(new URLSearchParams({ x }))).toEqual(plain);
   for (const zoom of ["5~Infinity", "NaN~1", "9~3", "5", "a~b", "~"])
-    expect(read(new URLSearchParams({ zoom }))).toEqual(plain);
-  for (const smooth of ["abc", "Infinity"]) expect(read(new URLSearchParams({ smooth }))).toEqual(plain);
+    expect(readView(new URLSearchParams({ zoom }))).toEqual(plain);
+  for (const smooth of ["abc", "Infinity"]) expect(readView(new URLSearchParams({ smooth }))).toEqual(plain);
 });
 
 test("what an address asks for by epoch is shown by step where no job has epochs", () => {
   const query = new URLSearchParams({ x: "epoch", zoom: "1~2" });
-  expect(read(query)).toMatchObject({ x: "epoch", zoom: { min: 1, max: 2 } });
-  expect(read(query, false)).toEqual(read(new URLSearchParams()));
+  expect(readView(query)).toMatchObject({ x: "epoch", zoom: { min: 1, max: 2 } });
+  expect(readView(query, { hasEpochs: false })).toEqual(readView(new URLSearchParams()));
 });
 
 test("a view survives the address", () => {
@@ -56,14 +55,14 @@ test("a view survives the address", () => {
   };
   const query = new URLSearchParams();
   for (const [key, value] of Object.entries(queryOf(view))) if (value !== null) query.set(key, value);
-  expect(read(new URLSearchParams(query.toString()))).toEqual(view);
+  expect(readView(new URLSearchParams(query.toString()))).toEqual(view);
 });
 
 test("a view as by default needs no query, and a broken query is one as by default", () => {
-  const plain = read(new URLSearchParams());
+  const plain = readView(new URLSearchParams());
   expect(Object.values(queryOf(plain)).every((value) => value === null)).toBe(true);
-  expect(read(new URLSearchParams("x=mood&smooth=much&zoom=9~1"))).toEqual(plain);
-  expect(read(new URLSearchParams("smooth=7")).smooth).toBe(0.99);
+  expect(readView(new URLSearchParams("x=mood&smooth=much&zoom=9~1"))).toEqual(plain);
+  expect(readView(new URLSearchParams("smooth=7")).smooth).toBe(0.99);
 });
 
 test("toggling adds and takes away", () => {

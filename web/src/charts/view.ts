@@ -29,7 +29,7 @@ export interface ChartsView {
 const SMOOTH = 0.9;
 
 /** Reads the view of a query. Without epochs, what is asked for by epoch is shown by step. */
-export function readView(query: URLSearchParams, { hasEpochs }: { hasEpochs: boolean }): ChartsView {
+export function readView(query: URLSearchParams, { hasEpochs = true } = {}): ChartsView {
   const asked = query.get("x") ?? "step";
   const isWithout = asked === "epoch" && !hasEpochs;
   const x = isWithout ? "step" : asked;
