@@ -1,5 +1,5 @@
 /** The curves of one page: what was read, and what came live since. */
-import { ApiError } from "../api/client";
+import { type ApiError, failureOf } from "../api/client";
 import type { Curve, Curves as Answer } from "../api/curves";
 import type { Items } from "../live/events";
 import { Attempts, type CurveJob } from "./attempts";
@@ -121,7 +121,7 @@ export class CurveStore implements Curves {
 
   /** Says why the newest request failed. */
   failed(error: unknown): void {
-    this.failure = error instanceof ApiError ? error : new ApiError(0, "unknown", String(error));
+    this.failure = failureOf(error);
   }
 
   /** Calls the listener when there is something new to draw. Returns how to stop. */
