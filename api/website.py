@@ -93,7 +93,7 @@ class Website:
         return etags.answer(request, _placed(build, request), media_type="text/html", headers=_PAGE_HEADERS)
 
     def instead(self, request: Request) -> Response | None:
-        """Returns the page, which says that there is no such page, to a browser at an address that is none; None to others."""
+        """Returns the page, which says that there is none, to a browser that opens another address; else None."""
         is_opened = request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("Accept", "")
         build = self._build() if is_opened and not request.scope["path"].startswith(_OWN_FOLDERS) else None
         if build is None:
