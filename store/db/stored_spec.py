@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from torchyard.contract.resources import Resources
 from torchyard.contract.schema import Duration
+from torchyard.contract.spec import MAX_RESTARTS
 
 
 class _Part(BaseModel):
@@ -28,7 +29,7 @@ class StoredSpec(_Part):
     checkpoint: StoredCheckpointPolicy = StoredCheckpointPolicy()
     preemptible: bool = False
     idle_timeout: Duration | None = None
-    max_restarts: int = 2
+    max_restarts: int = MAX_RESTARTS
     stop_grace: Duration = timedelta(seconds=30)
     time_limit: Duration = timedelta(hours=24)
 

@@ -1,4 +1,4 @@
-"""Recognizes the messages of CUDA, NCCL and the driver about a broken device, as opposed to a broken program."""
+"""Recognizes the messages about a broken device or a lost peer, as opposed to a broken program."""
 
 import re
 
@@ -17,6 +17,9 @@ _FAULT = re.compile(
     r"|GPU requires (?:a )?reset",
     re.IGNORECASE,
 )
+_LOST_PEER = re.compile(
+    r"Dist(Network|Backend|Store)Error|Connection (closed|reset|refused)|Broken pipe|NCCL error|gloo/transport|TCPStore"
+)
 
 
 def device_fault(text: str) -> str | None:
@@ -30,3 +33,8 @@ def device_fault(text: str) -> str | None:
         return None
     start = text.rfind("\n", 0, found.start()) + 1
     return text[start:].partition("\n")[0].strip()
+
+
+def is_lost_peer(text: str) -> bool:
+    """Returns whether it is the error of a rank that lost its peer. Such an error is seldom the cause."""
+    return _LOST_PEER.search(text) is not None

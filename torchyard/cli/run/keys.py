@@ -19,7 +19,7 @@ from torchyard.contract.recipes.script import PYTHON
 from torchyard.contract.resources import GpuName, PoolName
 from torchyard.contract.schema import LONGEST_URL
 from torchyard.contract.slurm import SlurmFeatures, SlurmWord
-from torchyard.contract.spec import JOB_NAME, JobName, Priority
+from torchyard.contract.spec import JOB_NAME, MAX_RESTARTS, JobName, Priority
 from torchyard.contract.team import Visibility
 
 
@@ -257,9 +257,9 @@ KEYS = (
         "max_restarts",
         Annotated[int, Field(ge=0, le=1000)],
         "a whole number from 0 to 1000",
-        "how often the program runs again after it has failed",
-        "2",
-        default=0,
+        "how often the program runs again after it has failed, unless that was before its first step",
+        "0",
+        default=MAX_RESTARTS,
         from_text=number,
     ),
     Key("priority", Priority, "a whole number from -100 to 100", "higher starts first", "0", from_text=number),
