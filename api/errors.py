@@ -81,8 +81,8 @@ def answer_to(request: Request, error: Exception) -> Response:
             problem = Unavailable("the files of checkpoints, artifacts and bundles cannot be reached now")
             return answer(request, problem, headers=headers_of(problem))
         case RequestValidationError():
-            found = [{**item, "loc": item["loc"][1:]} for item in error.errors()]
-            return answer(request, InvalidRequest("the parameters are not valid", errors=errors_of(found)))
+            faults = [{**item, "loc": item["loc"][1:]} for item in error.errors()]
+            return answer(request, InvalidRequest("the parameters are not valid", errors=errors_of(faults)))
         case HTTPException():
             return _to_http_exception(request, error)
         case _:

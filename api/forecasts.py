@@ -26,18 +26,20 @@ def budget() -> Budget:
     return Budget(PROCESSOR_S, within_s=WITHIN_S)
 
 
-def forecast(found: Foresight, budget: Budget, *, read: Callable[[Waiting], Ahead]) -> Generator[None, None, Forecast]:
+def forecast(
+    foresight: Foresight, budget: Budget, *, read: Callable[[Waiting], Ahead]
+) -> Generator[None, None, Forecast]:
     """Returns when the job starts, as far as the budget allows to look, and what would start it now.
 
     It yields after each slice, and holds nothing meanwhile. `read` returns what is ahead of the job. Raises what `read`
     does.
     """
-    if found.waits is None:
+    if foresight.waits is None:
         return Forecast()
-    changes = yield from starts_if(found.waits, budget)
-    if not found.waits_for_others:
+    changes = yield from starts_if(foresight.waits, budget)
+    if not foresight.waits_for_others:
         return Forecast(alternatives=changes)
-    estimate, later_than = yield from _start_of(found.waits, budget, read)
+    estimate, later_than = yield from _start_of(foresight.waits, budget, read)
     return Forecast(estimate, later_than, changes)
 
 

@@ -56,16 +56,16 @@ class _Service(Collector):
         self._services = services
 
     def collect(self) -> Iterable[Metric]:
-        found = self._stats()
-        yield GaugeMetricFamily("torchyard_database_up", "1 if the database answers.", float(found is not None))
+        stats = self._stats()
+        yield GaugeMetricFamily("torchyard_database_up", "1 if the database answers.", float(stats is not None))
         yield GaugeMetricFamily("torchyard_redis_up", "1 if Redis answers.", float(self._redis_answers()))
-        if found is not None:
-            yield from _count_jobs(found)
-            yield from _measure_attempts(found)
-            yield from _measure_workers(found)
-            yield from _measure_controllers(found)
-            yield from _measure_estimates(found)
-            yield from _measure_starts(found)
+        if stats is not None:
+            yield from _count_jobs(stats)
+            yield from _measure_attempts(stats)
+            yield from _measure_workers(stats)
+            yield from _measure_controllers(stats)
+            yield from _measure_estimates(stats)
+            yield from _measure_starts(stats)
 
     def _stats(self) -> ServiceStats | None:
         try:
@@ -82,19 +82,19 @@ class _Service(Collector):
         return True
 
 
-def _count_jobs(found: ServiceStats) -> Iterable[Metric]:
+def _count_jobs(stats: ServiceStats) -> Iterable[Metric]:
     jobs = GaugeMetricFamily("torchyard_jobs", "Stored jobs.", labels=["state"])
-    for state, count in found.jobs.items():
+    for state, count in stats.jobs.items():
         jobs.add_metric([state], count)
     yield jobs
-    yield GaugeMetricFamily("torchyard_queue_depth", "Queued jobs.", found.jobs[JobState.QUEUED])
+    yield GaugeMetricFamily("torchyard_queue_depth", "Queued jobs.", stats.jobs[JobState.QUEUED])
     stored = GaugeMetricFamily("torchyard_stored_bytes", "Bytes that all owners have stored.", labels=["kind"])
-    stored.add_metric(["files"], found.stored.files)
-    stored.add_metric(["written"], found.stored.written)
+    stored.add_metric(["files"], stats.stored.files)
+    stored.add_metric(["written"], stats.stored.written)
     yield stored
 
 
-def _measure_attempts(found: ServiceStats) -> Iterable[Metric]:
+def _measure_attempts(stats: ServiceStats) -> Iterable[Metric]:
     # By worker: a series of each job that ever ran would stay with who scrapes.
     labels = ["worker"]
     count = GaugeMetricFamily("torchyard_open_attempts", "Attempts that run on each worker.", labels=labels)
@@ -108,35 +108,35 @@ def _measure_attempts(found: ServiceStats) -> Iterable[Metric]:
         "Greatest age of the oldest line of an open attempt's newest batch when it was read, of each worker.",
         labels=labels,
     )
-    for attempts in found.attempts:
+    for attempts in stats.attempts:
         count.add_metric([attempts.worker], attempts.count)
         age.add_metric([attempts.worker], attempts.lease_age / _SECONDS)
         lag.add_metric([attempts.worker], attempts.relay_lag / _SECONDS)
     return [count, age, lag]
 
 
-def _measure_controllers(found: ServiceStats) -> Iterable[Metric]:
-    if found.controller_age is not None:
+def _measure_controllers(stats: ServiceStats) -> Iterable[Metric]:
+    if stats.controller_age is not None:
         description = "Time since a controller, which does what is due without a request, did its duties."
-        yield GaugeMetricFamily("torchyard_controller_seen_age_seconds", description, found.controller_age / _SECONDS)
+        yield GaugeMetricFamily("torchyard_controller_seen_age_seconds", description, stats.controller_age / _SECONDS)
 
 
-def _measure_estimates(found: ServiceStats) -> Iterable[Metric]:
-    if found.estimates_age is not None:
+def _measure_estimates(stats: ServiceStats) -> Iterable[Metric]:
+    if stats.estimates_age is not None:
         description = "Time since the estimates of starts were made anew."
-        yield GaugeMetricFamily("torchyard_estimates_age_seconds", description, found.estimates_age / _SECONDS)
+        yield GaugeMetricFamily("torchyard_estimates_age_seconds", description, stats.estimates_age / _SECONDS)
     held = GaugeMetricFamily(
         "torchyard_estimates_held_ratio", "Of the newest intervals, how many held: 0.8 is meant.", labels=["bucket"]
     )
     scored = CounterMetricFamily("torchyard_estimates_scored", "Estimates that came true or not.", labels=["bucket"])
-    for bucket, estimates in found.estimates.items():
+    for bucket, estimates in stats.estimates.items():
         scored.add_metric([str(bucket)], estimates.scored)
         if estimates.of:
             held.add_metric([str(bucket)], estimates.held / estimates.of)
     yield from (held, scored)
 
 
-def _measure_workers(found: ServiceStats) -> Iterable[Metric]:
+def _measure_workers(stats: ServiceStats) -> Iterable[Metric]:
     age = GaugeMetricFamily(
         "torchyard_worker_seen_age_seconds", "Time since each worker was seen.", labels=["worker_id", "worker"]
     )
@@ -145,14 +145,14 @@ def _measure_workers(found: ServiceStats) -> Iterable[Metric]:
         "Devices: free, held by a job, blocked by another process, or lost with their worker.",
         labels=["worker_id", "worker", "kind", "state"],
     )
-    for worker in found.workers:
+    for worker in stats.workers:
         age.add_metric([worker.id, worker.name], worker.age / _SECONDS)
         for (kind, state), count in worker.devices.items():
             devices.add_metric([worker.id, worker.name, kind, state], count)
     return [age, devices]
 
 
-def _measure_starts(found: ServiceStats) -> Iterable[Metric]:
+def _measure_starts(stats: ServiceStats) -> Iterable[Metric]:
     labels = ["worker_id", "worker"]
     warm = GaugeMetricFamily("torchyard_worker_warm", "1 if jobs start from a warm process.", labels=labels)
     age = GaugeMetricFamily("torchyard_warm_process_age_seconds", "Time since it was started.", labels=labels)
@@ -160,14 +160,14 @@ def _measure_starts(found: ServiceStats) -> Iterable[Metric]:
     memory = GaugeMetricFamily(
         "torchyard_warm_process_memory_bytes", "Its resident memory that is not shared with files.", labels=labels
     )
-    for worker in found.workers:
+    for worker in stats.workers:
         if worker.starts is None:
             continue
         names = [worker.id, worker.name]
         warm.add_metric(names, worker.starts.mode == "warm")
         forks.add_metric(names, worker.starts.forks)
         if worker.starts.since is not None:
-            age.add_metric(names, found.now / _SECONDS - worker.starts.since.timestamp())
+            age.add_metric(names, stats.now / _SECONDS - worker.starts.since.timestamp())
         if worker.starts.memory_bytes is not None:
             memory.add_metric(names, worker.starts.memory_bytes)
     return [warm, age, forks, memory]

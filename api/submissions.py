@@ -81,7 +81,7 @@ class Submissions:
 
 
 def _outcomes(store: Store, wanted: Sequence[Submission | Retry]) -> Sequence[Outcome]:
-    """Returns the outcome of each. If the transaction was refused, none of them is stored, and each is told so."""
+    """Returns the outcome of each. If the transaction was refused, none of them is stored, and each gets the error."""
     try:
         return submit_together(store, wanted)
     except Unavailable as error:

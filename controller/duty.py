@@ -26,7 +26,7 @@ class Duty(Protocol):
 
 
 def guarded(step: Callable[[], bool], *, of: str, tell: Callable[[], object]) -> bool:
-    """Does one step, and returns what it returns. If it fails, has its owner be told: the others go on.
+    """Does one step, and returns what it returns. If it fails, has its owner notified: the others go on.
 
     `of`: the schedule or sweep whose step it is. Raises Unavailable.
     """
@@ -41,5 +41,5 @@ def guarded(step: Callable[[], bool], *, of: str, tell: Callable[[], object]) ->
     except Unavailable:
         raise
     except Exception:  # noqa: BLE001 - the others go on
-        _log.exception("%s could not be told that a step failed", of)
+        _log.exception("%s could not be notified that a step failed", of)
     return False

@@ -41,7 +41,7 @@ class Controller:
             raise _Stopped
 
     def serve(self) -> None:
-        """Works until told to stop. Raises NotMigrated, and ConfigError if database and blobs are of two services."""
+        """Works until asked to stop. Raises NotMigrated, and ConfigError if database and blobs are of two services."""
         wakeups = self._store.queue.controller_listener()
         try:
             self._wait_for_database()
@@ -146,4 +146,4 @@ class _Turn:
 
 
 class _Stopped(BaseException):
-    """The program was told to stop."""
+    """The program was asked to stop."""

@@ -25,7 +25,7 @@ class Schedules:
         return any(done)
 
     def _guarded(self, due: Due) -> bool:
-        """Does one of them. If it fails, its owner is told, and it is left for the next run."""
+        """Does one of them. If it fails, its owner is notified, and it is left for the next run."""
         return guarded(
             lambda: self._submit_due(due),
             of=f"schedule {due.schedule_id}",

@@ -62,9 +62,9 @@ def alternatives(snapshot: Snapshot, job: Waiting) -> Iterator[Alternative | Non
         ("preemptible", (replace(job, preemptible=True),) if fits and not job.preemptible else ()),
     )
     for change, variants in tried:
-        found = yield from _last_to_start(others, variants)
-        if found is not None:
-            yield Alternative(change, found)
+        value = yield from _last_to_start(others, variants)
+        if value is not None:
+            yield Alternative(change, value)
 
 
 def _is_held(snapshot: Snapshot, job: Waiting) -> bool:

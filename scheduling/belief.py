@@ -18,8 +18,8 @@ def is_unknown(job: Running | Waiting) -> bool:
 
     The plan believes that it runs to its limit, which is safe. That is no estimate: most end long before.
     """
-    told = (job.fraction is not None and job.fraction > 0) or (job.usual_us is not None and job.usual_us > 0)
-    return not told and job.limit_us == _DEFAULT_LIMIT_US and not (isinstance(job, Running) and job.stopping)
+    has_length = (job.fraction is not None and job.fraction > 0) or (job.usual_us is not None and job.usual_us > 0)
+    return not has_length and job.limit_us == _DEFAULT_LIMIT_US and not (isinstance(job, Running) and job.stopping)
 
 
 def limit_left(job: Running, now: int) -> int:

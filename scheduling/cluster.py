@@ -24,8 +24,8 @@ class Keep:
     def forecast(self, now: int) -> Forecast:
         """Returns when the holder can start here. Its guests make way."""
         if self._known is None or self._known[0] != self.room.changes:
-            found = forecast(self.room, self.job, now=now, guests_since=self.since)
-            self._known = self.room.changes, found
+            estimate = forecast(self.room, self.job, now=now, guests_since=self.since)
+            self._known = self.room.changes, estimate
         return self._known[1]
 
     def guests(self) -> list[Holder]:
@@ -75,11 +75,11 @@ class Cluster:
 
     def fitting(self, job: Waiting) -> list[Room]:
         """Returns the hosts on which the job fits now."""
-        found = self._fitting.get(job.request)
-        if found is None:
-            found = [room for room in self.rooms.values() if room.fits(room.want(job))]
-            self._fitting[job.request] = found
-        return found
+        rooms = self._fitting.get(job.request)
+        if rooms is None:
+            rooms = [room for room in self.rooms.values() if room.fits(room.want(job))]
+            self._fitting[job.request] = rooms
+        return rooms
 
     def take(self, room: Room, holder: Holder, counts: Mapping[Sort, int]) -> list[Device]:
         """Gives free devices of the host to the holder, of each sort so many."""

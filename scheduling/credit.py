@@ -55,7 +55,7 @@ def credits_of(
 
 
 def order_key(job: Waiting, credit_us: int) -> tuple[int, int, str]:
-    """Returns the place of a job in the line: the least goes first."""
+    """Returns the position of a job in the line: the least goes first."""
     return -job.priority, job.submitted - credit_us, job.id
 
 

@@ -37,9 +37,9 @@ def for_priority(cluster: Cluster, job: Waiting) -> Victims | None:
     priorities = {_running(cluster, holder).priority for holder in preemptible}
     for most in sorted(priority for priority in priorities if priority < job.priority):
         lower = [holder for holder in preemptible if _running(cluster, holder).priority <= most]
-        found = _cheapest(cluster, job, lower)
-        if found is not None:
-            return found
+        victims = _cheapest(cluster, job, lower)
+        if victims is not None:
+            return victims
     return None
 
 
@@ -113,7 +113,7 @@ def _cheapest(cluster: Cluster, job: Waiting, candidates: Sequence[Holder]) -> V
             by_room.setdefault(_running(cluster, holder).worker_id, []).append(holder)
     if not by_room:
         return None
-    found: list[Victims] = []
+    choices: list[Victims] = []
     for name, room in cluster.rooms.items():
         want = room.want(job)
         if room.fits(want, soon=True):
@@ -126,8 +126,8 @@ def _cheapest(cluster: Cluster, job: Waiting, candidates: Sequence[Holder]) -> V
         theirs.sort(key=lambda holder: _preference(cluster, holder))
         chosen = _cover(room, want, [(_cost(cluster, holder), holder) for holder in theirs])
         if chosen and _respects_keeps(cluster, job, room, chosen):
-            found.append(Victims(room, chosen, sum(_cost(cluster, holder) for holder in chosen)))
-    return min(found, key=lambda victims: (victims.cost, victims.room.host.id), default=None)
+            choices.append(Victims(room, chosen, sum(_cost(cluster, holder) for holder in chosen)))
+    return min(choices, key=lambda victims: (victims.cost, victims.room.host.id), default=None)
 
 
 def _suffice(room: Room, want: Want, holders: Sequence[Holder]) -> bool:
@@ -187,8 +187,8 @@ def _least_cost(missing: int, options: Sequence[tuple[int, int]]) -> list[int] |
             other = best[reached]
             if other is None or total < other[0]:
                 best[reached] = total, [*one[1], index]
-    found = best[missing]
-    return None if found is None else found[1]
+    least = best[missing]
+    return None if least is None else least[1]
 
 
 def _rest_suffices(room: Room, want: Want, victims: Sequence[Holder]) -> bool:

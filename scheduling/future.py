@@ -167,15 +167,15 @@ class Future:
         for key, count in self._held.values():
             held[key] = held.get(key, 0) + count
         left = decayed(1.0, after_us=passed_us)
-        found = {
+        use_by_key = {
             key: OwnerUse(use.owner, use.kind, use.used_s * left, use.weight) if use.used_s else use
             for key, use in self._uses.items()
         }
         for key, count in held.items():
-            use = found.get(key) or OwnerUse(key[0], key[1], 0.0)
+            use = use_by_key.get(key) or OwnerUse(key[0], key[1], 0.0)
             more = used_at(passed_us, devices=count, began=0, ended=passed_us)
-            found[key] = replace(use, used_s=use.used_s + more)
-        return found
+            use_by_key[key] = replace(use, used_s=use.used_s + more)
+        return use_by_key
 
 
 def _waiting_again(job: Running, now: int, *, waited_us: int) -> Waiting:

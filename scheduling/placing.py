@@ -16,23 +16,23 @@ def open_room(cluster: Cluster, job: Waiting) -> Room | None:
 
     What is kept for a lower priority is used last.
     """
-    found: list[tuple[bool, bool, tuple[int, str], Room]] = []
+    rooms: list[tuple[bool, bool, tuple[int, str], Room]] = []
     for room in cluster.fitting(job):
         if not cluster.before(job, room):
             place = room.host.id, room.kind(job.resources)
             taken = place in cluster.keeps and cluster.keeps[place].job.id != job.id
-            found.append((taken, room.host.id != job.home, room.left_over(room.want(job)), room))
-    return min(found, key=lambda one: one[:3])[3] if found else None
+            rooms.append((taken, room.host.id != job.home, room.left_over(room.want(job)), room))
+    return min(rooms, key=lambda one: one[:3])[3] if rooms else None
 
 
 def passage(cluster: Cluster, job: Waiting) -> tuple[Room, Passage] | None:
     """Returns on which kept host the job may start before its holder, and how; None if on none."""
-    found: list[tuple[bool, tuple[int, str], Room, Passage]] = [
+    passages: list[tuple[bool, tuple[int, str], Room, Passage]] = [
         (how == "guest", room.left_over(room.want(job)), room, how)
         for room in cluster.fitting(job)
         if (how := _how(cluster, job, room)) is not None
     ]
-    return min(found, key=lambda one: one[:2])[2:] if found else None
+    return min(passages, key=lambda one: one[:2])[2:] if passages else None
 
 
 def _how(cluster: Cluster, job: Waiting, room: Room) -> Passage | None:

@@ -1,4 +1,4 @@
-"""What a running job loses if it stops now without saving. Which jobs stop for others, and what users are told."""
+"""What a running job loses if it stops now without saving. Which jobs stop for others, and what users read."""
 
 _MOST_STEPS = 2**53
 """Nobody trains so many; a number in JSON is exact up to here."""
@@ -13,13 +13,13 @@ def lost_us(*, now: int, since: int, saved_at: int | None, devices: int) -> int:
     return devices * max(0, now - kept_until)
 
 
-def lost_steps(told: object, *, saved: int | None) -> int | None:
+def lost_steps(reported: object, *, saved: int | None) -> int | None:
     """Returns the steps that are lost; None if what the job tells cannot be true.
 
-    `told`: its step as the job says, which may be anything. `saved`: that of its newest checkpoint; None: it has none,
-    so that all steps are lost.
+    `reported`: its step as the job says, which may be anything. `saved`: that of its newest checkpoint; None: it has
+    none, so that all steps are lost.
     """
-    if not isinstance(told, int) or isinstance(told, bool) or not 0 <= told < _MOST_STEPS:
+    if not isinstance(reported, int) or isinstance(reported, bool) or not 0 <= reported < _MOST_STEPS:
         return None
-    steps = told - (saved or 0)
+    steps = reported - (saved or 0)
     return steps if steps >= 0 else None

@@ -96,8 +96,8 @@ class Explainer:
         """Returns why a job with this request does not start. `ahead`: who is first in the line, and why."""
         if job.request not in self._known:
             self._known[job.request] = self._explain(job)
-        found = self._known[job.request]
-        return Reason(found.code, f"{found.message}; {ahead}") if ahead and found.code == "devices_busy" else found
+        reason = self._known[job.request]
+        return Reason(reason.code, f"{reason.message}; {ahead}") if ahead and reason.code == "devices_busy" else reason
 
     def of_holder(self, job: Waiting, keep: Keep) -> Reason:
         """Returns why a job waits for which a place is kept."""
@@ -149,11 +149,11 @@ class Explainer:
 
 def _folded(shortages: Sequence[tuple[str, str]]) -> list[str]:
     """Returns what is free on the hosts, in their order; many that have nothing to tell are counted, not named."""
-    told = [shortage for name, shortage in shortages if shortage != f"0 free on {name}"]
-    untold = len(shortages) - len(told)
-    if untold <= _MOST_NAMED:
+    named = [shortage for name, shortage in shortages if shortage != f"0 free on {name}"]
+    unnamed = len(shortages) - len(named)
+    if unnamed <= _MOST_NAMED:
         return [shortage for _, shortage in shortages]
-    return [f"0 free on {untold} workers", *told]
+    return [f"0 free on {unnamed} workers", *named]
 
 
 def _ahead(first: Waiting, job: Waiting) -> str | None:

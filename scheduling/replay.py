@@ -35,8 +35,8 @@ def replay(
     """
     future = Future(_by_limits(snapshot) if by_limits else snapshot)
     missing: set[str] = set()
-    for found in _possible(snapshot):
-        missing |= found
+    for reason_codes in _possible(snapshot):
+        missing |= reason_codes
         yield Reached(future.now, future.starts)
     if only is not None:
         missing &= {*only}

@@ -60,15 +60,15 @@ def wanted(cluster: Cluster, stored: Iterable[Reservation], started: Collection[
     """
     before = {one.place: one for one in sorted(stored, key=lambda one: (one.place, one.job_id))}
     of_job = {one.job_id: one for one in before.values()}
-    found = {place: _wanted(cluster, keep, before.get(place)) for place, keep in cluster.keeps.items()}
+    by_place = {place: _wanted(cluster, keep, before.get(place)) for place, keep in cluster.keeps.items()}
     staying = [one for one in before.values() if one.job_id in started]
     while staying:
         one = staying.pop()
-        next_holder = found.get(one.place)
-        found[one.place] = one
+        next_holder = by_place.get(one.place)
+        by_place[one.place] = one
         if next_holder is not None and next_holder.job_id in of_job:
             staying.append(of_job[next_holder.job_id])
-    return tuple(found[place] for place in sorted(found))
+    return tuple(by_place[place] for place in sorted(by_place))
 
 
 def _able(cluster: Cluster, job: Waiting) -> list[Room]:
@@ -76,8 +76,8 @@ def _able(cluster: Cluster, job: Waiting) -> list[Room]:
 
 
 def _best(cluster: Cluster, job: Waiting, rooms: Iterable[Room]) -> tuple[Room, Forecast]:
-    found = [(room, forecast(room, job, now=cluster.now)) for room in rooms]
-    return min(found, key=lambda one: (one[1].due, one[1].bound, one[0].host.id))
+    forecasts = [(room, forecast(room, job, now=cluster.now)) for room in rooms]
+    return min(forecasts, key=lambda one: (one[1].due, one[1].bound, one[0].host.id))
 
 
 def _after_guests(cluster: Cluster, room: Room) -> int:

@@ -68,10 +68,10 @@ class Room:
 
     def want(self, job: Waiting) -> Want:
         """Returns what the job asks for here."""
-        found = self._wants.get(job.request)
-        if found is None:
-            found = self._wants[job.request] = self._new_want(job.resources)
-        return found
+        want = self._wants.get(job.request)
+        if want is None:
+            want = self._wants[job.request] = self._new_want(job.resources)
+        return want
 
     def kind(self, resources: Resources) -> Kind:
         """Returns the kind of devices that the job would get here."""
@@ -150,8 +150,8 @@ class Room:
         key = resources.device, resources.min_memory_gb, None if resources.gpu is None else tuple(resources.gpu)
         sorts = self._sorts.get(key)
         if sorts is None:
-            found = {sort_of(device) for device in suitable(resources, [*self._examples.values()])}
-            sorts = self._sorts[key] = tuple(sorted(found, key=lambda sort: sort[1:]))
+            suitable_sorts = {sort_of(device) for device in suitable(resources, [*self._examples.values()])}
+            sorts = self._sorts[key] = tuple(sorted(suitable_sorts, key=lambda sort: sort[1:]))
         count, cpus, memory_gb = resources.total_devices, resources.cpus or 0.0, resources.memory_gb or 0.0
         usable = sum([self.usable[sort] for sort in sorts])
         rest = _suffices(self.host.cpus, 0.0, cpus) and _suffices(self.host.memory_gb, 0.0, memory_gb)
@@ -183,10 +183,10 @@ class Room:
 
 def gains(counts: dict[Sort, int], sorts: Sequence[Sort]) -> int:
     """Returns how many of the devices are of these sorts."""
-    found = 0
+    gained = 0
     for sort in sorts:
-        found += counts.get(sort, 0)
-    return found
+        gained += counts.get(sort, 0)
+    return gained
 
 
 def sort_of(device: Device) -> Sort:

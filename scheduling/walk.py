@@ -179,8 +179,8 @@ class Walk:
             return False
         if (room := open_room(self._cluster, job)) is not None:
             self._start(job, room)
-        elif (found := passage(self._cluster, job)) is not None:
-            self._start(job, found[0], guest=found[1] == "guest")
+        elif (chosen := passage(self._cluster, job)) is not None:
+            self._start(job, chosen[0], guest=chosen[1] == "guest")
         else:
             self._hopeless.add(key)
             return False

@@ -55,7 +55,7 @@ def _fork_each(channels: list[socket.socket], up: int) -> Callable[[], None] | N
             middle = os.fork()
             if middle == 0:
                 for other in waiting:
-                    other.close()  # what is told to another program is not for this one
+                    other.close()  # what is sent to another program is not for this one
                 return _orphan(channel, up)
             os.waitpid(middle, 0)
             channel.close()

@@ -121,15 +121,15 @@ def inspect_redis(url: str, *, service: str) -> RedisInfo:
 
     Raises Unavailable and ConfigError.
     """
-    found = server_info(url)
-    version = str(found["redis_version"])  # Valkey gives the Redis version that it is compatible with
-    name = f"Valkey {found['valkey_version']}" if "valkey_version" in found else f"Redis {version}"
+    info = server_info(url)
+    version = str(info["redis_version"])  # Valkey gives the Redis version that it is compatible with
+    name = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {version}"
     numbers = tuple(int(part) for part in version.split(".")[:2])
     return RedisInfo(
         name,
         supported=numbers >= _OLDEST_REDIS,
-        appendonly=bool(found.get("aof_enabled")),
-        maxmemory_policy=str(found.get("maxmemory_policy", "unknown")),
-        writable=found.get("role") == "master",
+        appendonly=bool(info.get("aof_enabled")),
+        maxmemory_policy=str(info.get("maxmemory_policy", "unknown")),
+        writable=info.get("role") == "master",
         missing=missing_permissions(url, service),
     )

@@ -55,16 +55,16 @@ class SecretKeys:
 
     def lacking(self, key_ids: Iterable[str]) -> set[str]:
         """Returns those of the keys that this program does not have. Makes no file."""
-        found = self._keys if self._setting or self._file.exists() else {}
-        return set(key_ids).difference(found)
+        known = self._keys if self._setting or self._file.exists() else {}
+        return set(key_ids).difference(known)
 
     @cached_property
     def _keys(self) -> dict[str, AESGCM]:
         written = self._setting.split(",") if self._setting else _read(self._file)
-        found = [_parsed(text.strip(), source=self._source) for text in written if text.strip()]
-        if not found:
+        keys = [_parsed(text.strip(), source=self._source) for text in written if text.strip()]
+        if not keys:
             raise ConfigError(f"{self._source} has no key: {_HOW}")
-        return {hashlib.sha256(key).hexdigest()[:16]: AESGCM(key) for key in found}
+        return {hashlib.sha256(key).hexdigest()[:16]: AESGCM(key) for key in keys}
 
     @property
     def _source(self) -> str:

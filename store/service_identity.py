@@ -86,9 +86,9 @@ def read(session: Session) -> Known | None:
 def check(known: Known, blobs: Blobs) -> None:
     """Raises ConfigError if the blobs are not those of the service, and Unavailable."""
     with _disk_errors(blobs):
-        found = blobs.owner
-    if found != known.id:
-        raise _refusal(known, blobs, found)
+        owner = blobs.owner
+    if owner != known.id:
+        raise _refusal(known, blobs, owner)
 
 
 def move(database: Database, blobs: Blobs) -> None:
@@ -102,12 +102,12 @@ def _adopted(session: Session, blobs: Blobs) -> Known:
     row = session.scalars(select(Service).with_for_update()).one()
     if row.blobs is None:
         with _disk_errors(blobs):
-            found = blobs.owner
-            if found is None:
+            owner = blobs.owner
+            if owner is None:
                 blobs.mark(row.id)
-                found = blobs.owner
-        if found != row.id:
-            raise _refusal(Known(row.id, None), blobs, found)
+                owner = blobs.owner
+        if owner != row.id:
+            raise _refusal(Known(row.id, None), blobs, owner)
         row.blobs = _place(blobs)
     return Known(row.id, row.blobs)
 
@@ -116,8 +116,8 @@ def _place(blobs: Blobs) -> str:
     return f"{socket.gethostname()}:{blobs.root}"
 
 
-def _refusal(known: Known, blobs: Blobs, found: str | None) -> ConfigError:
-    what = "it has no file `service`, as a folder on which nothing is mounted" if found is None else f"it is {found}'s"
+def _refusal(known: Known, blobs: Blobs, owner: str | None) -> ConfigError:
+    what = "it has no file `service`, as a folder on which nothing is mounted" if owner is None else f"it is {owner}'s"
     own = f"whose blobs are in {known.blobs}" if known.blobs is not None else "which has no folder of blobs yet"
     return ConfigError(
         f"{blobs.root} is not the folder of this service's blobs: {what}. The database is that of {known.id}, {own}:"

@@ -70,8 +70,8 @@ class Settings(BaseSettings):
         try:
             return cls()
         except ValidationError as error:
-            found = [f"{_PREFIX}{item.field.upper()}: {item.message}" for item in field_errors(error, cls)]
-            raise ConfigError("; ".join(found)) from None
+            faults = [f"{_PREFIX}{item.field.upper()}: {item.message}" for item in field_errors(error, cls)]
+            raise ConfigError("; ".join(faults)) from None
 
     @property
     def maximums(self) -> Maximums:

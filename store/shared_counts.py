@@ -54,7 +54,7 @@ class SharedCounts:
         self._pause = Pause()
         self._process = secrets.token_hex(8)
         self.thread = ThreadPoolExecutor(1, thread_name_prefix="counts")
-        """Where an event loop calls the methods: one after the other, so that Redis is told everything in order."""
+        """Where an event loop calls the methods: one after the other, so that Redis gets everything in order."""
 
     def draw(self, user: str, bucket: Bucket, *, least: float, most: float) -> Drawn:
         """Takes at least `least` tokens, at most `most`, or none.
@@ -158,9 +158,9 @@ return 1
 _TELL = Script(
     _HELD,
     """
-for _, told in ipairs(cjson.decode(ARGV[3])) do
-  local key, _, left = others(told[1])
-  put(key, left, told[2])
+for _, change in ipairs(cjson.decode(ARGV[3])) do
+  local key, _, left = others(change[1])
+  put(key, left, change[2])
 end
 return 1
 """,

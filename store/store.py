@@ -69,11 +69,11 @@ class Store:
         """Opens a read transaction on one snapshot. Raises Unavailable, and what `service` does."""
         self.service()
         with self.database.read() as session:
-            found = line.attach(session, self.queue.line)
+            attached = line.attach(session, self.queue.line)
             credits.attach(session, self._credits)
             yield session
-        if found.suspects:
-            self._compare(sorted(found.suspects))
+        if attached.suspects:
+            self._compare(sorted(attached.suspects))
 
     @contextmanager
     def write(self, purpose: str) -> Generator[Session]:
@@ -92,7 +92,7 @@ class Store:
         self._announce(announced)
 
     def positions(self, announced: Announcement) -> Mapping[str, int]:
-        """Returns the positions in the queue of the announced newcomers by id, as far as they can be told now."""
+        """Returns the positions in the queue of the announced newcomers by id, as far as they are known now."""
         if not announced.newcomers or announced.positions is not None:
             return announced.positions or {}
         with contextlib.suppress(Unavailable), self.read() as session:  # they are committed, whatever happens here

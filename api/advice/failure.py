@@ -95,26 +95,26 @@ def _frame(facts: Facts, failure: ErrorView) -> output.Frame | None:
 
 
 def _evidence(facts: Facts, failure: ErrorView) -> list[EvidenceView]:
-    found: list[EvidenceView] = []
+    items: list[EvidenceView] = []
     if (line := output.decisive_line(failure, facts.lines)) is not None:
-        found.append(evidence("log", line.text, line=line.line, rank=line.rank))
+        items.append(evidence("log", line.text, line=line.line, rank=line.rank))
     frame = _frame(facts, failure)
     if frame is not None:
         text = f"{frame}: {frame.code}" if frame.code else str(frame)
-        found.append(evidence("log", text, line=output.line_of(frame, facts.lines), rank=failure.rank))
+        items.append(evidence("log", text, line=output.line_of(frame, facts.lines), rank=failure.rank))
     if failure.code is EndReason.OUT_OF_MEMORY and (memory_then := str(memory.shortage(failure.message))):
-        found.append(evidence("memory", memory_then, rank=failure.rank))
+        items.append(evidence("memory", memory_then, rank=failure.rank))
     if failure.exit_code is not None:
         who = "the launcher" if failure.rank is None else f"rank {failure.rank}"
         how = _by_signal(failure)
-        found.append(
+        items.append(
             evidence(
                 "rank",
                 f"{who} was killed{how}" if how else f"{who} ended with exit code {failure.exit_code}",
                 rank=failure.rank,
             )
         )
-    return found
+    return items
 
 
 def _by_signal(failure: ErrorView) -> str:

@@ -47,16 +47,16 @@ def shortage(message: str) -> Shortage:
     )
 
 
-def steps(found: Shortage, recipe: Recipe | None, resources: Resources) -> list[str]:
+def steps(shortage: Shortage, recipe: Recipe | None, resources: Resources) -> list[str]:
     """Returns what needs less memory, or gives more, the most promising first."""
     proposed = _of_recipe(recipe) if recipe is not None else ["Take smaller batches."]
-    if _is_fragmented(found):
+    if _is_fragmented(shortage):
         proposed.append(
             "Set env.PYTORCH_CUDA_ALLOC_CONF to expandable_segments:True: PyTorch had reserved enough, but in pieces."
         )
-    if found.total and not found.on_host and resources.device != "cpu":
-        more = math.floor(_bytes(found.total) / _UNITS["GiB"]) + 1
-        proposed.append(f"Or set resources.min_memory_gb to {more} or more: this GPU has {found.total}.")
+    if shortage.total and not shortage.on_host and resources.device != "cpu":
+        more = math.floor(_bytes(shortage.total) / _UNITS["GiB"]) + 1
+        proposed.append(f"Or set resources.min_memory_gb to {more} or more: this GPU has {shortage.total}.")
     return [step for step in proposed if step]
 
 
@@ -83,8 +83,8 @@ def _smaller_batch(recipe: Recipe) -> str:
     )
 
 
-def _is_fragmented(found: Shortage) -> bool:
-    return bool(found.unused and found.wanted and _bytes(found.unused) > _bytes(found.wanted))
+def _is_fragmented(shortage: Shortage) -> bool:
+    return bool(shortage.unused and shortage.wanted and _bytes(shortage.unused) > _bytes(shortage.wanted))
 
 
 def _bytes(size: str) -> float:
@@ -95,5 +95,5 @@ def _bytes(size: str) -> float:
         return 0.0
 
 
-def _group(found: re.Match[str] | None) -> str | None:
-    return None if found is None else next((item for item in found.groups() if item), None)
+def _group(match: re.Match[str] | None) -> str | None:
+    return None if match is None else next((item for item in match.groups() if item), None)

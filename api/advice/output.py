@@ -27,9 +27,9 @@ _SAYS_NOTHING = re.compile(
 _OF_OTHERS = ("/site-packages/", "/dist-packages/", "/lib/python", "<")
 """Parts of the paths of code that is not the user's own."""
 _LEAST_QUOTED = 12
-"""Characters of a line that is told to be quoted in a message: a shorter one may be in it by chance."""
+"""Characters of a line that counts as quoted in a message: a shorter one may be in it by chance."""
 _MOST_TEXT = 200
-"""Characters of a line by which it is told that it says nothing."""
+"""Characters of a line that are enough to see that it says nothing."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,13 @@ def decisive_line(failure: ErrorView, lines: Sequence[LogLine]) -> LogLine | Non
     """
     newest_first = [line for line in reversed(lines) if not _SAYS_NOTHING.fullmatch(line.text.strip()[:_MOST_TEXT])]
     speaks = _SPEAKS_OF.get(failure.code)
-    if speaks is not None and (found := _first(newest_first, lambda text: speaks.search(text) is not None)):
-        return found
+    if speaks is not None and (line := _first(newest_first, lambda text: speaks.search(text) is not None)):
+        return line
     if failure.code is EndReason.HANG:
         return None
     raised = (failure.traceback or "").rstrip().rpartition("\n")[2].strip()
-    if raised and (found := _first(newest_first, lambda text: text.strip().endswith(raised))):  # torch marks a rank's
-        return found
+    if raised and (line := _first(newest_first, lambda text: text.strip().endswith(raised))):  # torch marks a rank's
+        return line
     message = headline(failure.message)
     quoted = [
         line for line in newest_first if len(own := unmarked(line.text).strip()) >= _LEAST_QUOTED and own in message

@@ -267,8 +267,8 @@ def _mark_used(access: Access, caller: Principal) -> None:
 def _find_by_cookies(access: Access, cookies: Sequence[str], csrf: str) -> Principal | None:
     """Returns the user of the session that has one of the cookies and this CSRF secret."""
     with access.store.read() as session:
-        found = (login.find_session(session, cookie, csrf=csrf) for cookie in cookies)
-        opened = next((each for each in found if each is not None), None)
+        sessions = (login.find_session(session, cookie, csrf=csrf) for cookie in cookies)
+        opened = next((each for each in sessions if each is not None), None)
     return _add_session(access, opened)
 
 

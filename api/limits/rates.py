@@ -79,14 +79,14 @@ class SharedRates:
         most = max(least, math.floor(self._portion))
         try:
             draw = partial(self._counts.draw, user, self._bucket, least=least, most=most)
-            found = await asyncio.wrap_future(self._counts.thread.submit(draw))
+            tokens = await asyncio.wrap_future(self._counts.thread.submit(draw))
         except Unavailable:
             self._own.take(user, advice=advice, cost=least)
             return least
-        if not found.tokens:
-            drawn.refused, drawn.refused_until = least, self._clock() + found.wait_s
-            raise _too_many(advice, found.wait_s)
-        return found.tokens
+        if not tokens.tokens:
+            drawn.refused, drawn.refused_until = least, self._clock() + tokens.wait_s
+            raise _too_many(advice, tokens.wait_s)
+        return tokens.tokens
 
 
 @dataclass

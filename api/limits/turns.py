@@ -75,7 +75,7 @@ class Turns:
     ) -> None:
         """`per_user`: the threads that one user may have at once. `patience_s`: the longest wait for a first turn.
 
-        `together`: counts a user's threads in place of `per_user`, those in other `Turns`, too. `comes_last`: a user's
+        `together`: counts a user's threads instead of `per_user`, those in other `Turns`, too. `comes_last`: a user's
         parts in the others go before those in this one.
         """
         self._together = together or Together(at_once=per_user)

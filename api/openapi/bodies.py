@@ -66,13 +66,13 @@ def declares(body: DeclaredBody) -> Callable[[F], F]:
 
 def declared(routes: Sequence[BaseRoute]) -> dict[tuple[str, str], DeclaredBody]:
     """Returns the body of each path and method that has one."""
-    found: dict[tuple[str, str], DeclaredBody] = {}
+    bodies: dict[tuple[str, str], DeclaredBody] = {}
     for context in iter_route_contexts(routes):
         route = context.original_route
         body = next(_declared_bodies(route.dependant), None) if isinstance(route, APIRoute) else None
         if body is not None:
-            found |= {(context.path_format or "", method.lower()): body for method in context.methods or ()}
-    return found
+            bodies |= {(context.path_format or "", method.lower()): body for method in context.methods or ()}
+    return bodies
 
 
 def _declared_bodies(dependant: Dependant) -> Iterator[DeclaredBody]:

@@ -121,7 +121,7 @@ CodeBody = Annotated[CodeLogin, _of_stranger(_code, bodies.json(CodeLogin, examp
 async def read_body(request: Request, *, most: int, accept: Callable[[int], Awaitable[None]] | None = None) -> bytes:
     """Reads the request's body. Raises TooLarge before more than `most` bytes are in memory.
 
-    `accept` is told how many bytes there are so far, and may hold up the client.
+    `accept` is called with the number of bytes so far, and may hold up the client.
     """
     received = bytearray()
     too_large = TooLarge(f"send at most {most} bytes")

@@ -72,10 +72,10 @@ AfterUsage = Annotated[str | None, _cursor(USAGE, most=2400)]
 AfterQueueEntry = Annotated[str | None, _cursor("^[0-9a-f]{64}$")]
 
 
-def page(kind: type[V], found: FactPage[T], present: Callable[[T], V], *, cursor: Callable[[V], str]) -> Page[V]:
+def page(kind: type[V], facts_page: FactPage[T], present: Callable[[T], V], *, cursor: Callable[[V], str]) -> Page[V]:
     """Returns the page of views of the facts. `cursor` tells of a view where the next page begins."""
-    shown = [present(facts) for facts in found.items]
-    return Page[kind](data=shown, has_more=found.has_more, next=cursor(shown[-1]) if found.has_more else None)
+    shown = [present(facts) for facts in facts_page.items]
+    return Page[kind](data=shown, has_more=facts_page.has_more, next=cursor(shown[-1]) if facts_page.has_more else None)
 
 
 def page_of_views(kind: type[V], listed: FactPage[V], *, cursor: Callable[[V], str]) -> Page[V]:

@@ -60,17 +60,17 @@ class Reader:
         """
         run = self._turns.begin
         while True:
-            ended, found = await _interruptible(run, caller.key, parts)
+            ended, part = await _interruptible(run, caller.key, parts)
             if ended:
                 return
-            yield found
+            yield part
             run = self._turns.go_on
 
     async def _last(self, parts: Parts[T], caller: Principal) -> T:
-        ended, found = await _interruptible(self._turns.begin, caller.key, parts)
+        ended, last = await _interruptible(self._turns.begin, caller.key, parts)
         while not ended:
-            ended, found = await _interruptible(self._turns.go_on, caller.key, parts)
-        return found
+            ended, last = await _interruptible(self._turns.go_on, caller.key, parts)
+        return last
 
 
 async def _reader(request: Request, services: ServicesDep) -> Reader:
@@ -127,11 +127,11 @@ def _encoded(parts: Parts[Any], request: Request) -> Parts[Response]:
     return (yield from _answer_of((yield from parts), request))
 
 
-def _answer_of(found: Any, request: Request) -> Parts[Response]:
+def _answer_of(answer: Any, request: Request) -> Parts[Response]:
     """Returns the answer with a view, or with JSON; a response as it is. It yields after each part of a large one."""
-    if isinstance(found, Response):
-        return found
-    body = _json(found) if isinstance(found, BaseModel) else found
+    if isinstance(answer, Response):
+        return answer
+    body = _json(answer) if isinstance(answer, BaseModel) else answer
     return (yield from gzipped(Response(body, media_type="application/json"), request.headers))
 
 

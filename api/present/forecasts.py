@@ -13,21 +13,21 @@ from torchyard.contract.views.submission import ProspectView
 
 def prospect(facts: Prospect, forecast: Forecast | None = None) -> ProspectView:
     """Returns the view of what would become of a job, or becomes of it. `forecast`: if it was asked for."""
-    found, reason = forecast or Forecast(), facts.reason
+    foreseen, reason = forecast or Forecast(), facts.reason
     return ProspectView(
         fits=reason is None,
         code=None if reason is None else reason.code,
         message=None if reason is None else reason.message,
         position=facts.position,
-        estimate=estimate_or_none(found.estimate),
-        later_than=time_or_none(found.later_than),
-        starts_if=starts_if(found.alternatives),
+        estimate=estimate_or_none(foreseen.estimate),
+        later_than=time_or_none(foreseen.later_than),
+        starts_if=starts_if(foreseen.alternatives),
     )
 
 
-def starts_if(found: Sequence[Alternative]) -> list[StartsIfView]:
+def starts_if(alternatives: Sequence[Alternative]) -> list[StartsIfView]:
     """Returns the view of changes with which a job would start now."""
-    return [StartsIfView(change=one.change, value=one.value, message=_message(one)) for one in found]
+    return [StartsIfView(change=one.change, value=one.value, message=_message(one)) for one in alternatives]
 
 
 def estimate(facts: EstimateFacts) -> EstimateView:

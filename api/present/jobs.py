@@ -72,7 +72,7 @@ def encoded_job(facts: JobFacts, caller: Caller, *, is_new: bool = False) -> byt
 
 
 def page(
-    found: JobList,
+    jobs: JobList,
     counted: JobCounts | None,
     grouped: JobGroups | None,
     columns: Mapping[str, Column],
@@ -82,14 +82,14 @@ def page(
     """Returns the view of a page without its rows. `after`: the cursor of the next page."""
     return JobPage(
         data=[],
-        has_more=found.page.has_more,
+        has_more=jobs.page.has_more,
         next=after,
         counts=None if counted is None else {**counted.by_state},
         total=None if counted is None else sum(counted.by_state.values()),
         counts_complete=None if counted is None else counted.is_complete,
         groups=None if grouped is None else [_group(each, columns) for each in grouped.groups],
         groups_complete=None if grouped is None else grouped.is_complete,
-        list_complete=found.is_complete,
+        list_complete=jobs.is_complete,
     )
 
 
@@ -129,10 +129,10 @@ def encoded_withheld(facts: ListedJob, *, columns: dict[str, Scalar] | None = No
     return _encoded(JobSummary.trusted(**_withheld(values)))
 
 
-def known_columns(found: KnownColumns) -> ColumnsView:
+def known_columns(known: KnownColumns) -> ColumnsView:
     """Returns the view of the columns that jobs have."""
-    data = [ColumnView(name=each.name, jobs=each.jobs, differs=each.differs) for each in found.columns]
-    return ColumnsView(data=data, jobs=found.jobs)
+    data = [ColumnView(name=each.name, jobs=each.jobs, differs=each.differs) for each in known.columns]
+    return ColumnsView(data=data, jobs=known.jobs)
 
 
 def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:

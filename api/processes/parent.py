@@ -86,7 +86,7 @@ class Parent:
             if code is not None and code > 0:
                 return code
             if code is not None:
-                how = f"was killed by {signal.Signals(-code).name}" if code else "was told to end"
+                how = f"was killed by {signal.Signals(-code).name}" if code else "was asked to end"
                 _log.error("a process of the API %s; another one starts in %g s", how, slot.pause)
         return None
 

@@ -70,15 +70,15 @@ def _starts_if(services: Services, job_id: str) -> Parts[list[StartsIfView]]:
     return starts_if((yield from forecasts.starts_if(foresight.waits, budget)))
 
 
-def _shown(found: AdviceFacts, caller: Caller) -> Facts:
-    silence = found.silence_us
+def _shown(facts: AdviceFacts, caller: Caller) -> Facts:
+    silence = facts.silence_us
     return Facts(
-        job=JobView.model_validate_json(jobs.encoded_job(found.job, caller)),
-        failure=None if found.failure is None else ErrorView.model_validate(found.failure),
-        lines=found.lines,
-        workers=[worker_view(facts, caller) for facts in found.workers],
+        job=JobView.model_validate_json(jobs.encoded_job(facts.job, caller)),
+        failure=None if facts.failure is None else ErrorView.model_validate(facts.failure),
+        lines=facts.lines,
+        workers=[worker_view(worker, caller) for worker in facts.workers],
         silence=None if silence is None else timedelta(microseconds=silence),
-        checkpoint_step=found.checkpoint_step,
+        checkpoint_step=facts.checkpoint_step,
     )
 
 

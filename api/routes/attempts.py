@@ -24,8 +24,8 @@ def list_attempts(
     """Lists the runs of a job, oldest first: when, on which devices, why they ended, and from which step."""
     number = number_after(after)
     with services.store.read() as session:
-        found = attempts.list_attempts(session, job_id, caller=caller, after=number, limit=limit)
-    return page(AttemptView, found, attempt_view, cursor=lambda shown: str(shown.number))
+        listed = attempts.list_attempts(session, job_id, caller=caller, after=number, limit=limit)
+    return page(AttemptView, listed, attempt_view, cursor=lambda shown: str(shown.number))
 
 
 def attempt_view(facts: ListedAttempt) -> AttemptView:

@@ -53,7 +53,7 @@ def show_code(*, services: ServicesDep, caller: JobReader, job_id: str, path: st
 @router.get("/jobs/{job_id}/packages")
 @in_turns
 def show_packages(*, services: ServicesDep, caller: JobReader, job_id: str) -> PackagesView:
-    """Returns the packages that were installed where the job runs, as rank 0 told them after its first step."""
+    """Returns the packages that were installed where the job runs, as rank 0 reported them after its first step."""
     with services.store.read() as session:
         packages = code.find_packages(session, job_id, caller=caller)
     if packages is None:

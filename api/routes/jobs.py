@@ -124,26 +124,26 @@ def list_jobs(
     order = order_of(sort)
     if group is not None or isinstance(order, Order):
         begin = table_after(after)
-        found = yield from table.list_arranged(
+        jobs = yield from table.list_arranged(
             services.store, where, caller=caller, limit=limit, sort=order, group=group, after=begin, columns=values
         )
-        following = None if found.after is None else table_cursor(found.after)
+        following = None if jobs.after is None else table_cursor(jobs.after)
         counted = _count(services, where, caller) if counts else None
     else:
         last = job_after(after, order)
         with services.store.read() as session:
-            found = listing.list_jobs(
+            jobs = listing.list_jobs(
                 session, where, caller=caller, limit=limit, sort=order, after=last, counts=counts, columns=values
             )
-        counted = found.counts
-        following = job_cursor(found.page.items[-1], order) if found.page.has_more else None
+        counted = jobs.counts
+        following = job_cursor(jobs.page.items[-1], order) if jobs.page.has_more else None
     rows = list[bytes]()
-    for first in range(0, len(found.page.items), _PART_ROWS):
+    for first in range(0, len(jobs.page.items), _PART_ROWS):
         if first:
             yield
-        some = found.page.items[first : first + _PART_ROWS]
-        rows += present.encoded_summaries(some, caller, columns=shown, cells=found.cells)
-    rest = present.page(found, counted, grouped, shown, after=following)
+        some = jobs.page.items[first : first + _PART_ROWS]
+        rows += present.encoded_summaries(some, caller, columns=shown, cells=jobs.cells)
+    rest = present.page(jobs, counted, grouped, shown, after=following)
     return with_data(rest, b"[%s]" % b",".join(rows))
 
 
@@ -300,8 +300,8 @@ def _answer_price(view: StopView) -> Response:
     return Response(view.model_dump_json(), media_type="application/json")
 
 
-def _price_of_all(found: Sequence[StopPrice], caller: Principal, wanted: JobActions) -> StopView:
-    return prices.stops(found, caller, ends=wanted.action == "cancel", now=wanted.now)
+def _price_of_all(each_price: Sequence[StopPrice], caller: Principal, wanted: JobActions) -> StopView:
+    return prices.stops(each_price, caller, ends=wanted.action == "cancel", now=wanted.now)
 
 
 def _count(services: Services, where: JobQuery, caller: Principal) -> JobCounts:

@@ -99,15 +99,15 @@ def search_logs(
     end = end if before is None else min(before, end)
     searching = LogSearch(job_id, pattern, after=line, before=end, limit=limit, where=where)
     yield from searching.parts(services.store)
-    found = searching.found
+    result = searching.result
     return LogSearchView(
-        data=found.lines,
-        has_more=found.next is not None,
-        next=None if found.next is None else str(found.next),
-        matches=found.matches,
-        first_line=found.first,
-        last_line=found.last,
-        complete=found.complete,
+        data=result.lines,
+        has_more=result.next is not None,
+        next=None if result.next is None else str(result.next),
+        matches=result.matches,
+        first_line=result.first,
+        last_line=result.last,
+        complete=result.complete,
     )
 
 

@@ -43,7 +43,7 @@ def add_target(services: ServicesDep, caller: JobWriter, new: NewTargetBody) -> 
     Only an administrator may enter an address of mail, or set `scope: all`.
     """
     if Scope.USERS not in caller.scopes and (new.kind == "mail" or new.scope == "all"):
-        what = "enter an address of mail" if new.kind == "mail" else "be told of the jobs of others"
+        what = "enter an address of mail" if new.kind == "mail" else "be notified of the jobs of others"
         raise Forbidden(f"only an administrator may {what}")
     wanted = facts.NewTarget(
         owner=_owner(caller, new.user),
@@ -68,7 +68,7 @@ def get_target(services: ServicesDep, caller: JobReader, target_id: str) -> Targ
 
 @router.patch("/notifications/targets/{target_id}")
 def change_target(services: ServicesDep, caller: JobWriter, target_id: str, patch: TargetPatchBody) -> TargetView:
-    """Changes what a target is told of."""
+    """Changes what a target is notified of."""
     change = facts.TargetChange(kinds=patch.on, jobs=patch.jobs)
     with services.store.write("team") as session:
         return targets.change(session, target_id, change, owner=_own(caller), caller=caller)

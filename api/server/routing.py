@@ -42,9 +42,9 @@ class Router:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             for route in self._candidates(scope["path"]):
-                match, found = route.matches(scope)
+                match, child_scope = route.matches(scope)
                 if match is Match.FULL:
-                    scope.update(found)
+                    scope.update(child_scope)
                     await route.handle(scope, receive, send)
                     return
         await self._router(scope, receive, send)  # another method than the route has, or no route of ours
@@ -106,22 +106,22 @@ class _Step:
     def arguments(self, request: Request, made: Sequence[Any], errors: list[Any]) -> dict[str, Any] | None:
         """Returns its arguments. None if one is wrong, or if an earlier step had wrong ones: the errors are added."""
         declared, before = self.dependant, len(errors)
-        found = {name: made[number] for name, number in self.needs if name is not None}
+        arguments = {name: made[number] for name, number in self.needs if name is not None}
         if declared.query_params:
             values, wrong = self.query.read(request.scope["query_string"])
-            found |= values
+            arguments |= values
             errors += wrong
         for fields, read in ((declared.path_params, _path), (declared.header_params, _headers)):
             if fields and read is _headers and self._has_none_of_its_headers(request):
-                found |= dict.fromkeys((self.optional_headers or {}).values())
+                arguments |= dict.fromkeys((self.optional_headers or {}).values())
             elif fields:
                 values, wrong = request_params_to_args(fields, read(request))
-                found |= values
+                arguments |= values
                 errors += wrong
         for name in (declared.request_param_name, declared.http_connection_param_name):
             if name is not None:
-                found[name] = request
-        return None if len(errors) > before or any(made[number] is _WRONG for _, number in self.needs) else found
+                arguments[name] = request
+        return None if len(errors) > before or any(made[number] is _WRONG for _, number in self.needs) else arguments
 
     def _has_none_of_its_headers(self, request: Request) -> bool:
         """Returns whether there is nothing to check: FastAPI would ask several times for each header that is absent."""
@@ -172,8 +172,8 @@ class _Handler:
         arguments = last.arguments(request, made, errors)
         if arguments is None:
             raise RequestValidationError(errors)
-        found = await (self._call(**arguments) if self._is_async else run_in_threadpool(self._call, **arguments))
-        response = found if isinstance(found, Response) else self._encoded(found)
+        answer = await (self._call(**arguments) if self._is_async else run_in_threadpool(self._call, **arguments))
+        response = answer if isinstance(answer, Response) else self._encoded(answer)
         await response(scope, receive, send)
 
     def _encoded(self, view: BaseModel) -> Response:

@@ -36,7 +36,7 @@ class _Due:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _News:
     """What was read. Jobs that do not exist are left out."""
 
     heads: Mapping[str, Head]
@@ -111,15 +111,15 @@ class Feed:
                 now = clock()
                 due = _Due(self._watched.take_due(now), self._rows.take_due(now))
                 try:
-                    found = await to_thread.run_sync(self._read, due) if due.positions or due.rows else _Found({}, {})
+                    news = await to_thread.run_sync(self._read, due) if due.positions or due.rows else _News({}, {})
                 except Unavailable:
                     for job_id in due.positions:
                         self._watched.note(job_id)
                     self._rows.note_again(due.rows)
                     await asyncio.sleep(_PAUSE_S)
                     continue
-                self._give_heads(due, found)
-                self._give_rows(due, found)
+                self._give_heads(due, news)
+                self._give_rows(due, news)
                 self._lists.tell(self._subscriptions, now=clock())
 
     def _hear(self, name: str | None) -> None:
@@ -167,24 +167,24 @@ class Feed:
             except TimeoutError:
                 pass
 
-    def _read(self, due: _Due) -> _Found:
+    def _read(self, due: _Due) -> _News:
         with self._store.read() as session:
             heads = timeline.heads_of(session, due.positions) if due.positions else {}
             listed = listing.list_some(session, due.rows)
-        return _Found(heads, {job.id: _row(job) for job in listed})
+        return _News(heads, {job.id: _row(job) for job in listed})
 
-    def _give_heads(self, due: _Due, found: _Found) -> None:
+    def _give_heads(self, due: _Due, news: _News) -> None:
         for job_id in due.positions:
-            head = found.heads.get(job_id)
+            head = news.heads.get(job_id)
             if not self._watched.update(job_id, head):
                 continue
             self._rows.note(job_id)  # if the job was deleted, the read of its row tells
             if head is not None:
                 self._wake(job_id)
 
-    def _give_rows(self, due: _Due, found: _Found) -> None:
+    def _give_rows(self, due: _Due, news: _News) -> None:
         for job_id, moved in due.rows.items():
-            row = found.rows.get(job_id)
+            row = news.rows.get(job_id)
             if row is None:
                 self._give_deleted(job_id)
             else:

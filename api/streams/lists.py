@@ -1,4 +1,4 @@
-"""Changes of lists that no `jobs`, `queue` or `workers` event has told yet."""
+"""Changes of lists that no `jobs`, `queue` or `workers` event has reported yet."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class ListChanges:
         self._unnamed = True
 
     def are_old(self, now: float) -> bool:
-        """Returns whether lists were told of so long ago that they may have changed, if no change is announced."""
+        """Returns whether lists were reported so long ago that they may have changed, if no change is announced."""
         return now >= self._throttle.done_at + _UNANNOUNCED_S
 
     @property

@@ -108,12 +108,12 @@ class MultiplexedStream:
                 continue  # it was deleted meanwhile
             key = ItemsKey(job_id, request.kinds, positions[job_id], form="columns")
             load = partial(self._load, key, to=to)
-            found = await self._shared.get(key, load, user=request.caller.name, moment=to)
+            items = await self._shared.get(key, load, user=request.caller.name, moment=to)
             if job_id not in mine.jobs:
                 continue  # it was deleted meanwhile
-            positions[job_id] = found.last
-            if found.data:
-                yield b"id: %b\nevent: items\ndata: %b\n\n" % (_cursor(positions).encode(), found.data)
+            positions[job_id] = items.last
+            if items.data:
+                yield b"id: %b\nevent: items\ndata: %b\n\n" % (_cursor(positions).encode(), items.data)
 
     def _behind(self, mine: Subscription, positions: Mapping[str, int]) -> list[str]:
         """Returns the jobs that have stored something after their positions."""

@@ -43,22 +43,22 @@ class SingleStream:
                 try:
                     if watch.is_check_due():
                         await check()
-                    found = await self._next(ItemsKey(job_id, kinds, after, form="events"), user)
+                    items = await self._next(ItemsKey(job_id, kinds, after, form="events"), user)
                 except (NotAuthorized, NotFound):
                     return
                 except Unavailable:
-                    found = StoredItems(b"", after)  # tried again until the database answers
-                if found.data:
-                    yield found.data
+                    items = StoredItems(b"", after)  # tried again until the database answers
+                if items.data:
+                    yield items.data
                     sent_at = loop.time()
-                if found.ended:
+                if items.ended:
                     return
-                if found.last == after:
+                if items.last == after:
                     for line in watch.take_lines():
                         yield encoded("live", line.model_dump_json())
                         sent_at = loop.time()
                     await watch.wait_for_change(within=sent_at + HEARTBEAT_S - loop.time())
-                after = found.last
+                after = items.last
                 if loop.time() - sent_at >= HEARTBEAT_S:
                     yield HEARTBEAT
                     sent_at = loop.time()

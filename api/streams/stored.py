@@ -64,9 +64,9 @@ class SharedItems:
         Callers who ask at the same time, for the same `moment`, share one read. What has no new position is not cached,
         unless the job has ended.
         """
-        if (found := self._cache.get(key)) is not None:
+        if (items := self._cache.get(key)) is not None:
             self._cache.move_to_end(key)
-            return found
+            return items
         asked = (key, moment)
         read = self._reads.get(asked)
         if read is None:
@@ -76,16 +76,16 @@ class SharedItems:
         return await asyncio.shield(read)
 
     async def _read(self, key: ItemsKey, load: Callable[[], StoredItems], *, user: str) -> StoredItems:
-        found = await self._turns.go_on(user, load)
-        if found.last > key.after or found.ended:
-            self._keep(key, found)
-        return found
+        items = await self._turns.go_on(user, load)
+        if items.last > key.after or items.ended:
+            self._keep(key, items)
+        return items
 
-    def _keep(self, key: ItemsKey, found: StoredItems) -> None:
+    def _keep(self, key: ItemsKey, items: StoredItems) -> None:
         if (replaced := self._cache.pop(key, None)) is not None:  # two tasks may have read the same
             self._cached_bytes -= replaced.size
-        self._cache[key] = found
-        self._cached_bytes += found.size
+        self._cache[key] = items
+        self._cached_bytes += items.size
         while self._cached_bytes > CACHE_BYTES:
             _, dropped = self._cache.popitem(last=False)
             self._cached_bytes -= dropped.size

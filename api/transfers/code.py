@@ -22,12 +22,12 @@ def list_files(blobs: Blobs, bundle: BundleFacts, *, digests: bool) -> Generator
     files: list[CodeFileView] = []
     hashed = ended = 0
     with blobs.open(bundle.sha256) as file:
-        for found in _find_members(file, bundle):
+        for placed in _find_members(file, bundle):
             if len(files) == MOST_LISTED:
                 break
-            member, digest = found.member, None
+            member, digest = placed.member, None
             if digests and member.size <= MOST_TEXT and hashed + member.size <= _MOST_HASHED:
-                digest = hashlib.sha256(_read_content(file, found)).hexdigest()
+                digest = hashlib.sha256(_read_content(file, placed)).hexdigest()
                 hashed += member.size
             files.append(
                 CodeFileView(path=member.name, size=member.size, executable=member.mode & 0o100 != 0, sha256=digest)
@@ -41,10 +41,10 @@ def list_files(blobs: Blobs, bundle: BundleFacts, *, digests: bool) -> Generator
 def read_text(blobs: Blobs, bundle: BundleFacts, path: str) -> Generator[None, None, str]:
     """Returns the text of one file. Raises NotFound, FileTooLarge, NotText, InvalidBundle and OSError."""
     with blobs.open(bundle.sha256) as file:
-        for number, found in enumerate(_find_members(file, bundle), start=1):
-            if found.member.name == path:
-                _require_small(found)
-                return _decode_text(_read_content(file, found))
+        for number, placed in enumerate(_find_members(file, bundle), start=1):
+            if placed.member.name == path:
+                _require_small(placed)
+                return _decode_text(_read_content(file, placed))
             if number % _HEADERS_PER_PART == 0:
                 yield
     raise NotFound(f"the code has no file {path[:200]!r}")
@@ -54,18 +54,18 @@ def _find_members(file: Seekable, bundle: BundleFacts) -> Generator[PlacedMember
     return find_members(file, max_files=bundle.files, max_bytes=bundle.size)
 
 
-def _require_small(found: PlacedMember) -> None:
-    if found.member.size > MOST_TEXT:
+def _require_small(placed: PlacedMember) -> None:
+    if placed.member.size > MOST_TEXT:
         raise FileTooLarge(
-            f"{found.member.name!r} has {found.member.size} bytes: of files up to {MOST_TEXT} bytes the text is sent"
+            f"{placed.member.name!r} has {placed.member.size} bytes: of files up to {MOST_TEXT} bytes the text is sent"
         )
 
 
-def _read_content(file: Seekable, found: PlacedMember) -> bytes:
-    file.seek(found.offset)
-    content = file.read(found.member.size)
-    if len(content) != found.member.size:
-        raise InvalidBundle(f"the tar is cut off in {found.member.name!r}")
+def _read_content(file: Seekable, placed: PlacedMember) -> bytes:
+    file.seek(placed.offset)
+    content = file.read(placed.member.size)
+    if len(content) != placed.member.size:
+        raise InvalidBundle(f"the tar is cut off in {placed.member.name!r}")
     return content
 
 

@@ -78,7 +78,7 @@ class Allowed:
 def checked(to: WebAddress, allowed: Allowed, *, timeout_s: float, resolve: Resolve = resolved) -> list[str]:
     """Returns the IP addresses of the host, if a notification may go to each of them. Raises NotDelivered.
 
-    All that can be wrong with a name is told alike, and tried again alike: a user could learn else which names the
+    All that can be wrong with a name has one message, and tried again alike: a user could learn else which names the
     operator's network has. The log says it.
     """
     if to.port not in _PORTS and not allowed.has_port(to.port):

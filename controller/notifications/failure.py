@@ -2,7 +2,7 @@
 
 
 class NotDelivered(Exception):
-    """What the owner of the target is told."""
+    """The message for the owner of the target."""
 
     def __init__(self, message: str, *, final: bool = False, retry_after_s: float | None = None) -> None:
         """`final`: whether trying again is no use. `retry_after_s`: what the receiver asks to wait, in seconds."""

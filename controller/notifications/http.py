@@ -45,8 +45,8 @@ class Http:
         sent = {"Host": to.authority, "User-Agent": "torchyard", "Accept-Encoding": "identity", "Connection": "close"}
         try:
             with httpcore2.ConnectionPool(ssl_context=self.tls, network_backend=network, max_connections=1) as pool:
-                place = httpcore2.URL(scheme=_scheme(to), host=to.host, port=to.port, target=to.target)
-                with pool.stream("POST", place, headers=[*{**sent, **headers}.items()], content=body) as answer:
+                target = httpcore2.URL(scheme=_scheme(to), host=to.host, port=to.port, target=to.target)
+                with pool.stream("POST", target, headers=[*{**sent, **headers}.items()], content=body) as answer:
                     _read_some(answer.iter_stream())
         except httpcore2.TimeoutException:
             raise NotDelivered(f"{to.host} did not answer within {self.exchange_s:g} s") from None

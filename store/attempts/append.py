@@ -21,7 +21,7 @@ from store.tables import Attempt, Job
 from torchyard.contract.errors import StaleClaim
 
 _ALARMING = {"warning", "error"}
-"""The levels of messages that targets are told of."""
+"""The levels of messages that targets are notified of."""
 
 
 def store_batch(

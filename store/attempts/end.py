@@ -110,7 +110,7 @@ def _has_made_progress(session: Session, job: Job) -> bool:
 def _add_usage(session: Session, job: Job, attempt: Attempt, held: Counter[str], *, ran_us: int) -> None:
     """Adds what the attempt held of each kind of device to the use of the job's owner."""
     began = attempt.started_at
-    if attempt.pool_devices:  # what nodes have told of their devices counts for nothing
+    if attempt.pool_devices:  # what nodes have reported of their devices counts for nothing
         held, began = Counter({job.device_request: attempt.pool_devices}), attempt.running_at
     ended = attempt.ended_at
     assert ended is not None

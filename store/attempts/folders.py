@@ -10,7 +10,7 @@ from store.tables import Artifact, Checkpoint, Job, Media, Worker, WorkFolder
 
 
 def read_sizes(session: Session, worker_id: str) -> dict[str, int]:
-    """Returns the bytes of each job's folder, as the worker has told them."""
+    """Returns the bytes of each job's folder, as the worker has reported them."""
     query = select(WorkFolder.job_id, WorkFolder.size).where(WorkFolder.worker_id == worker_id)
     return {row.job_id: row.size for row in session.execute(query)}
 

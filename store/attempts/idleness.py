@@ -81,7 +81,7 @@ class IdleJob:
 def find_idle(session: Session, job_id: str | None = None) -> list[IdleJob]:
     """Returns the running jobs that may be warned or stopped as idle, or this one.
 
-    A worker that was silent for a lease has told nothing of now, and a job that is asked to stop is left alone.
+    A worker that was silent for a lease has reported nothing of now, and a job that is asked to stop is left alone.
     """
     query = _select_idle() if job_id is None else _select_idle().where(Job.id == job_id)
     return [_idle_job(row) for row in session.execute(query)]

@@ -1,4 +1,4 @@
-"""The packages that a job had: one row, of the newest attempt that told them."""
+"""The packages that a job had: one row, of the newest attempt that reported them."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ def put(session: Session, job_id: str, attempt: int, packages: Mapping[str, str]
 
 
 def find(session: Session, job_id: str) -> JobPackagesFacts | None:
-    """Returns them, or None before an attempt has told any."""
+    """Returns them, or None before an attempt has reported any."""
     query = select(JobPackages.attempt, JobPackages.document).where(JobPackages.job_id == job_id)
     row = session.execute(query).first()
     return None if row is None else JobPackagesFacts(row.attempt, row.document)

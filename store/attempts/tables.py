@@ -98,7 +98,7 @@ class Attempt(Base):
     reported_at: Mapped[int | None] = mapped_column(BigInteger)
     """When its event log last had something new, by the database's clock. None: nothing yet."""
     stepped_at: Mapped[int | None] = mapped_column(BigInteger)
-    """When it first told of a step after `start_step`. None: it has not."""
+    """When it first reported a step after `start_step`. None: it has not."""
     checkpoints: Mapped[int] = mapped_column(default=0)
     log_bytes: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
     """Bytes of log lines that were stored."""
@@ -153,7 +153,7 @@ class Allocation(Base):
 
 
 class JobPackages(Base):
-    """What the newest attempt that told it had installed. A row of its own: who reads a job does not read it."""
+    """What the newest attempt that reported it had installed. A row of its own: who reads a job does not read it."""
 
     __tablename__ = "job_packages"
 

@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z0-9-]{1,100}")
 def cancel(session: Session, job_id: str, caller: Caller) -> None:
     """Ends the attempt of a job that is cancelled by force, if it is in a pool whose daemon's lease has expired.
 
-    The attempt may run on: its owner is told what would end it. Raises NotFound and Forbidden.
+    The attempt may run on: its owner learns what would end it. Raises NotFound and Forbidden.
     """
     access.check_own(session, job_id, caller, ending=True)
     # Its row before the job's, as whoever ends an attempt locks them.

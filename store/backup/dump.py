@@ -143,10 +143,10 @@ def _dump_postgresql(database: Database, path: Path) -> Snapshot:
             session.execute(text(f"SET LOCAL {limit} = 0"))
         # pg_dump reads the same snapshot as the counts and the list here.
         snapshot = session.scalars(text("SELECT pg_export_snapshot()")).one()
-        found = _read_snapshot(session)
+        snapshot = _read_snapshot(session)
         options = ("--format=custom", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}")
         _client("pg_dump", database, *options)
-    return found
+    return snapshot
 
 
 def _read_snapshot(session: Session) -> Snapshot:

@@ -112,10 +112,10 @@ def _copy_blobs(source: Blobs, wanted: Mapping[str, int], target: Blobs) -> list
     return damaged
 
 
-def _link(blob: Path, place: Path) -> bool:
+def _link(blob: Path, target: Path) -> bool:
     """Links a file. Returns False if the file systems do not support that."""
     try:
-        os.link(blob, place)
+        os.link(blob, target)
     except OSError as error:
         if error.errno in _CANNOT_LINK:
             return False

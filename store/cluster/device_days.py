@@ -104,14 +104,14 @@ def _texts_of(labels: Mapping[str, Any]) -> list[str]:
 
 def _list_live(session: Session, asked: Asked, now: int) -> Mapping[Key, Sequence[Held]]:
     """Returns what open attempts have had until `now`. Their number is limited by that of the devices."""
-    found: dict[Key, list[Held]] = defaultdict(list)
+    by_key: dict[Key, list[Held]] = defaultdict(list)
     for every in (_HELD, _IN_POOLS):
         query = every if asked.owner is None else every.where(Job.owner == asked.owner)
         for owner, labels, kind, devices, began, *use in session.execute(query):
             held = Held(kind, devices, began, now, *(figure or 0 for figure in use))
             for label in _texts_of(labels) if asked.by_label else [ALL_JOBS]:
-                found[owner, label].append(held)
-    return found
+                by_key[owner, label].append(held)
+    return by_key
 
 
 def _stored_owners(session: Session, asked: Asked) -> list[Key]:

@@ -19,7 +19,7 @@ from torchyard.contract.text import headline, printable
 FORGOTTEN_AFTER = timedelta(days=1)
 """A pool that no daemon served for so long is unknown to who submits a job."""
 _LONGEST_OBSTACLE = 300
-"""Characters: it may be what a cluster's command has written, and everybody whose job waits is told it."""
+"""Characters: it may be what a cluster's command has written, and everybody whose job waits reads it."""
 
 _WAITING = Prepared(
     select(Attempt.worker_id, Job.owner, func.count().label("jobs"))

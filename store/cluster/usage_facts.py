@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 DAY_US = 86_400_000_000
 MOST_DAYS = 366
-"""The last days of an attempt, each of which is told apart. What was before them counts for the first of them."""
+"""The last days of an attempt, which are counted one by one. What was before them counts for the first of them."""
 
 
 class Figures(NamedTuple):

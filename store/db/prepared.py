@@ -77,7 +77,7 @@ def texts(values: Collection[str]) -> str:
 class _Compiled:
     text: str
     order: tuple[str, ...] | None
-    """The names of the parameters, where the driver takes them by their places."""
+    """The names of the parameters, where the driver takes them by their positions."""
     constants: Mapping[str, Any]
 
     def parameters(self, values: Mapping[str, Any]) -> Any:

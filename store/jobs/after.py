@@ -30,10 +30,10 @@ def resolved(session: Session, wanted: Submission) -> Submission:
     If all of those have ended as they must, it waits for none of them. Of what a retry names, what has ended counts no
     more. Raises InvalidSpec. What it names is kept until the transaction ends: call it before other rows are locked.
     """
-    found, errors = resolved_together(session, {0: wanted})
+    resolutions, errors = resolved_together(session, {0: wanted})
     if errors:
         raise errors[0]
-    return found[0]
+    return resolutions[0]
 
 
 def resolved_together(
@@ -47,16 +47,16 @@ def resolved_together(
     if not asked:
         return dict(wanted), {}
     beside = Beside(wanted if atomic or len(wanted) > 1 else {}, atomic=atomic)
-    found = _Found(session, next(iter(asked.values())).caller, beside)
+    lookup = _Dependencies(session, next(iter(asked.values())).caller, beside)
     named, errors = dict[int, list[str]](), dict[int, InvalidSpec]()
     for index, each in asked.items():
         try:
-            named[index] = found.ids(each.spec.after)
+            named[index] = lookup.ids(each.spec.after)
         except InvalidSpec as error:
             errors[index] = kept(error)
     stored = set[str]().union(*named.values()) - beside.ids
     initial_weights.lock_sources(session, stored | initial_weights.sources_of(each.spec for each in wanted.values()))
-    known = found.jobs(stored)
+    known = lookup.jobs(stored)
     checked = {index: beside.with_id(index, each) for index, each in wanted.items() if index not in errors}
     for index, ids in named.items():
         try:
@@ -71,12 +71,12 @@ def checked(session: Session, wanted: Submission) -> Submission:
     """Returns what `resolved` would; nothing is locked. Raises InvalidSpec."""
     if not wanted.spec.after:
         return wanted
-    found = _Found(session, wanted.caller, Beside({}))
-    named = found.ids(wanted.spec.after)
-    return _checked(wanted, named, found.jobs(named))
+    lookup = _Dependencies(session, wanted.caller, Beside({}))
+    named = lookup.ids(wanted.spec.after)
+    return _checked(wanted, named, lookup.jobs(named))
 
 
-class _Found:
+class _Dependencies:
     """Finds jobs for who submits others."""
 
     def __init__(self, session: Session, caller: Caller, beside: Beside) -> None:
@@ -87,24 +87,26 @@ class _Found:
 
     def ids(self, after: Sequence[After]) -> list[str]:
         """Returns the ids of the named jobs. Raises InvalidSpec for a name that no job has, and for one job twice."""
-        found: list[str] = []
+        ids: list[str] = []
         for number, each in enumerate(after):
             job_id = self._beside.id_of(number, each.job) or self._id(each.job)
             if job_id is None:
                 raise wrong(number, f"there is no job {each.job}")
-            if job_id in found:
+            if job_id in ids:
                 raise wrong(number, f"{each.job} is named twice")
-            found.append(job_id)
-        return found
+            ids.append(job_id)
+        return ids
 
     def jobs(self, job_ids: Iterable[str]) -> dict[str, Known]:
         """Returns those of the jobs that the caller may read, and those beside."""
-        ids, found = sorted(job_ids), self._beside.known()
+        ids, jobs_by_id = sorted(job_ids), self._beside.known()
         for first in range(0, len(ids), _PER_STATEMENT):
             some = Job.id.in_(ids[first : first + _PER_STATEMENT])
             rows = self._session.execute(select(*_COLUMNS).where(some, access.match_readable(self._caller)))
-            found |= {row.id: Known(row.id, row.name, JobState(row.state), row.trainer, row.visibility) for row in rows}
-        return found
+            jobs_by_id |= {
+                row.id: Known(row.id, row.name, JobState(row.state), row.trainer, row.visibility) for row in rows
+            }
+        return jobs_by_id
 
     def _id(self, named: str) -> str | None:
         if is_id(named, "job"):
@@ -160,15 +162,15 @@ def _is_open(known: Known | None) -> bool:
 def _source(spec: Spec, ref: AfterRef, named: Sequence[str], known: Mapping[str, Known]) -> str:
     """Returns the id of the job in `after` that the spec's `init_from` names by its id or its name."""
     ids = dict(zip((each.job for each in spec.after), named, strict=True))
-    found = [ids[ref.job]] if ref.job in ids else [id for id in named if ref.job in (id, known[id].name)]
-    if len(found) != 1:
+    sources = [ids[ref.job]] if ref.job in ids else [id for id in named if ref.job in (id, known[id].name)]
+    if len(sources) != 1:
         raise _wrong_weights(
-            f"{ref}: {'several jobs' if found else 'no job'} in `after` {'have' if found else 'has'} that name"
+            f"{ref}: {'several jobs' if sources else 'no job'} in `after` {'have' if sources else 'has'} that name"
         )
-    trainer = known[found[0]].trainer
+    trainer = known[sources[0]].trainer
     if spec.trainer not in ("script", trainer):
         raise _wrong_weights(f"{ref} will be saved by a job of {trainer}, and this one is of {spec.trainer}")
-    return found[0]
+    return sources[0]
 
 
 def _wrong_weights(message: str) -> InvalidSpec:

@@ -55,12 +55,12 @@ class Beside:
 
     def known(self) -> dict[str, Known]:
         """Returns what is known of the jobs, by their ids."""
-        found: dict[str, Known] = {}
+        jobs: dict[str, Known] = {}
         for each in self._wanted.values():
             job_id, spec = str(each.job_id), each.spec
             visibility = spec.visibility or each.visibility
-            found[job_id] = Known(job_id, spec.name, JobState.QUEUED, spec.trainer, visibility)
-        return found
+            jobs[job_id] = Known(job_id, spec.name, JobState.QUEUED, spec.trainer, visibility)
+        return jobs
 
 
 def wrong(number: int, message: str) -> InvalidSpec:

@@ -32,8 +32,8 @@ def by_state(
 
 def of_all(session: Session) -> dict[JobState, int]:
     """Returns how many jobs of all owners are in each state, those that are archived too."""
-    found = dict(session.execute(select(JobCount.state, func.sum(JobCount.jobs)).group_by(JobCount.state)).all())
-    return {state: int(found.get(state, 0)) for state in JobState}
+    counts = dict(session.execute(select(JobCount.state, func.sum(JobCount.jobs)).group_by(JobCount.state)).all())
+    return {state: int(counts.get(state, 0)) for state in JobState}
 
 
 def add_up(session: Session) -> None:

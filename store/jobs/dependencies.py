@@ -39,8 +39,8 @@ def add_all(session: Session, after: Mapping[str, Sequence[DependencyFacts]]) ->
     """Notes for which jobs new jobs wait, by the ids of the new ones."""
     rows = [
         {"job_id": job_id, "number": number, "awaited": each.job_id, "on": each.on}
-        for job_id, found in after.items()
-        for number, each in enumerate(found)
+        for job_id, dependencies in after.items()
+        for number, each in enumerate(dependencies)
     ]
     if rows:
         session.execute(insert(Dependency), rows)

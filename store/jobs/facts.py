@@ -80,7 +80,7 @@ class ListedJob:
     archived_at: int | None
     has_notes: bool
     starred_by: frozenset[str]
-    """The users who have starred it: each is told of the own star alone."""
+    """The users who have starred it: each sees the own star alone."""
     error: Mapping[str, Any] | None
     """Its last error; in a list without the traceback."""
     reason: DisplayedReason

@@ -53,15 +53,15 @@ def pinned(session: Session, wanted: Submission) -> Submission:
     if spec.init_from is None or spec.later_weights is not None:
         return wanted
     try:
-        found = resolve(session, wanted.caller, spec.init_from)
+        initial = resolve(session, wanted.caller, spec.init_from)
     except InvalidSpec:
         before = None if wanted.retry_of is None else initial_files.of_job(session, wanted.retry_of)
         if before is None or wanted.goes_on_from is None:
             raise
-        found = replace(before, files=(), size=0)  # it goes on from a checkpoint of its own, and needs them no more
-    if spec.trainer not in ("script", found.trainer):
-        raise _wrong(f"{spec.init_from} was saved by a job of {found.trainer}, and this one is of {spec.trainer}")
-    return replace(wanted, spec=spec.model_copy(update={"init_from": found.ref}), initial=found)
+        initial = replace(before, files=(), size=0)  # it goes on from a checkpoint of its own, and needs them no more
+    if spec.trainer not in ("script", initial.trainer):
+        raise _wrong(f"{spec.init_from} was saved by a job of {initial.trainer}, and this one is of {spec.trainer}")
+    return replace(wanted, spec=spec.model_copy(update={"init_from": initial.ref}), initial=initial)
 
 
 def sources_of(specs: Iterable[Spec]) -> set[str]:

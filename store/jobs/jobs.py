@@ -91,10 +91,10 @@ def transition(
         return None
     source = JobState(job.state)
     values |= _line_values(job, source, target, ran_us=values.get("ran_us", job.ran_us))
-    found = _move(session, job, source, target, reason=reason, values=values)
-    if found is None:
+    moved_row = _move(session, job, source, target, reason=reason, values=values)
+    if moved_row is None:
         return None
-    moved, has_listener = found
+    moved, has_listener = moved_row
     if source is JobState.QUEUED:
         claimed = target is JobState.STARTING and values.get("devices")
         reservations.free_place_of(session, job_id, starts_on=claimed[0]["worker"] if claimed else None)

@@ -64,11 +64,11 @@ def displayed(session: Session, jobs: Collection[Any]) -> dict[str, DisplayedRea
     `jobs` are rows, or their columns.
     """
     shapes = {job.shape for job in jobs if _waits_with_others(job)}
-    found: dict[str | None, DisplayedReason] = {}
+    by_shape: dict[str | None, DisplayedReason] = {}
     if shapes:
         rows = session.execute(_OF_SHAPES, {"shapes": list(shapes)})
-        found = {row.shape: DisplayedReason(row.code, row.message, row.since) for row in rows}
-    return {job.id: _shown(job, found.get(job.shape) if _waits_with_others(job) else None) for job in jobs}
+        by_shape = {row.shape: DisplayedReason(row.code, row.message, row.since) for row in rows}
+    return {job.id: _shown(job, by_shape.get(job.shape) if _waits_with_others(job) else None) for job in jobs}
 
 
 def of_row(row: Any) -> DisplayedReason:

@@ -39,7 +39,7 @@ def settle(session: Session, job_ids: Collection[str]) -> bool:
 
 
 def settle_some(session: Session, job_ids: Collection[str]) -> list[str]:
-    """Queues those of the held jobs that may go on, and fails the others. Returns all whose state or place is new.
+    """Queues those of the held jobs that may go on, and fails the others. Returns all whose state or position is new.
 
     `job_ids` are of those that `dependencies.due` returns. A job that another transaction has locked is left as it is.
     """

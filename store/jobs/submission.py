@@ -52,7 +52,7 @@ class Submission:
     `devices_before`: of a retry, how many of each node the retried job asked for.
     `initial`: what the spec's `init_from` names, once that is known.
     `after`: the jobs in the spec's `after`, once they are known; then `waits_for` says for which it waits, if it does.
-    `job_id`: its id, where others were told of it before.
+    `job_id`: its id, where others have it already.
     """
 
     spec: Spec

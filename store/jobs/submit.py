@@ -81,7 +81,7 @@ def submit_each(
 ) -> dict[int, Submitted | Exception]:
     """Stores jobs of one caller. Returns for each, by its index, the job, or the error that `submit` would raise.
 
-    Nobody is told their positions in the queue. `atomic`: they may name each other in `after`.
+    Their positions in the queue are not returned. `atomic`: they may name each other in `after`.
     """
     resolved, errors = after.resolved_together(session, wanted, atomic=atomic)
     outcomes = submit_locked(session, resolved, _lock(session, resolved.values()))

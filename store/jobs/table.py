@@ -32,7 +32,7 @@ T = TypeVar("T")
 Parts = Generator[None, None, T]
 
 _KNOWN_OF = 500
-"""The newest jobs of a list of which the columns are told."""
+"""The newest jobs of a list of which the columns are known."""
 _SPECS_AT_ONCE = 50
 _ARRANGED = 10_000
 """The most jobs that are sorted or grouped by a column: the newest ones."""
@@ -135,7 +135,7 @@ def group_jobs(
 ) -> Parts[JobGroups]:
     """Returns the groups of the newest jobs of the list that the caller may read, by the values of a column.
 
-    What is in jobs that the caller may only list is not told, so such jobs are in no group.
+    What is in jobs that the caller may only list is not shown, so such jobs are in no group.
     """
     with store.read() as session:
         states = _read_states(session, where, caller, limit=_ARRANGED + 1)

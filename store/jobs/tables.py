@@ -224,7 +224,7 @@ class Dependency(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
     """The job that waits."""
     number: Mapped[int] = mapped_column(primary_key=True)
-    """Its place in the spec, from 0."""
+    """Its index in the spec, from 0."""
     awaited: Mapped[str] = mapped_column(String(40))
     """The job for which it waits, which may have been deleted since."""
     on: Mapped[str] = mapped_column(String(16))
@@ -234,7 +234,7 @@ class Dependency(Base):
 
 
 class Star(Base):
-    """A job that a user has starred. Nobody else is told of it."""
+    """A job that a user has starred. Nobody else sees it."""
 
     __tablename__ = "stars"
     __table_args__ = (Index("ix_stars_job_id", "job_id"),)

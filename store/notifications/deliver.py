@@ -26,7 +26,7 @@ _DELETED_PER_CALL = 1000
 
 
 def has_due(session: Session) -> bool:
-    """Returns whether a message is due that nobody sends, and whose target is told something now."""
+    """Returns whether a message is due that nobody sends, and whose target gets something now."""
     heard = exists().where(NotificationTarget.id == Message.target_id, targets.is_heard())
     return session.execute(select(exists().where(_is_due(), heard))).scalar_one()
 

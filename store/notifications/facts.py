@@ -9,7 +9,7 @@ from torchyard.contract.notifications import EventKind
 
 @dataclass(frozen=True)
 class NewTarget:
-    """An address that is to be told."""
+    """An address that is to be notified."""
 
     owner: str
     name: str

@@ -25,7 +25,7 @@ _LOST_AGAIN_US = in_us(timedelta(minutes=10))
 def fan_out(session: Session, owner: str, *, most: int) -> bool:
     """Makes the messages of some signals of the owner, and removes them. Returns whether there may be more.
 
-    Several may do it at once: each signal is taken by one. A private job is told to its owner's targets alone.
+    Several may do it at once: each signal is taken by one. A private job notifies its owner's targets alone.
     """
     taken = signals.take(session, owner, most=most)
     if not taken:

@@ -1,4 +1,4 @@
-"""Messages: what each target is told, in JSON. A message keeps its id over all attempts to send it."""
+"""Messages to targets, in JSON. A message keeps its id over all attempts to send it."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

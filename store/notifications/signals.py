@@ -36,7 +36,7 @@ HAS_LISTENER = (
     )
     .exists()
 )
-"""The condition that somebody may be told of a job at all: a column of what a change of its state returns.
+"""The condition that somebody may be notified of a job at all: a column of what a change of its state returns.
 
 Its parameters are `listener_values`: SQLite would take the job's columns for those of the target.
 """
@@ -130,7 +130,7 @@ def take(session: Session, owner: str, *, most: int) -> Sequence[Signal]:
 
 
 def forget_all(session: Session) -> None:
-    """Removes all signals: nobody is told of them."""
+    """Removes all signals: nobody is notified of them."""
     session.execute(delete(Signal), execution_options={"synchronize_session": False})
 
 
@@ -141,7 +141,10 @@ def brief(text: str) -> str:
 
 
 def _is_silent(job: Job | None) -> bool:
-    """Returns whether nobody is told of the job: of a trial, only who is named. The end of its sweep says the rest."""
+    """Returns whether nobody is notified of the job: of a trial, only who is named.
+
+    The end of its sweep says the rest.
+    """
     return job is not None and job.sweep_id is not None and not job.spec.get("notify")
 
 

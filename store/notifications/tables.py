@@ -1,4 +1,4 @@
-"""Whom the service tells what happens: targets, what happened that nobody was told of yet, and messages."""
+"""Notifications: targets, what happened of which nobody was notified yet, and messages."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ class NotificationTarget(Base):
     key_id: Mapped[str] = mapped_column(String(16))
     """Which key encrypted it."""
     kinds: Mapped[str] = mapped_column(Text)
-    """What it is told of, by `store.notifications.targets.kinds_text`."""
+    """What it is notified of, by `store.notifications.targets.kinds_text`."""
     jobs: Mapped[str] = mapped_column(String(8))
     scope: Mapped[str] = mapped_column(String(8))
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
@@ -45,7 +45,7 @@ class NotificationTarget(Base):
 
 
 class Signal(Base):
-    """Something happened that a target may be told of. The row is deleted when its messages are made."""
+    """Something happened that a target may be notified of. The row is deleted when its messages are made."""
 
     __tablename__ = "signals"
     __table_args__ = (Index("ix_signals_owner", "owner", "id"),)
@@ -66,7 +66,7 @@ class Signal(Base):
 
 
 class Message(Base):
-    """What one target is told, once. The id stays the same over all attempts."""
+    """The message to one target, sent once. The id stays the same over all attempts."""
 
     __tablename__ = "messages"
     __table_args__ = (

@@ -1,4 +1,4 @@
-"""Targets of notifications: where users want to be told, and of what. Addresses and secrets are stored encrypted."""
+"""Targets of notifications: where users want to be notified, and of what. Addresses and secrets are encrypted."""
 
 import base64
 from collections.abc import Iterable, Sequence
@@ -28,13 +28,13 @@ from torchyard.contract.views.notifications import MessageView, TargetView
 
 
 def add(session: Session, keys: SecretKeys, new: NewTarget, *, caller: Caller) -> tuple[TargetView, str | None]:
-    """Stores a target, and returns it with what its webhooks are signed with, which is told this once.
+    """Stores a target, and returns it with what its webhooks are signed with, which is returned this once.
 
-    Raises NotFound, Forbidden if the user may not be told of all, Conflict if the user has one of that name or too
+    Raises NotFound, Forbidden if the user may not be notified of all, Conflict if the user has one of that name or too
     many, and ConfigError.
     """
     if new.owner != BOOTSTRAP and users.find(session, new.owner).role != Role.ADMIN and new.scope == "all":
-        raise Forbidden(f"{new.owner} is no administrator, and may not be told of the jobs of others")
+        raise Forbidden(f"{new.owner} is no administrator, and may not be notified of the jobs of others")
     users.lock(session, new.owner)  # the count below would miss what another request adds meanwhile
     query = select(func.count()).select_from(NotificationTarget).where(NotificationTarget.owner == new.owner)
     count = session.execute(query).scalar_one()
@@ -75,7 +75,7 @@ def find(session: Session, target_id: str, *, owner: str | None) -> TargetView:
 
 
 def change(session: Session, target_id: str, wanted: TargetChange, *, owner: str | None, caller: Caller) -> TargetView:
-    """Changes what a target is told of; with `owner`, only one of theirs. Raises NotFound."""
+    """Changes what a target is notified of; with `owner`, only one of theirs. Raises NotFound."""
     row = _find_row(session, target_id, owner=owner, locked=True)
     if wanted.kinds is not None:
         row.kinds = kinds_text(wanted.kinds)
@@ -99,12 +99,12 @@ def remove(session: Session, target_id: str, *, owner: str | None, caller: Calle
 def send_test(session: Session, target_id: str, *, owner: str | None, caller: Caller) -> MessageView:
     """Stores a test message for a target. It counts towards the messages that the target's user may get in an hour.
 
-    Raises NotFound, Conflict if that user may not be told, and TooManyRequests.
+    Raises NotFound, Conflict if that user may not be notified, and TooManyRequests.
     """
     whose = _find_row(session, target_id, owner=owner).owner
     row = next((row for row in lock_heard(session, whose) if row.id == target_id), None)
     if row is None:
-        raise Conflict(f"{whose} is disabled, or is no administrator any more: this target is told nothing")
+        raise Conflict(f"{whose} is disabled, or is no administrator any more: this target gets no messages")
     if not messages.count_room(session, whose):
         raise TooManyRequests(f"{whose} got {MESSAGES_AN_HOUR} messages within an hour; try again later")
     message = messages.add_test(session, row)
@@ -114,7 +114,7 @@ def send_test(session: Session, target_id: str, *, owner: str | None, caller: Ca
 
 
 def lock_heard(session: Session, owner: str, *, team: bool = False) -> Sequence[NotificationTarget]:
-    """Returns the targets of the owner, and with `team` those that are told of all, locked by their ids.
+    """Returns the targets of the owner, and with `team` those that are notified of all, locked by their ids.
 
     Who makes messages for a user holds a target of theirs, so that messages are counted exactly. Without those of users
     who are disabled, or have `scope: all` and are no administrators any more.
@@ -127,7 +127,7 @@ def lock_heard(session: Session, owner: str, *, team: bool = False) -> Sequence[
 
 
 def is_heard() -> ColumnElement[bool]:
-    """Returns the condition that the target's user may be told now."""
+    """Returns the condition that the target's user may be notified now."""
     allowed = or_(NotificationTarget.scope == "own", User.role == Role.ADMIN)
     user = exists().where(User.name == NotificationTarget.owner, User.disabled_at.is_(None), allowed)
     return or_(NotificationTarget.owner == BOOTSTRAP, user)

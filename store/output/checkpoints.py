@@ -325,7 +325,7 @@ def _aliases(rows: Sequence[_Entry], best: BestCheckpoint | None) -> dict[str, s
     for row in whole:
         if row.epoch is not None and row.end_of_epoch:
             owners.setdefault(f"epoch-{row.epoch}", row.id)
-        if row.step or row.source != CAPTURED:  # of a captured one 0 says that its program told no step
+        if row.step or row.source != CAPTURED:  # of a captured one 0 says that its program reported no step
             owners.setdefault(f"step-{row.step}", row.id)
     return owners
 

@@ -176,7 +176,7 @@ class LogSearch:
             yield
 
     @property
-    def found(self) -> FoundLines:
+    def result(self) -> FoundLines:
         """What was found until now."""
         complete = self._last >= self._end
         following = None if complete else self._last

@@ -94,16 +94,16 @@ def add(
                 "job_id": job_id,
                 "key": key,
                 "source": source,
-                "latest": found[-1].value,
-                "count": len(found),
-                **_extremes(found),
+                "latest": points[-1].value,
+                "count": len(points),
+                **_extremes(points),
             }
-            for key, found in by_key.items()
+            for key, points in by_key.items()
         ],
     )
     if new:
         ids = _ids(session, job_id, by_key)
-    chunks = {ids[key]: found for key, found in by_key.items()}
+    chunks = {ids[key]: points for key, points in by_key.items()}
     _add_chunks(session, job_id, chunks, attempt=attempt)
     return Added(sum(map(len, chunks.values())), dropped)
 

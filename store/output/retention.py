@@ -92,9 +92,9 @@ def _oldest_first(session: Session, job: Job) -> list[_Row]:
     columns = (getattr(Checkpoint, name) for name in _Row._fields)
     in_model = exists().where(ModelVersion.checkpoint_id == Checkpoint.id, ModelVersion.owner == job.owner)
     query = select(*columns).where(Checkpoint.job_id == job.id, Checkpoint.removed_at.is_(None), ~in_model)
-    found, last_steps = session.execute(query), metrics.read_last_visible_steps(session, job.id)
+    rows, last_steps = session.execute(query), metrics.read_last_visible_steps(session, job.id)
     return sorted(
-        map(_Row._make, found),
+        map(_Row._make, rows),
         key=lambda row: (row.step <= last_steps[row.attempt], *order_key(row)),
     )
 

@@ -47,8 +47,8 @@ class Queue:
         """
         service = self._service()
         with self._pause.translated("announce"):
-            found = questions.ANNOUNCE.run(self._quick, redis_names.line(service), _script_arguments(new, service))
-        return dict(zip(_ids(new), json.loads(found), strict=True)) if found is not None else None
+            answer = questions.ANNOUNCE.run(self._quick, redis_names.line(service), _script_arguments(new, service))
+        return dict(zip(_ids(new), json.loads(answer), strict=True)) if answer is not None else None
 
     def show(self, lines: Iterable[LiveLine]) -> None:
         """Sends lines that have no end so far to who watches. Raises QueueUnavailable."""
@@ -109,12 +109,12 @@ class WakeupListener:
         with translated():
             if not self._subscription.subscribed:
                 self._subscription.subscribe(channel)
-            wait_s, told = timeout, set[object]()
+            wait_s, messages = timeout, set[object]()
             while (message := self._subscription.get_message(timeout=wait_s)) is not None:
-                told.add(message["data"])
+                messages.add(message["data"])
                 wait_s = 0.0  # wake-ups that came together count once
-            self.asked = bool(told - {_LINE})
-            return bool(told)
+            self.asked = bool(messages - {_LINE})
+            return bool(messages)
 
     def close(self) -> None:
         self._subscription.close()
@@ -138,7 +138,7 @@ def _ids(new: Announcement) -> list[str]:
 
 def _script_arguments(new: Announcement, service: str) -> list[str]:
     """Returns the arguments of `store.queue.line.questions.ANNOUNCE`."""
-    changes = [committed_change(job_id, found) for job_id, found in new.line.items()]
+    changes = [committed_change(job_id, change) for job_id, change in new.line.items()]
     asked = positions_of(new.credits, new.newcomers) if new.credits is not None and new.newcomers else ()
     return [json.dumps(changes), json.dumps(_messages(new, service)), *asked]
 

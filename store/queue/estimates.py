@@ -37,13 +37,13 @@ _SHOWN = Prepared(
 _SCORED = Prepared(select(Calibration.bucket, Calibration.scored, Calibration.held, Calibration.of))
 
 
-def of_jobs(session: Session, rows: Iterable[Any], places: Mapping[str, int]) -> dict[str, EstimateFacts]:
+def of_jobs(session: Session, rows: Iterable[Any], positions: Mapping[str, int]) -> dict[str, EstimateFacts]:
     """Returns when the jobs among `rows` that wait are expected to start, by id, as far as that was estimated.
 
-    `places`: their positions in the queue. Nothing is read without any. Jobs that are held back after a failure, or
+    `positions`: theirs in the queue. Nothing is read without any. Jobs that are held back after a failure, or
     wait for others, have no estimate.
     """
-    waiting = [row.id for row in rows if row.id in places and row.not_before is None]
+    waiting = [row.id for row in rows if row.id in positions and row.not_before is None]
     rows_shown = _SHOWN.rows(session, {"ids": texts(waiting)}) if waiting else []
     if not rows_shown:
         return {}
@@ -51,8 +51,8 @@ def of_jobs(session: Session, rows: Iterable[Any], places: Mapping[str, int]) ->
     scored = {row.bucket: row for row in _SCORED.rows(session)} if rows_shown[0].job_id is not None else {}
     shown = {row.job_id: _facts(row, scored) for row in rows_shown if row.job_id is not None}
     if after is not None:
-        behind = (job_id for job_id in waiting if places[job_id] > MOST_ESTIMATED)
-        shown = {job_id: EstimateFacts(None, after, None, newest, 0, 0) for job_id in behind} | shown
+        beyond = (job_id for job_id in waiting if positions[job_id] > MOST_ESTIMATED)
+        shown = {job_id: EstimateFacts(None, after, None, newest, 0, 0) for job_id in beyond} | shown
     return shown
 
 

@@ -41,30 +41,30 @@ def first_in_line(
     firsts, last = _first_waiting(session, credit, most=most)
     seen = planning.snapshot(session, firsts, observed, here=here, max_stop_grace=max_stop_grace, newcomer=newcomer)
     known = {job.id for job in seen.line}
-    behind = max(0, sum(line_of(session).buckets().values()) - len(known))
+    left_out = max(0, sum(line_of(session).buckets().values()) - len(known))
     attempts = _next_attempts(session, known)
     if newcomer is None or bucket is None or newcomer.id in known:
-        return Seen(seen, behind, attempts)
+        return Seen(seen, left_out, attempts)
     own = Standing(bucket, Member(newcomer.id, newcomer.submitted))
     is_behind = last is not None and _stands_behind(own, last, credit)
-    return Seen(replace(seen, line=(*seen.line, newcomer)), behind, attempts, is_behind)
+    return Seen(replace(seen, line=(*seen.line, newcomer)), left_out, attempts, is_behind)
 
 
 def _first_waiting(session: Session, credit: Credits, *, most: int) -> tuple[list[Waiting], Standing | None]:
     """Returns the first waiting jobs, and where the last of them stands if others may follow."""
-    line, found = line_of(session), list[Waiting]()
+    line, jobs = line_of(session), list[Waiting]()
     last: Standing | None = None
     for _ in range(_MOST_PAGES):
-        wanted = most - len(found)
+        wanted = most - len(jobs)
         page = line.page(credit, after=None if last is None else cursor_of(last, credit), limit=wanted)
         rows = waiting.standing(session, [job.member.id for job in page])
-        found += waiting.understood(session, [rows[job.member.id] for job in page if job.member.id in rows])
+        jobs += waiting.understood(session, [rows[job.member.id] for job in page if job.member.id in rows])
         if len(page) < wanted:
-            return found, None
+            return jobs, None
         last = page[-1]
-        if len(found) == most:
+        if len(jobs) == most:
             break
-    return found, last
+    return jobs, last
 
 
 def _next_attempts(session: Session, job_ids: Collection[str]) -> dict[str, int]:

@@ -104,7 +104,7 @@ def add(session: Session, estimated: Sequence[Estimated], *, made_at: int, lined
         for one, hour in sorted(new, key=lambda item: item[0].job_id)
     ]
     if rows:
-        # What is there is scored already, or of an earlier place in the line: `score` drops it first.
+        # What is there is scored already, or of an earlier position in the line: `score` drops it first.
         session.execute(upsert(session, Forecast).on_conflict_do_nothing(), rows)
 
 

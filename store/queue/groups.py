@@ -60,9 +60,9 @@ class Groups:
                 del self._newest[group]
             else:
                 self._newest[group] = members[-1]
-            found, strange = self._verified({member.id: group for member in members})
-            if found or len(strange) < len(members) or group not in self._newest:
-                return found
+            jobs, strange = self._verified({member.id: group for member in members})
+            if jobs or len(strange) < len(members) or group not in self._newest:
+                return jobs
         del self._newest[group]
         return []
 

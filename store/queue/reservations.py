@@ -72,15 +72,15 @@ def changes(seen: Iterable[snapshot.Reservation], wanted: Iterable[snapshot.Rese
     """Returns what turns the reservations that were `seen` into the `wanted` ones, by place."""
     before = {kept.place: kept for kept in seen}
     after = {kept.place: kept for kept in wanted}
-    found: list[Change] = []
+    changed: list[Change] = []
     for place in sorted(before.keys() | after.keys()):
         old, new = before.get(place), after.get(place)
         version = None if old is None else old.version
         if new is None:
-            found.append(Change(*place, version, None))
+            changed.append(Change(*place, version, None))
         elif old is None or (old.job_id, old.due, old.bound) != (new.job_id, new.due, new.bound):
-            found.append(Change(*place, version, new.job_id, new.due, new.bound, new.since))
-    return found
+            changed.append(Change(*place, version, new.job_id, new.due, new.bound, new.since))
+    return changed
 
 
 def reserve(session: Session, changes: Sequence[Change], *, known: Set[Runs]) -> dict[Place, int] | None:

@@ -59,14 +59,14 @@ def used_seconds(session: Session, *, now: int, owners: Collection[str] | None =
 
     `now` is a time of the database's clock. With `owners`, only theirs. Who has used nothing is left out.
     """
-    found: dict[tuple[str, str], float] = defaultdict(float)
+    seconds: dict[tuple[str, str], float] = defaultdict(float)
     values = {} if owners is None else {"owners": texts(owners)}
     used, held = (_USED, _HELD) if owners is None else (_USED_BY, _HELD_BY)
     for owner, kind, used_s, at in used.read(session, values):
-        found[owner, kind] += decayed(used_s, after_us=now - at)
+        seconds[owner, kind] += decayed(used_s, after_us=now - at)
     for owner, kind, began, devices in held.read(session, values):
-        found[owner, kind] += used_at(now, devices=devices, began=began, ended=max(began, now))
-    return dict(found)
+        seconds[owner, kind] += used_at(now, devices=devices, began=began, ended=max(began, now))
+    return dict(seconds)
 
 
 def note_length(session: Session, owner: str, trainer: str, ran_us: int) -> None:

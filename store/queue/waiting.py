@@ -122,9 +122,9 @@ def waiting_among(session: Session, job_ids: Collection[str]) -> list[Waiting]:
 
 def understood(session: Session, rows: Iterable[WaitingRow]) -> list[Waiting]:
     """Returns the jobs of these rows, in this order, but for those whose request only a newer program reads."""
-    found = [*rows]
-    lengths = usage.usual_lengths(session, {row.owner for row in found}) if found else {}
-    jobs = [row.understood(lengths.get((row.owner, row.trainer))) for row in found]
+    rows = [*rows]
+    lengths = usage.usual_lengths(session, {row.owner for row in rows}) if rows else {}
+    jobs = [row.understood(lengths.get((row.owner, row.trainer))) for row in rows]
     return [job for job in jobs if job is not None]
 
 

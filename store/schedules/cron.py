@@ -80,7 +80,7 @@ def _next_on_clock(cron: str, after: datetime) -> datetime | None:
     from croniter import CroniterBadDateError, CroniterError, croniter  # most programs need none of it
 
     if _RANDOM.search(cron):
-        raise _invalid("cron", "a schedule has no random parts (R, H): its times are told before")
+        raise _invalid("cron", "a schedule has no random parts (R, H): its times are known before")
     try:
         return croniter(cron, after).get_next(datetime)
     except CroniterBadDateError:

@@ -24,7 +24,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class OpenedSession:
-    """A new session of a browser. Its two secrets are stored as digests alone, and are told this once."""
+    """A new session of a browser. Its two secrets are stored as digests alone, and are returned this once."""
 
     digest: str
     cookie: str

@@ -57,10 +57,10 @@ def check_change(session: Session, who: str) -> None:
 
 
 def _by_owner(rows: Iterable[Sequence[Any]]) -> dict[str, dict[Resource, int]]:
-    found: dict[str, dict[Resource, int | None]] = {}
+    by_owner: dict[str, dict[Resource, int | None]] = {}
     for owner, resource, limit in rows:
-        found.setdefault(owner, {})[Resource(resource)] = limit
+        by_owner.setdefault(owner, {})[Resource(resource)] = limit
     return {
         owner: {resource: limit for resource, limit in limits.items() if limit is not None}
-        for owner, limits in found.items()
+        for owner, limits in by_owner.items()
     }

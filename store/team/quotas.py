@@ -77,18 +77,18 @@ def queued_jobs(session: Session, owner: str) -> int:
 
 def allowances(session: Session, owners: Collection[str]) -> dict[str, Allowance]:
     """Returns the allowances of those of `owners` whose running jobs are limited."""
-    found = {
+    allowances = {
         owner: Allowance(owner, limits.get(Resource.DEVICES), limits.get(Resource.RUNNING))
         for owner, limits in find_limits_of(session, owners).items()
         if limits.keys() & _CLAIMED
     }
-    return _counted(session, found) if found else {}
+    return _counted(session, allowances) if allowances else {}
 
 
 def shares(session: Session, owners: Collection[str]) -> dict[str, int]:
     """Returns the parts in the devices, compared to each other, of those of `owners` who have not the default."""
-    found = find_limits_of(session, owners)
-    return {owner: limits[Resource.SHARE] for owner, limits in found.items() if Resource.SHARE in limits}
+    by_owner = find_limits_of(session, owners)
+    return {owner: limits[Resource.SHARE] for owner, limits in by_owner.items() if Resource.SHARE in limits}
 
 
 def find_usage(session: Session, owner: str) -> UserQuotaView:
@@ -241,12 +241,12 @@ def _select_initial() -> Select[int]:
     return total.where(~listed, ~kept)
 
 
-def _counted(session: Session, found: Mapping[str, Allowance]) -> dict[str, Allowance]:
+def _counted(session: Session, allowances: Mapping[str, Allowance]) -> dict[str, Allowance]:
     """Returns the allowances with the devices and the open attempts of the users' jobs.
 
-    An attempt in a pool counts by what it has asked for, whatever its nodes have told of their devices.
+    An attempt in a pool counts by what it has asked for, whatever its nodes have reported of their devices.
     """
-    theirs: ColumnElement[bool] = Job.owner.in_(found)
+    theirs: ColumnElement[bool] = Job.owner.in_(allowances)
     runs = select(Job.owner, func.count(), func.sum(Attempt.pool_devices)).join(Attempt, Attempt.job_id == Job.id)
     runs = runs.where(theirs, Attempt.ended_at.is_(None)).group_by(Job.owner)
     held = select(Job.owner, func.count()).join(Attempt, Attempt.job_id == Job.id)
@@ -257,5 +257,5 @@ def _counted(session: Session, found: Mapping[str, Allowance]) -> dict[str, Allo
     none = 0, 0
     return {
         owner: replace(allowance, held=counted.get(owner, none)[0], runs=counted.get(owner, none)[1])
-        for owner, allowance in found.items()
+        for owner, allowance in allowances.items()
     }

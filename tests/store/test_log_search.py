@@ -38,7 +38,7 @@ def find(
     search = LogSearch(claim.job_id, pattern, after=after, before=before, limit=limit, where=where)
     for _ in search.parts(db.database):
         pass
-    return search.found
+    return search.result
 
 
 def numbers(found: FoundLines) -> list[int]:

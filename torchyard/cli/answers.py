@@ -92,6 +92,21 @@ class Jobs(Record):
 
 
 @_answer
+class Whole(Record):
+    """A page of what is printed as the server writes it."""
+
+    data: list[dict[str, Any]]
+    has_more: bool = False
+    next: str | None = None
+
+
+@_answer
+class Counts(Record):
+    counts: dict[str, int]
+    counts_complete: bool = True
+
+
+@_answer
 class Sweep(Record):
     id: str
     name: str

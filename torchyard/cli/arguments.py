@@ -17,16 +17,14 @@ JobArgument = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="A job's id or the beginning of it, or its name for the newest job of that name.",
+        help="A job's name (the newest job of that name), its id, or a short id as lists show it.",
         autocompletion=job_names,
     ),
 ]
 JobsArgument = Annotated[
-    list[str], typer.Argument(metavar="JOB…", help="Ids, beginnings of ids, or names.", autocompletion=job_names)
+    list[str], typer.Argument(metavar="JOB…", help="Names, ids, or short ids.", autocompletion=job_names)
 ]
-WorkersArgument = Annotated[
-    list[str], typer.Argument(metavar="WORKER…", help="Ids, beginnings of ids, or names of hosts.")
-]
+WorkersArgument = Annotated[list[str], typer.Argument(metavar="WORKER…", help="Names of hosts, ids, or short ids.")]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The job spec, YAML or JSON; - reads stdin.")]
 FilesArgument = Annotated[
     list[str],

@@ -32,7 +32,7 @@ def audit(
     if as_json:
         return output.write_json(found)
     headers = ("TIME", "WHO", "ACTION", "OBJECT", "OUTCOME", "ADDRESS", "TOKEN", "REQUEST")
-    for line in output.table(headers, [_entry(item) for item in found], spare="REQUEST"):
+    for line in output.table(headers, [_entry(item) for item in found], short=False):
         terminal.write(line)
     return None
 

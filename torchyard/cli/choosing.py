@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SomeJobs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[JOB…]", help="Ids, beginnings of ids, or names.", autocompletion=job_names),
+    typer.Argument(metavar="[JOB…]", help="Names, ids, or short ids.", autocompletion=job_names),
 ]
 InStates = Annotated[
     list[JobState] | None, typer.Option("--state", metavar="STATE", help="All jobs in this state. Repeatable.")

@@ -29,12 +29,11 @@ _ID = re.compile("job_[0-9a-f]{32}")
 
 def show(job: JobArgument, *, as_json: Json = False) -> None:
     """Show a job, its model card and its checkpoints."""
-    if as_json:
-        with connect() as client:
-            return output.write_json(client.get(job).view)
     from torchyard.cli.plain import Reader
 
     with Reader() as reader:
+        if as_json:
+            return terminal.write(reader.job_as_json(job))
         found = reader.job(job)
         checkpoints = reader.checkpoints(found.id)
     for label, text in _rows(found):

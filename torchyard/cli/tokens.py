@@ -59,12 +59,12 @@ def list_tokens(*, user: UserOption = None, as_json: Json = False) -> None:
 
 @tokens.command("rm")
 def revoke(
-    tokens: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of tokens, or beginnings of ids of yours.")],
+    tokens: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of tokens, or short ids of yours.")],
     *,
     as_json: Json = False,
 ) -> None:
     """Revoke tokens. Their open streams and sessions end at once."""
-    from torchyard.client.beginnings import only_id
+    from torchyard.client.shortids import only_id
 
     with connect() as client:
         own = {token.id: token.name for token in client.tokens()}

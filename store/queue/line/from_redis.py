@@ -57,10 +57,10 @@ class RedisLine:
 
     def _ask(self, script: Script, *arguments: str | int) -> list[Any]:
         with self._pause.translated():
-            found = script.run(self._redis, redis_names.line(self._service()), arguments)
-        if found is None:
+            answer = script.run(self._redis, redis_names.line(self._service()), arguments)
+        if answer is None:
             raise LineNotReady("the line in redis is not complete")
-        return json.loads(found) or []  # Lua writes an empty list as an empty object
+        return json.loads(answer) or []  # Lua writes an empty list as an empty object
 
 
 def positions_of(credits: Credits, jobs: Sequence[Standing]) -> tuple[str, str]:
@@ -112,5 +112,5 @@ def _member(job_id: str, score: str) -> Member:
     return Member(job_id, int(float(score)))
 
 
-def _triples(found: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
-    return zip(found[::3], found[1::3], found[2::3], strict=True)
+def _triples(values: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    return zip(values[::3], values[1::3], values[2::3], strict=True)

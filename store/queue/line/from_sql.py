@@ -59,7 +59,7 @@ _COUNT = (
     " AND (created_at, id) >= (:from{0}, :first{0}) AND (created_at, id) < (:submitted{0}, :id{0})"
 )
 _SOME = (
-    f"SELECT * FROM (SELECT {{0}} AS place, created_at, id FROM jobs WHERE {_OF_BUCKET}"  # noqa: S608
+    f"SELECT * FROM (SELECT {{0}} AS number, created_at, id FROM jobs WHERE {_OF_BUCKET}"  # noqa: S608
     " AND (created_at, id) > (:submitted{0}, :id{0}) ORDER BY created_at, id LIMIT :most) AS part{0}"
 )
 
@@ -109,7 +109,7 @@ class SqlLine:
         """Returns for each mark how many jobs of the buckets are before it. Each job is counted once."""
         order = sorted(range(len(marks)), key=marks.__getitem__)
         asked = [
-            (place, priced, before) for priced in buckets for before, place in zip((None, *order), order, strict=False)
+            (index, priced, before) for priced in buckets for before, index in zip((None, *order), order, strict=False)
         ]
         counts = dict.fromkeys(order, 0)
         for first in range(0, len(asked), _PER_STATEMENT):
@@ -117,15 +117,15 @@ class SqlLine:
             statement = " UNION ALL ".join(_COUNT.format(number) for number in range(len(part)))
             values = [
                 {
-                    **_of_bucket(number, priced, marks[place]),
+                    **_of_bucket(number, priced, marks[index]),
                     **_from(number, priced, None if before is None else marks[before]),
                 }
-                for number, (place, priced, before) in enumerate(part)
+                for number, (index, priced, before) in enumerate(part)
             ]
             for number, count in self._session.execute(text(statement), _merged(values)):
                 counts[part[number][0]] += count
-        counted = dict(zip(order, accumulate(counts[place] for place in order), strict=True))
-        return [counted[place] for place in range(len(marks))]
+        counted = dict(zip(order, accumulate(counts[index] for index in order), strict=True))
+        return [counted[index] for index in range(len(marks))]
 
     def _first(self, buckets: Sequence[Priced], after: Mark | None, *, limit: int) -> list[Standing]:
         """Returns the first jobs of buckets of one class, and reads little more of each than it needs."""
@@ -134,7 +134,7 @@ class SqlLine:
         for first in range(0, len(buckets), _PER_STATEMENT):
             part = buckets[first : first + _PER_STATEMENT]
             rows = self._some([(priced, after) for priced in part], most=at_once)
-            streams += [self._stream(priced, rows[place], at_once) for place, priced in enumerate(part)]
+            streams += [self._stream(priced, rows[index], at_once) for index, priced in enumerate(part)]
         merged = heapq.merge(*streams, key=lambda item: item[0])
         return [standing for _, (_, standing) in zip(range(limit), merged, strict=False)]
 
@@ -150,12 +150,12 @@ class SqlLine:
         """Returns the next jobs of each bucket, up to `most`."""
         statement = " UNION ALL ".join(_SOME.format(number) for number in range(len(asked)))
         values = [_of_bucket(number, priced, mark) for number, (priced, mark) in enumerate(asked)]
-        found: list[list[Member]] = [[] for _ in asked]
-        for place, submitted, job_id in self._session.execute(text(statement), {**_merged(values), "most": most}):
-            found[place].append(Member(job_id, submitted))
-        for members in found:
+        by_bucket: list[list[Member]] = [[] for _ in asked]
+        for index, submitted, job_id in self._session.execute(text(statement), {**_merged(values), "most": most}):
+            by_bucket[index].append(Member(job_id, submitted))
+        for members in by_bucket:
             members.sort(key=lambda member: member.order)
-        return found
+        return by_bucket
 
 
 def _of_bucket(number: int, priced: Priced, mark: Mark | None) -> dict[str, Any]:

@@ -116,7 +116,7 @@ ANNOUNCE = Script(
     """
 -- What changed in the line, as `change` takes it; a list of channels, each with its messages; and, where there are
 -- newcomers, what `positions` takes. One script: each command of its own would cost the client as much as all of it.
--- Who is told has to find the line changed. Messages are sent even if a key of the line holds something else.
+-- Who gets a message has to see the line changed. Messages are sent even if a key of the line holds something else.
 local function line()
   change(cjson.decode(ARGV[1]))
   if ARGV[3] and redis.call('EXISTS', STAMP) == 1 then

@@ -54,16 +54,16 @@ class Upkeep:
         Raises WrongKeys.
         """
         with translated():
-            found, sound = scripts.STATE.run(self._redis, self._base)
-        kind, _, rest = str(found).partition("|")
+            state, sound = scripts.STATE.run(self._redis, self._base)
+        kind, _, rest = str(state).partition("|")
         run_id, _, swept_at = rest.partition("|")
         return Stamp(run_id, int(swept_at)) if kind == _FORMAT and swept_at.isdecimal() and sound else None
 
     def entries(self, job_ids: Sequence[str]) -> list[str]:
         """Returns the entry of each job, '' without one; it begins with '!' if the sets have the job otherwise."""
         with translated():
-            found = scripts.LOOK.run(self._redis, self._base, (json.dumps(job_ids),))
-        return json.loads(found) or []
+            answer = scripts.LOOK.run(self._redis, self._base, (json.dumps(job_ids),))
+        return json.loads(answer) or []
 
     def change(self, changes: Sequence[Change]) -> None:
         """Writes entries."""
@@ -74,8 +74,8 @@ class Upkeep:
     def scan(self, cursor: int, *, count: int) -> tuple[int, list[str]]:
         """Returns about `count` ids that Redis has, and the cursor of the next ones, which is 0 behind the last."""
         with translated():
-            following, found = self._redis.hscan(f"{self._base}jobs", cursor, count=count)
-        return int(following), [str(job_id) for job_id in found]
+            following, job_ids = self._redis.hscan(f"{self._base}jobs", cursor, count=count)
+        return int(following), [str(job_id) for job_id in job_ids]
 
     def renew(self, stamp: Stamp) -> None:
         """Lets the line be read for another while, if it may be read now."""
@@ -102,14 +102,14 @@ class Upkeep:
         return redis_names.line(self._service())
 
 
-def committed_change(job_id: str, found: LineEntry | Left) -> Change:
+def committed_change(job_id: str, entry: LineEntry | Left) -> Change:
     """Returns the change that a commit made.
 
     It applies unless Redis has heard of a later one, or was compared with the rows long after it.
     """
-    if isinstance(found, LineEntry):
-        return job_id, written(found), f"<{found.changed}"
-    return job_id, "", "" if found.changed is None else f"<{found.changed}"
+    if isinstance(entry, LineEntry):
+        return job_id, written(entry), f"<{entry.changed}"
+    return job_id, "", "" if entry.changed is None else f"<{entry.changed}"
 
 
 def missing_change(job_id: str, seen: str, entry: LineEntry | None) -> Change | None:

@@ -383,7 +383,7 @@ def test_a_traceback_in_the_message_is_shown_once_and_after_the_answer(server: F
     assert shown.count("Original Traceback") == 1
     assert shown.index("Correct train.py.") < shown.index("Traceback")
     assert run(server, "show", "job_1").stdout.count("Original Traceback") == 1
-    assert run(server, "ps").stdout.splitlines()[1].endswith("KeyError: 'mask'")
+    assert "  KeyError: 'mask'  " in run(server, "ps").stdout.splitlines()[1]
 
 
 def match(number: int, text: str, *spans: tuple[int, int]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class FilesCore(Core):
 
     async def checkpoint(self, job_id: str, ref: str | None = None) -> CheckpointView:
         """Returns one checkpoint. `ref` is an id or its beginning, `best`, `latest`, `epoch-N` or `step-N`; without it,
-        the best, else the latest. Raises NotFound, and Conflict if several ids begin with `ref`.
+        the best, else the latest. Raises NotFound, and Conflict if `ref` is the short id of several.
         """
         return await find_checkpoint(self._connection, job_id, ref)
 

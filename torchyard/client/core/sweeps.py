@@ -39,9 +39,9 @@ class SweepsCore:
         return await self._connection.answer(calls.validate(await self._exact(spec)))
 
     async def get(self, ref: str) -> SweepView:
-        """Returns the sweep with the id `ref`, else the newest of that name, else the only one whose id begins so.
+        """Returns the sweep with the id `ref`, else the newest of that name, else the only one with that short id.
 
-        Raises NotFound, and Conflict if several ids begin with `ref`.
+        Raises NotFound, and Conflict if several have it.
         """
         if ref.startswith("swp_"):
             try:

@@ -1,5 +1,5 @@
 /** How the devices of a job were used, as curves beside its metrics. */
-import { ApiError, get } from "../api/client";
+import { failureOf, get } from "../api/client";
 import type { AttemptView, HistoryView, Page, WorkerView } from "../api/wire";
 import type { XKind } from "./axis";
 import { Columns } from "./columns";
@@ -132,7 +132,7 @@ export class DeviceCurves implements Curves {
       this.#tell();
       for (const listener of this.#listeners) listener();
     } catch (error) {
-      if (!signal.aborted && !(error instanceof ApiError)) throw error; // the page can do without
+      if (!signal.aborted) failureOf(error); // the page can do without
     }
   }
 

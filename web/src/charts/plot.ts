@@ -5,7 +5,7 @@ import type { XKind } from "./axis";
 import { evenTicks, logTicks, placeTicks, roundSteps, tickText } from "./labels";
 import type { Line } from "./line";
 import { roomAbove } from "./marks";
-import { paint } from "./paint";
+import { paint, paintMarked, type PaintView } from "./paint";
 import type { Span } from "./span";
 import { theme } from "./theme";
 import { shareOf, type Area } from "./trace";
@@ -31,8 +31,8 @@ export interface PlotOptions {
   readonly height: number;
   /** Charts with one name have one crosshair. */
   readonly group: string;
-  /** Tells the place of the crosshair, and how far from the left it is where it is this chart's own; null when it has left. */
-  readonly hovered: (x: number | null, left: number | null) => void;
+  /** Tells the place of the crosshair, and how far from left and top it is where it is this chart's own; null when it has left. */
+  readonly hovered: (x: number | null, own: { readonly left: number; readonly top: number } | null) => void;
   /** Tells the range that was dragged, or null after a double click. */
   readonly zoomed: (range: Span | null) => void;
 }
@@ -51,6 +51,9 @@ const TRAINED_STEPS = [
 export class Plot {
   readonly #plot: uPlot;
   readonly #dots: HTMLElement[] = [];
+  /** Over the lines, where one of them stands out. */
+  readonly #over = document.createElement("canvas");
+  #marked: string | null = null;
   #scene: Scene = { lines: [], x: { min: 0, max: 1 }, y: { min: 0.1, max: 1 }, smooth: false };
 
   constructor(
@@ -65,6 +68,9 @@ export class Plot {
       ],
       target,
     );
+    this.#over.className = "over";
+    this.#over.hidden = true;
+    this.#plot.over.prepend(this.#over);
   }
 
   get canvas(): HTMLCanvasElement {
@@ -94,6 +100,18 @@ export class Plot {
       dot.style.transform = `translate(${this.#plot.valToPos(x, "x")}px, ${this.#plot.valToPos(share, "y")}px)`;
     }
     for (const dot of this.#dots.slice(points.length)) dot.className = "dot off";
+  }
+
+  /** Lets the lines of a job, or of a group, stand out from the others; null: none. */
+  standOut(jobId: string | null): void {
+    if (this.#marked === jobId) return;
+    this.#marked = jobId;
+    this.#paintMarked();
+  }
+
+  /** Returns how far down a value lies, in pixels of the page. */
+  top(value: number): number {
+    return this.#plot.valToPos(this.#share(value), "y");
   }
 
   destroy(): void {
@@ -153,8 +171,24 @@ export class Plot {
   }
 
   #paint(): void {
-    const view = { smooth: this.#scene.smooth, breakAtSeams: this.options.kind === "wall" };
-    paint(this.#plot.ctx, this.#area(), this.#scene.lines, view, theme());
+    paint(this.#plot.ctx, this.#area(), this.#scene.lines, this.#view(), theme());
+    this.#paintMarked();
+  }
+
+  #paintMarked(): void {
+    const { lines } = this.#scene;
+    const marked = this.#marked === null ? [] : lines.filter(({ jobId }) => jobId === this.#marked);
+    this.#over.hidden = marked.length === 0 || marked.length === lines.length;
+    const ctx = this.#over.hidden ? null : this.#over.getContext("2d");
+    if (!ctx) return;
+    const area = { ...this.#area(), left: 0, top: 0 };
+    this.#over.width = area.width; // which clears it, too
+    this.#over.height = area.height;
+    paintMarked(ctx, area, marked, this.#view(), theme());
+  }
+
+  #view(): PaintView {
+    return { smooth: this.#scene.smooth, breakAtSeams: this.options.kind === "wall" };
   }
 
   #ticks(plot: uPlot): readonly number[] {
@@ -174,8 +208,9 @@ export class Plot {
   }
 
   #hover(plot: uPlot): void {
-    const left = plot.cursor.left ?? -1;
-    this.options.hovered(left < 0 ? null : plot.posToVal(left, "x"), plot.cursor.event ? left : null);
+    const { left = -1, top = -1 } = plot.cursor;
+    const own = plot.cursor.event && left >= 0 ? { left, top } : null;
+    this.options.hovered(left < 0 ? null : plot.posToVal(left, "x"), own);
   }
 
   #select(plot: uPlot): void {
