@@ -20,11 +20,11 @@ from store.notifications import signals
 from store.output import checkpoints
 from store.queue import usage
 from store.tables import Allocation, Attempt, Job
+from torchyard.contract.attempts.last_error import is_lost_peer
+from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.faults import is_lost_peer
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.notifications import EventKind
-from torchyard.contract.records import ExitReport
+from torchyard.contract.notifications.kinds import EventKind
+from torchyard.contract.states import EndReason, JobState
 
 _UNDER_WAY_AFTER = timedelta(minutes=5)
 """A script may report nothing of what it does: after so long it counts as under way."""
