@@ -44,7 +44,7 @@ JobName = Annotated[
     ),
 ]
 Priority = Annotated[int, Field(ge=-100, le=100, description="higher starts first")]
-MAX_RESTARTS = 2
+DEFAULT_RESTARTS = 2
 """How often a job runs again after a failure, if it does not say otherwise."""
 
 MOST_SPEC_BYTES = 262_144
@@ -79,7 +79,7 @@ class _Common(Schema):
         default=False, description="may be stopped, with a checkpoint, so that another job can start"
     )
     max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(
-        default=MAX_RESTARTS,
+        default=DEFAULT_RESTARTS,
         description="retries that count; an error of the program before its first progress has none",
     )
     time_limit: Duration = Field(default=DEFAULT_TIME_LIMIT, description="over all attempts")
