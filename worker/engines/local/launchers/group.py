@@ -124,7 +124,7 @@ def _torchrun_environment(plan: LaunchPlan, *, rank: int, port: int, error_file:
         "MASTER_PORT": str(port),
         "TORCHELASTIC_RUN_ID": "none",
         "TORCHELASTIC_RESTART_COUNT": "0",
-        "TORCHELASTIC_DEFAULT_RESTARTS": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "TORCHELASTIC_ERROR_FILE": str(error_file),
         "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGINT,SIGHUP,SIGQUIT",
