@@ -1,12 +1,20 @@
-/** Formats a metric with up to five digits. "NaN" and "Infinity" stay as they are; nothing is a dash. */
+const MOST_WHOLE = 1e15;
+
+/** Formats four digits, and from 1,000 on the whole number. NaN and infinity have a sign; nothing is a dash. */
 export function number(value: number | string | null | undefined): string {
   if (typeof value === "string") return value.replace("Infinity", "∞");
   if (typeof value !== "number") return "—"; // it may be of a key such as `constructor`, that no object lacks
   if (!Number.isFinite(value)) return String(value).replace("Infinity", "∞");
-  if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value);
+  const size = Math.abs(Number(value.toPrecision(4)));
+  if (size >= 1000 && size < MOST_WHOLE)
+    return Number(value.toFixed(0)).toLocaleString("en", { maximumFractionDigits: 0 });
+  return digits(value, 4);
+}
+
+/** Formats six digits, as they can be typed again: `0.0003`, `1e-5`, `1500000`. */
+export function typedNumber(value: number): string {
   const size = Math.abs(value);
-  if (size >= 1e6 || size < 1e-4) return value === 0 ? "0" : value.toExponential(2);
-  return value.toPrecision(4);
+  return size >= 1e5 && size < MOST_WHOLE ? value.toFixed(0) : digits(value, 6);
 }
 
 /** Formats three digits and a decimal prefix, such as `1.23 M`. */
@@ -19,4 +27,11 @@ export function scaled(value: number): string {
     power += 1;
   }
   return `${Number(left.toPrecision(3))}${prefixes[power] ?? ""}`;
+}
+
+function digits(value: number, count: number): string {
+  const short = Number(value.toPrecision(count));
+  const size = Math.abs(short);
+  if (short === 0 || (size >= 1e-4 && size < MOST_WHOLE)) return String(short);
+  return short.toExponential().replace("e+", "e");
 }
