@@ -79,10 +79,9 @@ def number(value: float) -> str:
     return _rounded(value, ",.0f") if 1000 <= abs(float(short)) < _MOST_WHOLE else _without_plus(short)
 
 
-def typed_number(value: float) -> str:
-    """Six digits, as it can be typed again: `0.0003`, `1e-5`, `1500000`."""
-    short = _rounded(value, ".6g")
-    return _rounded(value, ".0f") if 1e5 <= abs(float(short)) < _MOST_WHOLE else _without_plus(short)
+def setting(value: float) -> str:
+    """A number that was set, as it can be typed: `0.0003`, `1e-5`, `1500000`."""
+    return number(value).replace(",", "")
 
 
 def scaled(value: float) -> str:

@@ -32,7 +32,7 @@ CASES = json.loads((Path(__file__).parents[2] / "numbers.json").read_text())
 
 @pytest.mark.parametrize(
     ("kind", "written"),
-    [("number", terminal.number), ("value", terminal.typed_number), ("scaled", terminal.scaled), ("size", terminal.size)],
+    [("number", terminal.number), ("setting", terminal.setting), ("scaled", terminal.scaled), ("size", terminal.size)],
 )
 def test_numbers_and_sizes_are_written_as_on_the_page(kind: str, written: Callable[[float], str]) -> None:
     for value, text in CASES[kind]:

@@ -7,15 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from torchyard.cli import output
-from torchyard.contract.arguments import ARGUMENT, described, option_of
-from torchyard.contract.sweeps import SweepState
-from torchyard.contract.text import headline
+from torchyard.contract.sweeps.arguments import ARGUMENT, described, option_of
+from torchyard.contract.sweeps.spec import SweepState
+from torchyard.contract.wire.text import headline
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torchyard.contract.views.sweeps import BestTrial, SweepSummary, SweepView, TrialCounts, TrialView
+    from torchyard.contract.sweeps.views import BestTrial, SweepSummary, SweepView, TrialCounts, TrialView
 
 COLOURS = {
     SweepState.RUNNING: "36",
@@ -138,9 +138,9 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
 
 
 def value_text(value: Any) -> str:
-    """Formats a value of a point: numbers in six digits, texts as they are, else JSON."""
+    """Formats a value of a point: numbers as they were set, texts as they are, else JSON."""
     if isinstance(value, float):
-        return terminal.typed_number(value)
+        return terminal.setting(value)
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 

@@ -1,5 +1,5 @@
 /** The curves of one page: what was read, and what came live since. */
-import { ApiError } from "../api/client";
+import { type ApiError, failureOf } from "../api/client";
 import type { Curve, Curves as Answer } from "../api/curves";
 import type { Items } from "../live/events";
 import { Attempts, type CurveJob } from "./attempts";
@@ -23,6 +23,8 @@ interface Series {
 export interface Curves {
   isLoaded(key: string): boolean;
   lines(keys: readonly string[], kind: XKind, shown: Span | null): readonly Line[];
+  /** Returns the range of x that all of them cover together. */
+  range(kind: XKind): Span;
   /** Calls the listener when there is something new to draw. Returns how to stop. */
   listen(listener: () => void): () => void;
 }
@@ -119,7 +121,7 @@ export class CurveStore implements Curves {
 
   /** Says why the newest request failed. */
   failed(error: unknown): void {
-    this.failure = error instanceof ApiError ? error : new ApiError(0, "unknown", String(error));
+    this.failure = failureOf(error);
   }
 
   /** Calls the listener when there is something new to draw. Returns how to stop. */

@@ -6,15 +6,13 @@ export function number(value: number | string | null | undefined): string {
   if (typeof value !== "number") return "—"; // it may be of a key such as `constructor`, that no object lacks
   if (!Number.isFinite(value)) return String(value).replace("Infinity", "∞");
   const size = Math.abs(Number(value.toPrecision(4)));
-  if (size >= 1000 && size < MOST_WHOLE)
-    return Number(value.toFixed(0)).toLocaleString("en", { maximumFractionDigits: 0 });
-  return digits(value, 4);
+  return size >= 1000 && size < MOST_WHOLE ? Number(value.toFixed(0)).toLocaleString("en") : digits(value);
 }
 
-/** Formats six digits, as they can be typed again: `0.0003`, `1e-5`, `1500000`. */
-export function typedNumber(value: number): string {
-  const size = Math.abs(value);
-  return size >= 1e5 && size < MOST_WHOLE ? value.toFixed(0) : digits(value, 6);
+/** Formats a number that was set as it can be typed: with up to four digits, and from 1,000 on the whole number. */
+export function setting(value: number): string {
+  const size = Math.abs(Number(value.toPrecision(4)));
+  return size >= 1000 && size < MOST_WHOLE ? value.toFixed(0) : digits(value);
 }
 
 /** Formats three digits and a decimal prefix, such as `1.23 M`. */
@@ -29,8 +27,8 @@ export function scaled(value: number): string {
   return `${Number(left.toPrecision(3))}${prefixes[power] ?? ""}`;
 }
 
-function digits(value: number, count: number): string {
-  const short = Number(value.toPrecision(count));
+function digits(value: number): string {
+  const short = Number(value.toPrecision(4));
   const size = Math.abs(short);
   if (short === 0 || (size >= 1e-4 && size < MOST_WHOLE)) return String(short);
   return short.toExponential().replace("e+", "e");

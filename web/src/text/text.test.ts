@@ -3,7 +3,7 @@ import CASES from "../../../tests/numbers.json";
 import { ago } from "./ago";
 import { bytes, bytesOf } from "./bytes";
 import { duration } from "./duration";
-import { number, scaled, typedNumber } from "./number";
+import { number, scaled, setting } from "./number";
 import { yaml } from "./yaml";
 
 test("durations have two units", () => {
@@ -16,7 +16,7 @@ test("ages are told from now", () => {
 
 test("numbers and sizes are written and read as the command line does", () => {
   for (const [value, text] of CASES.number as [number | string, string][]) expect(number(value)).toBe(text);
-  for (const [value, text] of CASES.value as [number, string][]) expect(typedNumber(value)).toBe(text);
+  for (const [value, text] of CASES.setting as [number, string][]) expect(setting(value)).toBe(text);
   for (const [value, text] of CASES.scaled as [number, string][]) expect(scaled(value)).toBe(text);
   for (const [count, text] of CASES.size as [number, string][]) expect(bytes(count)).toBe(text);
   for (const [text, count] of CASES["read size"] as [string, number | null][])
