@@ -279,7 +279,7 @@ test("a group has its counts, and the mean and spread of each column", () => {
       ...{ isOpen: false, toggle: () => toggled.push("roads") },
     });
   const host = open("roads");
-  expect(textsOf(host, "td")).toEqual(["roads 3 jobs 2 running 1 failed", "0.5000 ± 0.25", ""]);
+  expect(textsOf(host, "td")).toEqual(["roads 3 jobs 2 running 1 failed", "0.5 ± 0.25", ""]);
   expect(host.querySelector("td")?.getAttribute("aria-colspan")).toBe("3"); // state, name and owner
   click(host, "roads 3 jobs 2 running 1 failed");
   expect(toggled).toEqual(["roads"]);
