@@ -11,7 +11,7 @@ from torchyard.client.core.models import ModelsCore
 from torchyard.client.core.notifications import NotificationsCore
 from torchyard.client.core.schedules import SchedulesCore
 from torchyard.client.core.sweeps import SweepsCore
-from torchyard.client.core.team import QuotasCore, SecretsCore, SessionsCore, TokensCore, UsersCore
+from torchyard.client.core.team import QuotasCore, SavedViewsCore, SecretsCore, SessionsCore, TokensCore, UsersCore
 from torchyard.client.core.workers import WorkersCore
 from torchyard.client.discovery import Server, discover
 from torchyard.client.handles import Job
@@ -163,6 +163,14 @@ class Secrets(Driver[SecretsCore]):
     rotate = blocking(SecretsCore.rotate)
 
 
+class SavedViews(Driver[SavedViewsCore]):
+    """The operations of `SavedViewsCore`, which block until their result is there."""
+
+    list = iterating(SavedViewsCore.list)
+    save = blocking(SavedViewsCore.save)
+    delete = blocking(SavedViewsCore.delete)
+
+
 class Notifications(Driver[NotificationsCore]):
     """The operations of `NotificationsCore`, which block until their result is there."""
 
@@ -205,6 +213,7 @@ class Client(Driver[ClientCore]):
         self.sessions = Sessions(self._core.sessions)
         self.quotas = Quotas(self._core.quotas)
         self.secrets = Secrets(self._core.secrets)
+        self.saved_views = SavedViews(self._core.saved_views)
         self.notifications = Notifications(self._core.notifications)
 
     def __enter__(self) -> Self:

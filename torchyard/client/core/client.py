@@ -16,7 +16,7 @@ from torchyard.client.core.notifications import NotificationsCore
 from torchyard.client.core.schedules import SchedulesCore
 from torchyard.client.core.service import ServiceCore
 from torchyard.client.core.sweeps import SweepsCore
-from torchyard.client.core.team import QuotasCore, SecretsCore, SessionsCore, TokensCore, UsersCore
+from torchyard.client.core.team import QuotasCore, SavedViewsCore, SecretsCore, SessionsCore, TokensCore, UsersCore
 from torchyard.client.core.workers import WorkersCore
 from torchyard.client.discovery import Server
 from torchyard.client.naming import turn
@@ -44,6 +44,7 @@ class ClientCore(ServiceCore):
         self.sessions = SessionsCore(self._connection)
         self.quotas = QuotasCore(self._connection)
         self.secrets = SecretsCore(self._connection)
+        self.saved_views = SavedViewsCore(self._connection)
         self.notifications = NotificationsCore(self._connection)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The operations on users, tokens, sessions, quotas and secrets.
+"""The operations on users, tokens, sessions, quotas, secrets and saved views.
 
 Each raises Forbidden if the caller's role or token does not allow it.
 """
@@ -10,12 +10,13 @@ from typing import Literal
 
 from torchyard.client.calls.call import JSON, LARGE_PAGE, Call, given, segment
 from torchyard.client.core.base import Core
-from torchyard.contract.team.roles import Resource, Role, Scope
+from torchyard.contract.team.roles import Resource, Role, Scope, Visibility
 from torchyard.contract.team.views import (
     BrowserSessionView,
     NewTokenView,
     QuotaView,
     RotationView,
+    SavedViewView,
     SecretView,
     TokenView,
     UserQuotaView,
@@ -142,6 +143,27 @@ class SecretsCore(Core):
     async def rotate(self) -> RotationView:
         """Has every user's secrets encrypted with the newest key."""
         return await self._connection.answer(Call(RotationView, "POST", "/v1/secrets/rotate"))
+
+
+class SavedViewsCore(Core):
+    """Operations on lists of jobs that are kept by name, for the page."""
+
+    def list(self) -> AsyncGenerator[SavedViewView]:
+        """Yields the lists of jobs that the caller keeps on the page by name, and then those kept for the team."""
+        return self._connection.pages(Call(Page[SavedViewView], "GET", "/v1/saved-views"))
+
+    async def save(self, name: str, query: str, *, visibility: Visibility = "private") -> SavedViewView:
+        """Keeps a list of jobs, in place of one of its name. `query` is that of the page's address, such as
+        `state=failed&sort=name`. Raises Conflict if there are too many.
+        """
+        content = json.dumps({"name": name, "query": query, "visibility": visibility})
+        return await self._connection.answer(
+            Call(SavedViewView, "PUT", "/v1/saved-views", content=content, headers=JSON)
+        )
+
+    async def delete(self, name: str, *, owner: str | None = None) -> None:
+        """Removes a list of jobs of the caller, or as an administrator one of `owner`. Raises NotFound."""
+        await self._connection.send(Call(View, "DELETE", "/v1/saved-views", {"name": name, "owner": owner}))
 
 
 def _quota_path(kind: QuotaKind, name: str) -> str:
