@@ -2,7 +2,7 @@
 
 A test that can run on both databases runs on one of them in `make test`: a quarter of the tests on PostgreSQL, by their
 names, so that both are sent what many tests send. The others run on SQLite, the cheaper one, and so do its further
-parameters. Tests of what the databases do in different ways run on both.
+parameters. Tests of what the databases do in different ways run on both, those of a whole service on SQLite.
 """
 
 from collections.abc import Sequence
@@ -29,6 +29,8 @@ ON_BOTH = (
     "store/test_submitting_together.py",
 )
 """Locks, plans, orders, searches, dumps, errors of a server, random histories: they differ between databases."""
+ON_SQLITE = ("e2e/", "own_code/")
+"""They share a service for each database, which costs seconds of a processor: the chaos run covers more."""
 
 
 def leave_out(items: Sequence[pytest.Item]) -> None:
@@ -40,9 +42,10 @@ def leave_out(items: Sequence[pytest.Item]) -> None:
         if on_postgresql is None or on_postgresql is on_sqlite:
             continue
         test = name.partition("[")[0]
-        if test in seen:
+        file = name.removeprefix("tests/")
+        if test in seen or file.startswith(ON_SQLITE):
             on_postgresql.add_marker(pytest.mark.thorough)
-        elif not name.removeprefix("tests/").startswith(ON_BOTH):
+        elif not file.startswith(ON_BOTH):
             repeat = on_postgresql if crc32(test.encode()) % 4 else on_sqlite
             repeat.add_marker(pytest.mark.thorough)
         seen.add(test)

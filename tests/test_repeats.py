@@ -22,10 +22,10 @@ class Item:
         self.thorough = marker.name == "thorough"
 
 
-def quick(*names: str) -> list[str]:
-    items = [Item(f"tests/store/{name}") for name in names]
+def quick(*names: str, folder: str = "store") -> list[str]:
+    items = [Item(f"tests/{folder}/{name}") for name in names]
     repeats.leave_out(cast(list[pytest.Item], items))
-    return [item.nodeid.removeprefix("tests/store/") for item in items if not item.thorough]
+    return [item.nodeid.removeprefix(f"tests/{folder}/") for item in items if not item.thorough]
 
 
 def test_each_test_runs_on_one_database_and_both_have_many() -> None:
@@ -46,6 +46,11 @@ def test_what_runs_on_one_or_differs_between_the_databases_is_left_alone() -> No
     names = ["test_x.py::test_x[postgresql]", "test_x.py::test_y[sqlite]", "test_x.py::test_z"]
     both = ["test_races.py::test_x[sqlite]", "test_races.py::test_x[postgresql]"]
     assert quick(*names, *both) == [*names, *both]
+
+
+def test_those_of_a_whole_service_run_on_sqlite() -> None:
+    names = [f"test_x.py::test_{number}[{kind}]" for number in range(9) for kind in ("sqlite", "postgresql")]
+    assert quick(*names, folder="own_code") == names[::2]
 
 
 def test_the_files_that_run_on_both_are_there() -> None:

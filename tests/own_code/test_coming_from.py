@@ -5,8 +5,9 @@ import re
 
 import pytest
 
-from tests.e2e.documented import ROOT, blocks, environment_in, run_blocks
+from tests.e2e.documented import ROOT, blocks, commands_in
 from tests.e2e.service import Service
+from tests.own_code.typed import torchyard
 
 DOCUMENT = (ROOT / "docs" / "scripts.md").read_text()
 PROGRAM = """
@@ -36,20 +37,17 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def environment(tmp_path: Path, service: Service) -> dict[str, str]:
-    server = service.server
-    return {**environment_in(tmp_path), "TORCHYARD_URL": server["url"], "TORCHYARD_TOKEN": server["token"]}
+def run(lines: str, service: Service, folder: Path) -> str:
+    """Runs the commands of some lines, one after the other. Returns their output."""
+    return "".join(torchyard(service, folder, *words)[0] for words in commands_in(lines, "torchyard"))
 
 
 def found(said: str) -> list[str]:
     return sorted(re.findall(r"found (?:__main__|job\.sh).*", said))
 
 
-def test_the_lines_from_torchrun_run_what_those_behind_them_do(folder: Path, environment: dict[str, str]) -> None:
-    python, two, module, with_options, own = (
-        found(run_blocks([line], folder, environment)) for line in lines("From torchrun")
-    )
+def test_the_lines_from_torchrun_run_what_those_behind_them_do(folder: Path, service: Service) -> None:
+    python, two, module, with_options, own = (found(run(line, service, folder)) for line in lines("From torchrun"))
     ranks = [f"found __main__ RANK={rank} WORLD_SIZE=2" for rank in range(2)]
     assert python == ["found __main__ RANK=0 WORLD_SIZE=1 --epochs 3"]
     assert two == [f"{rank} --epochs 3" for rank in ranks]
@@ -58,10 +56,8 @@ def test_the_lines_from_torchrun_run_what_those_behind_them_do(folder: Path, env
     assert own == ranks
 
 
-def test_the_lines_from_sbatch_run_what_those_behind_them_do(
-    folder: Path, environment: dict[str, str], service: Service
-) -> None:
-    said = run_blocks(lines("From sbatch"), folder, environment)
+def test_the_lines_from_sbatch_run_what_those_behind_them_do(folder: Path, service: Service) -> None:
+    said = run("\n".join(lines("From sbatch")), service, folder)
     assert found(said) == ["found job.sh"]
     base, later = service.client.get("base"), service.client.get("next")
     assert found("\n".join(line.text for line in base.logs())) == [

@@ -9,8 +9,8 @@ import subprocess
 import pytest
 
 from tests.e2e.service import Service
-from tests.torchyard.cli.invocation import environment, run_in_process
-from torchyard.contract.spec import ScriptSpec
+from tests.own_code.typed import torchyard
+from torchyard.contract.spec.spec import ScriptSpec
 
 PROGRAMS = Path(__file__).parent / "programs"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scripts.md"
@@ -27,13 +27,6 @@ def folder(tmp_path: Path) -> Path:
     (folder / ".gitignore").write_text("data\n")
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
     return folder
-
-
-def torchyard(service: Service, folder: Path, *arguments: str) -> tuple[str, str]:
-    server = service.server
-    done = run_in_process(arguments, environment(server["url"], server["token"]), cwd=folder)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout, done.stderr
 
 
 def test_the_lines_of_the_document_give_a_program_its_data(service: Service, folder: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.service import Service
-from tests.torchyard.cli.invocation import environment, run_in_process
-from torchyard.contract.job import JobState
+from tests.own_code.typed import torchyard
+from torchyard.contract.states import JobState
 
 PROGRAMS = Path(__file__).parent / "programs" / "options"
 
@@ -26,10 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(service: Service, folder: Path, *words: str) -> str:
     """Runs `torchyard run -d` in the folder. Returns the id of the job or of the sweep."""
-    own = environment(service.server["url"], service.server["token"])
-    done = run_in_process(["run", "-d", *words], own, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return torchyard(service, folder, "run", "-d", *words)[0].strip()
 
 
 def ran(service: Service, job_id: str) -> Any:

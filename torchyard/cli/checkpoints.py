@@ -14,8 +14,8 @@ from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
-    from torchyard.contract.views.checkpoints import CheckpointView
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.files.views import CheckpointView
+    from torchyard.contract.jobs.views import JobView
 
 _CAPTURED = "captured"
 """The source of a checkpoint that is a file or a folder which the program wrote."""
@@ -39,9 +39,9 @@ def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
     """Returns the lines of a table of checkpoints."""
     captured, again = any(item.source == _CAPTURED for item in found), any(item.remeasured for item in found)
     file, measured = ("FILE",) if captured else (), ("MEASURED AGAIN",) if again else ()
-    headers = ("CHECKPOINT", "EPOCH", "STEP", *file, "SIZE", "ALIASES", "METRICS", *measured)
+    headers = ("CHECKPOINT", "STEP", "METRICS", *measured, "ALIASES", *file, "EPOCH", "SIZE")
     rows = [_row(item, with_file=captured, with_measured=again) for item in found]
-    return output.table(headers, rows, spare="CHECKPOINT")
+    return output.table(headers, rows)
 
 
 def download(
@@ -109,13 +109,13 @@ def _row(checkpoint: CheckpointView, *, with_file: bool, with_measured: bool) ->
     captured = _written(checkpoint) if checkpoint.source == _CAPTURED else ""
     return (
         checkpoint.id,
-        "" if checkpoint.epoch is None else str(checkpoint.epoch),
         str(checkpoint.step) if checkpoint.step or not captured else "",
-        *((captured,) if with_file else ()),
-        terminal.size(checkpoint.size),
-        "not whole" if checkpoint.damaged else ", ".join(checkpoint.aliases),
         output.metrics(dict(sorted(checkpoint.metrics.items(), key=lambda item: not item[0].startswith("val/")))),
         *((output.metrics(checkpoint.remeasured.metrics if checkpoint.remeasured else {}),) if with_measured else ()),
+        "not whole" if checkpoint.damaged else ", ".join(checkpoint.aliases),
+        *((captured,) if with_file else ()),
+        "" if checkpoint.epoch is None else str(checkpoint.epoch),
+        terminal.size(checkpoint.size),
     )
 
 

@@ -14,14 +14,14 @@ from torchyard.cli.arguments import Devices, JobArgument, JobsArgument, Json, co
 from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
 from torchyard.cli.choosing import DryRun, DryStop, Everybody, Filter, Found, InStates, SomeJobs, WithLabels, Yes
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchyard.client import Client
-    from torchyard.contract.views.jobs import JobSummary, JobView
+    from torchyard.contract.jobs.views import JobSummary, JobView
 
 
 _ID = re.compile("job_[0-9a-f]{32}")
@@ -29,12 +29,11 @@ _ID = re.compile("job_[0-9a-f]{32}")
 
 def show(job: JobArgument, *, as_json: Json = False) -> None:
     """Show a job, its model card and its checkpoints."""
-    if as_json:
-        with connect() as client:
-            return output.write_json(client.get(job).view)
     from torchyard.cli.plain import Reader
 
     with Reader() as reader:
+        if as_json:
+            return terminal.write(reader.job_as_json(job))
         found = reader.job(job)
         checkpoints = reader.checkpoints(found.id)
     for label, text in _rows(found):

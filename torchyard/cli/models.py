@@ -12,11 +12,11 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
 from torchyard.cli.card import card_lines
-from torchyard.contract.models import ModelRef
+from torchyard.contract.models.names import ModelRef
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.models import ModelVersionSummary, ModelVersionView, ModelView
+    from torchyard.contract.models.views import ModelVersionSummary, ModelVersionView, ModelView
 
 models = typer.Typer(
     no_args_is_help=True, help="Keep checkpoints as versions of a model.\n\nA version stays when its job is removed."
@@ -64,7 +64,7 @@ def ls(
         found = [*client.models(owner=owner)]
     if as_json:
         return output.write_json(found)
-    headers = ("MODEL", output.OWNER, "NEWEST", "VERSIONS", "SIZE", "READ BY", "ADDED", "METRICS")
+    headers = ("MODEL", output.OWNER, "NEWEST", "METRICS", "VERSIONS", "SIZE", "READ BY", "ADDED")
     for line in output.table(headers, map(_row, found)) if found else ():
         terminal.write(line)
     if not found:
@@ -167,11 +167,11 @@ def _row(model: ModelView) -> tuple[str, ...]:
         model.name,
         model.owner,
         f"@{newest.version}",
+        _metrics(newest),
         str(model.versions),
         terminal.size(model.stored_bytes),
         model.visibility,
         terminal.ago(newest.created_at),
-        _metrics(newest),
     )
 
 
@@ -185,21 +185,21 @@ def _model_lines(model: ModelView) -> list[str]:
 
 
 def _table(versions: list[ModelVersionSummary]) -> list[str]:
-    headers = ("VERSION", "TRAINER", "EPOCH", "STEP", "SIZE", "ADDED", "JOB", "METRICS")
+    headers = ("VERSION", "METRICS", "JOB", "TRAINER", "EPOCH", "STEP", "SIZE", "ADDED")
     rows = [
         (
             f"@{item.version}",
+            _metrics(item),
+            item.job_id or "",
             item.trainer,
             "" if item.epoch is None else str(item.epoch),
             str(item.step),
             terminal.size(item.stored_bytes),
             terminal.ago(item.created_at),
-            item.job_id or "",
-            _metrics(item),
         )
         for item in versions
     ]
-    return output.table(headers, rows, spare="JOB")
+    return output.table(headers, rows)
 
 
 def _version_lines(version: ModelVersionView) -> list[str]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect, moment
-from torchyard.contract.csvtext import csv_of
+from torchyard.contract.wire.text import csv_of
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchyard.contract.views.telemetry import (
+    from torchyard.contract.telemetry.views import (
         EventView,
         LogCurvesView,
         LogLine,
@@ -65,10 +66,10 @@ def logs(
     _check_search(wanted=grep is not None, options=context > 0 or regex or case, others=follow or tail is not None)
     begin = moment(since) if since is not None else None
     shown = _formatter(with_rank=rank is None, with_time=timestamps, as_json=as_json)
-    if not (follow or as_json or begin is not None or grep is not None):
-        return _print_stored(job, shown, tail=tail, rank=rank)
+    if not (follow or begin is not None or grep is not None):
+        return _print_stored(job, None if as_json else shown, tail=tail, rank=rank)
     from torchyard.cli.follow import Watch, detachable, exit_code
-    from torchyard.contract.views.telemetry import EventView, LiveLine, LogLine
+    from torchyard.contract.telemetry.views import EventView, LiveLine, LogLine
 
     with connect() as client:
         found = client.get(job).view
@@ -116,17 +117,26 @@ def _check_search(*, wanted: bool, options: bool, others: bool) -> None:
         raise typer.BadParameter("--grep looks at what is stored: leave --follow and --tail out")
 
 
-def _print_stored(job: str, shown: Callable[[LogLine], str], *, tail: int | None, rank: int | None) -> None:
+def _print_stored(job: str, shown: Callable[[LogLine], str] | None, *, tail: int | None, rank: int | None) -> None:
     from torchyard.cli.plain import Reader
 
     found = False
     with Reader() as reader:
-        for line in reader.lines(reader.job(job).id, tail=tail, rank=rank):
+        job_id = reader.job(job).id
+        if shown is None:
+            texts = (_json_line(line) for line in reader.lines_as_json(job_id, tail=tail, rank=rank))
+        else:
+            texts = (shown(line) for line in reader.lines(job_id, tail=tail, rank=rank))
+        for text in texts:
             found = True
-            terminal.write(shown(line))
+            terminal.write(text)
             sys.stdout.flush()
     if not found:
         terminal.note("No output.")
+
+
+def _json_line(line: dict[str, Any]) -> str:
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
 
 
 def _is_told(event: EventView) -> bool:

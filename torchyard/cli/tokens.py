@@ -10,12 +10,12 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.contract.durations import parse_duration
-from torchyard.contract.team import Scope
+from torchyard.contract.team.roles import Scope
+from torchyard.contract.wire.units import parse_duration
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.team import TokenView
+    from torchyard.contract.team.views import TokenView
 
 tokens = typer.Typer(
     no_args_is_help=True,
@@ -59,12 +59,12 @@ def list_tokens(*, user: UserOption = None, as_json: Json = False) -> None:
 
 @tokens.command("rm")
 def revoke(
-    tokens: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of tokens, or beginnings of ids of yours.")],
+    tokens: Annotated[list[str], typer.Argument(metavar="ID…", help="Ids of tokens, or short ids of yours.")],
     *,
     as_json: Json = False,
 ) -> None:
     """Revoke tokens. Their open streams and sessions end at once."""
-    from torchyard.client.beginnings import only_id
+    from torchyard.client.shortids import only_id
 
     with connect() as client:
         own = {token.id: token.name for token in client.tokens()}

@@ -17,7 +17,7 @@ from tests.torchyard.cli.reading import read
 from tests.torchyard.cli.terminal import in_terminal
 from tests.torchyard.client.answers import JOB, NOW, event, job, line, live, log_page, page, point, sse, stacks
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 ERROR = {"code": "user_error", "message": "rank 1 raised ValueError", "rank": 1, "exit_code": 1, "traceback": "Trace\n"}
 
@@ -383,7 +383,7 @@ def test_a_traceback_in_the_message_is_shown_once_and_after_the_answer(server: F
     assert shown.count("Original Traceback") == 1
     assert shown.index("Correct train.py.") < shown.index("Traceback")
     assert run(server, "show", "job_1").stdout.count("Original Traceback") == 1
-    assert run(server, "ps").stdout.splitlines()[1].endswith("KeyError: 'mask'")
+    assert "  KeyError: 'mask'  " in run(server, "ps").stdout.splitlines()[1]
 
 
 def match(number: int, text: str, *spans: tuple[int, int]) -> dict[str, Any]:

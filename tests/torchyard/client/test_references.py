@@ -1,12 +1,13 @@
-"""Ids, names and beginnings of ids that name a job or a checkpoint, and the next free name, by both clients."""
+"""Ids, names and short ids that name a job or a checkpoint, and the next free name, by both clients."""
 
 import json
+from urllib.parse import quote
 
 import pytest
 
 from tests.approved import Approved
 from tests.torchyard.client.answers import JOB, NOW, job, page
-from tests.torchyard.client.fake_server import Answer, FakeServer
+from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 from tests.torchyard.client.test_sweeps import sweep
 from torchyard.client import Client
 from torchyard.contract.errors import Conflict, NotFound
@@ -28,8 +29,8 @@ def test_the_beginning_of_one_id_names_its_job(server: FakeServer, client: Clien
     assert client.get("job_0192ab").id == SECOND
     assert [request.query for request in server.requests[1:-1]] == [
         {"name": ["job_0192ab"], "limit": ["1"]},
-        {"q": ["job_0192ab"]},
-        {"q": ["job_0192ab"], "after": ["c"]},
+        {"q": ["0192ab"]},
+        {"q": ["0192ab"], "after": ["c"]},
     ]
 
 
@@ -59,8 +60,33 @@ def test_a_name_comes_before_the_beginning_of_an_id(server: FakeServer, client: 
     assert client.get("job_0192aa").id == SECOND
 
 
-@pytest.mark.parametrize("ref", ["job_", "job_019", "0192aa", "job_0192zz", "other"])
-def test_what_is_too_short_or_no_id_begins_none(
+ENDS = f"job_0192{'0' * 22}3f09c1", f"job_0192{'0' * 22}3f09c2"
+
+
+@pytest.mark.parametrize("ref", ["job_…3f09c1", "job_...3f09c1", "…3f09c1", "3f09c1", "job_3f09c1", "09c1"])
+def test_the_end_of_one_id_names_its_job(server: FakeServer, client: Client, ref: str) -> None:
+    server.on("/v1/jobs", page([]), page([job(id=id) for id in ENDS]))
+    server.on(f"/v1/jobs/{ENDS[0]}", job(id=ENDS[0]))
+    if ref.startswith("job_"):
+        server.on(f"/v1/jobs/{quote(ref)}", problem("not_found", 404))
+    assert client.get(ref).id == ENDS[0]
+    assert server.requests[-2].query == {"q": [ref[-6:].lstrip("…")]}
+
+
+def test_the_end_of_several_ids_names_no_job_and_lists_them(server: FakeServer, client: Client) -> None:
+    serve_jobs(server, *ENDS, f"job_{'3f09c1'.zfill(32)}")
+    with pytest.raises(Conflict, match=f"3f09c1 names several ids(.|\n)*{ENDS[0]}  a, queued"):
+        client.get("3f09c1")
+
+
+def test_after_may_have_a_short_id_that_is_no_name(server: FakeServer, client: Client) -> None:
+    server.on("/v1/jobs", page([]), page([job(id=ENDS[0])]), Answer(job(), 201))
+    client.submit({"trainer": "script", "after": [{"job": "…3f09c1", "on": "finished"}, {"job": "prepare"}]})
+    assert json.loads(server.requests[-1].body)["after"] == [{"job": ENDS[0], "on": "finished"}, {"job": "prepare"}]
+
+
+@pytest.mark.parametrize("ref", ["job_", "job_019", "2aa", "job_0192zz", "…job_0192ab", "other"])
+def test_what_is_too_short_or_no_id_is_no_short_id(
     server: FakeServer, client: Client, ref: str, approved: Approved
 ) -> None:
     server.on("/v1/jobs", page([]))
@@ -76,7 +102,7 @@ def test_an_archived_job_is_found_where_no_other_is_meant(server: FakeServer, cl
     assert client.get("job_0192aa").id == SECOND
     assert [request.query for request in server.requests[1:-1]] == [
         {"name": ["job_0192aa"], "limit": ["1"]},
-        {"q": ["job_0192aa"]},
+        {"q": ["0192aa"]},
         {"name": ["job_0192aa"], "archived": ["true"], "limit": ["1"]},
     ]
 

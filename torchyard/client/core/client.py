@@ -21,9 +21,8 @@ from torchyard.client.naming import turn
 from torchyard.client.packing import MAX_SIZE
 from torchyard.client.references import find_job, free_name, with_ids
 from torchyard.client.transport import Transport
-from torchyard.contract.spec import JobSpec
-from torchyard.contract.views.jobs import BatchView
-from torchyard.contract.views.submission import SpecView
+from torchyard.contract.jobs.submissions import BatchView, SpecView
+from torchyard.contract.spec.spec import JobSpec
 
 
 class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
@@ -147,16 +146,16 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
     async def exact_init_from(self, text: str) -> str:
         """Returns an `init_from` with ids in place of the name of a job or a sweep, such as `digits/best`.
 
-        Raises NotFound, and Conflict if several ids begin with what is given.
+        Raises NotFound, and Conflict if a short id is that of several.
         """
         (exact,) = await with_ids(self._connection, [{"init_from": text}])
         return exact["init_from"]
 
     async def get(self, ref: str) -> AsyncJob:
-        """Returns the job with the id `ref`, else the newest job of that name, else the only one whose id begins with
-        `ref`, which then has four digits at least. It is a `Job`, of an AsyncClient an `AsyncJob`.
+        """Returns the job with the id `ref`, else the newest job of that name, else the only one with that short id:
+        the last digits of it, four at least. It is a `Job`, of an AsyncClient an `AsyncJob`.
 
-        Raises NotFound, and Conflict if several ids begin with `ref`.
+        Raises NotFound, and Conflict if several have it.
         """
         return AsyncJob(self, await find_job(self._connection, ref))
 

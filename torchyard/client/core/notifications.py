@@ -2,12 +2,12 @@
 
 from collections.abc import AsyncGenerator, Sequence
 
-from torchyard.client.beginnings import only_id
 from torchyard.client.calls import notifications as calls
 from torchyard.client.connection import Connection
+from torchyard.client.shortids import only_id
 from torchyard.contract.errors import NotFound
-from torchyard.contract.notifications import EventKind, NotificationScope, TargetJobs, TargetKind
-from torchyard.contract.views.notifications import MessageView, NewTargetView, TargetView
+from torchyard.contract.notifications.kinds import EventKind, NotificationScope, TargetJobs, TargetKind
+from torchyard.contract.notifications.views import MessageView, NewTargetView, TargetView
 
 
 class NotificationsCore:
@@ -21,7 +21,7 @@ class NotificationsCore:
         return self._connection.pages(calls.targets(user=user))
 
     async def find(self, ref: str, *, user: str | None = None) -> TargetView:
-        """Returns the target with this name, else with this id or the only one whose id begins so."""
+        """Returns the target with this name, else with this id or the only one with this short id."""
         found = {target.id: target async for target in self.targets(user=user)}
         named = next((target for target in found.values() if target.name == ref), None)
         target_id = only_id(ref, {target.id: target.name for target in found.values()}) if named is None else named.id

@@ -4,13 +4,13 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from torchyard.client.beginnings import only_id
 from torchyard.client.calls import schedules as calls
 from torchyard.client.calls.call import Spec
 from torchyard.client.connection import Connection
 from torchyard.client.references import with_ids
+from torchyard.client.shortids import is_named, only_id
 from torchyard.contract.errors import NotFound
-from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
+from torchyard.contract.schedules import ScheduleSummary, ScheduleView
 
 
 class SchedulesCore:
@@ -29,18 +29,18 @@ class SchedulesCore:
         return await self._connection.answer(calls.create(exact, key=idempotency_key))
 
     async def get(self, ref: str) -> ScheduleView:
-        """Returns the schedule with the id `ref`, else the newest of that name, else the only one whose id begins so.
+        """Returns the schedule with the id `ref`, else the newest of that name, else the only one with that short id.
 
-        Raises NotFound, and Conflict if several ids begin with `ref`.
+        Raises NotFound, and Conflict if several have it.
         """
-        begun: dict[str, str] = {}
+        short: dict[str, str] = {}
         async with aclosing(self.list()) as schedules:
             async for schedule in schedules:
                 if ref in (schedule.id, schedule.name):
                     return await self._connection.answer(calls.get(schedule.id))
-                if schedule.id.startswith(ref):
-                    begun[schedule.id] = f"{schedule.name}, {schedule.state}"
-        found = only_id(ref, begun)
+                if is_named(schedule.id, ref):
+                    short[schedule.id] = f"{schedule.name}, {schedule.state}"
+        found = only_id(ref, short)
         if found is None:
             raise NotFound(f"there is no schedule with the id or name {ref!r}")
         return await self._connection.answer(calls.get(found))

@@ -10,8 +10,8 @@ from torchyard.client.connection import Connection
 from torchyard.client.references import sweep_id_of, with_ids
 from torchyard.client.transport import Transport
 from torchyard.contract.errors import NotFound
-from torchyard.contract.sweeps import SweepState
-from torchyard.contract.views.sweeps import SweepResolved, SweepSummary, SweepView, TrialView
+from torchyard.contract.sweeps.spec import SweepState
+from torchyard.contract.sweeps.views import SweepResolved, SweepSummary, SweepView, TrialView
 
 _POLL_S = 2.0
 """Seconds between two looks at a sweep that is awaited."""
@@ -39,9 +39,9 @@ class SweepsCore:
         return await self._connection.answer(calls.validate(await self._exact(spec)))
 
     async def get(self, ref: str) -> SweepView:
-        """Returns the sweep with the id `ref`, else the newest of that name, else the only one whose id begins so.
+        """Returns the sweep with the id `ref`, else the newest of that name, else the only one with that short id.
 
-        Raises NotFound, and Conflict if several ids begin with `ref`.
+        Raises NotFound, and Conflict if several have it.
         """
         if ref.startswith("swp_"):
             try:

@@ -222,8 +222,25 @@ test("what ended while there was no connection is told afterwards", async () => 
     "v1/jobs/job_1": job({ state: "succeeded", finished_at: AT }),
   };
   heard({ kind: "changed", topic: "jobs" });
+  await vi.advanceTimersByTimeAsync(15_000);
   await settled();
   expect(shown.map(({ title }) => title)).toEqual(["digits succeeded"]);
+  alerts.stop();
+});
+
+test("changes of others' jobs read the list once in a while, and not each", async () => {
+  FakeNotification.permission = "granted";
+  localStorage.setItem("torchyard-alerts", "ends");
+  const { alerts } = await newTab();
+  alerts.start("ada");
+  await settled();
+  for (let at = 0; at < 40; at++) {
+    heard({ kind: "changed", topic: "jobs" });
+    await vi.advanceTimersByTimeAsync(250);
+  }
+  expect(asked).toHaveLength(1);
+  await vi.advanceTimersByTimeAsync(15_000);
+  expect(asked).toHaveLength(2);
   alerts.stop();
 });
 
@@ -239,6 +256,7 @@ test("a job that is gone hides none that has ended", async () => {
     "v1/jobs/job_1": job({ state: "succeeded", finished_at: AT }),
   };
   heard({ kind: "changed", topic: "jobs" });
+  await vi.advanceTimersByTimeAsync(15_000);
   await settled();
   expect(shown.map(({ title }) => title)).toEqual(["digits succeeded"]);
   alerts.stop();

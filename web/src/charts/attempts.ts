@@ -11,6 +11,8 @@ export interface CurveJob {
   readonly attempts: readonly Attempt[];
   /** The metric that decides which checkpoint is best; null where it is unknown. */
   readonly monitor?: string | null;
+  /** Whether it logs nothing any more: it needs not be followed. */
+  readonly isEnded?: boolean;
 }
 
 /** Returns the metric that most of the jobs monitor; of several the first one's. */

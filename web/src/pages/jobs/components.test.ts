@@ -26,6 +26,7 @@ import Jobs from "./Jobs.svelte";
 import Picker from "./Picker.svelte";
 import Row from "./Row.svelte";
 import Selected from "./Selected.svelte";
+import Table from "./Table.svelte";
 import { watchedColumn } from "./watched";
 
 function job(id: string, changes: Record<string, unknown> = {}): JobSummary {
@@ -109,6 +110,63 @@ const TABLE = {
   ...{ columns: USUAL, views: [], query: "" },
   ...{ pick: () => undefined, keepView: () => undefined, forgetView: () => undefined },
 };
+
+test("a row beside charts has an eye, and lights up with its curve", () => {
+  const toggled: string[] = [];
+  const marked: (string | null)[] = [];
+  const colours = new Map([["a", { slot: 3, dash: [] }]]);
+  const host = show(Table, {
+    ...{ filter: filterOf(new URLSearchParams()), columns: columnsOf(["age"]), lines: [job("a"), job("b")] },
+    ...{ count: 2, curves: new Map(), workers: new Map(), edits: new Edits(() => undefined) },
+    ...{ isSelected: () => false, isAllSelected: false, select: () => undefined, selectAll: () => undefined },
+    ...{ sort: () => undefined, toggle: () => undefined, moreOf: () => undefined, more: () => undefined },
+    look: () => undefined,
+    beside: {
+      ...{ colours, marked: "a", toggle: (id: string) => toggled.push(id) },
+      mark: (id: string | null) => marked.push(id),
+    },
+  });
+  const [one, other] = host.querySelectorAll<HTMLElement>("tr[data-row]");
+  expect([one?.className, other?.className].map((name) => /marked/.test(name ?? ""))).toEqual([true, false]);
+  const eyes = [...host.querySelectorAll<HTMLElement>("td.eye button")];
+  expect(eyes.map((eye) => eye.getAttribute("aria-pressed"))).toEqual(["true", "false"]);
+  expect(eyes[0]?.querySelector(".slot-3")).not.toBeNull();
+  eyes[1]?.click();
+  expect(toggled).toEqual(["b"]);
+  one?.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+  other?.dispatchEvent(new PointerEvent("pointerover", { bubbles: true })); // it has no curves
+  expect(marked).toEqual(["a", null]);
+});
+
+test("the page is the table alone or with charts, as the address says, and else as it was last", async () => {
+  signIn("member", "jobs:read");
+  serve(({ path }) => ({
+    data: path === "v1/jobs" ? [job("a"), job("b")] : [],
+    jobs: [],
+    series: [],
+    has_more: false,
+  }));
+  navigate(href("jobs"));
+  const host = show(Jobs, {});
+  await settled();
+  expect(host.querySelector("td.eye")).toBeNull();
+  click(host, "charts");
+  expect(host.querySelectorAll("td.eye button[aria-pressed=true]")).toHaveLength(2);
+  host.querySelector<HTMLElement>("td.eye button")?.click();
+  await settled();
+  expect(host.querySelectorAll("td.eye button[aria-pressed=true]")).toHaveLength(1);
+  const address = new URLSearchParams(location.search);
+  expect([address.get("as"), address.get("hide")]).toEqual(["charts", "a"]);
+  await removeAll();
+  signIn("member", "jobs:read");
+  navigate(href("jobs", Object.fromEntries(address)));
+  const again = show(Jobs, {});
+  await settled();
+  expect(again.querySelectorAll("td.eye button[aria-pressed=true]")).toHaveLength(1);
+  click(again, "table");
+  expect(again.querySelector("td.eye")).toBeNull();
+  navigate(href("jobs"));
+});
 
 test("a state is shown alone, all again when it was alone, and more with Shift", () => {
   const changes: unknown[] = [];

@@ -14,12 +14,25 @@ const MOST_VIEWS = 50;
 
 /** Each is kept by itself: a tab that changes one takes nothing of the other from another tab. */
 const columns = preference<{ readonly names: readonly string[] }>("runs.columns", { names: USUAL });
+const arrangement = preference<{ readonly isBeside: boolean }>("runs.beside", { isBeside: false });
 const views = preference<{ readonly views: readonly SavedView[] }>("runs", { views: [] });
 
 /** Returns the names of the columns that are shown. Reactive. */
 export function columnNames(): readonly string[] {
   const text = route().query.get("columns");
   return read(text ?? listText(columns.value.names.filter((name) => typeof name === "string")));
+}
+
+/** Whether charts are beside the table. Reactive. */
+export function isBeside(): boolean {
+  const text = route().query.get("as");
+  return text === null ? arrangement.value.isBeside : text === "charts";
+}
+
+/** Shows charts beside the table, or the table alone, also the next time. */
+export function arrange(toBeside: boolean): void {
+  arrangement.value = { isBeside: toBeside };
+  setQuery({ as: toBeside ? "charts" : "table" });
 }
 
 export function chooseColumns(names: readonly string[]): void {
