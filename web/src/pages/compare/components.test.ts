@@ -67,6 +67,7 @@ test("comparing jobs reads each of them once, its attempts too, and follows them
     ...["v1/jobs/a", "v1/jobs/a/attempts", "v1/jobs/b", "v1/jobs/b/attempts", "v1/jobs/c"],
   ]);
   expect(textsOf(host, "tbody td.name")).toEqual(["job a", "job b"]);
+  expect(document.title).toBe("Compare job a, job b – Torchyard");
   expect(textsOf(host, "tbody td:nth-last-child(2)")).toEqual(["box:3", "box:3"]);
   expect(textOf(host)).toContain("One job is not there, or not yours to read: c");
   tell({ kind: "job", job: view("a", { version: 2, name: "renamed" }) as JobSummary });

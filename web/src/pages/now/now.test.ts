@@ -79,7 +79,7 @@ test("of many devices the neighbouring ones of a job share a row, and trouble st
   const { host } = await openNow(workers, [], [job("a")]);
   expect(textsOf(host, "[aria-label=Trouble] li")).toEqual([
     "box-b device 7: held by pid 4121",
-    "box-c lost, last seen 0s ago",
+    "box-c lost, last seen just now",
   ]);
   expect(textsOf(host, "td.index")).toEqual(["0–7", "0–6", "7", "0–7"]);
   expect(textsOf(host, "td.used")).toEqual(["2–97%"]);
