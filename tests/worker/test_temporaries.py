@@ -29,9 +29,8 @@ def attempt(attempt: Attempt) -> Attempt:
 
 
 def plan_of(attempt: Attempt) -> LaunchPlan:
-    shown = Sandbox(
-        landlock=True, own_mounts=True, readable=[], writable=[], devices=[], temporary=str(attempt.own_folders.temporary)
-    )
+    temporary = str(attempt.own_folders.temporary)
+    shown = Sandbox(landlock=True, own_mounts=True, readable=[], writable=[], devices=[], temporary=temporary)
     return replace(attempt.plan(["true"]), sandbox=replace(shown, temporary_at=["/tmp", "/var/tmp"]))
 
 
