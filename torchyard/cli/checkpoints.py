@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,13 +25,12 @@ def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
     with connect() as client:
         shown = client.get(job).view
         found = [*client.jobs.checkpoints(shown.id)]
-    if as_json:
-        return output.write_json(found)
-    for line in checkpoint_lines(found):
-        terminal.write(line)
-    if not found:
-        terminal.note("It has saved no checkpoint." if shown.state.terminal else "No checkpoints yet.")
-    return None
+    output.show(
+        found,
+        checkpoint_lines(found),
+        nothing="It has saved no checkpoint." if shown.state.terminal else "No checkpoints yet.",
+        as_json=as_json,
+    )
 
 
 def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
@@ -78,10 +76,7 @@ def download(
         checkpoint = _chosen(client, found, names[0] if names else None)
         with Transfer() as transfer:
             path = client.jobs.download(found.id, checkpoint.id, file=file, to=to, on_progress=transfer.show)
-    if as_json:
-        terminal.write(json.dumps({"path": str(path), "checkpoint": checkpoint.model_dump(mode="json")}))
-    else:
-        terminal.write(str(path))
+    output.show({"path": str(path), "checkpoint": checkpoint.model_dump(mode="json")}, [str(path)], as_json=as_json)
     sha256 = next((item.sha256 for item in checkpoint.files if item.path == file), checkpoint.sha256)
     terminal.note(f"Verified: sha256 {sha256}.")
 
