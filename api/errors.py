@@ -24,8 +24,8 @@ from torchyard.contract.errors import (
     Unavailable,
     UnknownRoute,
 )
-from torchyard.contract.findings import errors_of
-from torchyard.contract.views.base import Problem
+from torchyard.contract.wire.findings import errors_of
+from torchyard.contract.wire.view import Problem
 
 PROBLEM_TYPE = "application/problem+json"
 """The media type of every error."""
@@ -104,6 +104,8 @@ def _to_error(request: Request, error: TorchyardError) -> Response:
 
 def _to_http_exception(request: Request, error: HTTPException) -> Response:
     kind = _HTTP.get(error.status_code, InvalidRequest)
+    if kind is UnknownRoute and (page := request.app.state.website.instead(request)) is not None:
+        return page
     headers = {"Allow": _allowed(request)} if kind is MethodNotAllowed else error.headers
     return answer(request, kind(f"{request.method} {request.url.path[:200]}: {error.detail}"), headers=headers)
 

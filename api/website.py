@@ -32,6 +32,8 @@ _ADDRESSES = (
     ),
 )
 """The addresses that all answer the same HTML file. Its script shows what each stands for."""
+_OWN_FOLDERS = ("/v1/", "/assets/")
+"""What lies below them is never a page."""
 _INDEX = "index.html"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
@@ -88,10 +90,15 @@ class Website:
         build = self._build()
         if build is None:
             return Response(_NOT_BUILT, status_code=404, media_type="text/html")
-        # The page refers to its assets from the root of the service, which may be a folder of a proxy.
-        up = b"../" * (request.scope["raw_path"].count(b"/") - 1)
-        content = build.index.replace(b'="./', b'="' + up) if up else build.index
-        return etags.answer(request, content, media_type="text/html", headers=_PAGE_HEADERS)
+        return etags.answer(request, _placed(build, request), media_type="text/html", headers=_PAGE_HEADERS)
+
+    def instead(self, request: Request) -> Response | None:
+        """Returns the page, which says that there is none, to a browser that opens another address; else None."""
+        is_opened = request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("Accept", "")
+        build = self._build() if is_opened and not request.scope["path"].startswith(_OWN_FOLDERS) else None
+        if build is None:
+            return None
+        return Response(_placed(build, request), status_code=404, headers=_PAGE_HEADERS, media_type="text/html")
 
     def asset(self, request: Request, name: str) -> Response:
         """Returns a file of the build. Raises NotFound."""
@@ -135,6 +142,12 @@ def install(app: FastAPI, folder: Path) -> None:
     endpoints = {**dict.fromkeys(_ADDRESSES, read_page), "/assets/{name:path}": read_asset}
     for path, endpoint in endpoints.items():
         app.add_api_route(path, endpoint, methods=["GET", "HEAD"], include_in_schema=False)
+
+
+def _placed(build: _Build, request: Request) -> bytes:
+    """Returns the HTML with its assets as seen from the address: the root of the service may be a folder of a proxy."""
+    up = b"../" * (request.scope["raw_path"].count(b"/") - 1)
+    return build.index.replace(b'="./', b'="' + up) if up else build.index
 
 
 def _read(path: Path) -> Fixed:

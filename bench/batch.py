@@ -11,7 +11,7 @@ from bench import table
 from bench.service import scratch, script, up, wait_for
 from bench.table import Row
 from torchyard.client import Client
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 REPEATS = 5
 JOBS = 100
@@ -24,7 +24,7 @@ def measure() -> Iterator[Row]:
     ours: list[float] = []
     theirs: list[float] = []
     with scratch() as folder, up(folder, slots=SLOTS) as service, service.client() as client:
-        wait_for(client.workers, "the worker, which may start after the API")
+        wait_for(client.workers.list, "the worker, which may start after the API")
         code = folder / "code"
         _through_service(client, code, jobs=_WARM_UP)
         for _ in range(REPEATS):

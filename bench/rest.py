@@ -14,9 +14,9 @@ from bench.service import Service, scratch, script, up, wait_for
 from bench.table import Row
 from tests.chaos.job_processes import warm_process_of
 from torchyard.client import Client
-from torchyard.contract.job import JobState
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import JobState
 from torchyard.host.recordfiles import read_record
 
 SETTLE_S = 5.0
@@ -61,7 +61,7 @@ def _warm_process(service: Service) -> int:
 
     def is_warm() -> bool:
         with service.client() as client:
-            return all(worker.starts is not None and worker.starts.mode == "warm" for worker in client.workers())
+            return all(worker.starts is not None and worker.starts.mode == "warm" for worker in client.workers.list())
 
     wait_for(is_warm, "the warm process", pause=0.1)
     return wait_for(lambda: warm_process_of(service.pids["worker"]), "the warm process")

@@ -12,11 +12,11 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from store import settings
 from store.output.facts import DEFAULTS, OutputLimits, TrimLimits
 from store.settings import AbsolutePath
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.durations import parse_duration
-from torchyard.contract.environment import is_reserved
-from torchyard.contract.rundir import SHARD_ABOVE
-from torchyard.contract.wording import allowing
+from torchyard.contract.attempts.rundir import SHARD_ABOVE
+from torchyard.contract.cluster.devices import IsolationReport
+from torchyard.contract.spec.environment import is_reserved
+from torchyard.contract.wire.units import parse_duration
+from torchyard.contract.wire.wording import allowing
 from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.cluster_settings import ClusterSettings
 from worker.environments.offered import Environments
@@ -92,6 +92,8 @@ class Settings(ClusterSettings):
     """Where the data is, which devices a worker offers, and what it keeps. Extends `store.settings.Settings`."""
 
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
+    held_gpus: Literal["refuse", "leave"] = "refuse"
+    """What it does where another worker of the host holds a GPU. `leave`: it starts, and offers the others."""
     job_cpus: Share = None
     """CPUs that jobs may request together. Empty: those that the worker may use."""
     job_memory_gb: Share = None

@@ -25,12 +25,8 @@ from store.cluster.facts import HolderFacts, PoolFacts, WorkerFacts, WorkerHisto
 from store.ids import is_id
 from store.jobs import queued
 from store.team.callers import Caller, may_list
-from torchyard.contract.errors import Forbidden, NotFound, Unavailable
-from torchyard.contract.filters import Instant
-from torchyard.contract.spec import CONFIGS, SPEC
-from torchyard.contract.sweeps import SweepSpec
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.cluster import (
+from torchyard.contract.cluster.devices import StartsReport
+from torchyard.contract.cluster.views import (
     DeviceColumns,
     DeviceHistory,
     DeviceView,
@@ -38,13 +34,16 @@ from torchyard.contract.views.cluster import (
     HolderView,
     KeptView,
     PoolView,
-    StartsView,
     TrainerView,
     WorkerHistoryView,
     WorkerView,
 )
-from torchyard.contract.views.estimates import StopView
-from torchyard.contract.views.queue import QueuePage
+from torchyard.contract.errors import Forbidden, NotFound, Unavailable
+from torchyard.contract.jobs.filters import Instant
+from torchyard.contract.queue.views import QueuePage, StopView
+from torchyard.contract.spec.spec import CONFIGS, SPEC
+from torchyard.contract.sweeps.spec import SweepSpec
+from torchyard.contract.wire.view import Page
 
 router = guarded("cluster")
 
@@ -169,7 +168,7 @@ def worker_view(facts: WorkerFacts, caller: Caller) -> WorkerView:
         started_at=time(facts.started_at),
         seen_at=time(facts.seen_at),
         devices=[_device(device, facts.holders.get(device.uuid), caller) for device in seen],
-        starts=None if facts.starts is None else StartsView.model_validate(facts.starts),
+        starts=None if facts.starts is None else StartsReport.from_dict(facts.starts),
         kept=[
             KeptView(
                 kind="cuda" if kept.kind == "cuda" else "cpu",

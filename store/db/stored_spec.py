@@ -5,8 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from torchyard.contract.resources import Resources
-from torchyard.contract.schema import Duration
+from torchyard.contract.spec.resources import Resources
+from torchyard.contract.spec.spec import DEFAULT_RESTARTS
+from torchyard.contract.wire.schema import Duration
 
 
 class _Part(BaseModel):
@@ -14,7 +15,7 @@ class _Part(BaseModel):
 
 
 class StoredCheckpointPolicy(_Part):
-    """Which checkpoints are kept, and which is the best, as in `torchyard.contract.spec.CheckpointPolicy`."""
+    """Which checkpoints are kept, and which is the best, as in `torchyard.contract.spec.spec.CheckpointPolicy`."""
 
     keep_last: int | None = None
     keep_best: int = 1
@@ -23,12 +24,12 @@ class StoredCheckpointPolicy(_Part):
 
 
 class StoredSpec(_Part):
-    """Has the defaults of `torchyard.contract.spec`. Unknown keys are ignored."""
+    """Has the defaults of `torchyard.contract.spec.spec`. Unknown keys are ignored."""
 
     checkpoint: StoredCheckpointPolicy = StoredCheckpointPolicy()
     preemptible: bool = False
     idle_timeout: Duration | None = None
-    max_restarts: int = 2
+    max_restarts: int = DEFAULT_RESTARTS
     stop_grace: Duration = timedelta(seconds=30)
     time_limit: Duration = timedelta(hours=24)
 

@@ -1,4 +1,4 @@
-"""Who may use the service: users, their tokens, browser sessions, quotas and secrets, and what they did."""
+"""Who may use the service: users, their tokens, browser sessions, quotas, secrets and views, and what they did."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class User(Base):
 
     name: Mapped[str] = mapped_column(String(100), primary_key=True)
     role: Mapped[str] = mapped_column(String(16))
-    """A `torchyard.contract.team.Role`."""
+    """A `torchyard.contract.team.roles.Role`."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     disabled_at: Mapped[int | None] = mapped_column(BigInteger)
 
@@ -36,7 +36,7 @@ class Token(Base):
     digest: Mapped[str] = mapped_column(String(64))
     """SHA-256 of the secret, in hex. The secret has 256 random bits, so a slow hash would add nothing."""
     scopes: Mapped[list[Any]]
-    """`torchyard.contract.team.Scope` each. What the user's role does not allow, no token allows."""
+    """`torchyard.contract.team.roles.Scope` each. What the user's role does not allow, no token allows."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     expires_at: Mapped[int | None] = mapped_column(BigInteger)
     used_at: Mapped[int | None] = mapped_column(BigInteger)
@@ -99,7 +99,7 @@ class Quota(Base):
     name: Mapped[str] = mapped_column(String(100), primary_key=True)
     """The name of the user or of the role."""
     resource: Mapped[str] = mapped_column(String(20), primary_key=True)
-    """A `torchyard.contract.team.Resource`."""
+    """A `torchyard.contract.team.roles.Resource`."""
     limit: Mapped[int | None] = mapped_column(BigInteger)
     """None: unlimited, whatever the role's row says."""
 
@@ -126,6 +126,21 @@ class Preferences(Base):
 
     owner: Mapped[str] = mapped_column(String(100), primary_key=True)
     document: Mapped[dict[str, Any]]
+    updated_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+
+
+class SavedView(Base):
+    """A list of jobs that a user keeps under a name, as the page's address has it."""
+
+    __tablename__ = "saved_views"
+    __table_args__ = (Index("ix_saved_views_visibility", "visibility"),)
+
+    owner: Mapped[str] = mapped_column(String(100), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100), primary_key=True)
+    query: Mapped[str] = mapped_column(CleanText)
+    """Only the page knows what it means."""
+    visibility: Mapped[str] = mapped_column(String(8))
+    """A `torchyard.contract.team.roles.Visibility`."""
     updated_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
 
 

@@ -17,10 +17,10 @@ from store.tables import Job, Preferences, User
 from store.team import access, audit
 from store.team.callers import BOOTSTRAP, SERVICE, Caller
 from torchyard.contract.errors import Conflict, NotFound, OwnerDisabled
-from torchyard.contract.job import JobState
-from torchyard.contract.requests import USER_NAME
-from torchyard.contract.team import Role, Scope
-from torchyard.contract.views.team import UserView
+from torchyard.contract.states import JobState
+from torchyard.contract.team.requests import USER_NAME
+from torchyard.contract.team.roles import Role, Scope
+from torchyard.contract.team.views import UserView
 
 _LIVE = tuple(state for state in JobState if not state.terminal)
 
@@ -114,11 +114,17 @@ def list_live_jobs(session: Session, name: str) -> Sequence[str]:
     return session.scalars(select(Job.id).where(Job.owner == name, Job.state.in_(_LIVE)).order_by(Job.id)).all()
 
 
-def set_preferences(session: Session, name: str, document: Mapping[str, Any]) -> None:
-    """Stores what the page keeps for the user. Not audited: it changes nothing for others."""
-    values = {"document": dict(document), "updated_at": now_us()}
-    insert = upsert(session, Preferences).values(owner=name, **values)
-    session.execute(insert.on_conflict_do_update(index_elements=[Preferences.owner], set_=values))
+def change_preferences(session: Session, name: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Stores what the page keeps for the user under the names of `changes`, and leaves the others; None removes one.
+
+    Returns all of it. Not audited: it changes nothing for others.
+    """
+    empty = upsert(session, Preferences).values(owner=name, document={}, updated_at=now_us())
+    session.execute(empty.on_conflict_do_nothing(index_elements=[Preferences.owner]))
+    kept = session.scalars(select(Preferences).where(Preferences.owner == name).with_for_update()).one()
+    document = {key: value for key, value in {**kept.document, **changes}.items() if value is not None}
+    kept.document, kept.updated_at = document, now_us()
+    return document
 
 
 def find_preferences(session: Session, name: str) -> Mapping[str, Any]:

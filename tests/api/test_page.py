@@ -59,6 +59,22 @@ def test_each_address_is_the_page_and_finds_its_assets(browser: TestClient, path
     assert (head.status_code, head.content, head.headers["ETag"]) == (200, b"", answer.headers["ETag"])
 
 
+@each_row("path", ["/nope", "/runs/job_1", "/dashboard", "/index.html"])
+def test_a_browser_at_an_address_that_is_none_gets_the_page_which_says_so(browser: TestClient, path: str) -> None:
+    opened = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    answer = browser.get(path, headers=opened)
+    assert (answer.status_code, answer.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert answer.headers["Content-Security-Policy"] == browser.get("/").headers["Content-Security-Policy"]
+    assert_assets_load(browser, path, answer.text)
+    assert browser.post(path, headers=opened).headers["Content-Type"] == "application/problem+json"
+
+
+@each_row("path", ["/v1/nope", "/assets/none.js"])
+def test_below_the_api_and_the_assets_a_browser_gets_the_error_itself(browser: TestClient, path: str) -> None:
+    answer = browser.get(path, headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.headers["Content-Type"]) == (404, "application/problem+json")
+
+
 def test_a_slash_in_a_name_leads_to_the_assets_as_a_browser_counts(browser: TestClient) -> None:
     for path in ("/jobs/a%2Fb", "/jobs/a/b"):
         assert_assets_load(browser, path, browser.get(path).text)

@@ -9,10 +9,10 @@ import tempfile
 
 from torchyard.client import Client
 from torchyard.contract.errors import NotFound, ServerError
-from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
-from torchyard.contract.views.checkpoints import CheckpointView
-from torchyard.contract.views.jobs import JobView
-from torchyard.contract.views.telemetry import EventView, MetricView
+from torchyard.contract.files.views import CheckpointView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.telemetry.views import EventView, MetricView
 
 _WEIGHTS = "model.safetensors"
 _TIMING = re.compile(r"train/\w+_per_second|train/mfu|(?:time|wait|memory_gib)/.*")
@@ -50,12 +50,12 @@ class JobHistory:
 
 def read(client: Client, job_id: str) -> JobHistory:
     """Reads everything about the job and downloads each checkpoint. Raises TorchyardError."""
-    series = client.metrics(job_id, max_points=_MOST_POINTS).data
-    checkpoints = list(client.checkpoints(job_id))
-    points = [item.view for item in client.stream(job_id, only=["metric"]) if isinstance(item.view, MetricView)]
+    series = client.jobs.metrics(job_id, max_points=_MOST_POINTS).data
+    checkpoints = list(client.jobs.checkpoints(job_id))
+    points = [item.view for item in client.jobs.stream(job_id, only=["metric"]) if isinstance(item.view, MetricView)]
     return JobHistory(
         job=client.get(job_id).view,
-        events=list(client.events(job_id)),
+        events=list(client.jobs.events(job_id)),
         points=points,
         curve={one.key: {point.step: point.value for point in one.points} for one in series},
         checkpoints=checkpoints,
@@ -218,7 +218,7 @@ def _is_sound(client: Client, job_id: str, checkpoint: CheckpointView) -> bool:
     with tempfile.TemporaryDirectory(prefix="torchyard-chaos-") as folder:
         try:
             for file in checkpoint.files:
-                client.download(job_id, checkpoint.id, file=file.path, to=Path(folder) / Path(file.path).name)
+                client.jobs.download(job_id, checkpoint.id, file=file.path, to=Path(folder) / Path(file.path).name)
         except (ServerError, NotFound):
             return False
     return True

@@ -10,10 +10,10 @@ import time
 from tests.chaos import job_processes
 from tests.chaos.faults import Kill
 from torchyard.client import Client
+from torchyard.contract.cluster.views import WorkerView
 from torchyard.contract.errors import NotFound, TorchyardError
-from torchyard.contract.job import JobState
-from torchyard.contract.views.cluster import WorkerView
-from torchyard.contract.views.jobs import JobSummary
+from torchyard.contract.jobs.views import JobSummary
+from torchyard.contract.states import JobState
 
 _PAUSE_S = 0.25
 _ACTIVE = (JobState.STARTING, JobState.RUNNING)
@@ -59,14 +59,14 @@ class Monitor(threading.Thread):
             self.failure = error
 
     def _poll(self) -> None:
-        active = [*self._client.list(state=_ACTIVE, limit=100)]
+        active = [*self._client.jobs.list(state=_ACTIVE, limit=100)]
         self.double_booked |= set(double_booked(active))
         self.polls += 1
         with self._lock:
             kills = list(self._kills)
         if not kills:
             return
-        ready, workers = self._client.ready(), {worker.id: worker for worker in self._client.workers()}
+        ready, workers = self._client.ready(), {worker.id: worker for worker in self._client.workers.list()}
         now = time.time()
         for kill in kills:
             if kill.job_id is not None:

@@ -20,10 +20,10 @@ import setuptools
 from tests.api.pages import ASSETS, build_page
 from tests.deploy.compose import ROOT
 from tests.e2e.service import Service, running
-from torchyard.contract.events import Metric, parse_line
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import RankError
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.events import Metric, parse_line
+from torchyard.contract.attempts.records import RankError
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import read_record
 
 CLIENT = ("torchyard",)
@@ -37,8 +37,8 @@ import torchyard
 with torchyard.Client() as client:
     job = client.submit({"trainer": "script", "name": "hello", "config": {"code": sys.argv[1]}})
     states = [str(client.wait(job.id).state)]
-    lines = [line.text for line in client.logs(job.id, rank=0)]
-    loss = [point.value for series in client.metrics(job.id).data for point in series.points]
+    lines = [line.text for line in client.jobs.logs(job.id, rank=0)]
+    loss = [point.value for series in client.jobs.metrics(job.id).data for point in series.points]
     print(states, lines, loss)
 print(sorted(set(sys.modules) & {names!r}))
 """

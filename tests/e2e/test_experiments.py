@@ -10,7 +10,7 @@ from tests import examples
 from tests.e2e.documented import blocks, environment_in, run_blocks, running_by
 from tests.servers import free_port
 from torchyard.client import Client
-from torchyard.contract.sweeps import SweepState
+from torchyard.contract.sweeps.spec import SweepState
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
 
@@ -44,7 +44,7 @@ def test_the_commands_of_schedules_do_what_is_documented(tmp_path: Path) -> None
     with running_by(f"torchyard up --port {free_port()} --cpu-slots 1", tmp_path, environment):
         said = run_blocks(blocks(_section("Schedules"), "sh"), tmp_path, environment)
         with Client(data_dir=tmp_path / ".torchyard") as client:
-            assert [*client.schedules.list()] == [*client.list()] == []
+            assert [*client.schedules.list()] == [*client.jobs.list()] == []
     for part in ("0 3 * * *  Europe/Berlin", "paused  next: never", "active  next: ", "removed"):
         assert part in said
 

@@ -21,8 +21,8 @@ from tests.security.test_proc import WALK
 from tests.worker import launchers
 from tests.worker.attempt import wait_for
 from tests.worker.bundles.tars import store, tar_of
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import LaunchPlan
+from torchyard.contract.attempts.records import LaunchPlan
+from torchyard.contract.states import EndReason
 from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import read_record, write_record
 from worker.engines.local.launchers import strictness
@@ -111,7 +111,7 @@ def test_the_service_reads_all_that_the_owners_user_writes(host: StrictHost) -> 
     attempt = host.attempt(HIDES, world_size=2)
     assert attempt.report().reason is EndReason.COMPLETED, host.logs()
     result = attempt.run.job / "hidden-1" / "result"
-    assert host.run_as_service("cat", str(result), str(attempt.places.home / "kept")) == "1of the owner"
+    assert host.run_as_service("cat", str(result), str(attempt.own_folders.home / "kept")) == "1of the owner"
     assert result.stat().st_uid == SERVICE
     assert result.stat().st_mode & 0o777 == 0o600
     uid, pid, count = map(int, attempt.log("rank-1").split())
@@ -188,7 +188,7 @@ def test_a_job_touches_only_what_is_its_own(host: StrictHost, tmp_path: Path) ->
     assert {attack for attack in got if "the first process" not in attack} == OF_ITS_OWN, got
     assert got["list runs"] == f"got ['{attempt.job_id}']"
     assert not Path("/tmp/torchyard-attack").exists()
-    assert not attempt.places.temporary.exists()
+    assert not attempt.own_folders.temporary.exists()
     assert all(file.read_text() == "key" for file in secrets)
 
 
@@ -279,8 +279,8 @@ def test_ranks_show_their_stacks(host: StrictHost) -> None:
     command = (
         "import sys, time, pathlib\n"
         "from torchyard.host.recordfiles import read_record\n"
-        "from torchyard.contract.records import ProcessIdentity\n"
-        "from torchyard.contract.rundir import RunDir\n"
+        "from torchyard.contract.attempts.records import ProcessIdentity\n"
+        "from torchyard.contract.attempts.rundir import RunDir\n"
         "from worker.engines.local import stacks\n"
         "run = RunDir(pathlib.Path(sys.argv[1]))\n"
         "read = stacks.request_stacks(run, read_record(run.supervisor, ProcessIdentity), ranks=[0])\n"

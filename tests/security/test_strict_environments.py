@@ -12,7 +12,7 @@ from tests.security import strict_host
 from tests.security.strict_host import StrictAttempt, StrictHost, helper_alone
 from tests.venvs import make_venv
 from tests.worker.environments.test_start import TELLS
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import write_record
 from worker.attempts.prepare import named_environment
 from worker.engines.base import COMMAND_OPTION
@@ -43,7 +43,7 @@ def start(host: StrictHost, venv: Path, text: str) -> StrictAttempt:
     """Runs `text` as a command in the environment, as a worker does."""
     attempt = StrictAttempt(host, f"job_{os.urandom(16).hex()}", "ada", 1)
     attempt.run.create()
-    attempt.places.create()
+    attempt.own_folders.create()
     named, _ = named_environment.enter(read(venv), attempt.run, [], environ={"PATH": "/usr/bin:/bin"})
     script = host.code / f"{attempt.job_id}.py"
     script.write_text(text)

@@ -16,7 +16,7 @@ import pytest
 from tests.rows import each_row
 from tests.security import strict_host
 from tests.security.strict_host import SERVICE, StrictAttempt, StrictHost
-from torchyard.contract.records import LaunchPlan, Sandbox, Strict
+from torchyard.contract.attempts.records import LaunchPlan, Sandbox, Strict
 from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import read_record, write_record
 from worker.host import process
@@ -162,8 +162,8 @@ def _foreign_job_folder(attempt: StrictAttempt) -> None:
 
 
 def _link_home(attempt: StrictAttempt) -> None:
-    attempt.places.home.rename(attempt.places.home.with_name("moved"))
-    attempt.places.home.symlink_to("/root")
+    attempt.own_folders.home.rename(attempt.own_folders.home.with_name("moved"))
+    attempt.own_folders.home.symlink_to("/root")
 
 
 def _another_attempts_plan(attempt: StrictAttempt) -> None:

@@ -40,12 +40,12 @@ from store.service_identity import service_id
 from store.store import Store
 from store.tables import Allocation, Attempt, Base, Job
 from store.team.callers import SERVICE, Caller
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.pausing import PausePoint
-from torchyard.contract.records import ExitReport, Manifest, ManifestFile
-from torchyard.contract.spec import Spec, parse_spec
-from torchyard.contract.team import Role
-from torchyard.contract.views.telemetry import EventView
+from torchyard.contract.attempts.pausing import PausePoint
+from torchyard.contract.attempts.records import ExitReport, Manifest, ManifestFile
+from torchyard.contract.spec.spec import Spec, parse_spec
+from torchyard.contract.states import EndReason, JobState, Reason
+from torchyard.contract.team.roles import Role
+from torchyard.contract.telemetry.views import EventView
 
 T = TypeVar("T")
 
@@ -144,8 +144,18 @@ class StoreFixture:
         stored = Batch(offsets=batch.pop("offsets", {}), **batch)
         self.write(lambda session: append.record(session, claim, stored, seq=seq))
 
-    def end(self, claim: Claim, reason: EndReason, message: str = "", *, asked: bool = True) -> JobState:
-        """Ends the attempt. `asked`: whether the worker has requested a stop of this reason."""
+    def step(self, claim: Claim) -> None:
+        """Stores that the attempt has told of a step: an error of its program after that may be retried."""
+        told = update(Attempt).where(Attempt.id == claim.attempt_id, Attempt.ended_at.is_(None))
+        self.write(lambda session: session.execute(told.values(stepped_at=now_us())))
+
+    def end(
+        self, claim: Claim, reason: EndReason, message: str = "", *, asked: bool = True, stepped: bool = True
+    ) -> JobState:
+        """Ends the attempt. `asked`: whether the worker has requested a stop of this reason. `stepped`: whether it has
+        told of a step before an error of its program."""
+        if stepped and reason is EndReason.USER_ERROR:
+            self.step(claim)
         report, stops = ExitReport(reason=reason, message=message), {reason} if asked else set[EndReason]()
         return self.write(lambda session: end.end(session, claim, report, requested_stops=stops))
 

@@ -39,11 +39,10 @@ from tests.databases import quick_on_sqlite
 from tests.sessions import write
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, QuotaExceeded
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.patches import JobPatch
-from torchyard.contract.requests import JobAction
-from torchyard.contract.sweeps import SweepSpec
-from torchyard.contract.team import Resource, Role
+from torchyard.contract.jobs.requests import JobAction, JobPatch
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.sweeps.spec import SweepSpec
+from torchyard.contract.team.roles import Resource, Role
 
 MOST_ROWS = 8
 ROW_BYTES = 256
@@ -135,7 +134,7 @@ class History:
 
     def _prefer(self) -> None:
         document = {"text": "\u00e4" * self._random.randint(0, 50)}
-        self.db.write(lambda session: users.set_preferences(session, "ada", document))
+        self.db.write(lambda session: users.change_preferences(session, "ada", document))
 
     def _add_up(self) -> None:
         self.db.write(stored_counts.add_up)
@@ -273,7 +272,7 @@ def test_a_request_about_other_things_that_changes_nothing_is_bounded_too(db: St
 
 def _written_before(db: StoreFixture, size: int) -> None:
     """Has something else of `ada` take so many bytes."""
-    db.write(lambda session: users.set_preferences(session, "ada", {"text": "x" * size}))
+    db.write(lambda session: users.change_preferences(session, "ada", {"text": "x" * size}))
 
 
 def test_a_quota_is_checked_without_reading_what_jobs_have_stored(db: StoreFixture) -> None:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
-from torchyard.contract.codec import Record
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
+from torchyard.contract.wire.codec import Record
 
 _answer = dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 """Without methods that no answer needs: to make them takes as long as a request."""
@@ -89,6 +89,21 @@ class Jobs(Record):
     data: list[Summary]
     has_more: bool = False
     next: str | None = None
+
+
+@_answer
+class Whole(Record):
+    """A page of what is printed as the server writes it."""
+
+    data: list[dict[str, Any]]
+    has_more: bool = False
+    next: str | None = None
+
+
+@_answer
+class Counts(Record):
+    counts: dict[str, int]
+    counts_complete: bool = True
 
 
 @_answer

@@ -17,16 +17,14 @@ JobArgument = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="A job's id or the beginning of it, or its name for the newest job of that name.",
+        help="A job's name (the newest job of that name), its id, or a short id as lists show it.",
         autocompletion=job_names,
     ),
 ]
 JobsArgument = Annotated[
-    list[str], typer.Argument(metavar="JOB…", help="Ids, beginnings of ids, or names.", autocompletion=job_names)
+    list[str], typer.Argument(metavar="JOB…", help="Names, ids, or short ids.", autocompletion=job_names)
 ]
-WorkersArgument = Annotated[
-    list[str], typer.Argument(metavar="WORKER…", help="Ids, beginnings of ids, or names of hosts.")
-]
+WorkersArgument = Annotated[list[str], typer.Argument(metavar="WORKER…", help="Names of hosts, ids, or short ids.")]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The job spec, YAML or JSON; - reads stdin.")]
 FilesArgument = Annotated[
     list[str],
@@ -64,7 +62,7 @@ def label_of(text: str) -> tuple[str, str]:
 
 def seconds_of(text: str, *, option: str) -> float:
     """Parses the duration `90s`, `15m`, `24h` or `7d` of an option. Raises BadParameter, naming the option."""
-    from torchyard.contract.durations import parse_duration
+    from torchyard.contract.wire.units import parse_duration
 
     try:
         return parse_duration(text).total_seconds()
@@ -74,7 +72,7 @@ def seconds_of(text: str, *, option: str) -> float:
 
 def moment(text: str) -> datetime:
     """Parses `10m` (ten minutes ago) or an RFC 3339 time. Raises BadParameter."""
-    from torchyard.contract.durations import parse_duration
+    from torchyard.contract.wire.units import parse_duration
 
     try:
         return datetime.now(UTC) - parse_duration(text)

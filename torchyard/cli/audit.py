@@ -11,7 +11,7 @@ from torchyard.cli.arguments import Json, connect
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.team import AuditView
+    from torchyard.contract.team.views import AuditView
 
 
 def audit(
@@ -32,7 +32,7 @@ def audit(
     if as_json:
         return output.write_json(found)
     headers = ("TIME", "WHO", "ACTION", "OBJECT", "OUTCOME", "ADDRESS", "TOKEN", "REQUEST")
-    for line in output.table(headers, [_entry(item) for item in found], spare="REQUEST"):
+    for line in output.table(headers, [_entry(item) for item in found], short=False):
         terminal.write(line)
     return None
 

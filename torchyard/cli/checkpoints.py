@@ -14,8 +14,8 @@ from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
-    from torchyard.contract.views.checkpoints import CheckpointView
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.files.views import CheckpointView
+    from torchyard.contract.jobs.views import JobView
 
 _CAPTURED = "captured"
 """The source of a checkpoint that is a file or a folder which the program wrote."""
@@ -25,7 +25,7 @@ def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
     """List a job's checkpoints, newest first."""
     with connect() as client:
         shown = client.get(job).view
-        found = [*client.checkpoints(shown.id)]
+        found = [*client.jobs.checkpoints(shown.id)]
     if as_json:
         return output.write_json(found)
     for line in checkpoint_lines(found):
@@ -39,9 +39,9 @@ def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
     """Returns the lines of a table of checkpoints."""
     captured, again = any(item.source == _CAPTURED for item in found), any(item.remeasured for item in found)
     file, measured = ("FILE",) if captured else (), ("MEASURED AGAIN",) if again else ()
-    headers = ("CHECKPOINT", "EPOCH", "STEP", *file, "SIZE", "ALIASES", "METRICS", *measured)
+    headers = ("CHECKPOINT", "STEP", "METRICS", *measured, "ALIASES", *file, "EPOCH", "SIZE")
     rows = [_row(item, with_file=captured, with_measured=again) for item in found]
-    return output.table(headers, rows, spare="CHECKPOINT")
+    return output.table(headers, rows)
 
 
 def download(
@@ -77,7 +77,7 @@ def download(
         found = client.get(job).view
         checkpoint = _chosen(client, found, names[0] if names else None)
         with Transfer() as transfer:
-            path = client.download(found.id, checkpoint.id, file=file, to=to, on_progress=transfer.show)
+            path = client.jobs.download(found.id, checkpoint.id, file=file, to=to, on_progress=transfer.show)
     if as_json:
         terminal.write(json.dumps({"path": str(path), "checkpoint": checkpoint.model_dump(mode="json")}))
     else:
@@ -88,7 +88,7 @@ def download(
 
 def has_left_files(client: Client, job_id: str) -> bool:
     """Returns whether files of the job are stored that are no checkpoints."""
-    found = (client.kept_files(job_id), client.artifacts(job_id))
+    found = (client.jobs.kept_files(job_id), client.jobs.artifacts(job_id))
     return any(next(iter(files), None) is not None for files in found)
 
 
@@ -97,9 +97,9 @@ def _chosen(client: Client, job: JobView, ref: str | None) -> CheckpointView:
     from torchyard.contract.errors import NotFound
 
     try:
-        return client.checkpoint(job.id, ref)
+        return client.jobs.checkpoint(job.id, ref)
     except NotFound:
-        if ref is not None or next(iter(client.checkpoints(job.id)), None) is not None:
+        if ref is not None or next(iter(client.jobs.checkpoints(job.id)), None) is not None:
             raise
         named = f"; files that it left: {output.command()} cp {job.id}:" if has_left_files(client, job.id) else ""
         raise NotFound(f"job {job.id} has saved no checkpoint{named}") from None
@@ -109,13 +109,13 @@ def _row(checkpoint: CheckpointView, *, with_file: bool, with_measured: bool) ->
     captured = _written(checkpoint) if checkpoint.source == _CAPTURED else ""
     return (
         checkpoint.id,
-        "" if checkpoint.epoch is None else str(checkpoint.epoch),
         str(checkpoint.step) if checkpoint.step or not captured else "",
-        *((captured,) if with_file else ()),
-        terminal.size(checkpoint.size),
-        "not whole" if checkpoint.damaged else ", ".join(checkpoint.aliases),
         output.metrics(dict(sorted(checkpoint.metrics.items(), key=lambda item: not item[0].startswith("val/")))),
         *((output.metrics(checkpoint.remeasured.metrics if checkpoint.remeasured else {}),) if with_measured else ()),
+        "not whole" if checkpoint.damaged else ", ".join(checkpoint.aliases),
+        *((captured,) if with_file else ()),
+        "" if checkpoint.epoch is None else str(checkpoint.epoch),
+        terminal.size(checkpoint.size),
     )
 
 

@@ -12,7 +12,7 @@ import typer
 from torchyard.cli import stopping
 from torchyard.cli.arguments import connect, label_of
 from torchyard.cli.completion import job_names
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from torchyard.client import Client
     from torchyard.client.matching import Matching
-    from torchyard.contract.requests import JobAction
-    from torchyard.contract.views.jobs import ActionsView, RefusedAction
+    from torchyard.contract.jobs.requests import JobAction
+    from torchyard.contract.jobs.views import ActionsView, RefusedAction
 
 SomeJobs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[JOB…]", help="Ids, beginnings of ids, or names.", autocompletion=job_names),
+    typer.Argument(metavar="[JOB…]", help="Names, ids, or short ids.", autocompletion=job_names),
 ]
 InStates = Annotated[
     list[JobState] | None, typer.Option("--state", metavar="STATE", help="All jobs in this state. Repeatable.")
@@ -94,7 +94,7 @@ def act_on_all(
     """Does the action on all jobs that the filter matches, and says on how many. Exits with 1 if some are refused."""
     with connect() as client:
         asked: dict[str, Any] = {"now": now, "set_labels": set_labels, **where.matching(client)}
-        found = client.act(action, dry_run=True, **asked)
+        found = client.jobs.act(action, dry_run=True, **asked)
         if where.dry_run or not found.matched:
             return _say(action, 0, [], as_json=as_json, found=found)
         if not yes:
@@ -102,7 +102,7 @@ def act_on_all(
         done = 0
         refused: list[RefusedAction] = []
         while True:
-            part = client.act(action, **asked)
+            part = client.jobs.act(action, **asked)
             done, refused = done + part.done, refused + part.refused
             if not (part.more and part.done):
                 break
@@ -118,7 +118,7 @@ def act_on(
     """Does the action on the jobs that are named. Exits with 1 if some are refused."""
     with connect() as client:
         ids = [*dict.fromkeys(client.get(ref).id for ref in jobs)]
-        part = client.act(action, ids, set_labels=set_labels)
+        part = client.jobs.act(action, ids, set_labels=set_labels)
     _say(action, part.done, part.refused, as_json=as_json, found=None)
     if part.refused:
         raise typer.Exit(1)
@@ -137,13 +137,13 @@ def stops_named(
 
     Returns whether to stop them. Raises Abort if the answer is no.
     """
-    from torchyard.contract.requests import MOST_ACTIONS
+    from torchyard.contract.jobs.requests import MOST_ACTIONS
 
     if not dry_run and (yes or not stopping.can_ask()):
         return True
     with connect() as client:
         ids = [ref if now and _JOB_ID.fullmatch(ref) else client.get(ref).id for ref in jobs]
-        found = client.act(action, [*dict.fromkeys(ids)][:MOST_ACTIONS], now=now, dry_run=True)
+        found = client.jobs.act(action, [*dict.fromkeys(ids)][:MOST_ACTIONS], now=now, dry_run=True)
     if dry_run:
         _say(action, 0, found.refused, as_json=as_json, found=found)
     elif lines := stopping.price_lines(found.price):

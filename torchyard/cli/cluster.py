@@ -14,9 +14,8 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.contract.views.cluster import DeviceView, PoolView, WorkerView
-    from torchyard.contract.views.estimates import StopView
-    from torchyard.contract.views.queue import QueueEntry
+    from torchyard.contract.cluster.views import DeviceView, PoolView, WorkerView
+    from torchyard.contract.queue.views import QueueEntry, StopView
 
 _KINDS = {"cuda": "GPUs", "cpu": "CPU slots"}
 
@@ -27,7 +26,7 @@ def workers(*, as_json: Json = False) -> None:
     Lists the pools of clusters, too.
     """
     with connect() as client:
-        found = client.workers()
+        found = client.workers.list()
     if as_json:
         return output.write_json(found)
     for line in worker_lines(found):
@@ -78,8 +77,8 @@ def queue(*, as_json: Json = False) -> None:
         return output.write_json(found)
     if not found:
         return terminal.note("The queue is empty.")
-    headers = ("POSITION", "ID", "NAME", output.OWNER, "PRIORITY", "AGE", "STARTS", "WHY")
-    for line in output.table(headers, [_entry(item) for item in found], spare="ID"):
+    headers = ("POSITION", "ID", "NAME", output.OWNER, "STARTS", "WHY", "PRIORITY", "AGE")
+    for line in output.table(headers, [_entry(item) for item in found]):
         terminal.write(line)
     return None
 
@@ -93,14 +92,14 @@ def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str
     headers = (
         "WORKER",
         "STATE",
-        "STARTS",
-        "ISOLATION",
         "DEVICE",
         "HELD BY",
         output.OWNER,
         "UTIL",
         "MEMORY",
         "NAME",
+        "STARTS",
+        "ISOLATION",
         "SEEN",
     )
     devices = output.table(headers, rows, indent=indent) if rows else []
@@ -133,9 +132,9 @@ def kept_lines(workers: Sequence[WorkerView]) -> list[str]:
 def _prices_of_drain(names: list[str]) -> list[tuple[str, StopView]]:
     """Returns the name of each worker, and what its drain would cost."""
     with connect() as client:
-        known = client.workers()
+        known = client.workers.list()
         chosen = [_named(known, name) for name in names]
-        return [(worker.name, client.price_of_drain(worker.id)) for worker in chosen]
+        return [(worker.name, client.workers.price_of_drain(worker.id)) for worker in chosen]
 
 
 def _drain_lines(name: str, price: StopView, *, all_of_them: bool) -> list[str]:
@@ -146,9 +145,9 @@ def _drain_lines(name: str, price: StopView, *, all_of_them: bool) -> list[str]:
 
 def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
     with connect() as client:
-        known = client.workers()
+        known = client.workers.list()
         chosen = [_named(known, name) for name in names]
-        changed = [(client.drain if drain else client.undrain)(worker.id) for worker in chosen]
+        changed = [(client.workers.drain if drain else client.workers.undrain)(worker.id) for worker in chosen]
     if as_json:
         return output.write_json(changed)
     for worker in changed:
@@ -160,7 +159,7 @@ def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
 
 
 def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:
-    from torchyard.client.beginnings import only_id
+    from torchyard.client.shortids import only_id
     from torchyard.contract.errors import Conflict, NotFound
 
     found = [worker for worker in workers if name in {worker.id, worker.name}]
@@ -179,7 +178,7 @@ def _devices(worker: WorkerView) -> list[tuple[str, ...]]:
     starts = worker.starts.mode if worker.starts is not None else ""
     isolation = worker.starts.isolation if worker.starts is not None else None
     level = isolation.level if isolation is not None else ""
-    return [(worker.name, worker.state, starts, level, *device, terminal.ago(worker.seen_at)) for device in devices]
+    return [(worker.name, worker.state, *device, starts, level, terminal.ago(worker.seen_at)) for device in devices]
 
 
 def _device(device: DeviceView) -> tuple[str, ...]:
@@ -215,4 +214,4 @@ def _entry(entry: QueueEntry) -> tuple[str, ...]:
     name = entry.name or output.private_job(entry.owner)
     age, why = terminal.age(entry.created_at), entry.reason.message if entry.reason is not None else ""
     starts = estimates.short(entry.estimate)
-    return (str(entry.position), entry.job_id or "", name, entry.owner, str(entry.priority), age, starts, why)
+    return (str(entry.position), entry.job_id or "", name, entry.owner, starts, why, str(entry.priority), age)

@@ -10,12 +10,12 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobsArgument, Json, connect
-from torchyard.contract.codec import json_number
+from torchyard.contract.wire.codec import json_number
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.curves import CurvesView
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.jobs.views import JobView
+    from torchyard.contract.telemetry.curves import CurvesView
 
 _MOST_JOBS = 50
 _MOST_KEYS = 8
@@ -34,7 +34,7 @@ def compare(
         raise typer.BadParameter(f"name 2 to {_MOST_JOBS} jobs")
     with connect() as client:
         found = [*{job.id: job for job in (client.get(ref).view for ref in jobs)}.values()]
-        latest = _latest(client.curves([job.id for job in found]))
+        latest = _latest(client.jobs.curves([job.id for job in found]))
     known = {name for values in latest.values() for name in values}
     if absent := {*(key or ())} - known:
         terminal.note(output.no_such_metric(absent, known, whose="These jobs have"))
@@ -45,7 +45,7 @@ def compare(
         return terminal.write(json.dumps(_document(found, keys, latest, differing)))
     shown = keys if key else keys[:_MOST_KEYS]
     headings = ("ID", "NAME", "STATE", "BEST", *map(terminal.plain, shown))
-    heading, *lines = output.table(headings, [_row(job, shown, latest[job.id]) for job in found], spare="ID")
+    heading, *lines = output.table(headings, [_row(job, shown, latest[job.id]) for job in found])
     terminal.write(heading)
     for line, job in zip(lines, found, strict=True):
         terminal.write(output.paint_state(line, job.state))
@@ -89,7 +89,7 @@ def _differing(specs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _row(job: JobView, keys: Sequence[str], latest: Mapping[str, float]) -> tuple[str, ...]:
-    best = f"{job.best.metric} {terminal.number(job.best.value)}" if job.best is not None else _ABSENT
+    best = f"{terminal.number(job.best.value)} {job.best.metric}" if job.best is not None else _ABSENT
     values = (terminal.number(latest[key]) if key in latest else _ABSENT for key in keys)
     return (job.id, job.name, job.state, best, *values)
 

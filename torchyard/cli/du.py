@@ -11,7 +11,7 @@ from torchyard.cli.arguments import Json, connect
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.usage import DiskUseView, JobUseView
+    from torchyard.contract.cluster.usage import DiskUseView, JobUseView
 
 
 def du(
@@ -31,7 +31,7 @@ def du(
         return output.write_json(found)
     if not found.jobs:
         return terminal.note("No job of yours takes anything.")
-    for line in output.table(("JOB", "NAME", "STATE", "STORED", "FOLDER", "ON"), [*map(_cells, found.jobs)]):
+    for line in output.table(("JOB", "NAME", "STORED", "FOLDER", "STATE", "ON"), [*map(_cells, found.jobs)]):
         terminal.write(line)
     return terminal.note(_summary(found))
 
@@ -40,7 +40,7 @@ def _cells(job: JobUseView) -> tuple[str, ...]:
     folder = sum(each.size for each in job.folders)
     hosts = ", ".join(each.host for each in job.folders)
     taken = [terminal.size(size) if size else "" for size in (job.stored_bytes, folder)]
-    return (job.job_id, job.name, job.state, *taken, hosts)
+    return (job.job_id, job.name, *taken, job.state, hosts)
 
 
 def _summary(found: DiskUseView) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from torchyard.client import Client
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.jobs.views import JobView
 
 _MOST_NOTES_FILE = 1 << 20
 """Bytes that are read of a file with notes. The service takes fewer."""
@@ -142,10 +142,10 @@ def _stored(client: Client, job: JobView, labels: dict[str, str | None], given: 
     from torchyard.contract.errors import Conflict
 
     if labels:
-        refused = client.act("label", [job.id], set_labels=labels).refused
+        refused = client.jobs.act("label", [job.id], set_labels=labels).refused
         if refused:
             raise Conflict(refused[0].message)
-    return client.update(job.id, **given) if given else client.get(job.id).view
+    return client.jobs.update(job.id, **given) if given else client.get(job.id).view
 
 
 @contextmanager

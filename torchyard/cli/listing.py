@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,25 +13,24 @@ from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect, label_of, moment
 from torchyard.cli.completion import job_names, sweep_names
 from torchyard.cli.screen import redraw
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torchyard.client.matching import Listed
-    from torchyard.contract.views.jobs import JobGroup, JobSummary
+    from torchyard.contract.jobs.views import JobGroup, JobSummary
 
 _REFRESH_S = 1.0
 _LISTED = 20
-_HEADERS = ("ID", "NAME", output.OWNER, "STATE", "AGE", "PROGRESS", "BEST OR WHY")
+_HEADERS = ("ID", "NAME", output.OWNER, "STATE", "BEST OR WHY", "PROGRESS", "AGE")
 
 
 def ps(
     *,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="The most jobs to list: 20, or with --all any number.")
-    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="The most jobs to list: 20.")] = None,
+    all_rows: Annotated[bool, typer.Option("--all-rows", help="List all of them, and not only the newest 20.")] = False,
     every: Annotated[
         bool, typer.Option("--all", "-a", help="List everybody's jobs that you may see, and not only your own.")
     ] = False,
@@ -59,6 +60,8 @@ def ps(
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first."""
+    if all_rows and limit is not None:
+        raise typer.BadParameter("choose one of --limit and --all-rows")
     labels = dict(label_of(text) for text in label or ())
     created_after = moment(since) if since is not None else None
     if watch and group_by is not None:
@@ -76,38 +79,46 @@ def ps(
         "starred": starred or None,
         "archived": archived or None,
     }
-    most = limit or (None if every else _LISTED)
-    if not (watch or as_json or group_by is not None or sweep is not None):
-        return _write(_read(matching, every=every, limit=most), every=every)
+    most = None if all_rows else limit or _LISTED
+    if not (watch or group_by is not None or sweep is not None):
+        return _list(matching, every=every, limit=most, notes_rest=limit is None, as_json=as_json)
     # A watcher sees at once that the server is unreachable; other calls wait for it.
     with connect(patience=_REFRESH_S if watch else 30.0) as client:
         matching["owner"] = None if every else client.me().name
         matching["sweep"] = None if sweep is None else client.sweeps.get(sweep).id
         if group_by is not None:
-            return _write_groups(client.groups(group_by, **matching), group_by, as_json=as_json)
-
-        def read() -> list[JobSummary]:
-            return [*client.list(**matching, limit=most)]  # pyrefly: ignore[open-unpacking] it has no `sort`
-
+            return _write_groups(client.jobs.groups(group_by, **matching), group_by, as_json=as_json)
         if watch:
-            return redraw(lambda: _lines(read()), seconds=_REFRESH_S)
-        jobs = read()
-    if as_json:
-        return output.write_json(jobs)
-    return _write(jobs, every=every)
+            # pyrefly: ignore[open-unpacking] it has no `sort`
+            return redraw(lambda: job_lines([*client.jobs.list(**matching, limit=_shown(most))]), seconds=_REFRESH_S)
+    return _list(matching, every=every, limit=most, notes_rest=limit is None, as_json=as_json)
 
 
-def _read(matching: Listed, *, every: bool, limit: int | None) -> list[JobSummary]:
-    """Returns the jobs without loading the client: this command is typed more often than any other."""
+def _shown(most: int | None) -> int:
+    """Returns how many jobs the screen has room for, at most so many: each redrawing reads them."""
+    rows = shutil.get_terminal_size().lines
+    return rows if most is None else min(most, rows)
+
+
+def _list(matching: Listed, *, every: bool, limit: int | None, notes_rest: bool, as_json: bool) -> None:
+    """Lists the jobs without loading the client: this command is typed more often than any other."""
     from torchyard.cli.plain import Reader
 
     with Reader() as reader:
         matching["owner"] = None if every else reader.own_name()
-        return reader.jobs(matching, limit=limit)
+        if as_json:
+            shown = reader.jobs_as_json(matching, limit=limit)
+            terminal.write(json.dumps(shown))
+        else:
+            _write(shown := reader.jobs(matching, limit=limit), every=every)
+        if limit is not None and notes_rest and len(shown) == limit:
+            count, is_all = reader.count(matching)
+            if count > limit:
+                terminal.note(f"{limit} of {'' if is_all else 'more than '}{count:,}: --all-rows lists all.")
 
 
 def _write(jobs: list[JobSummary], *, every: bool) -> None:
-    for line in _lines(jobs):
+    for line in job_lines(jobs):
         terminal.write(line)
     if not jobs:
         others = "" if every else f" Those of others: {output.command()} ps --all."
@@ -134,18 +145,18 @@ def _write_groups(groups: Sequence[JobGroup], by: str, *, as_json: bool) -> None
     return None
 
 
-def _lines(jobs: list[JobSummary]) -> list[str]:
-    heading, *lines = output.table(_HEADERS, [_row(job) for job in jobs], spare="ID")
+def job_lines(jobs: list[JobSummary]) -> list[str]:
+    heading, *lines = output.table(_HEADERS, [_row(job) for job in jobs])
     return [heading, *(output.paint_state(line, job.state) for line, job in zip(lines, jobs, strict=True))]
 
 
 def _row(job: JobSummary) -> tuple[str, ...]:
-    age, progress = terminal.age(job.created_at), output.short_progress(job)
     name = f"{job.name} *" if job.starred else job.name
-    return (job.id, name, job.owner, job.state, age, progress, _best_or_why(job))
+    age = terminal.age(job.created_at)
+    return (job.id, name, job.owner, job.state, _best_or_why(job), output.short_progress(job), age)
 
 
 def _best_or_why(job: JobSummary) -> str:
     if job.state not in {JobState.RUNNING, JobState.SUCCEEDED}:
         return output.reason(job)
-    return f"{job.best.metric} {terminal.number(job.best.value)}" if job.best is not None else ""
+    return f"{terminal.number(job.best.value)} {job.best.metric}" if job.best is not None else ""

@@ -11,14 +11,14 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
 from torchyard.cli.prompt import read_secret
-from torchyard.contract.team import Scope
+from torchyard.contract.team.roles import Scope
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from torchyard.client import Client
-    from torchyard.contract.views.team import MeView
+    from torchyard.contract.team.views import MeView
 
 
 def login(
@@ -121,4 +121,4 @@ def _expiry(client: Client, me: MeView) -> datetime | None:
     """Returns when the caller's token expires, if it does and the caller may know it."""
     if me.token_id is None or Scope.TOKENS not in me.scopes:
         return None
-    return next((token.expires_at for token in client.tokens() if token.id == me.token_id), None)
+    return next((token.expires_at for token in client.tokens.list() if token.id == me.token_id), None)

@@ -11,12 +11,12 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.contract.notifications import EventKind, TargetKind
+from torchyard.contract.notifications.kinds import EventKind, TargetKind
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
-    from torchyard.contract.views.notifications import MessageView, TargetView
+    from torchyard.contract.notifications.views import MessageView, TargetView
 
 notify = typer.Typer(
     no_args_is_help=True,
@@ -82,7 +82,7 @@ def ls(*, user: UserOption = None, as_json: Json = False) -> None:
         found = [*client.notifications.targets(user=user)]
     if as_json:
         return output.write_json(found)
-    for line in output.table(("NAME", "KIND", "ADDRESS", "ON", "STATE"), map(_row, found)) if found else ():
+    for line in output.table(("NAME", "KIND", "STATE", "ON", "ADDRESS"), map(_row, found)) if found else ():
         terminal.write(line)
     if not found:
         terminal.note(f"No targets. Add one: {output.command()} notifications add NAME https://…")
@@ -108,7 +108,7 @@ def show(
         terminal.write(f"{label:<10} {terminal.plain(value)}")
     if messages:
         terminal.write("")
-        for line in output.table(("ID", "MADE", "STATE", "TRIES", "WHAT", "ERROR"), map(_message_row, messages)):
+        for line in output.table(("MADE", "STATE", "WHAT", "ERROR", "TRIES", "ID"), map(_message_row, messages)):
             terminal.write(line)
     return None
 
@@ -196,7 +196,7 @@ def _awaited(client: Client, message: MessageView, *, user: str | None, timeout:
 
 
 def _row(target: TargetView) -> tuple[str, ...]:
-    return (target.name, target.kind, target.address, _on(target), _state(target))
+    return (target.name, target.kind, _state(target), _on(target), target.address)
 
 
 def _on(target: TargetView) -> str:
@@ -228,4 +228,4 @@ def _details(target: TargetView) -> list[tuple[str, str]]:
 def _message_row(message: MessageView) -> tuple[str, ...]:
     made = terminal.ago(message.created_at)
     state = message.state.replace("_", " ")
-    return (message.id, made, state, str(message.attempts), message.title, message.error or "")
+    return (made, state, message.title, message.error or "", str(message.attempts), message.id)

@@ -12,8 +12,10 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from torchyard.contract.job import JobState
-from torchyard.contract.text import headline
+from torchyard.cli.columns import GAP, fitted
+from torchyard.client.shortids import shortened
+from torchyard.contract.states import JobState
+from torchyard.contract.wire.text import headline
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from torchyard.contract.jobs.views import ErrorView, HeldDevice, JobSummary, JobView, ProgressView
     from torchyard.contract.recipes.script import Git
-    from torchyard.contract.views.jobs import ErrorView, HeldDevice, JobSummary, JobView, ProgressView
-    from torchyard.contract.views.telemetry import LogLine
+    from torchyard.contract.telemetry.views import LogLine
 
 COLOURS = {
     JobState.QUEUED: "yellow",
@@ -37,7 +39,6 @@ COLOURS = {
 OWNER = "OWNER"
 """The column of a table that says whose job a row is about."""
 _SGR = {"red": "31", "green": "32", "yellow": "33", "magenta": "35", "cyan": "36"}
-_GAP = "  "
 _LABEL = 11
 """The column in which the text begins of a line that has a label."""
 _LOSS = "train/loss"
@@ -62,22 +63,20 @@ def command() -> str:
     return os.path.relpath(own) if own.is_relative_to(Path.cwd()) else str(own)
 
 
-def table(
-    headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "", spare: str | None = None
-) -> list[str]:
-    """Returns the lines of a table.
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, indent: str = "", short: bool = True) -> list[str]:
+    """Returns the lines of a table. The first columns are those that matter most.
 
-    In a terminal, lines are truncated to its width, and where not all fit, the column `spare` is omitted: a wider one
-    never shows less of the others. In a pipe, lines are complete. The column OWNER is omitted where there are no two
-    owners.
+    A terminal gets as much as fits: short ids, unless `short` is false, no empty column, and long cells truncated. A
+    wider one never shows less of any cell. In a pipe, lines are complete. The column OWNER is omitted where there are
+    no two owners.
     """
     cells = [list(headers), *([terminal.plain(cell) for cell in row] for row in rows)]
     if OWNER in headers and len({row[headers.index(OWNER)] for row in cells[1:]} - {""}) < 2:
         cells = _without(OWNER, cells)
-    lines = [f"{indent}{line}" for line in _aligned(cells)]
-    if spare is not None and any(len(line) > _columns() for line in lines):
-        lines = [f"{indent}{line}" for line in _aligned(_without(spare, cells))]
-    return [_fit(line) for line in lines]
+    columns = _columns()
+    if columns < float("inf"):
+        cells = fitted(_with_short_ids(cells) if short else cells, int(columns) - len(indent))
+    return [f"{indent}{line}" for line in _aligned(cells)]
 
 
 def hanging(line: str) -> str:
@@ -88,7 +87,7 @@ def hanging(line: str) -> str:
     columns = _columns()
     if len(line) <= columns:
         return line
-    indent = " " * (_LABEL if line[:_LABEL].endswith(_GAP) else len(_GAP))
+    indent = " " * (_LABEL if line[:_LABEL].endswith(GAP) else len(GAP))
     wrapped = textwrap.wrap(
         line, int(columns), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
@@ -112,7 +111,7 @@ def private_job(owner: str) -> str:
 
 def metrics(values: dict[str, float]) -> str:
     """Formats `key value` pairs on one line."""
-    return _GAP.join(f"{key} {terminal.number(value)}" for key, value in values.items())
+    return GAP.join(f"{key} {terminal.number(value)}" for key, value in values.items())
 
 
 def no_such_metric(absent: Iterable[str], known: Iterable[str], *, whose: str) -> str:
@@ -147,7 +146,7 @@ def progress_of(now: ProgressView, *, loss: float | None, ended: bool = False) -
 def live(now: ProgressView, metrics_now: dict[str, float]) -> str:
     """Formats progress and the newest metrics: `step 54/81, loss 0.31  val/accuracy 0.9`."""
     others = {terminal.plain(key): metrics_now[key] for key in sorted(metrics_now)[:_MOST_METRICS] if key != _LOSS}
-    return _GAP.join(part for part in (progress_of(now, loss=metrics_now.get(_LOSS)), metrics(others)) if part)
+    return GAP.join(part for part in (progress_of(now, loss=metrics_now.get(_LOSS)), metrics(others)) if part)
 
 
 def error(failed: ErrorView) -> str:
@@ -248,13 +247,13 @@ def _without(header: str, cells: list[list[str]]) -> list[list[str]]:
 
 def _aligned(cells: list[list[str]]) -> list[str]:
     widths = [max(len(cell) for cell in column) for column in zip(*cells, strict=True)]
-    return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return [GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
 
 
 def _columns() -> float:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else float("inf")
 
 
-def _fit(line: str) -> str:
-    columns = _columns()
-    return line if len(line) <= columns else f"{line[: int(columns) - 1]}…"
+def _with_short_ids(cells: list[list[str]]) -> list[list[str]]:
+    short = shortened(cell for row in cells for cell in row)
+    return [[short.get(cell, cell) for cell in row] for row in cells]

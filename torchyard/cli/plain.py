@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 import warnings
 
-from torchyard.cli.answers import Checkpoints, Job, Jobs, Lines, Me
+from torchyard.cli.answers import Checkpoints, Counts, Job, Jobs, Lines, Me, Whole
 from torchyard.client.backoff import Backoff
-from torchyard.client.beginnings import MOST_LISTED, is_beginning, only_id
 from torchyard.client.discovery import discover
 from torchyard.client.problems import no_such_view, problem_of
+from torchyard.client.shortids import MOST_LISTED, digits_of, is_named, only_id
 from torchyard.client.versions import difference
 from torchyard.contract.errors import NotFound, ServerUnreachable
-from torchyard.contract.version import HEADER
+from torchyard.contract.wire.version import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from torchyard.cli.direct import Transport
     from torchyard.client.matching import Listed
     from torchyard.client.problems import Answer
-    from torchyard.contract.codec import Record
     from torchyard.contract.errors import TorchyardError
-    from torchyard.contract.views.checkpoints import CheckpointView
-    from torchyard.contract.views.jobs import JobSummary, JobView
-    from torchyard.contract.views.telemetry import LogLine
+    from torchyard.contract.files.views import CheckpointView
+    from torchyard.contract.jobs.views import JobSummary, JobView
+    from torchyard.contract.telemetry.views import LogLine
+    from torchyard.contract.wire.codec import Record
 
 R = TypeVar("R", bound="Record")
 _FIRST_PATIENCE_S = 0.5
@@ -71,20 +71,32 @@ class Reader:
         found: Any = [*self._pages(Jobs, "/v1/jobs", {**_sent(matching), "limit": size})][:limit]
         return found
 
-    def job(self, ref: str) -> JobView:
-        """Returns the job with the id `ref`, else the newest of that name, else the only one whose id begins with it.
+    def jobs_as_json(self, matching: Listed, *, limit: int | None) -> list[dict[str, Any]]:
+        """Returns the newest jobs that match, as the server writes them. Raises InvalidRequest."""
+        size = None if limit is None else max(1, min(limit, _LONGEST_PAGE))
+        return [*self._pages(Whole, "/v1/jobs", {**_sent(matching), "limit": size})][:limit]
 
-        Raises NotFound, and Conflict if several ids begin with it.
+    def count(self, matching: Listed) -> tuple[int, bool]:
+        """Returns how many jobs match, and whether these are all: a long list is counted up to 1,000."""
+        states = matching.get("state") or ()
+        query = _sent({**matching, "state": ()})
+        found = self._read(Counts, "/v1/jobs", {**query, "counts": "true", "limit": 1})
+        counted = sum(count for state, count in found.counts.items() if not states or state in states)
+        return counted, found.counts_complete
+
+    def job(self, ref: str) -> JobView:
+        """Returns the job with the id `ref`, else the newest of that name, else the only one with that short id.
+
+        Raises NotFound, and Conflict if several have it.
         """
-        if ref.startswith("job_") and ref.isprintable():  # no address has a lone surrogate
-            with suppress(NotFound):  # a job may have such a name
-                return self._job(ref)
-        for archived in (None, True):  # an archived job only where no other is meant
-            named = self.jobs({"name": ref, "archived": archived}, limit=1)
-            job_id = named[0].id if named else only_id(ref, self._begun(ref, archived=archived))
-            if job_id is not None:
-                return self._job(job_id)
-        raise NotFound(f"there is no job with the id or name {ref!r}")
+        found: Any = self._parsed(Job, self._job(ref))
+        return found
+
+    def job_as_json(self, ref: str) -> str:
+        """Returns that job as the server writes it."""
+        answer = self._job(ref)
+        self._parsed(Job, answer)
+        return answer.body.decode()
 
     def checkpoints(self, job_id: str) -> list[CheckpointView]:
         found: Any = [*self._pages(Checkpoints, f"{_path_of(job_id)}/checkpoints", {})]
@@ -92,21 +104,34 @@ class Reader:
 
     def lines(self, job_id: str, *, tail: int | None, rank: int | None) -> Generator[LogLine]:
         """Yields the stored lines of output, oldest first, or the last `tail` of them."""
+        yield from self._lines(Lines, job_id, tail=tail, rank=rank)
+
+    def lines_as_json(self, job_id: str, *, tail: int | None, rank: int | None) -> Generator[dict[str, Any]]:
+        """Yields those lines as the server writes them."""
+        yield from self._lines(Whole, job_id, tail=tail, rank=rank)
+
+    def _lines(self, kind: Any, job_id: str, *, tail: int | None, rank: int | None) -> Generator[Any]:
         place = {"tail": tail} if tail is not None else {"after": "0", "limit": _LARGE_PAGE}
-        found: Any = self._pages(Lines, f"{_path_of(job_id)}/logs", {**place, "rank": rank})
-        yield from found
+        return self._pages(kind, f"{_path_of(job_id)}/logs", {**place, "rank": rank})
 
-    def _job(self, job_id: str) -> JobView:
-        found: Any = self._read(Job, _path_of(job_id))
-        return found
+    def _job(self, ref: str) -> Answer:
+        if ref.startswith("job_") and ref.isprintable():  # no address has a lone surrogate
+            with suppress(NotFound):  # a job may have such a name
+                return self._answer(_path_of(ref))
+        for archived in (None, True):  # an archived job only where no other is meant
+            named = self.jobs({"name": ref, "archived": archived}, limit=1)
+            job_id = named[0].id if named else only_id(ref, self._named(ref, archived=archived))
+            if job_id is not None:
+                return self._answer(_path_of(job_id))
+        raise NotFound(f"there is no job with the id or name {ref!r}")
 
-    def _begun(self, ref: str, *, archived: bool | None) -> Mapping[str, str]:
-        """Returns the newest jobs whose ids begin with `ref`: no more than it takes to list them."""
+    def _named(self, ref: str, *, archived: bool | None) -> Mapping[str, str]:
+        """Returns the newest jobs that have the short id `ref`: no more than it takes to list them."""
         found: dict[str, str] = {}
-        if not is_beginning(ref):
+        if (digits := digits_of(ref)) is None:
             return found
-        for job in self._pages(Jobs, "/v1/jobs", _sent({"q": ref, "archived": archived})):
-            if job.id.startswith(ref):
+        for job in self._pages(Jobs, "/v1/jobs", _sent({"q": digits, "archived": archived})):
+            if is_named(job.id, ref):
                 found[job.id] = f"{job.name}, {job.state}"
             if len(found) > MOST_LISTED:
                 break
@@ -123,7 +148,9 @@ class Reader:
 
     def _read(self, kind: type[R], path: str, params: Mapping[str, Any] | None = None) -> R:
         given = {key: value for key, value in (params or {}).items() if value is not None}
-        answer = self._answer(f"{path}?{urlencode(given, doseq=True)}" if given else path)
+        return self._parsed(kind, self._answer(f"{path}?{urlencode(given, doseq=True)}" if given else path))
+
+    def _parsed(self, kind: type[R], answer: Answer) -> R:
         try:
             return kind.from_json(answer.body)
         except ValueError as error:

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from torchyard.client import Client
-    from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
+    from torchyard.contract.schedules import ScheduleSummary, ScheduleView
 
 schedules = typer.Typer(
     no_args_is_help=True,
     help="Submit jobs again and again, as cron does.\n\n`submit` a spec with the key `schedule` adds one.",
 )
 ScheduleArgument = Annotated[
-    str, typer.Argument(metavar="SCHEDULE", help="An id or the beginning of it, or the name of its jobs.")
+    str, typer.Argument(metavar="SCHEDULE", help="The name of its jobs, its id, or a short id.")
 ]
 SchedulesArgument = Annotated[
-    list[str], typer.Argument(metavar="SCHEDULE…", help="Ids, beginnings of ids, or the names of their jobs.")
+    list[str], typer.Argument(metavar="SCHEDULE…", help="Names of their jobs, ids, or short ids.")
 ]
 
 
@@ -41,7 +41,7 @@ def ls(
         found = [*client.schedules.list(owner=owner)]
     if as_json:
         return output.write_json(found)
-    headers = ("ID", "NAME", output.OWNER, "STATE", "CRON", "ZONE", "NEXT", "LAST RUN")
+    headers = ("ID", "NAME", output.OWNER, "STATE", "NEXT", "CRON", "ZONE", "LAST RUN")
     for line in output.table(headers, map(_row, found)) if found else ():
         terminal.write(line)
     if not found:
@@ -128,9 +128,9 @@ def _row(one: ScheduleSummary) -> tuple[str, ...]:
         one.name,
         one.owner,
         one.state,
+        _when(one.next_at),
         one.schedule.cron,
         one.schedule.timezone,
-        _when(one.next_at),
         "" if one.last_run is None else terminal.ago(one.last_run.due_at),
     )
 

@@ -12,7 +12,7 @@ from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.telemetry import RankStacksView
+    from torchyard.contract.telemetry.views import RankStacksView
 
 _BOLD = "1"
 
@@ -29,7 +29,7 @@ def stacks(
     """
     with connect() as client:
         view = client.get(job).view
-        found = client.stacks(view.id, timeout=timeout)
+        found = client.jobs.stacks(view.id, timeout=timeout)
     if as_json:
         return output.write_json(found)
     hosts = dict(enumerate(device.host for device in view.devices))

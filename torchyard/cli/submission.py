@@ -25,7 +25,7 @@ from torchyard.cli.arguments import (
 from torchyard.cli.specs import read_spec, read_specs
 from torchyard.cli.sweeps import documents
 from torchyard.cli.sweeps import options as sweep_options
-from torchyard.contract.team import Visibility
+from torchyard.contract.team.roles import Visibility
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from torchyard.client import Client
     from torchyard.contract.errors import FieldError
-    from torchyard.contract.views.jobs import BatchView, JobView
+    from torchyard.contract.jobs.submissions import BatchView
+    from torchyard.contract.jobs.views import JobView
 
 _OF_BATCH = re.compile(r"jobs\.([0-9]+)(?:\.(.+))?")
 """Matches the field of an error of a batch: the index of the job, and the field of its spec."""
@@ -53,8 +54,8 @@ def validate(
 
     with connect() as client:
         sent = read_spec(file)
-        found = client.forecast(sent) if forecast else None
-        spec = client.validate(sent) if found is None else found.spec
+        found = client.jobs.forecast(sent) if forecast else None
+        spec = client.jobs.validate(sent) if found is None else found.spec
     if as_json:
         return output.write_json(spec if found is None else found)
     if found is not None and found.waits_for is not None:
@@ -144,7 +145,7 @@ def submit(
             with _naming(places):
                 # Jobs that wait for each other are stored together.
                 together = atomic or any(spec.get("after") for spec in specs)
-                made = client.submit_batch(specs, atomic=together, idempotency_key=idempotency_key)
+                made = client.jobs.submit_batch(specs, atomic=together, idempotency_key=idempotency_key)
             _show_batch(made, places, as_json=as_json)
         else:
             job = client.submit(specs[0], idempotency_key=idempotency_key, forecast=not as_json).view
@@ -157,12 +158,14 @@ def _print_plan(
 ) -> None:
     """Prints the name and the program of each job, or the arguments of each trial. Raises as `validate` does."""
     from torchyard.cli.sweeps.argv import argv, print_trials
-    from torchyard.contract.sweeps import parse_sweep
+    from torchyard.contract.sweeps.spec import parse_sweep
 
     if sweep is not None:
         print_trials(parse_sweep(sweep), as_json=as_json)
     else:
-        found = [client.validate({key: value for key, value in each.items() if key != "schedule"}) for each in specs]
+        found = [
+            client.jobs.validate({key: value for key, value in each.items() if key != "schedule"}) for each in specs
+        ]
         if as_json:
             terminal.write(json.dumps([{"name": each.name, "argv": argv(each)} for each in found]))
         else:
@@ -256,14 +259,14 @@ def retry(
             from torchyard.cli.resizing import say_change
 
             say_change(client, old.view, devices)
-        made = client.retry(old.id, from_=ref, devices=devices, fresh=fresh, idempotency_key=idempotency_key)
+        made = client.jobs.retry(old.id, from_=ref, devices=devices, fresh=fresh, idempotency_key=idempotency_key)
         accepted(client, made.view, follow=follow, as_json=as_json)
 
 
 def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> None:
     """Prints the id of a job that was submitted, or with `follow`, follows it and exits with the code of its state."""
     from torchyard.cli import forecasts
-    from torchyard.contract.keeping import used_in_place
+    from torchyard.contract.attempts.keeping import used_in_place
 
     come_back = f"{output.command()} logs {job.id} -f"
     in_place = used_in_place(job.spec.model_dump(mode="json"))
@@ -282,13 +285,13 @@ def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> No
 def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
     from torchyard.cli.follow import Watch, detachable, exit_code
     from torchyard.cli.waiting import wait_for_start
-    from torchyard.contract.job import JobState
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.jobs.views import JobView
+    from torchyard.contract.states import JobState
 
     with detachable(job):
         last = wait_for_start(client, job)
         with Watch(log=None if as_json else output.log_line, waited=job.state == JobState.QUEUED) as watch:
-            for update in client.follow(job.id, logs=not as_json, live=watch.shows_live):
+            for update in client.jobs.follow(job.id, logs=not as_json, live=watch.shows_live):
                 watch.show(update)
                 last = update if isinstance(update, JobView) else last
     if as_json:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect, moment
-from torchyard.contract.csvtext import csv_of
+from torchyard.contract.wire.text import csv_of
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchyard.contract.views.telemetry import (
+    from torchyard.contract.telemetry.views import (
         EventView,
         LogCurvesView,
         LogLine,
@@ -65,19 +66,21 @@ def logs(
     _check_search(wanted=grep is not None, options=context > 0 or regex or case, others=follow or tail is not None)
     begin = moment(since) if since is not None else None
     shown = _formatter(with_rank=rank is None, with_time=timestamps, as_json=as_json)
-    if not (follow or as_json or begin is not None or grep is not None):
-        return _print_stored(job, shown, tail=tail, rank=rank)
+    if not (follow or begin is not None or grep is not None):
+        return _print_stored(job, None if as_json else shown, tail=tail, rank=rank)
     from torchyard.cli.follow import Watch, detachable, exit_code
-    from torchyard.contract.views.telemetry import EventView, LiveLine, LogLine
+    from torchyard.client.blocking import ask
+    from torchyard.client.core.telemetry import lines_before
+    from torchyard.contract.telemetry.views import EventView, LiveLine, LogLine
 
     with connect() as client:
         found = client.get(job).view
-        last = first = client.lines_before(found.id, begin) if begin is not None else 0
+        last = first = ask(client, lines_before, found.id, begin) if begin is not None else 0
         if grep is not None:
             from torchyard.cli.grep import Nearby, Place, print_matches
 
             place, nearby = Place(), Nearby(client, found.id, rank=rank, context=context)
-            matches = client.search_logs(
+            matches = client.jobs.search_logs(
                 found.id, grep, regex=regex, case=case, rank=rank, after=first, searched=place.show
             )
             if print_matches(matches, nearby, place, with_time=timestamps, as_json=as_json):
@@ -85,7 +88,7 @@ def logs(
             terminal.note("No such line.")
             raise typer.Exit(1)
         if tail is not None or not follow:
-            for line in client.logs(found.id, tail=tail, rank=rank, after=first):
+            for line in client.jobs.logs(found.id, tail=tail, rank=rank, after=first):
                 if line.line > first:
                     last, begin = line.line, line.time
                     terminal.write(shown(line))
@@ -94,7 +97,7 @@ def logs(
             return terminal.note("No output.") if last == first else None
         with detachable(found), Watch(log=shown) as watch:
             only: list[StoredKind] = ["log"] if as_json else ["log", "message", "state"]
-            for item in client.stream(found.id, after=last, only=only, live=watch.shows_live and not as_json):
+            for item in client.jobs.stream(found.id, after=last, only=only, live=watch.shows_live and not as_json):
                 line = item.view
                 if isinstance(line, EventView) and (begin is None or line.time > begin) and _is_told(line):
                     watch.show(line)
@@ -116,17 +119,26 @@ def _check_search(*, wanted: bool, options: bool, others: bool) -> None:
         raise typer.BadParameter("--grep looks at what is stored: leave --follow and --tail out")
 
 
-def _print_stored(job: str, shown: Callable[[LogLine], str], *, tail: int | None, rank: int | None) -> None:
+def _print_stored(job: str, shown: Callable[[LogLine], str] | None, *, tail: int | None, rank: int | None) -> None:
     from torchyard.cli.plain import Reader
 
     found = False
     with Reader() as reader:
-        for line in reader.lines(reader.job(job).id, tail=tail, rank=rank):
+        job_id = reader.job(job).id
+        if shown is None:
+            texts = (_json_line(line) for line in reader.lines_as_json(job_id, tail=tail, rank=rank))
+        else:
+            texts = (shown(line) for line in reader.lines(job_id, tail=tail, rank=rank))
+        for text in texts:
             found = True
-            terminal.write(shown(line))
+            terminal.write(text)
             sys.stdout.flush()
     if not found:
         terminal.note("No output.")
+
+
+def _json_line(line: dict[str, Any]) -> str:
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
 
 
 def _is_told(event: EventView) -> bool:
@@ -164,10 +176,10 @@ def metrics(
     with connect() as client:
         found = client.get(job).view
         if from_log is not None:
-            _say_made(client.make_log_curves(found.id, from_log))
-        view = client.metrics(found.id, keys=key or (), max_points=_MOST_POINTS if every else None)
+            _say_made(client.jobs.make_log_curves(found.id, from_log))
+        view = client.jobs.metrics(found.id, keys=key or (), max_points=_MOST_POINTS if every else None)
         if absent := {*(key or ())} - {series.key for series in view.data}:
-            known = [item.key for one in client.curves([found.id]).jobs for item in one.keys]
+            known = [item.key for one in client.jobs.curves([found.id]).jobs for item in one.keys]
             terminal.note(output.no_such_metric(absent, known, whose="This job has"))
             raise typer.Exit(1)
     if every and not as_json and view.max_points < _MOST_POINTS:

@@ -14,16 +14,16 @@ from torchyard.cli import output
 from torchyard.cli.arguments import connect
 from torchyard.cli.cluster import kept_lines, pool_lines
 from torchyard.cli.screen import redraw
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torchyard.client import Client
-    from torchyard.contract.views.cluster import DeviceView, WorkerHistoryView, WorkerView
-    from torchyard.contract.views.jobs import JobSummary
-    from torchyard.contract.views.queue import QueueEntry
+    from torchyard.contract.cluster.views import DeviceView, WorkerHistoryView, WorkerView
+    from torchyard.contract.jobs.views import JobSummary
+    from torchyard.contract.queue.views import QueueEntry
 
 _REFRESH_S, _HISTORY_S = 2.0, 10.0
 """Seconds between two readings: of everything, and of the history."""
@@ -62,16 +62,16 @@ class _Reader:
 
     def lines(self) -> list[str]:
         """Returns what to show now. Raises ServerUnreachable and Unavailable."""
-        workers, waiting = self.client.workers(), [*self.client.queue()]
+        workers, waiting = self.client.workers.list(), [*self.client.queue()]
         if self.history is None or time.monotonic() > self.read_at + _HISTORY_S:
             self.history = {worker.id: self._history(worker) for worker in workers if worker.pool is None}
             self.read_at = time.monotonic()
         ended = [state for state in JobState if state.terminal]
-        jobs = [*self.client.list(state=ended, limit=_LOOKED_AT)]
+        jobs = [*self.client.jobs.list(state=ended, sort="finished", limit=_LOOKED_AT)]
         return [*_floor(workers, self.history), "", *_queue(waiting), "", *_ended(jobs)]
 
     def _history(self, worker: WorkerView) -> WorkerHistoryView:
-        return self.client.worker_history(worker.id, begins=datetime.now(UTC) - _SPAN, max_points=_POINTS)
+        return self.client.workers.history(worker.id, begins=datetime.now(UTC) - _SPAN, max_points=_POINTS)
 
 
 def _floor(workers: Sequence[WorkerView], history: Mapping[str, WorkerHistoryView]) -> list[str]:
@@ -80,7 +80,7 @@ def _floor(workers: Sequence[WorkerView], history: Mapping[str, WorkerHistoryVie
     hosts = [worker for worker in workers if worker.pool is None]
     rows = [row for worker in hosts for row in _device_rows(worker, history.get(worker.id))]
     heading = _heading("FLOOR", f"{held} of {output.count(len(devices), 'device')} held")
-    table = output.table(("WORKER", "DEVICE", "UTIL", "", "LAST 10 MIN", "MEMORY", "HELD BY"), rows) if rows else []
+    table = output.table(("WORKER", "DEVICE", "HELD BY", "UTIL", "", "LAST 10 MIN", "MEMORY"), rows) if rows else []
     return [heading, *table, *kept_lines(workers), *pool_lines(workers)]
 
 
@@ -96,7 +96,7 @@ def _device(device: DeviceView, past: Sequence[float | None]) -> tuple[str, ...]
     percent = "" if now is None else f"{now:.0%}"
     full, used = device.memory_bytes, device.memory_used_bytes
     memory = "" if full is None or used is None else f"{terminal.size(used)} of {terminal.size(full)}"
-    return (f"{device.kind} {device.index}", percent, _bar(now), _sparkline(past), memory, _holder(device))
+    return (f"{device.kind} {device.index}", _holder(device), percent, _bar(now), _sparkline(past), memory)
 
 
 def _holder(device: DeviceView) -> str:
@@ -124,12 +124,12 @@ def _queue(waiting: Sequence[QueueEntry]) -> list[str]:
             str(entry.position),
             entry.name or output.private_job(entry.owner),
             entry.owner,
-            terminal.age(entry.created_at),
             entry.reason.message if entry.reason is not None else "",
+            terminal.age(entry.created_at),
         )
         for entry in waiting[:_MOST_WAITING]
     ]
-    shown = output.table(("", "NAME", output.OWNER, "AGE", "WHY"), rows) if rows else []
+    shown = output.table(("", "NAME", output.OWNER, "WHY", "AGE"), rows) if rows else []
     return [_heading("QUEUE", f"{len(waiting)} waiting"), *shown, *_more(len(waiting), _MOST_WAITING)]
 
 
@@ -139,13 +139,13 @@ def _ended(jobs: Sequence[JobSummary]) -> list[str]:
     newest = [job for _, job in sorted(ended, key=lambda item: item[0], reverse=True)]
     lines = output.table(("", "NAME", output.OWNER, "STATE", "RESULT"), [_result(job) for job in newest[:_MOST_ENDED]])
     painted = [output.paint_state(line, job.state) for line, job in zip(lines[1:], newest, strict=False)]
-    count = f"{len(newest)}" if len(jobs) < _LOOKED_AT else f"{len(newest)} of the newest {_LOOKED_AT} jobs"
+    count = f"{len(newest)}" if len(newest) < _LOOKED_AT else f"{len(newest)} or more"
     shown = [lines[0], *painted] if newest else []
     return [_heading("ENDED TODAY", count), *shown, *_more(len(newest), _MOST_ENDED)]
 
 
 def _result(job: JobSummary) -> tuple[str, ...]:
-    best = f"{job.best.metric} {terminal.number(job.best.value)}" if job.best is not None else ""
+    best = f"{terminal.number(job.best.value)} {job.best.metric}" if job.best is not None else ""
     failed = output.reason(job) if job.error is not None else ""
     return (_SIGNS.get(job.state, ""), job.name, job.owner, job.state, failed or best)
 

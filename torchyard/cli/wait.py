@@ -10,14 +10,14 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobsArgument, Json, connect, seconds_of
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torchyard.client import Client
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.jobs.views import JobView
 
 TIMED_OUT = 124
 """As of timeout(1)."""
@@ -71,6 +71,9 @@ def _watch(client: Client, found: dict[str, JobView], event: Event, *, until: fl
 
     Prints each job once that is so.
     """
+    from torchyard.client.blocking import ask
+    from torchyard.client.waiting import wait_for_change
+
     shown = set[str]()
     while True:
         for job in found.values():
@@ -86,7 +89,7 @@ def _watch(client: Client, found: dict[str, JobView], event: Event, *, until: fl
             return False
         for place, job in enumerate(waiting):
             seconds = 0.0 if place else min(left, _SEVERAL_S if len(waiting) > 1 else _ONE_S)
-            found[job.id] = client.wait_for_change(job, timeout=seconds)
+            found[job.id] = ask(client, wait_for_change, job, timeout=seconds)
 
 
 def _waits(job: JobView, event: Event) -> bool:

@@ -10,15 +10,15 @@ from torchyard.cli import estimates, output
 from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.cli.checkpoints import has_left_files
 from torchyard.cli.cluster import worker_lines
-from torchyard.contract.job import WAITING_IN_SLURM, WAITS_FOR_JOBS, JobState
+from torchyard.contract.states import WAITING_IN_SLURM, WAITS_FOR_JOBS, JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.contract.views.advice import AdviceView
-    from torchyard.contract.views.cluster import WorkerView
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.advice import AdviceView
+    from torchyard.contract.cluster.views import WorkerView
+    from torchyard.contract.jobs.views import JobView
 
 
 def why(job: JobArgument, *, as_json: Json = False) -> None:
@@ -29,10 +29,10 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
     with connect() as client:
         found = client.get(job).view
         waits = found.state == JobState.QUEUED or found.status_reason.code == WAITING_IN_SLURM
-        workers = _places(found, client.workers()) if waits else []
-        advice = client.advice(found.id)
+        workers = _places(found, client.workers.list()) if waits else []
+        advice = client.jobs.advice(found.id)
         ended = found.state == JobState.PAUSED or found.state.terminal
-        has_checkpoint = ended and next(iter(client.checkpoints(found.id)), None) is not None
+        has_checkpoint = ended and next(iter(client.jobs.checkpoints(found.id)), None) is not None
         asks = found.state == JobState.SUCCEEDED and not has_checkpoint
         has_files = asks and has_left_files(client, found.id)
     if as_json:

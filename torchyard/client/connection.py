@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 import time
 from typing import Any, TypeVar
 import warnings
@@ -20,6 +21,8 @@ from torchyard.client.stream import StreamItem, StreamReader
 from torchyard.client.transport import StreamedResponse, Transport, address_of, unreachable
 from torchyard.client.upload import Encode, OnUpload, Packed, Step, Steps, compressed, plain
 from torchyard.client.versions import difference
+from torchyard.contract.bundles.parts import LEAST_SHARED_BYTES, MOST_PARTS_ASKED, SharedParts, parts_in
+from torchyard.contract.bundles.views import BundleView
 from torchyard.contract.errors import (
     Conflict,
     NotFound,
@@ -28,10 +31,8 @@ from torchyard.contract.errors import (
     TorchyardError,
     Unavailable,
 )
-from torchyard.contract.parts import LEAST_SHARED_BYTES, MOST_PARTS_ASKED, parts_in
-from torchyard.contract.version import HEADER
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.checkpoints import BundleView, SharedPartsView
+from torchyard.contract.wire.version import HEADER
+from torchyard.contract.wire.view import Page
 
 V = TypeVar("V", bound=BaseModel)
 
@@ -48,7 +49,7 @@ class Connection:
     """`patience` is for how many seconds a request is repeated to a server that answered before."""
 
     def __init__(self, server: Server, transport: Transport, *, patience: float) -> None:
-        self._server = server
+        self.server = server
         self._transport = transport
         self._patience = patience
         self._reached = False
@@ -56,6 +57,9 @@ class Connection:
 
     async def close(self) -> None:
         await self._transport.close()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._transport.sleep(seconds)
 
     async def answer(self, call: Call[V]) -> V:
         """Sends the call and returns the answer's view. Raises as `send` does."""
@@ -110,7 +114,7 @@ class Connection:
                 call.method, call.path, params=params or None, content=call.content, headers=call.headers
             )
         except httpx2.TransportError as error:
-            raise unreachable(self._server, error) from error
+            raise unreachable(self.server, error) from error
         self._hear(response)
         return response
 
@@ -159,7 +163,7 @@ class Connection:
                     continue
                 encode = plain  # the stream ended before the file
                 error: TorchyardError = ServerUnreachable(
-                    f"{self._server.url} has {view.received} of {packed.size} bytes"
+                    f"{self.server.url} has {view.received} of {packed.size} bytes"
                 )
             except (ServerUnreachable, TooManyRequests, Unavailable) as interruption:
                 error = interruption
@@ -180,15 +184,15 @@ class Connection:
         except NotFound:
             return None
 
-    async def _shared(self, packed: Packed) -> list[SharedPartsView]:
+    async def _shared(self, packed: Packed) -> list[SharedParts]:
         """Asks which parts of the tar are in bundles of the user."""
         if packed.size < LEAST_SHARED_BYTES:
             return []
         digests = [part.sha256.hex() for part in parts_in(packed.parts)]
-        found: list[SharedPartsView] = []
+        found: list[SharedParts] = []
         for first in range(0, len(digests), MOST_PARTS_ASKED):
             answer = await self.answer(calls.find_parts(digests[first : first + MOST_PARTS_ASKED]))
-            found += [run.model_copy(update={"index": run.index + first}) for run in answer.data]
+            found += [replace(run, index=run.index + first) for run in answer.data]
         return found
 
     async def _take(
@@ -224,7 +228,7 @@ class Connection:
         try:
             response = await sending
         except httpx2.TransportError as error:
-            raise unreachable(self._server, error) from error
+            raise unreachable(self.server, error) from error
         self._hear(response)
         if not response.is_success:
             raise problem(response)
@@ -235,7 +239,7 @@ class Connection:
         backoff = self._new_backoff()
         while not reader.ended:
             before, began = reader.position, time.monotonic()
-            error: TorchyardError = ServerUnreachable(f"{self._server.url} closed the stream before the job ended")
+            error: TorchyardError = ServerUnreachable(f"{self.server.url} closed the stream before the job ended")
             try:
                 async with aclosing(self._events_of_one_connection(path, reader)) as items:
                     async for item in items:
@@ -265,7 +269,7 @@ class Connection:
                     raise problem(streamed.response)
                 yield streamed
         except httpx2.TransportError as error:
-            raise unreachable(self._server, error) from error
+            raise unreachable(self.server, error) from error
 
     def _hear(self, response: httpx2.Response) -> None:
         """Notes that the server answers. Warns once if it is of another version than this client."""

@@ -7,9 +7,9 @@ from torchyard.client.connection import Connection
 from torchyard.client.download import OnProgress, PartFile, file_to_download
 from torchyard.client.folder import PartFolder
 from torchyard.client.responses import file_name
-from torchyard.contract.rundir import ARCHIVE_SUFFIX
-from torchyard.contract.views.checkpoints import CheckpointView
-from torchyard.contract.views.models import ModelVersionView
+from torchyard.contract.attempts.rundir import ARCHIVE_SUFFIX
+from torchyard.contract.files.views import CheckpointView
+from torchyard.contract.models.views import ModelVersionView
 
 
 async def fetch(
@@ -26,7 +26,7 @@ async def fetch(
     """Fetches the `file` of that path, or what the download of `listed` sends, from `path`. Returns what it wrote.
 
     That is `to`, or where `to` is a folder, the server's name in it, else `name`. A tar becomes a folder.
-    `of`: what has the files, for messages. Raises as `Client.download` does.
+    `of`: what has the files, for messages. Raises as `Client.jobs.download` does.
     """
     is_folder, target = file is None and listed.folder is not None, Path(to)
     expected = file_to_download(listed, file, of=of)

@@ -3,8 +3,8 @@
 from torchyard.client.blocking import Driver, blocking, iterating
 from torchyard.client.core.job import AsyncArtifact, AsyncCheckpoint, AsyncJob
 from torchyard.client.core.shapes import ArtifactShape, CheckpointShape, JobShape
-from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.files.views import ArtifactView, CheckpointView
+from torchyard.contract.jobs.views import JobView
 
 
 class Checkpoint(Driver[AsyncCheckpoint], CheckpointShape):
@@ -58,5 +58,5 @@ class Job(Driver[AsyncJob], JobShape):
         fresh: bool = False,
         idempotency_key: str | None = None,
     ) -> "Job":
-        """Submits a new job that continues from a checkpoint of this one, as `Client.retry` does, and returns it."""
+        """Submits a new job that continues from a checkpoint of this one, as `client.jobs.retry` does. Returns it."""
         return Job(self._retried(from_=from_, devices=devices, fresh=fresh, idempotency_key=idempotency_key))

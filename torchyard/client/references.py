@@ -1,22 +1,24 @@
-"""Finds what a person names: an id, a name, or the beginning of an id."""
+"""Finds what a person names: an id, a name, or a short id."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing
 import re
 from typing import Any, TypeVar, cast
 
-from torchyard.client.beginnings import MOST_LISTED, is_beginning, only_id
 from torchyard.client.calls import files as files_calls
 from torchyard.client.calls import jobs as calls
-from torchyard.client.calls import sweeps as sweep_calls
-from torchyard.client.calls.call import Spec
+from torchyard.client.calls.call import LONGEST_PAGE, Call, Spec
 from torchyard.client.connection import Connection
 from torchyard.client.matching import query_of
-from torchyard.contract.bundles import bundle_url
+from torchyard.client.shortids import MOST_LISTED, digits_of, is_named, is_whole, only_id
+from torchyard.contract.bundles.names import bundle_url
+from torchyard.contract.bundles.views import BundleView
 from torchyard.contract.errors import NotFound
-from torchyard.contract.initial import MODEL, is_exact
-from torchyard.contract.views.checkpoints import BundleView, CheckpointView
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.files.views import CheckpointView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.spec.initial import MODEL, is_exact
+from torchyard.contract.sweeps.views import SweepSummary
+from torchyard.contract.wire.view import Page
 
 S = TypeVar("S", bound=Spec)
 
@@ -30,9 +32,9 @@ _LONGEST_STEM = 90
 
 
 async def find_job(connection: Connection, ref: str) -> JobView:
-    """Returns the job with the id `ref`, else the newest job of that name, else the only one whose id begins with it.
+    """Returns the job with the id `ref`, else the newest job of that name, else the only one with that short id.
 
-    Raises NotFound, and Conflict if several ids begin with it.
+    Raises NotFound, and Conflict if several have it.
     """
     if ref.startswith("job_"):
         try:
@@ -41,7 +43,7 @@ async def find_job(connection: Connection, ref: str) -> JobView:
             pass  # a job may have such a name
     for archived in (None, True):  # an archived job only where no other is meant
         named = (await connection.answer(calls.jobs(query_of({"name": ref, "archived": archived}), limit=1))).data
-        job_id = named[0].id if named else only_id(ref, await _jobs_begun(connection, ref, archived=archived))
+        job_id = named[0].id if named else only_id(ref, await _jobs_named(connection, ref, archived=archived))
         if job_id is not None:
             return await connection.answer(calls.get(job_id))
     raise NotFound(f"there is no job with the id or name {ref!r}")
@@ -50,12 +52,12 @@ async def find_job(connection: Connection, ref: str) -> JobView:
 async def find_checkpoint(connection: Connection, job_id: str, ref: str | None) -> CheckpointView:
     """Returns the checkpoint `ref` of a job; without it, the best, else the latest.
 
-    Raises NotFound, and Conflict if several ids begin with `ref`.
+    Raises NotFound, and Conflict if `ref` is the short id of several.
     """
     try:
         return await connection.answer(files_calls.checkpoint(job_id, ref or "best"))
     except NotFound:
-        found = "latest" if ref is None else await _checkpoint_begun(connection, job_id, ref)
+        found = "latest" if ref is None else await _checkpoint_named(connection, job_id, ref)
         if found is None:
             raise
     return await connection.answer(files_calls.checkpoint(job_id, found))
@@ -69,33 +71,45 @@ async def find_data(connection: Connection, name: str) -> BundleView:
 
 
 async def with_ids(connection: Connection, specs: Sequence[S]) -> list[S]:
-    """Returns the specs with the id in place of the name of a job in each `init_from`, such as `digits/best`, and with
-    the bundle in place of the name of data in each mount, such as `data:mnist`.
+    """Returns the specs with the id in place of the name of a job in each `init_from`, such as `digits/best`, with the
+    bundle in place of the name of data in each mount, such as `data:mnist`, and with the id in place of a short id in
+    each `after`, whose names the server knows.
 
     With `best`, where there is no such job, the name may be that of a sweep.
     Raises as `find_job`, `find_checkpoint` and `find_data` do.
     """
     found: dict[str, str] = {}
-    return [await _with_data(connection, await _with_id(connection, spec, found), found) for spec in specs]
+    names = {spec.get("name") for spec in specs if isinstance(spec, Mapping)}
+    exact = [await _with_data(connection, await _with_id(connection, spec, found), found) for spec in specs]
+    return [await _with_awaited(connection, spec, names) for spec in exact]
 
 
 async def sweep_id_of(connection: Connection, ref: str) -> str:
-    """Returns the id of the newest sweep of the name `ref`, else the only one that begins with it.
+    """Returns the id of the newest sweep of the name `ref`, else the only one with that short id.
 
-    Raises NotFound, and Conflict if several ids begin with it.
+    Raises NotFound, and Conflict if several have it.
     """
-    begun: dict[str, str] = {}
-    where = {"name": None if ref.startswith("swp_") else ref}
-    async with aclosing(connection.pages(sweep_calls.sweeps(where))) as sweeps:
+    short: dict[str, str] = {}
+    params = {"limit": LONGEST_PAGE, "name": None if ref.startswith("swp_") or digits_of(ref) else ref}
+    async with aclosing(connection.pages(Call(Page[SweepSummary], "GET", "/v1/sweeps", params))) as sweeps:
         async for sweep in sweeps:
             if sweep.name == ref:
                 return sweep.id
-            if sweep.id.startswith(ref):
-                begun[sweep.id] = f"{sweep.name}, {sweep.state}"
-    found = only_id(ref, begun)
+            if sweep.id == ref or is_named(sweep.id, ref):
+                short[sweep.id] = f"{sweep.name}, {sweep.state}"
+    found = only_id(ref, short)
     if found is None:
         raise NotFound(f"there is no sweep with the id or name {ref!r}")
     return found
+
+
+async def exact_init_from(connection: Connection, text: str) -> str:
+    """Returns an `init_from` with ids in place of the name of a job or a sweep, such as `digits/best`.
+
+    Raises NotFound, and Conflict if a short id is that of several.
+    """
+    (exact,) = await with_ids(connection, [{"init_from": text}])
+    return exact["init_from"]
 
 
 async def free_name(connection: Connection, name: str) -> str:
@@ -143,6 +157,25 @@ async def _with_data(connection: Connection, spec: S, found: dict[str, str]) -> 
     return cast("S", {**cast("Mapping[str, Any]", spec), "config": config})
 
 
+async def _with_awaited(connection: Connection, spec: S, names: Set[Any]) -> S:
+    """Replaces the short ids in `after` that are no names of jobs submitted together."""
+    after = spec.get("after") if isinstance(spec, Mapping) else None
+    if not isinstance(after, list):
+        return spec
+    exact = [await _awaited(connection, each, names) for each in cast("list[Any]", after)]
+    return spec if exact == after else cast("S", {**cast("Mapping[str, Any]", spec), "after": exact})
+
+
+async def _awaited(connection: Connection, item: Any, names: Set[Any]) -> Any:
+    ref = cast("Mapping[str, Any]", item).get("job") if isinstance(item, Mapping) else None
+    if not isinstance(ref, str) or ref in names or is_whole(ref) or digits_of(ref) is None:
+        return item
+    if (await connection.answer(calls.jobs(query_of({"name": ref}), limit=1))).data:
+        return item
+    job_id = only_id(ref, await _jobs_named(connection, ref, archived=None))
+    return item if job_id is None else {**cast("Mapping[str, Any]", item), "job": job_id}
+
+
 async def _exact(connection: Connection, name: str, ref: str) -> str:
     try:
         job_id = (await find_job(connection, name)).id
@@ -161,21 +194,21 @@ async def _sweep_instead(connection: Connection, name: str) -> str:
         raise NotFound(f"there is no job and no sweep with the id or name {name!r}") from None
 
 
-async def _checkpoint_begun(connection: Connection, job_id: str, ref: str) -> str | None:
-    if not is_beginning(ref):
+async def _checkpoint_named(connection: Connection, job_id: str, ref: str) -> str | None:
+    if digits_of(ref) is None:
         return None
     found = [item async for item in connection.pages(files_calls.checkpoints(job_id))]
     return only_id(ref, {item.id: f"step {item.step}" for item in found})
 
 
-async def _jobs_begun(connection: Connection, ref: str, *, archived: bool | None) -> Mapping[str, str]:
-    """Returns the newest jobs whose ids begin with `ref`: no more than it takes to list them."""
+async def _jobs_named(connection: Connection, ref: str, *, archived: bool | None) -> Mapping[str, str]:
+    """Returns the newest jobs that have the short id `ref`: no more than it takes to list them."""
     found: dict[str, str] = {}
-    if not is_beginning(ref):
+    if (digits := digits_of(ref)) is None:
         return found
-    async with aclosing(connection.pages(calls.jobs(query_of({"q": ref, "archived": archived})))) as jobs:
+    async with aclosing(connection.pages(calls.jobs(query_of({"q": digits, "archived": archived})))) as jobs:
         async for job in jobs:
-            if job.id.startswith(ref):
+            if is_named(job.id, ref):
                 found[job.id] = f"{job.name}, {job.state}"
             if len(found) > MOST_LISTED:
                 break

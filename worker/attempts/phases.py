@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.engines import base
 
 
@@ -41,7 +41,7 @@ class Preparing:
 
 @dataclass(frozen=True)
 class Starting:
-    """A phase: the engine was told to start the attempt, and some ranks have not come up yet."""
+    """A phase: the engine was asked to start the attempt, and some ranks have not come up yet."""
 
 
 @dataclass(frozen=True)

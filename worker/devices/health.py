@@ -7,8 +7,8 @@ from typing import Any
 
 import pynvml
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.devices.inventory import Nvml, query
 
 FAULT_XIDS = frozenset({48, 62, 63, 64, 74, 79, 94, 95, 119, 120, 140})
@@ -60,12 +60,12 @@ class Health:
         """
         if self._nvml is None:
             return {}
-        found = {uuid: self._read_gpu(self._nvml, uuid) for uuid in devices if not uuid.startswith("cpu-")}
+        by_uuid = {uuid: self._read_gpu(self._nvml, uuid) for uuid in devices if not uuid.startswith("cpu-")}
         if not adopted:
-            return found
+            return by_uuid
         return {
             uuid: GpuHealth(uncorrected_errors=now.uncorrected_errors, fault_xids=now.fault_xids)
-            for uuid, now in found.items()
+            for uuid, now in by_uuid.items()
         }
 
     def judge(self, report: ExitReport, *, since: Mapping[str, GpuHealth]) -> Verdict:

@@ -11,10 +11,10 @@ import subprocess
 import sys
 import time
 
-from torchyard.contract.durations import format_duration
-from torchyard.contract.job import EndReason
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.text import storable
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
+from torchyard.contract.wire.text import storable
+from torchyard.contract.wire.units import format_duration
 from torchyard.host import disk, failpoints
 from torchyard.host.identity import boot_id
 from worker.host import job_variables, process
@@ -129,9 +129,9 @@ class Installation:
         if lock is None:
             return None
         self._locks.append(lock)
-        found = cache.complete_in(folder, shared=self._packages.shared)
-        if found is not None:
-            return Installed(found, was_there=True)
+        installed = cache.complete_in(folder, shared=self._packages.shared)
+        if installed is not None:
+            return Installed(installed, was_there=True)
         downloads = self._packages.downloads(owner=self._owner)
         shared = cache.try_lock(downloads, shared=True)
         if shared is None:  # they are being removed

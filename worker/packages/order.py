@@ -1,10 +1,10 @@
-"""What the processes that read requirements and install packages are told, and what the first one answers."""
+"""The orders of the processes that read requirements and install packages, and the answer of the first one."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from torchyard.contract.codec import Record, at_most
-from torchyard.contract.records import Sandbox
+from torchyard.contract.attempts.records import Sandbox
+from torchyard.contract.wire.codec import Record, at_most
 
 Kind = Literal["requirements", "lock", "script"]
 

@@ -16,7 +16,7 @@ from tests.slurm.chaos.watch import Watch
 from tests.slurm.chaos.wrappers import Wrappers
 from tests.slurm.lab import SlurmLab
 from tests.slurm.service import PoolService, running
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 NODES = 3
 _DRAINED = timedelta(minutes=15)
@@ -120,7 +120,7 @@ def _report(
 ) -> Report:
     with service.client() as client:
         histories = [job_history.read(client, job_id) for job_id in job_ids]
-        listed = Counter(job.id for job in client.list())
+        listed = Counter(job.id for job in client.jobs.list())
     found = sorted(watch.doubled)
     for history in histories:
         found += job_history.violations(history, ends=[JobState.SUCCEEDED], reference=reference, damaged=[])

@@ -64,17 +64,36 @@ def test_ps_does_not_truncate_lines_in_a_pipe(server: FakeServer) -> None:
     assert [item["id"] for item in json.loads(run(server, "ps", "--json").stdout)] == ["job_1", "job_2"]
 
 
-def test_ps_shows_no_less_in_a_wider_terminal_and_omits_the_id_where_not_all_fits(server: FakeServer) -> None:
+def test_ps_fits_a_terminal_with_short_ids_and_colours(server: FakeServer) -> None:
+    id = f"job_{'3f09c1':0>32}"
     reason = {"code": "waits", "message": "needs 8 devices; the largest worker, box-a, has 2 " * 3, "since": NOW}
-    server.on("/v1/jobs", page([job(name="a" * 30, status_reason=reason)]))
-    for columns in (80, 100, 140):
+    server.on("/v1/jobs", page([job(id=id, name="a" * 30, status_reason=reason)]))
+    for columns in (40, 80, 100, 140):
         code, screen = in_terminal(["ps"], environment_of(server), columns=columns)
         lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in screen.splitlines()]
-        assert (code, len(lines), "job_1" in screen) == (0, 2, False)
+        assert (code, len(lines), "job_…3f09c1" in screen) == (0, 2, True)
         assert "\x1b[33mqueued\x1b[0m" in screen
-        assert len(lines[1]) == columns and lines[1].endswith("…")
-    _, screen = in_terminal(["ps"], environment_of(server), columns=400)
-    assert "job_1" in screen and str(reason["message"]).strip() in screen
+        assert len(lines[1]) <= columns
+    assert "\x1b" not in in_terminal(["ps"], {**environment_of(server), "NO_COLOR": "1"})[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "complete", "told"),
+    [
+        ((), True, "20 of 37: --all-rows lists all.\n"),
+        (("--state", "failed"), False, "20 of more than 30: --all-rows lists all.\n"),
+        (("--json",), True, "20 of 37: --all-rows lists all.\n"),
+        (("-n", "20"), True, ""),
+        (("--all-rows",), True, ""),
+    ],
+)
+def test_ps_says_where_rows_are_left_out(
+    server: FakeServer, options: tuple[str, ...], complete: bool, told: str
+) -> None:
+    listed = page([job(id=f"job_{number}") for number in range(20)])
+    counted = {**page([]), "counts": {"queued": 7, "failed": 30}, "total": 37, "counts_complete": complete}
+    server.on("/v1/jobs", listed, counted)
+    assert run(server, "ps", *options).stderr == told
 
 
 def test_plots_begin_with_the_monitored_metric(server: FakeServer) -> None:
@@ -245,7 +264,7 @@ def test_ps_shows_owners_if_there_are_several(server: FakeServer) -> None:
 
 def test_ps_asks_for_twenty_of_ones_own_jobs_unless_all_are_wanted(server: FakeServer) -> None:
     server.on("/v1/jobs", page([job()]))
-    for options in ([], ["--all"], ["--all", "-n", "5"], ["-n", "30"]):
+    for options in ([], ["--all", "--all-rows"], ["--all", "-n", "5"], ["-n", "30"]):
         run(server, "ps", *options)
     asked = [request.query for request in server.requests if request.path == "/v1/jobs"]
     assert [(query.get("owner"), query.get("limit")) for query in asked] == [

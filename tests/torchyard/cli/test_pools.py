@@ -18,8 +18,8 @@ from tests.approved import Approved
 from tests.databases import SQLiteDatabases
 from tests.torchyard.cli.service import Team, serving_team
 from torchyard.client import Client
-from torchyard.contract.devices import DeviceReport, PoolNodes, PoolReport, PoolRules
-from torchyard.contract.job import WAITING_IN_SLURM, Reason
+from torchyard.contract.cluster.devices import DeviceReport, PoolNodes, PoolReport, PoolRules
+from torchyard.contract.states import WAITING_IN_SLURM, Reason
 
 HOLDER = "n0/boot"
 NODES = PoolNodes(count=3, devices=4, gpus=["a100"], cpus=64, memory_gb=512.0)
@@ -184,5 +184,5 @@ def test_a_job_shows_its_devices_by_node(team: Team, pool: Pool, folder: Path) -
     begins = shown.index("devices    n2: A100 #0, A100 #1")
     assert shown[begins + 1] == "           n3: A100 #0, A100 #1"
     with Client(team.url, team.tokens["admin"]) as client:
-        (attempt,) = client.attempts(job_id)
+        (attempt,) = client.jobs.attempts(job_id)
     assert [device.node for device in attempt.devices] == [0, 0, 1, 1]

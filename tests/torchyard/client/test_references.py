@@ -1,12 +1,13 @@
-"""Ids, names and beginnings of ids that name a job or a checkpoint, and the next free name, by both clients."""
+"""Ids, names and short ids that name a job or a checkpoint, and the next free name, by both clients."""
 
 import json
+from urllib.parse import quote
 
 import pytest
 
 from tests.approved import Approved
 from tests.torchyard.client.answers import JOB, NOW, job, page
-from tests.torchyard.client.fake_server import Answer, FakeServer
+from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 from tests.torchyard.client.test_sweeps import sweep
 from torchyard.client import Client
 from torchyard.contract.errors import Conflict, NotFound
@@ -28,8 +29,8 @@ def test_the_beginning_of_one_id_names_its_job(server: FakeServer, client: Clien
     assert client.get("job_0192ab").id == SECOND
     assert [request.query for request in server.requests[1:-1]] == [
         {"name": ["job_0192ab"], "limit": ["1"]},
-        {"q": ["job_0192ab"]},
-        {"q": ["job_0192ab"], "after": ["c"]},
+        {"q": ["0192ab"]},
+        {"q": ["0192ab"], "after": ["c"]},
     ]
 
 
@@ -59,8 +60,33 @@ def test_a_name_comes_before_the_beginning_of_an_id(server: FakeServer, client: 
     assert client.get("job_0192aa").id == SECOND
 
 
-@pytest.mark.parametrize("ref", ["job_", "job_019", "0192aa", "job_0192zz", "other"])
-def test_what_is_too_short_or_no_id_begins_none(
+ENDS = f"job_0192{'0' * 22}3f09c1", f"job_0192{'0' * 22}3f09c2"
+
+
+@pytest.mark.parametrize("ref", ["job_…3f09c1", "job_...3f09c1", "…3f09c1", "3f09c1", "job_3f09c1", "09c1"])
+def test_the_end_of_one_id_names_its_job(server: FakeServer, client: Client, ref: str) -> None:
+    server.on("/v1/jobs", page([]), page([job(id=id) for id in ENDS]))
+    server.on(f"/v1/jobs/{ENDS[0]}", job(id=ENDS[0]))
+    if ref.startswith("job_"):
+        server.on(f"/v1/jobs/{quote(ref)}", problem("not_found", 404))
+    assert client.get(ref).id == ENDS[0]
+    assert server.requests[-2].query == {"q": [ref[-6:].lstrip("…")]}
+
+
+def test_the_end_of_several_ids_names_no_job_and_lists_them(server: FakeServer, client: Client) -> None:
+    serve_jobs(server, *ENDS, f"job_{'3f09c1'.zfill(32)}")
+    with pytest.raises(Conflict, match=f"3f09c1 names several ids(.|\n)*{ENDS[0]}  a, queued"):
+        client.get("3f09c1")
+
+
+def test_after_may_have_a_short_id_that_is_no_name(server: FakeServer, client: Client) -> None:
+    server.on("/v1/jobs", page([]), page([job(id=ENDS[0])]), Answer(job(), 201))
+    client.submit({"trainer": "script", "after": [{"job": "…3f09c1", "on": "finished"}, {"job": "prepare"}]})
+    assert json.loads(server.requests[-1].body)["after"] == [{"job": ENDS[0], "on": "finished"}, {"job": "prepare"}]
+
+
+@pytest.mark.parametrize("ref", ["job_", "job_019", "2aa", "job_0192zz", "…job_0192ab", "other"])
+def test_what_is_too_short_or_no_id_is_no_short_id(
     server: FakeServer, client: Client, ref: str, approved: Approved
 ) -> None:
     server.on("/v1/jobs", page([]))
@@ -76,7 +102,7 @@ def test_an_archived_job_is_found_where_no_other_is_meant(server: FakeServer, cl
     assert client.get("job_0192aa").id == SECOND
     assert [request.query for request in server.requests[1:-1]] == [
         {"name": ["job_0192aa"], "limit": ["1"]},
-        {"q": ["job_0192aa"]},
+        {"q": ["0192aa"]},
         {"name": ["job_0192aa"], "archived": ["true"], "limit": ["1"]},
     ]
 
@@ -85,7 +111,7 @@ def test_submit_get_retry_and_run_return_the_same_kind_of_job(server: FakeServer
     server.on("/v1/jobs", Answer(job(), 201))
     server.on(JOB, job(state="succeeded"))
     server.on(f"{JOB}/retry", Answer(job(retry_of="job_1"), 201))
-    for made in (client.submit({"trainer": "script"}), client.get("job_1"), client.retry("job_1")):
+    for made in (client.submit({"trainer": "script"}), client.get("job_1"), client.jobs.retry("job_1")):
         assert made.view.id == "job_1"
         assert made.wait().state == "succeeded"
 
@@ -96,19 +122,19 @@ def test_without_a_ref_the_best_checkpoint_is_taken_and_else_the_latest(
     view = {"id": "ckpt_1", "epoch": 3, "step": 9, "attempt": 1, "metrics": {}, "files": [], "aliases": []}
     view |= {"size": 1, "sha256": "0" * 64, "created_at": "2026-01-02T03:04:05Z"}
     server.on(f"{JOB}/checkpoints/latest", {**view, "aliases": ["latest"]})
-    assert client.checkpoint("job_1").aliases == ["latest"]
+    assert client.jobs.checkpoint("job_1").aliases == ["latest"]
     server.on(f"{JOB}/checkpoints/best", {**view, "aliases": ["best"]})
-    assert client.checkpoint("job_1").aliases == ["best"]
+    assert client.jobs.checkpoint("job_1").aliases == ["best"]
     ids = [f"ckpt_0192a{digit}" for digit in "01"]
     server.on(f"{JOB}/checkpoints", page([{**view, "id": id} for id in ids]))
     server.on(f"{JOB}/checkpoints/ckpt_0192a1", view)
     server.on(f"{JOB}/checkpoints/ckpt_0192a1", {**view, "id": "ckpt_0192a1"})
-    assert client.checkpoint("job_1", "ckpt_0192a1").id == "ckpt_0192a1"
+    assert client.jobs.checkpoint("job_1", "ckpt_0192a1").id == "ckpt_0192a1"
     with pytest.raises(Conflict) as raised:
-        client.checkpoint("job_1", "ckpt_0192a")
+        client.jobs.checkpoint("job_1", "ckpt_0192a")
     assert str(raised.value) == approved("message")
     with pytest.raises(NotFound):
-        client.checkpoint("job_1", "epoch-4")
+        client.jobs.checkpoint("job_1", "epoch-4")
 
 
 @pytest.mark.parametrize(
@@ -123,17 +149,26 @@ def test_without_a_ref_the_best_checkpoint_is_taken_and_else_the_latest(
 def test_a_free_name_follows_that_of_the_newest_job(
     server: FakeServer, client: Client, answers: list[list[str]], expected: str
 ) -> None:
-    server.on("/v1/jobs", *[page([job(name=name) for name in names]) for names in answers])
-    assert client.free_name("net") == expected
-    assert len(server.requests) == len(answers)
+    server.on("/v1/jobs", *[page([job(name=name) for name in names]) for names in answers], Answer(job(), 201))
+    client.submit({"name": "net"}, numbered=True)
+    assert json.loads(server.requests[-1].body) == {"name": expected}
+    assert len(server.requests) == len(answers) + 1
 
 
 def test_a_free_name_is_never_too_long(server: FakeServer, client: Client) -> None:
-    server.on("/v1/jobs", page([job()]), page([]))
-    assert client.free_name("n" * 100) == f"{'n' * 90}-2"
+    server.on("/v1/jobs", page([job()]), page([]), page([]), Answer(job(), 201))
+    client.submit({"name": "n" * 100}, numbered=True)
+    assert json.loads(server.requests[-1].body) == {"name": f"{'n' * 90}-2"}
 
 
 CHECKPOINT = f"ckpt_{'0' * 32}"
+
+
+def exact(server: FakeServer, client: Client, text: str) -> str:
+    """Returns the `init_from` that a submission with this one sends."""
+    server.on("/v1/jobs/batch", {"data": []})
+    client.jobs.submit_batch([{"init_from": text}])
+    return json.loads(server.requests[-1].body)["jobs"][0]["init_from"]
 
 
 def test_a_spec_may_name_a_job_in_init_from(server: FakeServer, client: Client, approved: Approved) -> None:
@@ -142,10 +177,10 @@ def test_a_spec_may_name_a_job_in_init_from(server: FakeServer, client: Client, 
     server.on("/v1/jobs/batch", {"data": []})
     client.submit({"trainer": "script", "init_from": "digits/best"})
     assert json.loads(server.requests[-1].body) == {"trainer": "script", "init_from": f"{FIRST}/best"}
-    client.submit_batch([{"init_from": text} for text in (f"{FIRST}/epoch-3", "model:cracks@3", "best")])
+    client.jobs.submit_batch([{"init_from": text} for text in (f"{FIRST}/epoch-3", "model:cracks@3", "best")])
     assert len(server.requests) == 4, "nothing was asked for what is exact, or is no reference"
     with pytest.raises(NotFound) as raised:
-        client.exact_init_from("nothing/latest")
+        exact(server, client, "nothing/latest")
     assert str(raised.value) == approved("message")
 
 
@@ -174,19 +209,19 @@ def test_the_best_of_a_sweep_is_named_where_no_job_has_its_name(
     sweeps = [sweep(id=first, name="lrs"), sweep(id=second, name="lrs")]
     server.on("/v1/jobs", page([]))
     server.on("/v1/sweeps", page(sweeps))
-    assert client.exact_init_from("lrs/best") == f"{first}/best"
-    assert server.requests[-1].query["name"] == ["lrs"]
-    assert client.exact_init_from("swp_0192a1/best") == f"{second}/best"
+    assert exact(server, client, "lrs/best") == f"{first}/best"
+    assert server.requests[-2].query["name"] == ["lrs"]
+    assert exact(server, client, "swp_0192a1/best") == f"{second}/best"
     with pytest.raises(NotFound) as raised:
-        client.exact_init_from("lrs/latest")
+        exact(server, client, "lrs/latest")
     assert str(raised.value) == approved("message")
     server.on("/v1/sweeps", page([]))
     with pytest.raises(NotFound) as raised:
-        client.exact_init_from("lrs/best")
+        exact(server, client, "lrs/best")
     assert str(raised.value) == approved("there sweep id")
     server.on("/v1/jobs", page([job(id=FIRST, name="lrs")]))
     server.on(f"/v1/jobs/{FIRST}", job(id=FIRST))
-    assert client.exact_init_from("lrs/best") == f"{FIRST}/best", "a job goes before a sweep"
+    assert exact(server, client, "lrs/best") == f"{FIRST}/best", "a job goes before a sweep"
 
 
 def test_the_beginning_of_a_checkpoints_id_is_found_for_init_from(server: FakeServer, client: Client) -> None:
@@ -195,4 +230,4 @@ def test_the_beginning_of_a_checkpoints_id_is_found_for_init_from(server: FakeSe
     server.on(f"/v1/jobs/{FIRST}", job(id=FIRST))
     server.on(f"/v1/jobs/{FIRST}/checkpoints", page([whole]))
     server.on(f"/v1/jobs/{FIRST}/checkpoints/{CHECKPOINT}", whole)
-    assert client.exact_init_from(f"{FIRST}/ckpt_0000") == f"{FIRST}/{CHECKPOINT}"
+    assert exact(server, client, f"{FIRST}/ckpt_0000") == f"{FIRST}/{CHECKPOINT}"

@@ -11,7 +11,7 @@ import typer
 
 from torchyard.cli.arguments import IdempotencyKey, Json, label_of
 from torchyard.cli.sweeps import options as sweep_options
-from torchyard.contract.team import Visibility
+from torchyard.contract.team.roles import Visibility
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchyard.cli.run.program import Program
     from torchyard.cli.run.settings import Settings
     from torchyard.client.client import Client
-    from torchyard.contract.spec import ScriptSpec
+    from torchyard.contract.spec.spec import ScriptSpec
 
 
 def run(
@@ -119,7 +119,7 @@ def run(
         str | None, typer.Option(metavar="TIME", help="How long it may use none of its GPUs: 30m. Then it is stopped.")
     ] = None,
     max_restarts: Annotated[
-        int | None, typer.Option(min=0, help="How often it runs again after it has failed: 0.")
+        int | None, typer.Option(min=0, help="How often it runs again when it fails, but not before its first step: 2.")
     ] = None,
     priority: Annotated[int | None, typer.Option(help="From -100 to 100. Higher starts first.")] = None,
     preemptible: Annotated[
@@ -306,6 +306,8 @@ def _uploaded(client: Client, program: Program, settings: Settings, folder: Path
     from torchyard.cli.run.mounts import packed_mounts, paths_of, push, urls_of
     from torchyard.cli.run.spec import job_spec, plan
     from torchyard.cli.run.upload import packed, upload
+    from torchyard.client.blocking import ask
+    from torchyard.client.references import exact_init_from
 
     most, include, mounts = settings["max_size"], settings["include"], settings["mounts"]
     with (
@@ -313,7 +315,7 @@ def _uploaded(client: Client, program: Program, settings: Settings, folder: Path
         packed_mounts(mounts, folder=folder, max_size=most) as pushed,
     ):
         named = settings["init_from"]
-        init_from = None if named is None else client.exact_init_from(named)
+        init_from = None if named is None else ask(client, exact_init_from, named)
         urls = urls_of(client, mounts, pushed)
         spec = job_spec(program, settings, bundle, folder=folder, init_from=init_from, mounts=urls)
         for line in plan(spec, program, bundle, server=client.server.url):

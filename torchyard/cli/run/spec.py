@@ -14,9 +14,8 @@ from torchyard.client.core.launching import code_config, name_of
 from torchyard.client.packing import Bundle
 from torchyard.client.packing.rules import IGNORE_FILE
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.resources import Resources
-from torchyard.contract.slurm import SlurmOptions
-from torchyard.contract.spec import ScriptSpec, parse_spec
+from torchyard.contract.spec.resources import Resources, SlurmOptions
+from torchyard.contract.spec.spec import ScriptSpec, parse_spec
 from torchyard.host import terminal
 
 
@@ -123,7 +122,7 @@ def _resources(settings: Settings) -> dict[str, Any]:
 def _restarts(most: int) -> str:
     if not most:
         return "0: --max-restarts N has it run again after it has failed"
-    return f"{most} at most, after it has failed: --max-restarts 0 has it run once"
+    return f"{most} at most, if it fails after its first step: --max-restarts 0 has it run once"
 
 
 def _devices(resources: Resources) -> str:

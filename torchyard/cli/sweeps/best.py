@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchyard.client import Client
-    from torchyard.contract.views.sweeps import SweepView
+    from torchyard.contract.sweeps.views import SweepView
 
 
 def best_checkpoint(client: Client, sweep: SweepView, *, to: Path | None, as_json: bool) -> None:
@@ -29,7 +29,7 @@ def best_checkpoint(client: Client, sweep: SweepView, *, to: Path | None, as_jso
     path = None
     if to is not None:
         with Transfer() as transfer:
-            path = client.download(found.job_id, found.checkpoint_id, to=to, on_progress=transfer.show)
+            path = client.jobs.download(found.job_id, found.checkpoint_id, to=to, on_progress=transfer.show)
     if as_json:
         downloaded = {} if path is None else {"path": str(path)}
         terminal.write(json.dumps({**found.model_dump(mode="json"), **downloaded}))

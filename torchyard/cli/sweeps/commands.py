@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchyard.client import Client
-    from torchyard.contract.sweeps import SweepState
-    from torchyard.contract.views.sweeps import SweepView
+    from torchyard.contract.sweeps.spec import SweepState
+    from torchyard.contract.sweeps.views import SweepView
 
 _LISTED = 20
 SweepArgument = Annotated[
     str,
     typer.Argument(
         metavar="SWEEP",
-        help="A sweep's id or the beginning of it, or its name for the newest of that name.",
+        help="A sweep's name (the newest of that name), its id, or a short id as lists show it.",
         autocompletion=sweep_names,
     ),
 ]
 SweepsArgument = Annotated[
-    list[str], typer.Argument(metavar="SWEEP…", help="Ids, beginnings of ids, or names.", autocompletion=sweep_names)
+    list[str], typer.Argument(metavar="SWEEP…", help="Names, ids, or short ids.", autocompletion=sweep_names)
 ]
 sweep = typer.Typer(
     no_args_is_help=True,
@@ -61,9 +61,8 @@ def show(
 @sweep.command("ls")
 def ls(
     *,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="The most sweeps to list: 20, or with --all any number.")
-    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="The most sweeps to list: 20.")] = None,
+    all_rows: Annotated[bool, typer.Option("--all-rows", help="List all of them, and not only the newest 20.")] = False,
     every: Annotated[
         bool, typer.Option("--all", "-a", help="List everybody's sweeps that you may see, and not only your own.")
     ] = False,
@@ -76,10 +75,16 @@ def ls(
     """List your sweeps, newest first."""
     from torchyard.cli.sweeps import table
 
+    if all_rows and limit is not None:
+        raise typer.BadParameter("choose one of --limit and --all-rows")
     states = [_state(text) for text in state or ()]
+    one_more = None if all_rows else (limit or _LISTED) + 1
     with connect() as client:
         owner = None if every else client.me().name
-        found = [*client.sweeps.list(state=states, owner=owner, limit=limit or (None if every else _LISTED))]
+        found = [*client.sweeps.list(state=states, owner=owner, limit=one_more)]
+    found, rest = (found, []) if one_more is None else (found[: one_more - 1], found[one_more - 1 :])
+    if rest and limit is None:
+        terminal.note(f"{_LISTED} of more: --all-rows lists all.")
     if as_json:
         return output.write_json(found)
     for line in table.summaries(found) if found else ():
@@ -193,8 +198,8 @@ def rm(
 
 
 def _state(text: str) -> SweepState:
-    from torchyard.contract.sweeps import SweepState
-    from torchyard.contract.wording import listed
+    from torchyard.contract.sweeps.spec import SweepState
+    from torchyard.contract.wire.wording import listed
 
     if text not in {*SweepState}:
         raise typer.BadParameter(f"{text!r} is no state of a sweep: it must be {listed([*SweepState])}")

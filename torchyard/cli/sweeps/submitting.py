@@ -12,16 +12,16 @@ from torchyard.cli import output
 from torchyard.cli.sweeps import table
 from torchyard.cli.sweeps.keys import whole_key
 from torchyard.cli.sweeps.values import point_of
-from torchyard.contract.arguments import ARGUMENT, described
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.sweeps import Range, SweepSpec, parse_sweep
+from torchyard.contract.sweeps.arguments import ARGUMENT, described
+from torchyard.contract.sweeps.spec import Range, SweepSpec, parse_sweep
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from torchyard.client import Client
-    from torchyard.contract.views.sweeps import SweepView
+    from torchyard.contract.sweeps.views import SweepView
 
 _LISTED = 20
 """Trials that are listed at the end of a sweep."""
@@ -138,7 +138,8 @@ def _whole(keyed: dict[str, Any], trainer: str) -> dict[str, Any]:
 
 def _values(values: list[Any] | Range) -> str:
     if isinstance(values, Range):
-        between = f"{table.value_text(values.number(0) if values.integer else values.min)} to {values.max:.6g}"
+        least = table.value_text(values.number(0) if values.integer else values.min)
+        between = f"{least} to {terminal.setting(values.max)}"
         return between + (", logarithmic" if values.log else "") + (f" by {values.step:g}" if values.step else "")
     shown = [table.value_text(value) for value in values[:_SHOWN]]
     return ", ".join([*shown, *([f"… ({len(values)})"] if len(values) > _SHOWN else [])])

@@ -7,15 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from torchyard.cli import output
-from torchyard.contract.arguments import ARGUMENT, described, option_of
-from torchyard.contract.sweeps import SweepState
-from torchyard.contract.text import headline
+from torchyard.contract.sweeps.arguments import ARGUMENT, described, option_of
+from torchyard.contract.sweeps.spec import SweepState
+from torchyard.contract.wire.text import headline
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torchyard.contract.views.sweeps import BestTrial, SweepSummary, SweepView, TrialCounts, TrialView
+    from torchyard.contract.sweeps.views import BestTrial, SweepSummary, SweepView, TrialCounts, TrialView
 
 COLOURS = {
     SweepState.RUNNING: "36",
@@ -101,7 +101,7 @@ def ranking(trials: Sequence[TrialView], *, keys: Sequence[str]) -> list[str]:
         )
         for trial in trials
     ]
-    heading, *lines = output.table(headers, rows, spare="JOB")
+    heading, *lines = output.table(headers, rows)
     return [heading, *(output.paint_state(line, trial.state) for line, trial in zip(lines, trials, strict=True))]
 
 
@@ -119,17 +119,16 @@ def trial_keys(sweep: SweepView, trials: Sequence[TrialView]) -> list[str]:
 
 def summaries(sweeps: Sequence[SweepSummary]) -> list[str]:
     """Returns a table of sweeps."""
-    headers = ("ID", "NAME", output.OWNER, "STATE", "AGE", "METHOD", "ENDED", "FAILED", "RANKED BY")
+    headers = ("ID", "NAME", output.OWNER, "STATE", "ENDED", "FAILED", "RANKED BY", "METHOD", "AGE")
     rows = [
         (
-            *(sweep.id, sweep.name, sweep.owner, sweep.state, terminal.age(sweep.created_at), sweep.method),
-            f"{ended(sweep.trials)} of {sweep.trials.total}",
-            str(sweep.trials.failed or ""),
-            f"{sweep.monitor}, {sweep.mode}",
+            *(sweep.id, sweep.name, sweep.owner, sweep.state, f"{ended(sweep.trials)} of {sweep.trials.total}"),
+            *(str(sweep.trials.failed or ""), f"{sweep.monitor}, {sweep.mode}"),
+            *(sweep.method, terminal.age(sweep.created_at)),
         )
         for sweep in sweeps
     ]
-    heading, *lines = output.table(headers, rows, spare="ID")
+    heading, *lines = output.table(headers, rows)
     return [heading, *(paint_state(line, sweep.state) for line, sweep in zip(lines, sweeps, strict=True))]
 
 
@@ -139,9 +138,9 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
 
 
 def value_text(value: Any) -> str:
-    """Formats a value of a point: numbers in six digits, texts as they are, else JSON."""
+    """Formats a value of a point: numbers as they were set, texts as they are, else JSON."""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return terminal.setting(value)
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 

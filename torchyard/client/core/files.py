@@ -10,11 +10,11 @@ from torchyard.client.core.base import Core
 from torchyard.client.download import OnProgress, PartFile
 from torchyard.client.fetching import fetch
 from torchyard.client.references import find_checkpoint
-from torchyard.contract.artifacts import is_artifact_path
 from torchyard.contract.errors import Conflict, NotFound, ServerError
-from torchyard.contract.media import MediaPart
-from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, CheckpointView, KeepView
-from torchyard.contract.views.media import MediaView
+from torchyard.contract.files.paths import is_artifact_path
+from torchyard.contract.files.views import ArtifactView, CheckpointFile, CheckpointView, KeepView
+from torchyard.contract.media.kinds import MediaPart
+from torchyard.contract.media.views import MediaView
 
 _KEEP_POLL_S = 0.5
 _ID = re.compile(r"med_[0-9a-f]{32}")
@@ -29,7 +29,7 @@ class FilesCore(Core):
 
     async def checkpoint(self, job_id: str, ref: str | None = None) -> CheckpointView:
         """Returns one checkpoint. `ref` is an id or its beginning, `best`, `latest`, `epoch-N` or `step-N`; without it,
-        the best, else the latest. Raises NotFound, and Conflict if several ids begin with `ref`.
+        the best, else the latest. Raises NotFound, and Conflict if `ref` is the short id of several.
         """
         return await find_checkpoint(self._connection, job_id, ref)
 
@@ -92,7 +92,7 @@ class FilesCore(Core):
                 raise Conflict(f"{found.worker}, which has the folder of this job, is away: it goes on once it is back")
             if time.monotonic() >= deadline:
                 raise TimeoutError(f"{found.worker} has copied nothing more for {timeout:g} s: it may still do so")
-            await self._transport.sleep(_KEEP_POLL_S)
+            await self._connection.sleep(_KEEP_POLL_S)
             before, found = found, await self._connection.answer(calls.keep(job_id))
             if on_progress is not None:
                 on_progress(found)

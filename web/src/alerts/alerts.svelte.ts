@@ -1,6 +1,7 @@
 /** The browser's own notifications of one's jobs, while a page of the service is open in it. */
-import { ApiError, get } from "../api/client";
+import { failureOf, get } from "../api/client";
 import type { EventView, JobView, JobsPage, Page } from "../api/wire";
+import { Reading } from "../api/reading.svelte";
 import { live } from "../live/live.svelte";
 import { href, navigate } from "../router.svelte";
 import { Watcher, type Alert, type AlertKind } from "./watcher";
@@ -15,6 +16,7 @@ export type Permission = "insecure" | "missing" | NotificationPermission;
 const KEY = "torchyard-alerts";
 const ACTIVE = ["queued", "starting", "running", "paused"];
 const MOST_JOBS = 200;
+const LOOKS_APART_MS = 15_000;
 const READ_MS = 60_000;
 
 class Alerts {
@@ -79,38 +81,36 @@ export const alerts = new Alerts();
 /** Watches jobs of a user until the returned function is called. */
 function watch(owner: string, tell: (alert: Alert) => void): () => void {
   const watcher = new Watcher(owner, tell);
-  const again = (): void => void lookAgain(watcher, owner);
+  // The stream tells of each job by itself: a list is read for what it may have missed.
+  const looking = new Reading((signal) => lookAgain(watcher, owner, signal), LOOKS_APART_MS);
   const stop = live.watch({ topics: ["jobs"] }, (event) => {
     if (event.kind === "job") watcher.take(event.job);
     else if (event.kind === "deleted") watcher.forget(event.jobId);
-    else if (event.kind === "changed") again();
+    else if (event.kind === "changed") looking.again();
   });
   const timer = setInterval(() => void readMessages(watcher), READ_MS);
-  again();
+  void looking.read();
   return () => {
     stop();
+    looking.close();
     clearInterval(timer);
   };
 }
 
 /** Looks at all jobs that have not ended, and at those that have since: the stream may have missed something. */
-async function lookAgain(watcher: Watcher, owner: string): Promise<void> {
-  try {
-    const page = await get<JobsPage>("v1/jobs", { owner, state: ACTIVE, limit: MOST_JOBS });
-    const active = new Set(page.data.map((job) => job.id));
-    const ended = [...watcher.positions().keys()].filter((id) => !active.has(id));
-    for (const job of page.data) watcher.take(job);
-    for (const id of ended.slice(0, MOST_JOBS)) await lookAt(watcher, id);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error; // it looks again with the next change
-  }
+async function lookAgain(watcher: Watcher, owner: string, signal: AbortSignal): Promise<void> {
+  const page = await get<JobsPage>("v1/jobs", { owner, state: ACTIVE, limit: MOST_JOBS }, signal);
+  const active = new Set(page.data.map((job) => job.id));
+  const ended = [...watcher.positions().keys()].filter((id) => !active.has(id));
+  for (const job of page.data) watcher.take(job);
+  for (const id of ended.slice(0, MOST_JOBS)) await lookAt(watcher, id);
 }
 
 async function lookAt(watcher: Watcher, id: string): Promise<void> {
   try {
     watcher.take(await get<JobView>(`v1/jobs/${id}`));
   } catch (error) {
-    if (!(error instanceof ApiError) || error.status !== 404) throw error;
+    if (failureOf(error).status !== 404) throw error;
     watcher.forget(id);
   }
 }
@@ -122,8 +122,7 @@ async function readMessages(watcher: Watcher): Promise<void> {
       const { data } = await get<Page<EventView>>(`v1/jobs/${id}/events`, { after, limit: 200 });
       if (data.some((event) => event.type === "message")) watcher.read(id, await nameOf(id), data);
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      if (error.status === 404) watcher.forget(id);
+      if (failureOf(error).status === 404) watcher.forget(id);
     }
   }
 }

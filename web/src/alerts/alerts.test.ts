@@ -76,8 +76,8 @@ test("a new best checkpoint is told with its value, and an old one is not told a
   for (const now of [{}, best("ckpt_1", 0.5), best("ckpt_1", 0.5), best("ckpt_2", 0.25)])
     watches.take(job(now));
   expect(told.map(({ kind, tag, body }) => [kind, tag, body])).toEqual([
-    ["best", "job_1 ckpt_1", "val/loss is 0.500000 at step 7"],
-    ["best", "job_1 ckpt_2", "val/loss is 0.250000 at step 7"],
+    ["best", "job_1 ckpt_1", "val/loss is 0.5 at step 7"],
+    ["best", "job_1 ckpt_2", "val/loss is 0.25 at step 7"],
   ]);
 });
 
@@ -222,8 +222,25 @@ test("what ended while there was no connection is told afterwards", async () => 
     "v1/jobs/job_1": job({ state: "succeeded", finished_at: AT }),
   };
   heard({ kind: "changed", topic: "jobs" });
+  await vi.advanceTimersByTimeAsync(15_000);
   await settled();
   expect(shown.map(({ title }) => title)).toEqual(["digits succeeded"]);
+  alerts.stop();
+});
+
+test("changes of others' jobs read the list once in a while, and not each", async () => {
+  FakeNotification.permission = "granted";
+  localStorage.setItem("torchyard-alerts", "ends");
+  const { alerts } = await newTab();
+  alerts.start("ada");
+  await settled();
+  for (let at = 0; at < 40; at++) {
+    heard({ kind: "changed", topic: "jobs" });
+    await vi.advanceTimersByTimeAsync(250);
+  }
+  expect(asked).toHaveLength(1);
+  await vi.advanceTimersByTimeAsync(15_000);
+  expect(asked).toHaveLength(2);
   alerts.stop();
 });
 
@@ -239,6 +256,7 @@ test("a job that is gone hides none that has ended", async () => {
     "v1/jobs/job_1": job({ state: "succeeded", finished_at: AT }),
   };
   heard({ kind: "changed", topic: "jobs" });
+  await vi.advanceTimersByTimeAsync(15_000);
   await settled();
   expect(shown.map(({ title }) => title)).toEqual(["digits succeeded"]);
   alerts.stop();

@@ -14,6 +14,19 @@ export class ApiError extends Error {
   ) {
     super(message);
   }
+
+  /** What was wrong, with the fields that were: for a form that has no place at each. */
+  get sentence(): string {
+    const fields = this.errors.map(({ field, message }) => (field ? `${field}: ${message}` : message));
+    return fields.length > 0 ? fields.join("; ") : this.message;
+  }
+}
+
+/** Returns what to show of an error. What is no answer of the service is a fault of the page: the console has it, too. */
+export function failureOf(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  reportError(error);
+  return new ApiError(0, "unknown", String(error));
 }
 
 let signedOut: () => void = () => undefined;

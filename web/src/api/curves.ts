@@ -25,7 +25,20 @@ export interface CurveQuery {
   readonly hidden?: boolean;
 }
 
-/** Reads curves; without keys only which there are. Throws ApiError. */
-export function readCurves(query: CurveQuery, signal: AbortSignal | null = null): Promise<Curves> {
-  return get<Curves>("v1/metrics", { ...query }, signal);
+/** The most jobs that the service answers at once. */
+export const JOBS_OF_AN_ANSWER = 50;
+
+/** Reads curves, of many jobs in several requests; without keys only which there are. Throws ApiError. */
+export async function readCurves(query: CurveQuery, signal: AbortSignal | null = null): Promise<Curves> {
+  const parts: Promise<Curves>[] = [];
+  for (let from = 0; from < query.job.length; from += JOBS_OF_AN_ANSWER) {
+    const job = query.job.slice(from, from + JOBS_OF_AN_ANSWER);
+    parts.push(get<Curves>("v1/metrics", { ...query, job }, signal));
+  }
+  const answers = await Promise.all(parts);
+  return {
+    jobs: answers.flatMap(({ jobs }) => jobs),
+    series: answers.flatMap(({ series }) => series),
+    max_points: Math.min(...answers.map(({ max_points: most }) => most)),
+  };
 }

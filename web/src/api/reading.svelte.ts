@@ -1,5 +1,6 @@
-/** What was read from the service, read again as it changes: one request at a time, and not more than one a second. */
-import { ApiError } from "./client";
+/** What was read from the service, read again as it changes: not all too often, and the newest request counts. */
+import { type ApiError, failureOf } from "./client";
+import { NewestRequest } from "./newest";
 
 const APART_MS = 1_000;
 
@@ -9,45 +10,54 @@ export class Reading<T> {
   /** Why the newest request failed. */
   failure = $state.raw<ApiError | null>(null);
 
+  private readonly newest = new NewestRequest();
   private isRunning = false;
   private isStale = false;
-  private isClosed = false;
   private startedAt = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(private readonly load: () => Promise<T>) {}
+  /** `apartMs`: the least time between the beginnings of two requests. */
+  constructor(
+    private readonly load: (signal: AbortSignal) => Promise<T>,
+    private readonly apartMs = APART_MS,
+  ) {}
 
-  /** Reads, at once if it has not just been read. */
+  /** Reads, at once if it has not just been read; after the request that is running, if there is one. */
   again(): void {
     if (this.isRunning) this.isStale = true;
     else
-      this.timer ??= setTimeout(() => void this.read(), Math.max(0, this.startedAt + APART_MS - Date.now()));
+      this.timer ??= setTimeout(
+        () => void this.read(),
+        Math.max(0, this.startedAt + this.apartMs - Date.now()),
+      );
   }
 
   /** Reads no more. */
   close(): void {
-    this.isClosed = true;
+    this.newest.end();
+    this.isRunning = false;
+    this.isStale = false;
     clearTimeout(this.timer);
   }
 
-  /** Reads now. */
+  /** Reads now, in place of a request that is running: it may have been answered before a change. */
   async read(): Promise<void> {
+    const signal = this.newest.begin();
     clearTimeout(this.timer);
     this.timer = undefined;
     this.isRunning = true;
     this.isStale = false;
     this.startedAt = Date.now();
     try {
-      const value = await this.load();
-      if (this.isClosed) return;
+      const value = await this.load(signal);
+      if (signal.aborted) return;
       this.value = value;
       this.failure = null;
     } catch (error) {
-      if (this.isClosed) return;
-      this.failure = error instanceof ApiError ? error : new ApiError(0, "unknown", String(error));
-    } finally {
-      this.isRunning = false;
+      if (signal.aborted) return;
+      this.failure = failureOf(error);
     }
+    this.isRunning = false;
     if (this.isStale) this.again();
   }
 }

@@ -11,10 +11,12 @@ export interface CurveJob {
   readonly attempts: readonly Attempt[];
   /** The metric that decides which checkpoint is best; null where it is unknown. */
   readonly monitor?: string | null;
+  /** Whether it logs nothing any more: it needs not be followed. */
+  readonly isEnded?: boolean;
 }
 
 /** Returns the metric that most of the jobs monitor; of several the first one's. */
-export function monitorOf(jobs: readonly CurveJob[]): string | null {
+export function monitorOf(jobs: readonly Pick<CurveJob, "monitor">[]): string | null {
   const counts = new Map<string, number>();
   for (const { monitor } of jobs) if (monitor) counts.set(monitor, (counts.get(monitor) ?? 0) + 1);
   return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0] ?? null;

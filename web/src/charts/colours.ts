@@ -21,14 +21,20 @@ const DASHES: readonly (readonly number[])[] = [
 
 /** Returns a job's colour. Among jobs that are shown together no two look alike, and the older job keeps its own. */
 export function colourOf(jobId: string, shown: readonly string[] = [jobId]): Colour {
+  return coloursOf([...shown, jobId]).get(jobId) ?? { slot: 1, dash: [] };
+}
+
+/** Returns the colours of all jobs that are shown together. */
+export function coloursOf(shown: readonly string[]): ReadonlyMap<string, Colour> {
   const taken = new Set<number>();
-  for (const id of [...new Set([...shown, jobId])].sort()) {
-    const place = firstFree(hash(id) % SLOTS, taken);
-    if (id === jobId)
-      return { slot: (place % SLOTS) + 1, dash: DASHES[Math.floor(place / SLOTS) % DASHES.length] ?? [] };
-    taken.add(place);
-  }
-  return { slot: 1, dash: [] };
+  return new Map(
+    [...new Set(shown)].sort().map((id) => {
+      const place = firstFree(hash(id) % SLOTS, taken);
+      taken.add(place);
+      const dash = DASHES[Math.floor(place / SLOTS) % DASHES.length] ?? [];
+      return [id, { slot: (place % SLOTS) + 1, dash }];
+    }),
+  );
 }
 
 /** Returns how the curve of a part of the data, such as `val`, is drawn beside others of the same job. */

@@ -84,7 +84,7 @@ test("the head of a chart has its newest value, and the crosshair's in place of 
   const [point] = pointsAt([line("a", [3, 2, 1])], 2, false);
   expect(value()).toBe("0.5000");
   expect(value(point)).toBe("2");
-  expect(value(point && { ...point, shown: 2.5 })).toBe("~2.500 2");
+  expect(value(point && { ...point, shown: 2.5 })).toBe("~2.5 2");
 });
 
 test("the head says how the curves of each part are drawn", () => {
@@ -144,7 +144,7 @@ test("the readout lists the highest curve first", () => {
 
 test("a chart's table has a row for each step, and says how many it leaves out", () => {
   const lines = [line("a", [1, 2]), line("b", [3])];
-  const host = show(ChartTable, { name: "loss", store: new CurveStore(), lines: () => lines });
+  const host = show(ChartTable, { name: "loss", by: "step", store: new CurveStore(), lines: () => lines });
   expect(textsOf(host, "tbody tr:last-child td").slice(2)).toEqual(["2", ""]);
   const long = [
     line(
@@ -152,7 +152,7 @@ test("a chart's table has a row for each step, and says how many it leaves out",
       Array.from({ length: 500 }, (_, i) => i),
     ),
   ];
-  expect(textOf(show(ChartTable, { name: "loss", store: new CurveStore(), lines: () => long }))).toContain(
-    "of 500 rows",
-  );
+  expect(
+    textOf(show(ChartTable, { name: "loss", by: "step", store: new CurveStore(), lines: () => long })),
+  ).toContain("of 500 rows");
 });

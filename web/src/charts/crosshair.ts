@@ -11,6 +11,7 @@ export interface Band {
 export interface CrosshairPoint {
   /** Of the line. */
   readonly id: string;
+  readonly jobId: string;
   readonly name: string;
   readonly colour: Colour;
   readonly x: number;
@@ -38,6 +39,7 @@ export function pointsAt(lines: readonly Line[], x: number, smooth: boolean): re
     .filter(({ row }) => row >= 0)
     .map(({ line, row }) => ({
       id: line.id,
+      jobId: line.jobId,
       name: line.name,
       colour: line.colour,
       x: line.x(row),
@@ -48,6 +50,12 @@ export function pointsAt(lines: readonly Line[], x: number, smooth: boolean): re
       value: line.columns.mean[row] ?? NaN,
       shown: line.shown(smooth)[row] ?? NaN,
     }));
+}
+
+/** Returns the points of an own crosshair that are nearest to a height, at most so many, by their distance. */
+export function nearestOf<T>(points: readonly T[], away: (point: T) => number, most: number): readonly T[] {
+  if (points.length <= most) return points;
+  return [...points].sort((a, b) => away(a) - away(b)).slice(0, most);
 }
 
 function bandAt({ columns }: Line, row: number): Band {

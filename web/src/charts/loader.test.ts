@@ -20,14 +20,16 @@ let series: readonly Curve[] = [];
 let opened: JobStore;
 let curves: CurveLoader;
 let follows = 0;
+let followed: Readonly<Record<string, number>> = {};
 let tell: (event: LiveEvent) => void;
 
-/** A service with one job, which has one metric and as many attempts as the test says. */
+/** A service whose jobs have one metric and as many attempts as the test says. */
 function answer(target: string): Promise<Response> {
   if (!answers) return new Promise(() => undefined);
   const numbers = Array.from({ length: attempts }, (_, i) => i + 1);
   const data = numbers.map((number) => ({ number, start_step: 10 * (number - 1), devices: [] }));
-  const jobs = [{ job_id: "job_a", position: 1, keys: [{ key: "train/loss" }] }];
+  const ids = new URL(target).searchParams.getAll("job");
+  const jobs = ids.map((job_id) => ({ job_id, position: 1, keys: [{ key: "train/loss" }] }));
   const body = target.includes("attempts")
     ? { data }
     : { jobs, series: target.includes("key=") ? series : [], max_points: 1500 };
@@ -47,7 +49,8 @@ beforeEach(() => {
     return answer(target);
   });
   opened = new JobStore("job_a");
-  const follow: Follow = (_, listener) => {
+  const follow: Follow = ({ jobs = {} }, listener) => {
+    followed = jobs;
     tell = listener;
     follows += 1;
     return () => void (follows -= 1);
@@ -226,4 +229,27 @@ test("a failure is told, and a success takes it back", async () => {
   await curves.open([]);
   await curves.open([job()]);
   expect([curves.store.failure, curves.store.isReady]).toEqual([null, true]);
+});
+
+test("a job that comes beside others is read alone, and those that stay keep their curves", async () => {
+  series = [curve("train/loss", [1, 2])];
+  await curves.open([job()]);
+  curves.want("train/loss");
+  await vi.advanceTimersByTimeAsync(10);
+  const before = asked.length;
+  series = [curve("train/loss", [5], { job: "job_b" })];
+  await curves.open([job(), { ...job(), id: "job_b", name: "b" }]);
+  await vi.advanceTimersByTimeAsync(10);
+  expect(asked.slice(before).map(({ query }) => query.getAll("job"))).toEqual([["job_b"], ["job_b"]]);
+  expect(curves.store.lines(["train/loss"], "step").map(({ jobId }) => jobId)).toEqual(["job_a", "job_b"]);
+  await curves.open([{ ...job(), id: "job_b", name: "b" }]);
+  expect(asked).toHaveLength(before + 2);
+  expect(curves.store.lines(["train/loss"], "step").map(({ jobId }) => jobId)).toEqual(["job_b"]);
+});
+
+test("curves of 120 jobs come in answers of 50 jobs, and of those the ones that go on are followed", async () => {
+  const many = Array.from({ length: 120 }, (_, i) => ({ ...job(), id: `job_${i}`, isEnded: i > 0 }));
+  await curves.open(many);
+  expect(asked.map(({ query }) => query.getAll("job").length)).toEqual([50, 50, 20]);
+  expect(Object.keys(followed)).toEqual(["job_0"]);
 });

@@ -1,5 +1,5 @@
 /** Reads the curves that can be seen, each once, and again where they are out of date; follows their jobs live. */
-import { MOST_POINTS, readCurves, type Curve, type Curves } from "../api/curves";
+import { JOBS_OF_AN_ANSWER, MOST_POINTS, readCurves, type Curve, type Curves } from "../api/curves";
 import type { Items, LiveEvent, Watch } from "../live/events";
 import type { CurveJob } from "./attempts";
 import { Delays } from "./delays";
@@ -18,7 +18,7 @@ const AGAIN_MS = 1000;
 const OUTGROWN_MS = 250;
 /** Curves of a chart that come with all their points; of more, each comes with fewer, so that a chart stays as quick. */
 const WHOLE = 10;
-const LEAST_POINTS = 300;
+const LEAST_POINTS = 100;
 
 export class CurveLoader {
   readonly zoom: Zoom;
@@ -33,6 +33,8 @@ export class CurveLoader {
   #isOpening = false;
   #isPaused = false;
   #unfollow: (() => void) | null = null;
+  /** Of each job the place up to which all that it stored has come. */
+  #positions = new Map<string, number>();
 
   constructor(
     readonly store: CurveStore,
@@ -42,11 +44,14 @@ export class CurveLoader {
     this.zoom = new Zoom(store, () => [...this.#wanted.keys()]);
   }
 
-  /** Shows these jobs instead of others: reads which keys they have, and follows them. */
+  /** Shows these jobs instead of others: reads which keys they have, and follows them. Those that stay are not read again. */
   async open(jobs: readonly CurveJob[]): Promise<void> {
-    const isSame = idsOf(jobs).join() === idsOf(this.store.jobs).join();
+    const before = new Set(idsOf(this.store.jobs));
+    const added = idsOf(jobs).filter((id) => !before.has(id));
+    const isSame = added.length === 0 && jobs.length === before.size;
     this.store.show(jobs);
     if (isSame) return;
+    if (this.store.isReady && !this.#isOpening && added.length < jobs.length) return this.#extend(added);
     this.close();
     await this.#reopen();
   }
@@ -112,16 +117,40 @@ export class CurveLoader {
     }
   }
 
+  /** Reads which keys jobs have that come beside the others, follows them too, and reads their curves. */
+  async #extend(added: readonly string[]): Promise<void> {
+    const { store } = this;
+    const signal = this.#opened.signal;
+    try {
+      const jobs = added.length > 0 ? (await readCurves({ job: added }, signal)).jobs : [];
+      if (signal.aborted) return;
+      store.addKeys(jobs);
+      if (added.length === 0) return;
+      for (const { job_id, position } of jobs) this.#positions.set(job_id, position);
+      this.#followAll();
+      for (const keys of this.#portions(store.loaded())) void this.#read(keys, added);
+    } catch (error) {
+      if (!signal.aborted) store.failed(error);
+    }
+  }
+
   #take(jobs: Curves["jobs"]): void {
     this.store.takeKeys(jobs);
-    const positions = Object.fromEntries(jobs.map((job) => [job.job_id, job.position]));
+    this.#positions = new Map(jobs.map((job) => [job.job_id, job.position]));
+    this.#followAll();
+    this.#loadSoon();
+  }
+
+  /** Follows the shown jobs that may go on, each from where its curves are. */
+  #followAll(): void {
+    const followed = this.store.jobs.filter(({ id, isEnded }) => !isEnded && this.#positions.has(id));
+    const positions = Object.fromEntries(followed.map(({ id }) => [id, this.#positions.get(id) ?? 0]));
     const unfollow = this.#unfollow;
     this.#unfollow =
-      this.#isPaused || this.store.jobs.length === 0
+      this.#isPaused || followed.length === 0
         ? null
         : this.follow({ jobs: positions }, (event) => this.#heard(event));
     unfollow?.(); // after the new one, so that the stream goes on
-    this.#loadSoon();
   }
 
   #heard(event: LiveEvent): void {
@@ -131,6 +160,8 @@ export class CurveLoader {
   }
 
   #append(items: Items): void {
+    if (!this.#positions.has(items.job_id)) return;
+    this.#positions.set(items.job_id, items.position);
     for (const [key, late] of this.#loading) if (Object.hasOwn(items.metrics, key)) late.push(items);
     this.#add(items, Object.keys(items.metrics));
   }
@@ -172,9 +203,17 @@ export class CurveLoader {
       this.#stale.has(key) || !(store.isLoaded(key) || this.#loading.has(key));
     const keys = [...this.#wanted.keys()].filter((key) => store.keys.has(key) && isNeeded(key));
     if ([...this.#loading.keys()].some((key) => this.#stale.has(key))) this.#abortReading();
-    const points = pointsOf(store.jobs.length);
-    const most = Math.max(1, Math.floor(POINTS_OF_AN_ANSWER / (points * store.jobs.length)));
-    for (let i = 0; i < keys.length; i += most) void this.#read(keys.slice(i, i + most));
+    for (const some of this.#portions(keys)) void this.#read(some);
+  }
+
+  /** Returns the keys in portions whose curves fit into an answer. */
+  #portions(keys: readonly string[]): readonly (readonly string[])[] {
+    const jobs = this.store.jobs.length;
+    const together = Math.min(jobs, JOBS_OF_AN_ANSWER);
+    const most = Math.max(1, Math.floor(POINTS_OF_AN_ANSWER / (pointsOf(jobs) * together)));
+    return Array.from({ length: Math.ceil(keys.length / most) }, (_, i) =>
+      keys.slice(i * most, (i + 1) * most),
+    );
   }
 
   async #read(keys: readonly string[], only: readonly string[] | null = null): Promise<void> {
@@ -190,13 +229,23 @@ export class CurveLoader {
         { ...query, max_points: pointsOf(jobs.length), hidden: ghost },
         signal,
       );
-      if (!signal.aborted) this.#put(keys, series, smooth, only !== null);
+      if (signal.aborted) return;
+      this.#put(keys, series, smooth, only !== null);
+      if (only !== null || !this.#hasOthers(jobs)) return;
+      for (const key of keys) this.#stale.add(key);
+      this.#loadSoon();
     } catch (error) {
       for (const key of keys) this.#stale.add(key);
       if (!signal.aborted) this.store.failed(error);
     } finally {
       if (!signal.aborted) for (const key of keys) this.#loading.delete(key);
     }
+  }
+
+  /** Whether jobs are shown that were not yet when curves were asked for. */
+  #hasOthers(asked: readonly CurveJob[]): boolean {
+    const ids = new Set(idsOf(asked));
+    return idsOf(this.store.jobs).some((id) => !ids.has(id));
   }
 
   #put(keys: readonly string[], series: readonly Curve[], smooth: number, isPart: boolean): void {

@@ -11,6 +11,9 @@ export interface PaintView {
 }
 
 const LINE = 1.5;
+const MARKED = 2.5;
+/** How much of the other lines the ground takes away, where one stands out. */
+const FADE = 0.7;
 const PALE = 0.65;
 const DOTS_UP_TO = 60;
 
@@ -33,6 +36,24 @@ export function paint(
   ctx.restore();
   paintSeams(ctx, area, lines, theme);
   for (const line of lines) paintTicks(ctx, area, line, theme, withBands);
+  ctx.restore();
+}
+
+/** Paints the lines of one job over those of all, which fade: `area` is the whole canvas. */
+export function paintMarked(
+  ctx: CanvasRenderingContext2D,
+  area: Area,
+  lines: readonly Line[],
+  view: PaintView,
+  theme: Theme,
+): void {
+  ctx.save();
+  ctx.fillStyle = theme.bg;
+  ctx.globalAlpha = FADE;
+  ctx.fillRect(area.left, area.top, area.width, area.height);
+  ctx.globalAlpha = 1;
+  ctx.lineJoin = "bevel";
+  for (const line of lines) paintOver(ctx, area, line, view, theme, MARKED);
   ctx.restore();
 }
 
@@ -74,12 +95,13 @@ function paintOver(
   line: Line,
   view: PaintView,
   theme: Theme,
+  width: number = LINE,
 ): void {
   const colour = theme.series[line.colour.slot - 1] ?? theme.ink;
   const values = line.shown(view.smooth);
   const trace = new Trace(area, line, line.columns, view.breakAtSeams);
   ctx.globalAlpha = line.colour.isPale ? PALE : 1;
-  stroke(ctx, area, colour, LINE, line.colour.dash, trace.path(values));
+  stroke(ctx, area, colour, width, line.colour.dash, trace.path(values));
   ctx.fillStyle = colour;
   if (trace.rows <= DOTS_UP_TO) trace.dots(ctx, values, 2 * area.ratio);
   ctx.globalAlpha = 1;

@@ -2,10 +2,10 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { XKind } from "./axis";
-import { evenTicks, logTicks, placeTicks, roundSteps, tickText } from "./labels";
+import { clockTicks, evenTicks, logTicks, placeTicks, roundSteps, tickText, TIME_STEPS } from "./labels";
 import type { Line } from "./line";
 import { roomAbove } from "./marks";
-import { paint } from "./paint";
+import { paint, paintMarked, type PaintView } from "./paint";
 import type { Span } from "./span";
 import { theme } from "./theme";
 import { shareOf, type Area } from "./trace";
@@ -31,8 +31,8 @@ export interface PlotOptions {
   readonly height: number;
   /** Charts with one name have one crosshair. */
   readonly group: string;
-  /** Tells the place of the crosshair, and how far from the left it is where it is this chart's own; null when it has left. */
-  readonly hovered: (x: number | null, left: number | null) => void;
+  /** Tells the place of the crosshair, and how far from left and top it is where it is this chart's own; null when it has left. */
+  readonly hovered: (x: number | null, own: { readonly left: number; readonly top: number } | null) => void;
   /** Tells the range that was dragged, or null after a double click. */
   readonly zoomed: (range: Span | null) => void;
 }
@@ -43,14 +43,12 @@ const DIGIT = 6.5;
 const TICK_SPACE = 32;
 const HALF_LABEL = 20;
 
-const TRAINED_STEPS = [
-  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800,
-  604_800,
-];
-
 export class Plot {
   readonly #plot: uPlot;
   readonly #dots: HTMLElement[] = [];
+  /** Over the lines, where one of them stands out. */
+  readonly #over = document.createElement("canvas");
+  #marked: string | null = null;
   #scene: Scene = { lines: [], x: { min: 0, max: 1 }, y: { min: 0.1, max: 1 }, smooth: false };
 
   constructor(
@@ -65,6 +63,9 @@ export class Plot {
       ],
       target,
     );
+    this.#over.className = "over";
+    this.#over.hidden = true;
+    this.#plot.over.prepend(this.#over);
   }
 
   get canvas(): HTMLCanvasElement {
@@ -94,6 +95,18 @@ export class Plot {
       dot.style.transform = `translate(${this.#plot.valToPos(x, "x")}px, ${this.#plot.valToPos(share, "y")}px)`;
     }
     for (const dot of this.#dots.slice(points.length)) dot.className = "dot off";
+  }
+
+  /** Lets the lines of a job, or of a group, stand out from the others; null: none. */
+  standOut(jobId: string | null): void {
+    if (this.#marked === jobId) return;
+    this.#marked = jobId;
+    this.#paintMarked();
+  }
+
+  /** Returns how far down a value lies, in pixels of the page. */
+  top(value: number): number {
+    return this.#plot.valToPos(this.#share(value), "y");
   }
 
   destroy(): void {
@@ -130,8 +143,10 @@ export class Plot {
           grid: { show: false },
           values: (_, places, __, ___, step) => placeTicks(kind, places, step),
           ...(kind === "step" ? { incrs: wholeSteps } : {}),
-          ...(kind === "trained" ? { incrs: TRAINED_STEPS } : {}),
-          ...(kind === "wall" ? { incrs: TRAINED_STEPS, splits: localSplits } : {}),
+          ...(kind === "trained" ? { incrs: TIME_STEPS } : {}),
+          ...(kind === "wall"
+            ? { incrs: TIME_STEPS, splits: (_, __, min, max, step) => clockTicks(min, max, step) }
+            : {}),
         },
         {
           ...axis,
@@ -153,8 +168,24 @@ export class Plot {
   }
 
   #paint(): void {
-    const view = { smooth: this.#scene.smooth, breakAtSeams: this.options.kind === "wall" };
-    paint(this.#plot.ctx, this.#area(), this.#scene.lines, view, theme());
+    paint(this.#plot.ctx, this.#area(), this.#scene.lines, this.#view(), theme());
+    this.#paintMarked();
+  }
+
+  #paintMarked(): void {
+    const { lines } = this.#scene;
+    const marked = this.#marked === null ? [] : lines.filter(({ jobId }) => jobId === this.#marked);
+    this.#over.hidden = marked.length === 0 || marked.length === lines.length;
+    const ctx = this.#over.hidden ? null : this.#over.getContext("2d");
+    if (!ctx) return;
+    const area = { ...this.#area(), left: 0, top: 0 };
+    this.#over.width = area.width; // which clears it, too
+    this.#over.height = area.height;
+    paintMarked(ctx, area, marked, this.#view(), theme());
+  }
+
+  #view(): PaintView {
+    return { smooth: this.#scene.smooth, breakAtSeams: this.options.kind === "wall" };
   }
 
   #ticks(plot: uPlot): readonly number[] {
@@ -174,8 +205,9 @@ export class Plot {
   }
 
   #hover(plot: uPlot): void {
-    const left = plot.cursor.left ?? -1;
-    this.options.hovered(left < 0 ? null : plot.posToVal(left, "x"), plot.cursor.event ? left : null);
+    const { left = -1, top = -1 } = plot.cursor;
+    const own = plot.cursor.event && left >= 0 ? { left, top } : null;
+    this.options.hovered(left < 0 ? null : plot.posToVal(left, "x"), own);
   }
 
   #select(plot: uPlot): void {
@@ -190,14 +222,6 @@ export class Plot {
     this.options.zoomed(null);
     return null;
   }
-}
-
-/** Places ticks at round local times. */
-function localSplits(_: uPlot, __: number, min: number, max: number, step: number): number[] {
-  const zone = new Date(min * 1000).getTimezoneOffset() * 60;
-  const found: number[] = [];
-  for (let tick = Math.ceil((min - zone) / step) * step + zone; tick <= max; tick += step) found.push(tick);
-  return found;
 }
 
 /** Returns distances between ticks of steps, of which there is none between 1 and 2. */

@@ -1,10 +1,10 @@
 /** The curves of one page: what was read, and what came live since. */
-import { ApiError } from "../api/client";
+import { type ApiError, failureOf } from "../api/client";
 import type { Curve, Curves as Answer } from "../api/curves";
 import type { Items } from "../live/events";
 import { Attempts, type CurveJob } from "./attempts";
 import type { Place, XKind } from "./axis";
-import { colourOf, colourOfPart, type Colour } from "./colours";
+import { colourOfPart, coloursOf, type Colour } from "./colours";
 import { Columns, numberOf } from "./columns";
 import { catchUp, finer, type Detail, type Steps } from "./detail";
 import { extentOf, Line } from "./line";
@@ -23,6 +23,8 @@ interface Series {
 export interface Curves {
   isLoaded(key: string): boolean;
   lines(keys: readonly string[], kind: XKind, shown: Span | null): readonly Line[];
+  /** Returns the range of x that all of them cover together. */
+  range(kind: XKind): Span;
   /** Calls the listener when there is something new to draw. Returns how to stop. */
   listen(listener: () => void): () => void;
 }
@@ -44,29 +46,35 @@ export class CurveStore implements Curves {
 
   readonly #series = new Map<string, Map<string, Series>>();
   #keysOf = new Map<string, Set<string>>();
-  readonly #colours = new Map<string, Colour>();
+  #colours: ReadonlyMap<string, Colour> = new Map();
   readonly #listeners = new Set<() => void>();
 
   /** Shows these jobs instead of others, or the same with another name or newer attempts. */
   show(jobs: readonly CurveJob[]): void {
     this.jobs = jobs;
     this.attempts.take(jobs);
-    this.#colours.clear();
+    this.#colours = coloursOf(jobs.map(({ id }) => id));
     this.version += 1;
     this.changed();
   }
 
   /** Takes over which keys the jobs have. Curves of other jobs and keys go. */
   takeKeys(jobs: Answer["jobs"]): void {
-    this.#keysOf = new Map(jobs.map((job) => [job.job_id, new Set(job.keys.map((found) => found.key))]));
+    this.#keysOf = new Map(jobs.map(keysOf));
     this.#countKeys();
-    const ids = new Set(this.jobs.map((job) => job.id));
-    for (const [key, series] of this.#series) {
-      for (const id of series.keys()) if (!ids.has(id)) series.delete(id);
-      if (!this.keys.has(key)) this.#series.delete(key);
-    }
+    this.#leaveOut();
     this.isReady = true;
     this.failure = null;
+    this.version += 1;
+    this.changed();
+  }
+
+  /** Takes over which keys jobs have that are shown beside the others. Curves of jobs that are not shown go. */
+  addKeys(jobs: Answer["jobs"]): void {
+    const shown = new Set(this.jobs.map(({ id }) => id));
+    this.#keysOf = new Map([...this.#keysOf, ...jobs.map(keysOf)].filter(([id]) => shown.has(id)));
+    this.#countKeys();
+    this.#leaveOut();
     this.version += 1;
     this.changed();
   }
@@ -113,7 +121,7 @@ export class CurveStore implements Curves {
 
   /** Says why the newest request failed. */
   failed(error: unknown): void {
-    this.failure = error instanceof ApiError ? error : new ApiError(0, "unknown", String(error));
+    this.failure = failureOf(error);
   }
 
   /** Calls the listener when there is something new to draw. Returns how to stop. */
@@ -182,10 +190,7 @@ export class CurveStore implements Curves {
 
   /** Returns the colour of a job. Jobs that are shown together differ in it. */
   colour(jobId: string): Colour {
-    const ids = this.jobs.map((job) => job.id);
-    const found = this.#colours.get(jobId) ?? colourOf(jobId, ids);
-    this.#colours.set(jobId, found);
-    return found;
+    return this.#colours.get(jobId) ?? { slot: 1, dash: [] };
   }
 
   /** Yields all rows with their places: each frame asks, and a line for each curve would be too much. */
@@ -216,6 +221,15 @@ export class CurveStore implements Curves {
     return found;
   }
 
+  /** Takes away the curves of other jobs and keys. */
+  #leaveOut(): void {
+    const ids = new Set(this.jobs.map((job) => job.id));
+    for (const [key, series] of this.#series) {
+      for (const id of series.keys()) if (!ids.has(id)) series.delete(id);
+      if (!this.keys.has(key)) this.#series.delete(key);
+    }
+  }
+
   #countKeys(): void {
     const counts = new Map<string, number>();
     for (const keys of this.#keysOf.values())
@@ -237,6 +251,10 @@ export class CurveStore implements Curves {
       if (series.detail && step <= series.detail.to) series.detail.columns.append(step, time, attempt, value);
     }
   }
+}
+
+function keysOf(job: Answer["jobs"][number]): readonly [string, Set<string>] {
+  return [job.job_id, new Set(job.keys.map(({ key }) => key))];
 }
 
 function seriesOf(curves: readonly Curve[], smooth: number): Map<string, Series> {

@@ -8,6 +8,9 @@ import { partOf } from "./panels";
 import type { Measure } from "./range";
 import { isMeasured } from "./smoothing";
 
+/** Of more lines, a sentence on each would be too many. */
+const MOST_ENDS = 20;
+
 /** Returns what is not drawn as a line, and how many points the rows stand for. */
 export function notesOf(measure: Measure): readonly string[] {
   const { rows, points, above, below, nonpositive, nonfinite } = measure;
@@ -56,6 +59,8 @@ export function tooFewNote(lines: readonly Line[]): string {
 export function summaryOf(key: string, lines: readonly Line[], measure: Measure, kind: XKind): string {
   if (measure.rows === 0 || measure.lowest > measure.highest)
     return `${key}: no finite values in this range.`;
+  if (lines.length > MOST_ENDS)
+    return `${key}: lowest ${number(measure.lowest)}, highest ${number(measure.highest)} of ${lines.length} curves.`;
   const ends = lines.map((line) => {
     const last = line.whole.length - 1;
     return `${line.name} ${number(line.last())}${last < 0 ? "" : ` at ${placeText(kind, line.x(last, line.whole))}`}`;

@@ -1,5 +1,6 @@
 /** Reads finer rows of the part of the x axis that is shown. */
 import { MOST_POINTS, readCurves } from "../api/curves";
+import { NewestRequest } from "../api/newest";
 import type { XKind } from "./axis";
 import { Delays } from "./delays";
 import { stepsWithin } from "./detail";
@@ -11,7 +12,7 @@ const SETTLED_MS = 150;
 
 export class Zoom {
   #shown: { kind: XKind; span: Span } | null = null;
-  #reading = new AbortController();
+  readonly #newest = new NewestRequest();
   readonly #delays = new Delays();
 
   constructor(
@@ -23,7 +24,7 @@ export class Zoom {
   /** Sets the part that is shown; null for all of the axis. */
   show(kind: XKind, span: Span | null): void {
     this.#shown = span && { kind, span };
-    this.#reading.abort();
+    this.#newest.end();
     if (span) this.#delays.soon("read", SETTLED_MS, () => void this.#read());
     this.store.changed();
   }
@@ -36,16 +37,14 @@ export class Zoom {
   /** Ends requests and timers. The part stays. */
   stop(): void {
     this.#delays.clear();
-    this.#reading.abort();
+    this.#newest.end();
   }
 
   async #read(): Promise<void> {
     if (!this.#shown) return;
     const { kind, span } = this.#shown;
-    this.#reading.abort();
-    this.#reading = new AbortController();
     const { store } = this;
-    const signal = this.#reading.signal;
+    const signal = this.#newest.begin();
     const keys = this.visible().filter((key) => store.isCoarse(key));
     const steps = stepsWithin(store.lines(keys, kind), span);
     if (keys.length === 0 || !steps) return;

@@ -1,4 +1,4 @@
-/** The one connection to `v1/stream`: keeps its cursor, tries again, and says how it stands. Runs in a worker or a tab. */
+/** A connection to `v1/stream`: keeps its cursor, tries again, and says how it stands. Runs in a worker or a tab. */
 import { url } from "../api/client";
 import { sessionHeaders } from "../api/secret";
 import type { JobSummary, LiveLine } from "../api/wire";
@@ -6,7 +6,7 @@ import type { Items, LiveStatus, Topic } from "./events";
 import type { FromFeed, State, Wish } from "./messages";
 import { readEvents, type ServerEvent } from "./sse";
 
-const MOST_JOBS = 50;
+export const MOST_JOBS = 50;
 const JOIN_MS = 60; // wishes of components that appear together become one connection
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 15_000;
@@ -32,9 +32,7 @@ export class Feed {
 
   /** Asks for exactly this from now on. A job that is heard already goes on where it is. */
   ask(wish: Wish): void {
-    const jobs = Object.entries(wish.jobs)
-      .filter(([id]) => !this.gone.has(id))
-      .slice(0, MOST_JOBS);
+    const jobs = Object.entries(wish.jobs).filter(([id]) => !this.gone.has(id));
     const isSame =
       jobs.length === this.cursor.size &&
       jobs.every(([id]) => this.cursor.has(id)) &&
@@ -45,6 +43,21 @@ export class Feed {
     this.topics = [...wish.topics];
     if (!isSame && this.state.status === "live") this.again(JOIN_MS);
     else if (this.timer === undefined) this.again(this.failures ? this.delay() : JOIN_MS);
+  }
+
+  /** Whether anything is asked for. */
+  get isAsked(): boolean {
+    return this.cursor.size > 0 || this.topics.length > 0;
+  }
+
+  /** Returns whether this connection has the job, or had it until it was gone. */
+  hears(jobId: string): boolean {
+    return this.cursor.has(jobId) || this.gone.has(jobId);
+  }
+
+  /** Takes these jobs for ones that are there: they may have been made or shared since. */
+  welcome(jobIds: readonly string[]): void {
+    for (const id of jobIds) this.gone.delete(id);
   }
 
   /** Tries at once. */
@@ -60,6 +73,10 @@ export class Feed {
 
   close(): void {
     this.drop();
+    this.stopPolling();
+  }
+
+  private stopPolling(): void {
     clearInterval(this.poll);
     this.poll = undefined;
   }
@@ -74,7 +91,7 @@ export class Feed {
 
   private again(delay: number): void {
     this.drop();
-    if (this.cursor.size === 0 && this.topics.length === 0) return;
+    if (!this.isAsked) return this.stopPolling();
     this.timer = setTimeout(() => {
       this.timer = undefined;
       void this.connect();
@@ -189,9 +206,7 @@ export class Feed {
   private show(state: State): void {
     this.state = state;
     this.tell({ type: "state", state });
-    const works = state.status === "live";
-    if (works) clearInterval(this.poll);
-    if (works) this.poll = undefined;
+    if (state.status === "live") this.stopPolling();
     else this.poll ??= setInterval(() => this.tell({ type: "missed" }), POLL_MS);
   }
 }

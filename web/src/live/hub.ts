@@ -1,7 +1,7 @@
-/** Joins the wishes of several tabs into one feed, and tells each tab what it asked for. */
+/** Joins the wishes of several tabs, and tells each tab what it asked for. */
 import { hold } from "../api/secret";
 import type { Topic } from "./events";
-import { Feed } from "./feed";
+import { Feeds } from "./feeds";
 import type { FromFeed, FromTab, Wish } from "./messages";
 
 const NOTHING: Wish = { jobs: {}, topics: [] };
@@ -14,18 +14,18 @@ interface Tab {
 
 export class Hub<Port> {
   private readonly tabs = new Map<Port, Tab>();
-  private readonly feed: Feed;
+  private readonly feeds: Feeds;
 
   constructor(
     private readonly post: (port: Port, message: FromFeed) => void,
     request?: typeof fetch,
   ) {
-    this.feed = new Feed((message) => this.told(message), request);
+    this.feeds = new Feeds((message) => this.told(message), request);
   }
 
   join(port: Port): void {
     this.tabs.set(port, { wish: NOTHING, heardAt: Date.now() });
-    this.post(port, { type: "state", state: this.feed.now() });
+    this.post(port, { type: "state", state: this.feeds.now() });
   }
 
   take(port: Port, message: FromTab): void {
@@ -38,10 +38,11 @@ export class Hub<Port> {
     tab.heardAt = Date.now();
     this.tabs.set(port, tab);
     if (message.type === "session") hold(message.secret);
-    if (message.type === "retry") this.feed.retry();
+    if (message.type === "retry") this.feeds.retry();
     if (message.type !== "wish") return;
+    const added = Object.keys(message.wish.jobs).filter((id) => !(id in tab.wish.jobs));
     tab.wish = message.wish;
-    this.ask();
+    this.ask(added);
   }
 
   /** Removes tabs that have sent nothing for GONE_MS. */
@@ -51,9 +52,9 @@ export class Hub<Port> {
     this.ask();
   }
 
-  private ask(): void {
+  private ask(added: readonly string[] = []): void {
     const wishes = [...this.tabs.values()].map((tab) => tab.wish);
-    this.feed.ask(union(wishes));
+    this.feeds.ask(union(wishes), added);
   }
 
   private told(message: FromFeed): void {

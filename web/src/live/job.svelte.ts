@@ -1,5 +1,5 @@
 /** An open job: itself and its attempts, read once for all that show them, and kept as new as the stream tells. */
-import { ApiError, get } from "../api/client";
+import { ApiError, failureOf, get } from "../api/client";
 import type { AttemptView, JobView, Page } from "../api/wire";
 import type { LiveEvent } from "./events";
 import { grown, merged, newest } from "./told";
@@ -33,8 +33,7 @@ export class JobStore {
       this.failure = null;
     } catch (error) {
       if (this.closed.signal.aborted) return;
-      if (!(error instanceof ApiError)) throw error;
-      this.failure = error;
+      this.failure = failureOf(error);
     } finally {
       this.isReading = false;
     }
@@ -89,7 +88,7 @@ export class JobStore {
       const path = `${this.path}/attempts`;
       this.attempts = (await get<Page<AttemptView>>(path, {}, this.closed.signal)).data;
     } catch (error) {
-      if (!this.closed.signal.aborted && !(error instanceof ApiError)) throw error;
+      if (!this.closed.signal.aborted) failureOf(error);
     }
   }
 }

@@ -1,6 +1,6 @@
 /** What a job logged besides numbers: its keys, and the items of a key at a step, read once somebody looks at them. */
 import type { MediaKey, MediaPage, MediaView } from "../api/wire";
-import { ApiError, get } from "../api/client";
+import { type ApiError, failureOf, get } from "../api/client";
 import { Reading } from "../api/reading.svelte";
 import type { LiveEvent } from "../live/events";
 
@@ -44,7 +44,7 @@ export class Shelf {
       this.items = [...this.items, ...page.data];
       [this.hasMore, this.next, this.failure, this.isRead] = [page.has_more, page.next ?? null, null, true];
     } catch (error) {
-      this.failure = error instanceof ApiError ? error : new ApiError(0, "unknown", String(error));
+      this.failure = failureOf(error);
     }
   }
 }

@@ -1,5 +1,5 @@
 /** What a stop would cost, asked before the click. Nobody waits for the answer: without it the action is as it was. */
-import { ApiError, post } from "../api/client";
+import { failureOf, post } from "../api/client";
 import type { ActionsView, StopView } from "../api/wire";
 
 const FRESH_MS = 10_000;
@@ -27,7 +27,7 @@ export class Price {
       const stop = await this.read();
       this.text = stop ? sentenceOf(stop, this.ofMany) : null;
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
+      failureOf(error);
       this.text = null;
     }
   }

@@ -1,5 +1,5 @@
 /** Who uses the page: a session whose cookie the page cannot read, and whose second secret it sends. */
-import { ApiError, get, onRefused, onSignedOut, post } from "../api/client";
+import { failureOf, get, onRefused, onSignedOut, post } from "../api/client";
 import { forget, hold, keep, kept, secret } from "../api/secret";
 import type { CodeOwnerView, MeView, SessionView } from "../api/wire";
 
@@ -102,9 +102,8 @@ class Session {
         this.stage = "offered";
       }
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
       this.stage = "unreachable";
-      this.notice = error.message;
+      this.notice = failureOf(error).message;
       setTimeout(() => void this.ask(code), AGAIN_MS);
     }
   }
@@ -115,8 +114,9 @@ class Session {
     try {
       return await get<MeView>(...ME);
     } catch (error) {
-      if (!(error instanceof ApiError) || error.status !== 401) throw error;
-      this.notice = error.code === "session_ended" ? ENDED : null;
+      const { status, code: reason } = failureOf(error);
+      if (status !== 401) throw error;
+      this.notice = reason === "session_ended" ? ENDED : null;
       forget();
       return null;
     }
@@ -127,7 +127,7 @@ class Session {
     try {
       return await post<CodeOwnerView>("v1/session/codes/check", { code });
     } catch (error) {
-      if (error instanceof ApiError && error.status === 0) throw error;
+      if (failureOf(error).status === 0) throw error;
       this.explain(error);
       return null;
     }
@@ -135,8 +135,8 @@ class Session {
 
   /** Says why the link did not sign in. */
   private explain(error: unknown): void {
-    if (!(error instanceof ApiError)) throw error;
-    this.notice = error.status === 401 ? OLD_LINK : error.message;
+    const { status, message } = failureOf(error);
+    this.notice = status === 401 ? OLD_LINK : message;
     this.command = "torchyard open";
   }
 

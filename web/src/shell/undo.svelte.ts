@@ -1,5 +1,5 @@
 /** Changes that wait five seconds, so that they can be taken back before anything is sent. */
-import { ApiError } from "../api/client";
+import { type ApiError, failureOf } from "../api/client";
 
 const WAIT_MS = 5_000;
 
@@ -78,7 +78,7 @@ async function send(id: number, keepalive: boolean): Promise<void> {
     dismiss(id);
     entry.settled("done");
   } catch (error) {
-    const failure = error instanceof ApiError ? error : new ApiError(0, "unknown", String(error));
+    const failure = failureOf(error);
     shown = shown.map((item) => (item.id === id ? { ...item, failure } : item));
     entry.settled("failed");
   }

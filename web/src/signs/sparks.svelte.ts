@@ -1,5 +1,5 @@
 /** Small curves of the monitored metric, for the rows on the screen. */
-import { ApiError, get } from "../api/client";
+import { type ApiError, failureOf, get } from "../api/client";
 import type { JobSummary, MetricsAnswer } from "../api/wire";
 
 const MOST_JOBS = 50;
@@ -37,8 +37,7 @@ export class Sparks {
       await this.load(stale);
       this.failure = null;
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      this.failure = error;
+      this.failure = failureOf(error);
     } finally {
       this.isReading = false;
     }

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from torchyard.contract.devices import PoolReport
+from torchyard.contract.cluster.devices import PoolReport
+from torchyard.contract.cluster.fitting import is_named
+from torchyard.contract.cluster.pools import not_allowed
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.fitting import is_named
-from torchyard.contract.pools import not_allowed
-from torchyard.contract.slurm import SlurmOptions
-from torchyard.contract.spec import Spec
+from torchyard.contract.spec.resources import SlurmOptions
+from torchyard.contract.spec.spec import Spec
 from worker.engines.base import ClusterRequest, NotStartedYet
 
 
@@ -41,9 +41,9 @@ def _gpu(wanted: tuple[str, ...] | None, pool: PoolReport) -> str | None:
     if wanted is None:
         return None
     for name in wanted:
-        found = [there for there in pool.nodes.gpus if is_named(there, name)]
-        if found:
-            return min(found, key=len)
+        names = [there for there in pool.nodes.gpus if is_named(there, name)]
+        if names:
+            return min(names, key=len)
     if not pool.nodes.count:
         raise NotStartedYet(f"the nodes of pool {pool.partition} are not known: {pool.obstacle or pool.state}")
     raise ConfigError(f"resources.gpu: pool {pool.partition} has no {' or '.join(wanted)}")

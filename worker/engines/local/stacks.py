@@ -5,10 +5,9 @@ import os
 from pathlib import Path
 import re
 
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.stacks import STACKS_SIGNAL
-from torchyard.contract.text import storable
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import STACKS_SIGNAL, RunDir
+from torchyard.contract.wire.text import storable
 from torchyard.host.untrusted import read_tail
 from worker.engines.base import RankStacks
 from worker.engines.local.launchers import strictness
@@ -29,8 +28,8 @@ _FRAMES_OF_SERVICE = re.compile(
 def request_stacks(run: RunDir, supervisor: ProcessIdentity, *, ranks: Sequence[int]) -> Callable[[], list[RankStacks]]:
     """Signals those of `ranks` that run. Returns a function that reads what each has written since, in their order."""
     read = written_since(run, ranks=ranks)
-    found = [*process.descendants(supervisor.pid), *strictness.recorded_processes(run)]
-    running = running_ranks(run, found, ranks=ranks)
+    processes = [*process.descendants(supervisor.pid), *strictness.recorded_processes(run)]
+    running = running_ranks(run, processes, ranks=ranks)
     if not process.is_alive(supervisor):  # checked last: until here, no other process can have had its pid
         running = {}
     send = strictness.sender(run)

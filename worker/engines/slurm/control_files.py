@@ -6,8 +6,8 @@ import socket
 import threading
 import time
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import StopRequest
+from torchyard.contract.attempts.records import StopRequest
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.local.supervisor.ending import log
@@ -87,9 +87,9 @@ class ControlFiles:
             write_record(self._files.run.stop, own)
 
     def _read(self) -> None:
-        found = read_untrusted(self._files.run.stop, StopRequest)
-        if found is not None:
-            self.stop = found
+        request = read_untrusted(self._files.run.stop, StopRequest)
+        if request is not None:
+            self.stop = request
         elif self.stop is None and os.path.lexists(self._files.run.stop):
             self.stop = StopRequest(reason=EndReason.KILLED)
         stacks = read_untrusted(self._files.stacks, StacksRequest)

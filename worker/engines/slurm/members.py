@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import time
 from typing import Any
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, StopRequest
+from torchyard.contract.attempts.records import ExitReport, StopRequest
+from torchyard.contract.states import EndReason
 from worker.engines.local.supervisor.ending import log
 from worker.engines.slurm.channel import Channel, ChannelClosed, Message
 from worker.engines.slurm.merge import BY_THEMSELVES, Part
@@ -50,8 +50,8 @@ class Members:
         return self._by_node[node]
 
     def facts(self) -> list[NodeFacts]:
-        found = [self._by_node[node].facts for node in range(self._plan.nodes)]
-        return [facts for facts in found if facts is not None]
+        by_node = [self._by_node[node].facts for node in range(self._plan.nodes)]
+        return [facts for facts in by_node if facts is not None]
 
     def descriptors(self) -> list[int]:
         return [member.channel.fileno() for member in self._all if not member.closed]

@@ -7,8 +7,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from torchyard.contract.codec import Record
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.wire.codec import Record
 from torchyard.host.recordfiles import read_record, write_record
 from worker.host import process
 from worker.sandbox.strict.protocol import Refusal
@@ -67,10 +67,10 @@ class State:
 
     def init_of(self, key: str) -> ProcessIdentity:
         """Returns what was noted. Raises Refusal if the attempt does not run."""
-        found = read_record(self._init(key), ProcessIdentity)
-        if found is None:
+        init = read_record(self._init(key), ProcessIdentity)
+        if init is None:
             raise Refusal("this attempt does not run")
-        return found
+        return init
 
     @property
     def _attempts(self) -> Path:

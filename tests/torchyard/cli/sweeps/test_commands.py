@@ -183,7 +183,7 @@ def test_keys_with_the_same_last_word_have_more_of_their_names(server: FakeServe
     server.on(f"{OF_ONE}/trials", page([trial(0, point=point, value="NaN")]))
     heading, row = run(server, "sweep", "show", ID).stdout.splitlines()[-2:]
     assert heading.split()[3:-2] == ["VALUE", "model.name", "optimizer.name", "--lr", "A"]
-    assert row.split()[:-1] == ["0", "running", "nan", "cnn", "sgd", "[1,", "2]", "null"]
+    assert row.split()[:-1] == ["0", "running", "NaN", "cnn", "sgd", "[1,", "2]", "null"]
 
 
 def test_the_table_fits_a_terminal_of_80_columns(server: FakeServer) -> None:
@@ -192,7 +192,7 @@ def test_the_table_fits_a_terminal_of_80_columns(server: FakeServer) -> None:
     code, screen = in_terminal(["sweep", "show", ID], environment_of(server))
     table = screen.replace("\r", "").rpartition("\n\n")[2].splitlines()
     assert code == 0
-    assert table[0].split() == ["RANK", "TRIAL", "STATE", "VALUE", "lr", "STEP", "ERROR"]
+    assert table[0].split() == ["RANK", "TRIAL", "STATE", "VALUE", "lr", "STEP", "JOB", "ERROR"]
     assert max(len(line) for line in table if "\x1b" not in line) <= 80
 
 
@@ -221,7 +221,7 @@ def test_a_text_of_the_server_moves_no_cursor(server: FakeServer) -> None:
 
 def test_sweeps_are_listed(server: FakeServer) -> None:
     heading, row = run(server, "sweep", "ls", "--state", "finished").stdout.splitlines()
-    assert heading.split()[:5] == ["ID", "NAME", "STATE", "AGE", "METHOD"]
+    assert heading.split()[:5] == ["ID", "NAME", "STATE", "ENDED", "FAILED"]
     assert row.startswith(f"{ID}  lr    finished")
     assert server.requests[-1].query == {"limit": ["100"], "owner": ["admin"], "state": ["finished"]}
     assert json.loads(run(server, "sweep", "ls", "-a", "--json").stdout)[0]["id"] == ID

@@ -15,7 +15,7 @@ from tests.disks import mounted
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.hosts import CODE, Hosts
 from tests.worker.bundles.tars import read_tree
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.states import EndReason, JobState
 from worker.attempts.capture import capturing
 from worker.attempts.prepare import restoring
 from worker.attempts.prepare.restoring import Stored, StoredFile
@@ -145,7 +145,7 @@ def test_a_job_waits_while_its_checkpoints_do_not_fit(hosts: Hosts, tmp_path: Pa
 def _stored(path: str, content: bytes, blobs: Blobs, *, is_checkpoint: bool = True) -> Stored:
     blob = blobs.add(BytesIO(content))
     return Stored(
-        place="work",
+        root="work",
         path=path,
         files=[StoredFile(path, blob.sha256, blob.size, TIME)],
         order=(1, 1, TIME, path),

@@ -13,8 +13,8 @@ from tests.worker.attempt import wait_for
 from tests.worker.attempts.hosts import CODE, Hosts
 from tests.worker.bundles.tars import Tree, read_tree
 from tests.worker.eventfiles import NAME, scalars, write
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason, JobState
 from torchyard.host import failpoints
 from worker.attempts.capture import capturing
 from worker.attempts.prepare import workfolder
@@ -199,7 +199,7 @@ def test_after_a_silence_in_a_pool_the_next_attempt_gets_a_copy(hosts: Hosts, tm
     assert (later.work / "state").read_bytes() == b"1"
     assert list(later.artifacts.iterdir()) == []
     assert workfolders.record_of(later) == replace(
-        record, attempt=2, claimed_at=7, told="continues in a copy of the folder of attempt 1"
+        record, attempt=2, claimed_at=7, message="continues in a copy of the folder of attempt 1"
     )
 
 

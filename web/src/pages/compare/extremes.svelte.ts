@@ -1,6 +1,7 @@
 /** The least and the greatest value of each metric of the compared jobs: read once, and widened by what comes live. */
-import { ApiError } from "../../api/client";
+import { type ApiError, failureOf } from "../../api/client";
 import { readCurves } from "../../api/curves";
+import { NewestRequest } from "../../api/newest";
 import type { Items } from "../../live/events";
 import type { Extreme, ExtremesOf } from "./columns";
 
@@ -8,13 +9,11 @@ export class Extremes {
   /** By job and key; null while they are not read. */
   found = $state.raw<ReadonlyMap<string, ExtremesOf> | null>(null);
   failure = $state.raw<ApiError | null>(null);
-  #reading = new AbortController();
+  readonly #newest = new NewestRequest();
 
   /** Reads those of these jobs in place of others. */
   async read(ids: readonly string[]): Promise<void> {
-    this.close();
-    this.#reading = new AbortController();
-    const { signal } = this.#reading;
+    const signal = this.#newest.begin();
     try {
       const { jobs } = await readCurves({ job: ids }, signal);
       this.found = new Map(
@@ -26,8 +25,7 @@ export class Extremes {
       this.failure = null;
     } catch (error) {
       if (signal.aborted) return;
-      if (!(error instanceof ApiError)) throw error;
-      this.failure = error;
+      this.failure = failureOf(error);
     }
   }
 
@@ -46,7 +44,7 @@ export class Extremes {
   }
 
   close(): void {
-    this.#reading.abort();
+    this.#newest.end();
   }
 }
 

@@ -1,5 +1,5 @@
 /** Asks where the ranks of a running job are, and waits for the answer of its worker, which nothing announces. */
-import { ApiError, get, post } from "../../api/client";
+import { ApiError, failureOf, get, post } from "../../api/client";
 import type { StacksView } from "../../api/wire";
 
 const AGAIN_MS = 1_000;
@@ -35,8 +35,7 @@ export class Stacks {
       }
       this.found = answer;
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      this.failure = error;
+      this.failure = failureOf(error);
     }
     this.isWaiting = false;
   }

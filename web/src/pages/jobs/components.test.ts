@@ -26,6 +26,7 @@ import Jobs from "./Jobs.svelte";
 import Picker from "./Picker.svelte";
 import Row from "./Row.svelte";
 import Selected from "./Selected.svelte";
+import Table from "./Table.svelte";
 import { watchedColumn } from "./watched";
 
 function job(id: string, changes: Record<string, unknown> = {}): JobSummary {
@@ -41,6 +42,7 @@ function job(id: string, changes: Record<string, unknown> = {}): JobSummary {
 beforeEach(() => {
   vi.useFakeTimers();
   vi.spyOn(live, "watch").mockReturnValue(() => undefined);
+  serve(() => ({ data: [], has_more: false }));
 });
 
 afterEach(async () => {
@@ -106,9 +108,66 @@ test("a row says how far a job is, why it waits or failed, and where it runs", (
 });
 
 const TABLE = {
-  ...{ columns: USUAL, views: [], query: "" },
-  ...{ pick: () => undefined, keepView: () => undefined, forgetView: () => undefined },
+  ...{ columns: USUAL, query: "" },
+  ...{ pick: () => undefined },
 };
+
+test("a row beside charts has an eye, and lights up with its curve", () => {
+  const toggled: string[] = [];
+  const marked: (string | null)[] = [];
+  const colours = new Map([["a", { slot: 3, dash: [] }]]);
+  const host = show(Table, {
+    ...{ filter: filterOf(new URLSearchParams()), columns: columnsOf(["age"]), lines: [job("a"), job("b")] },
+    ...{ count: 2, curves: new Map(), workers: new Map(), edits: new Edits(() => undefined) },
+    ...{ isSelected: () => false, isAllSelected: false, select: () => undefined, selectAll: () => undefined },
+    ...{ sort: () => undefined, toggle: () => undefined, moreOf: () => undefined, more: () => undefined },
+    look: () => undefined,
+    beside: {
+      ...{ colours, marked: "a", toggle: (id: string) => toggled.push(id) },
+      mark: (id: string | null) => marked.push(id),
+    },
+  });
+  const [one, other] = host.querySelectorAll<HTMLElement>("tr[data-row]");
+  expect([one?.className, other?.className].map((name) => /marked/.test(name ?? ""))).toEqual([true, false]);
+  const eyes = [...host.querySelectorAll<HTMLElement>("td.eye button")];
+  expect(eyes.map((eye) => eye.getAttribute("aria-pressed"))).toEqual(["true", "false"]);
+  expect(eyes[0]?.querySelector(".slot-3")).not.toBeNull();
+  eyes[1]?.click();
+  expect(toggled).toEqual(["b"]);
+  one?.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+  other?.dispatchEvent(new PointerEvent("pointerover", { bubbles: true })); // it has no curves
+  expect(marked).toEqual(["a", null]);
+});
+
+test("the page is the table alone or with charts, as the address says, and else as it was last", async () => {
+  signIn("member", "jobs:read");
+  serve(({ path }) => ({
+    data: path === "v1/jobs" ? [job("a"), job("b")] : [],
+    jobs: [],
+    series: [],
+    has_more: false,
+  }));
+  navigate(href("jobs"));
+  const host = show(Jobs, {});
+  await settled();
+  expect(host.querySelector("td.eye")).toBeNull();
+  click(host, "charts");
+  expect(host.querySelectorAll("td.eye button[aria-pressed=true]")).toHaveLength(2);
+  host.querySelector<HTMLElement>("td.eye button")?.click();
+  await settled();
+  expect(host.querySelectorAll("td.eye button[aria-pressed=true]")).toHaveLength(1);
+  const address = new URLSearchParams(location.search);
+  expect([address.get("as"), address.get("hide")]).toEqual(["charts", "a"]);
+  await removeAll();
+  signIn("member", "jobs:read");
+  navigate(href("jobs", Object.fromEntries(address)));
+  const again = show(Jobs, {});
+  await settled();
+  expect(again.querySelectorAll("td.eye button[aria-pressed=true]")).toHaveLength(1);
+  click(again, "table");
+  expect(again.querySelector("td.eye")).toBeNull();
+  navigate(href("jobs"));
+});
 
 test("a state is shown alone, all again when it was alone, and more with Shift", () => {
   const changes: unknown[] = [];
@@ -220,7 +279,7 @@ test("a group has its counts, and the mean and spread of each column", () => {
       ...{ isOpen: false, toggle: () => toggled.push("roads") },
     });
   const host = open("roads");
-  expect(textsOf(host, "td")).toEqual(["roads 3 jobs 2 running 1 failed", "0.5000 ± 0.25", ""]);
+  expect(textsOf(host, "td")).toEqual(["roads 3 jobs 2 running 1 failed", "0.5 ± 0.25", ""]);
   expect(host.querySelector("td")?.getAttribute("aria-colspan")).toBe("3"); // state, name and owner
   click(host, "roads 3 jobs 2 running 1 failed");
   expect(toggled).toEqual(["roads"]);
@@ -298,13 +357,9 @@ test("chosen columns show what the service answers, and the page keeps them", as
   setQuery({ columns: null });
 });
 
-test("columns and views that another program kept are shown as far as they are some", async () => {
+test("columns that another program kept are shown as far as they are some", async () => {
   signIn("member", "jobs:read");
-  const view = { name: "mine", query: "owner=ada" };
-  const preferences = {
-    runs: { views: [view, null, 3, view] },
-    "runs.columns": { names: [7, null, "constructor", "label:constructor"] },
-  };
+  const preferences = { "runs.columns": { names: [7, null, "constructor", "label:constructor"] } };
   if (session.me) session.me = { ...session.me, name: "hal", preferences };
   serve(({ path }) =>
     path === "v1/jobs"
@@ -314,7 +369,6 @@ test("columns and views that another program kept are shown as far as they are s
   const host = show(Jobs, {});
   await vi.advanceTimersByTimeAsync(100);
   await settled();
-  expect(textsOf(host, "[aria-label='Saved views'] option")).toEqual(["views", "mine"]);
   expect(textsOf(host, "td.cell")).toEqual(["", ""]);
   setQuery({ columns: null });
 });
@@ -360,6 +414,7 @@ test("columns are found, chosen, moved by keys and taken away", async () => {
     show(Picker, {
       ...{ filter: filterOf(new URLSearchParams()), names },
       choose: (chosen) => (names = chosen),
+      reset: () => undefined,
       close: () => undefined,
     });
   const host = open();
@@ -367,7 +422,7 @@ test("columns are found, chosen, moved by keys and taken away", async () => {
   expect(textsOf(host, "ol li > span")).toEqual(["Owner", "team"]);
   expect(textOf(host.querySelector("ul li:last-child"))).toContain("config.training.seed");
   host.querySelector<HTMLElement>("[aria-label='val/loss best']")?.click();
-  expect(names).toEqual(["owner", "label:team", "metric:val/loss:best"]);
+  expect(names).toEqual(["metric:val/loss:best", "owner", "label:team"]); // beside the job's name
   const handle = host.querySelector<HTMLElement>("[aria-label^='Move Owner']");
   handle?.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
   expect(names).toEqual(["label:team", "owner"]);
@@ -375,34 +430,19 @@ test("columns are found, chosen, moved by keys and taken away", async () => {
   expect(names).toEqual(["label:team"]);
 });
 
-test("each filter can be taken back, and a view keeps the address under a name", () => {
+test("each filter can be taken back", () => {
   const changes: unknown[] = [];
-  const saved: unknown[] = [];
   signIn("member", "jobs:read");
-  const open = (views: readonly { name: string; query: string }[]): HTMLElement =>
-    show(Filters, {
-      filter: filterOf(new URLSearchParams("q=lr&owner=ada&label=team:x&state=failed,running")),
-      ...{ counts: {}, total: 0, isCounted: true, ...TABLE, views, query: "q=lr" },
-      ...{ change: (made: unknown) => changes.push(made), keepView: (made: unknown) => saved.push(made) },
-      forgetView: (name: string) => saved.push(name),
-    });
-  const host = open([]);
+  const host = show(Filters, {
+    filter: filterOf(new URLSearchParams("q=lr&owner=ada&label=team:x&state=failed,running")),
+    ...{ counts: {}, total: 0, isCounted: true, ...TABLE, query: "q=lr" },
+    change: (made: unknown) => changes.push(made),
+  });
   const chips = textsOf(host, "[aria-label='Active filters'] button");
   expect(chips).toEqual(["“lr”", "of ada", "team: x", "running", "failed", "show all"]);
   click(host, "failed");
   click(host, "mine");
   expect(changes).toEqual([{ state: "running" }, { owner: null }]);
-  click(host, "save view");
-  flushSync();
-  const field = host.querySelector<HTMLInputElement>("[aria-label='Name of the view']");
-  if (field) {
-    field.value = "rates";
-    field.dispatchEvent(new Event("input", { bubbles: true }));
-    field.form?.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
-  }
-  expect(saved).toEqual([{ name: "rates", query: "q=lr" }]);
-  click(open([{ name: "rates", query: "q=lr" }]), "forget view");
-  expect(saved.at(-1)).toBe("rates");
 });
 
 test("a row says whether you have starred the job, and whether it has notes", () => {

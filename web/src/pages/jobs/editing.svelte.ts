@@ -1,5 +1,5 @@
 /** Edits of rows: shown at once, and taken back if the service refuses them. */
-import { ApiError } from "../../api/client";
+import { type ApiError, failureOf } from "../../api/client";
 import type { JobSummary } from "../../api/wire";
 import { label, labelChanges, star } from "./edits";
 
@@ -58,9 +58,8 @@ export class Edits {
     try {
       await send();
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
       this.change(job.id, before);
-      this.failure = error;
+      this.failure = failureOf(error);
     }
   }
 }

@@ -1,18 +1,13 @@
 /** Groups of the listed jobs, and the jobs of those that are open. */
-import { ApiError, get } from "../../api/client";
+import { type ApiError, get } from "../../api/client";
 import { Reading } from "../../api/reading.svelte";
 import type { JobGroup, JobsPage, JobSummary } from "../../api/wire";
-import { merged } from "../../live/told";
 import { matchingOf, queryOf, type Filter } from "./filter";
+import { PagedJobs } from "./paged.svelte";
 
 const PAGE = 200;
 /** The group of the jobs without a value. */
 export const WITHOUT = "-";
-
-interface Opened {
-  readonly rows: readonly JobSummary[];
-  readonly next: string | null;
-}
 
 /** A row of the table: a group, a job, or what reads more of a group. */
 export type Line =
@@ -25,23 +20,28 @@ export class GroupList {
   isWhole = $state(true);
   isRead = $state(false);
 
-  private opened = $state.raw<ReadonlyMap<string, Opened>>(new Map());
+  /** The jobs of groups that are open, or were: by their keys. */
+  private opened = $state.raw<ReadonlyMap<string, PagedJobs>>(new Map());
   private openKeys = $state.raw<ReadonlySet<string>>(new Set());
   private filter: Filter | null = null;
   private columns: readonly string[] = [];
-  private generation = 0;
-  private readonly reading = new Reading(() => this.readGroups());
-  private jobsFailure = $state.raw<ApiError | null>(null);
+  private readonly reading = new Reading((signal) => this.readAll(signal));
 
   /** The groups, each open one with its jobs. */
   readonly lines = $derived(this.toLines());
 
   get failure(): ApiError | null {
-    return this.reading.failure ?? this.jobsFailure;
+    const failed = [...this.opened.values()].find(({ failure }) => failure !== null);
+    return this.reading.failure ?? failed?.failure ?? null;
   }
 
   get jobs(): readonly JobSummary[] {
-    return [...this.openKeys].flatMap((key) => this.opened.get(key)?.rows ?? []);
+    return this.open().flatMap(({ rows }) => rows);
+  }
+
+  /** Whether a job of them runs: values of columns grow without a word of the stream. */
+  get isLive(): boolean {
+    return this.groups.some(({ counts }) => (counts.running ?? 0) > 0);
   }
 
   /** Groups what matches by `filter.groupBy`; `open` are the keys of the groups that show their jobs. */
@@ -50,12 +50,11 @@ export class GroupList {
     this.filter = filter;
     this.columns = columns;
     this.openKeys = new Set(open);
-    if (isOther) {
-      this.generation += 1;
-      this.opened = new Map();
-      void this.reading.read();
-    }
-    for (const key of open) if (!this.opened.has(key)) void this.more(key);
+    if (isOther) this.forget();
+    const added = open.filter((key) => !this.opened.has(key));
+    if (!isOther && added.length === 0) return;
+    this.opened = new Map([...this.opened, ...added.map((key) => [key, this.pagedOf(key)] as const)]);
+    void this.reading.read();
   }
 
   /** Reads again what is shown. */
@@ -65,53 +64,52 @@ export class GroupList {
 
   close(): void {
     this.reading.close();
+    this.forget();
   }
 
   heard(job: JobSummary): void {
-    this.replace((row) => (row.id === job.id ? merged(row, job) : row));
+    for (const jobs of this.opened.values()) jobs.heard(job);
   }
 
   change(id: string, changes: Partial<JobSummary>): void {
-    this.replace((row) => (row.id === id ? { ...row, ...changes } : row));
+    for (const jobs of this.opened.values()) jobs.change(id, changes);
   }
 
   /** Reads the next jobs of a group. */
   async more(key: string): Promise<void> {
-    if (this.filter === null) return;
-    const { generation, filter } = this;
-    const known = this.opened.get(key) ?? { rows: [], next: null };
-    this.opened = new Map(this.opened).set(key, known);
-    try {
-      const page = await get<JobsPage>("v1/jobs", {
-        ...queryOf(filter),
-        ...{ columns: this.columns, group_by: filter.groupBy, in_group: key, limit: PAGE, after: known.next },
-      });
-      if (generation !== this.generation) return;
-      const next = page.has_more ? (page.next ?? null) : null;
-      this.opened = new Map(this.opened).set(key, { rows: unique([...known.rows, ...page.data]), next });
-      this.jobsFailure = null;
-    } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      this.jobsFailure = error;
-    }
+    await this.opened.get(key)?.more(PAGE);
   }
 
-  private async readGroups(): Promise<void> {
+  private open(): readonly PagedJobs[] {
+    return [...this.openKeys].flatMap((key) => this.opened.get(key) ?? []);
+  }
+
+  private forget(): void {
+    for (const jobs of this.opened.values()) jobs.close();
+    this.opened = new Map();
+  }
+
+  private pagedOf(key: string): PagedJobs {
+    return new PagedJobs(() => {
+      if (this.filter === null) return {};
+      const { groupBy } = this.filter;
+      return { ...queryOf(this.filter), columns: this.columns, group_by: groupBy, in_group: key };
+    }, PAGE);
+  }
+
+  private async readAll(signal: AbortSignal): Promise<void> {
+    await Promise.all([this.readGroups(signal), ...this.open().map((jobs) => jobs.read(signal))]);
+  }
+
+  private async readGroups(signal: AbortSignal): Promise<void> {
     if (!this.filter?.groupBy) return;
-    const generation = this.generation;
     const { groupBy } = this.filter;
     const query = { ...matchingOf(this.filter), columns: this.columns, group_by: groupBy, limit: 1 };
-    const page = await get<JobsPage>("v1/jobs", query);
-    if (generation !== this.generation) return this.readGroups();
+    const page = await get<JobsPage>("v1/jobs", query, signal);
+    if (signal.aborted) return;
     this.groups = page.groups ?? [];
     this.isWhole = page.groups_complete ?? true;
     this.isRead = true;
-  }
-
-  private replace(change: (row: JobSummary) => JobSummary): void {
-    this.opened = new Map(
-      [...this.opened].map(([key, { rows, next }]) => [key, { rows: rows.map(change), next }]),
-    );
   }
 
   private toLines(): readonly Line[] {
@@ -121,14 +119,10 @@ export class GroupList {
       const opened = this.opened.get(group.key);
       if (!isOpen || !opened) return [head];
       const jobs = opened.rows.map((job): Line => ({ kind: "job", id: job.id, job }));
-      const more: readonly Line[] =
-        opened.next === null ? [] : [{ kind: "more", id: `more ${group.key}`, key: group.key }];
+      const more: readonly Line[] = opened.hasMore
+        ? [{ kind: "more", id: `more ${group.key}`, key: group.key }]
+        : [];
       return [head, ...jobs, ...more];
     });
   }
-}
-
-/** Returns each job once: a row may move between two pages while they are read. */
-function unique(rows: readonly JobSummary[]): readonly JobSummary[] {
-  return [...new Map(rows.map((row) => [row.id, row])).values()];
 }

@@ -4,7 +4,7 @@ import { columnsOf, USUAL } from "../../runs/columns";
 import { cellOf, fits } from "./cells";
 import { filterOf, queryOf } from "./filter";
 import { labelChanges, labelsText } from "./edits";
-import { fitting, leastOf, tracksOf } from "./layout";
+import { fitting, leastOf, tracksOf, type Place } from "./layout";
 import { near, placed } from "./window";
 
 test("the address holds the filter", () => {
@@ -115,14 +115,15 @@ test("what fits into the narrowest cell is drawn without an ellipsis", () => {
 
 test("a screen shows the columns that it has room for, each at least as wide as it needs", () => {
   const columns = columnsOf([...USUAL, "label:team"]);
-  const names = (screen: number): readonly string[] => fitting(columns, screen).map(({ name }) => name);
+  const at = (screen: number): Place => ({ screen, isBeside: false });
+  const names = (screen: number): readonly string[] => fitting(columns, at(screen)).map(({ name }) => name);
   expect(names(1440)).toEqual([...USUAL, "label:team"]);
   expect(names(1000)).toEqual(["progress", "metric", "age", "label:team"]);
   expect(names(800)).toEqual(["progress", "age", "label:team"]);
   expect(names(390)).toEqual([]);
-  expect(tracksOf(fitting(columns, 800), 800)).toBe(
+  expect(tracksOf(fitting(columns, at(800)), at(800))).toBe(
     "28px 108px minmax(200px, 3fr) minmax(176px, 2fr) minmax(72px, 0fr) minmax(128px, 1fr)",
   );
-  expect(leastOf(fitting(columns, 800), 800)).toBe(28 + 108 + 200 + 176 + 72 + 128);
-  expect([leastOf([], 390), tracksOf([], 390)]).toEqual([0, "28px 28px minmax(0, 1fr)"]);
+  expect(leastOf(fitting(columns, at(800)), at(800))).toBe(28 + 108 + 200 + 176 + 72 + 128);
+  expect([leastOf([], at(390)), tracksOf([], at(390))]).toEqual([0, "28px 28px minmax(0, 1fr)"]);
 });

@@ -1,5 +1,5 @@
 /** The audit as it is searched: page after page, until enough is found or nothing older can match. */
-import { ApiError, get } from "../../api/client";
+import { type ApiError, failureOf, get } from "../../api/client";
 import type { AuditView, Page } from "../../api/wire";
 
 const PAGE = 100;
@@ -39,8 +39,7 @@ export class Entries {
         if (page.data.length > 0 || page.next === null) break;
       }
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
-      if (filter === this.filter) this.failure = error;
+      if (filter === this.filter) this.failure = failureOf(error);
     } finally {
       if (filter === this.filter) this.isReading = false;
     }

@@ -2,7 +2,7 @@
  * What the service says of a draft: what is wrong with it and what it would wait for, asked as one types; and where it
  * would wait, when it would start, asked once the typing has rested for longer.
  */
-import { ApiError, post } from "../../api/client";
+import { type ApiError, failureOf, post } from "../../api/client";
 import type { ProspectView, SpecView, SweepResolved } from "../../api/wire";
 import { jobOf } from "../../specs/document";
 import type { JsonObject } from "../../specs/json";
@@ -69,12 +69,12 @@ export class Checks {
       [this.resolved, this.firstRun] = [found.resolved, found.firstRun];
       if (prospect?.position && !prospect.fits) this.forecastSoon(document, written);
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
       if (number !== this.asked) return;
       [this.points, this.prospect, this.resolved] = [null, null, null];
-      const wrong = wrongOf(error);
+      const refused = failureOf(error);
+      const wrong = wrongOf(refused);
       this.wrong = wrong.length > 0 ? wrong : null;
-      this.failure = wrong.length > 0 ? null : error;
+      this.failure = wrong.length > 0 ? null : refused;
     }
   }
 
@@ -97,7 +97,7 @@ export class Checks {
       const found = await post<SpecView>("v1/jobs/validate?forecast=true", jobOf(document));
       if (number === this.asked && found.waits_for) this.prospect = found.waits_for;
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
+      failureOf(error);
     }
   }
 }

@@ -141,28 +141,31 @@ test("a sweep ranks its trials, a column for each key, and links to their jobs",
     "Error",
   ]);
   const rows = [...host.querySelectorAll("tbody tr")].map((row) => textsOf(row, "td"));
-  expect(rows[0]).toEqual(["best 1", "lr-2", "succeeded", "0.2500", "0.2", "1", "1,200", ""]);
+  expect(rows[0]).toEqual(["best 1", "lr-2", "succeeded", "0.25", "0.2", "1", "1,200", ""]);
   expect(rows[2]).toEqual(["—", "lr-0", "failed", "NaN", "0", "1", "", "CUDA out of memory"]);
   expect(host.querySelectorAll("tr.best").length).toBe(1);
   const jobs = [...host.querySelectorAll("tbody tr")].map((row) =>
     row.querySelector("a")?.getAttribute("href"),
   );
   expect(jobs.map((job) => job?.replace(/.*\//, ""))).toEqual(["job_2", "job_1", "job_0", undefined]);
-  expect(textOf(host.querySelector("header"))).toContain("best val/loss 0.2500 of trial 2 lr 0.01");
+  expect(textOf(host.querySelector("header"))).toContain("best val/loss 0.25 of trial 2 lr 0.01");
 });
 
 test("a sweep leads to its jobs, and to a comparison of its five best", async () => {
   const ranked = [1, 2, 3, 4, 5, 6].map((rank) => trial(rank, { rank, value: rank }));
   const { host } = await open(sweep(), ranked);
   const links = [...host.querySelectorAll(".links a")].map((link) => link.getAttribute("href"));
-  expect(links[0]).toMatch(/jobs\?sweep=swp_1&columns=/);
-  const table = new URLSearchParams(links[0]?.split("?")[1]);
-  expect(table.get("columns")).toBe("config.optimizer.lr,metric:val/loss:best,progress,age");
-  expect(table.get("sort")).toBe("metric:val/loss:best");
-  expect(decodeURIComponent(links[1] ?? "")).toMatch(/compare\?jobs=job_1,job_2,job_3,job_4,job_5$/);
+  expect(links[0]).toMatch(/jobs\?sweep=swp_1&as=charts&sort=metric%3Aval%2Floss%3Amin$/);
+  const table = new URLSearchParams(links[1]?.split("?")[1]);
+  expect(table.get("columns")).toBe("config.optimizer.lr,args.seed,metric:val/loss:min,progress,age");
+  expect(table.get("sort")).toBe("metric:val/loss:min");
+  expect(decodeURIComponent(links[2] ?? "")).toMatch(/compare\?jobs=job_1,job_2,job_3,job_4,job_5$/);
   await removeAll();
   signIn("member", "jobs:read");
-  expect(textsOf((await open(sweep(), [trial(0)])).host, ".links a")).toEqual(["Its jobs as a table"]);
+  expect(textsOf((await open(sweep(), [trial(0)])).host, ".links a")).toEqual([
+    "Curves",
+    "Its jobs as a table",
+  ]);
 });
 
 test("its owner pauses and resumes it at once, and cancels it after the time for undo", async () => {

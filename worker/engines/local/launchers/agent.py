@@ -11,9 +11,9 @@ from typing import Annotated, NoReturn
 
 from setproctitle import setproctitle
 
-from torchyard.contract.codec import Record, at_most, between, cut_at
-from torchyard.contract.records import ExitCode, LaunchPlan, ProcessIdentity
-from torchyard.contract.rundir import RunDir, process_title
+from torchyard.contract.attempts.records import ExitCode, LaunchPlan, ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir, process_title
+from torchyard.contract.wire.codec import Record, at_most, between, cut_at
 from torchyard.host import inspection
 from worker.engines.local.launchers import fork
 from worker.host import process
@@ -133,8 +133,8 @@ class AgentProcess:
 
     def _read_number(self) -> int | None:
         """Waits for the next number. Returns None if it does not come, as its writers have ended."""
-        found = os.read(self._exits, _NUMBER.size)
-        return _NUMBER.unpack(found)[0] if found else None
+        content = os.read(self._exits, _NUMBER.size)
+        return _NUMBER.unpack(content)[0] if content else None
 
     def _run(self, writing: int, exits: int, logs: Sequence[int]) -> NoReturn:
         fork.redirect(logs)

@@ -14,8 +14,8 @@ import socket
 import sys
 from typing import Literal, NoReturn
 
-from torchyard.contract.records import LaunchPlan, NodePart
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.records import LaunchPlan, NodePart
+from torchyard.contract.attempts.rundir import Env, RunDir
 from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers import fork, logtail, rank_start
 from worker.engines.local.launchers.agent import AgentProcess
@@ -128,5 +128,5 @@ def rank_command(program: Sequence[str], *, python: str = sys.executable) -> lis
 
 def parse_failures(stderr: str) -> list[tuple[int, int]]:
     """Returns the rank and the exit code of each failure in torchrun's summary, the first failure in front."""
-    found = [(int(rank), int(code)) for rank, code in _FAILURE.findall(stderr)]
-    return found[-1:] + found[:-1]
+    failures = [(int(rank), int(code)) for rank, code in _FAILURE.findall(stderr)]
+    return failures[-1:] + failures[:-1]

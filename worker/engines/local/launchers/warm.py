@@ -10,9 +10,9 @@ from pathlib import Path
 import re
 from typing import Literal
 
+from torchyard.contract.attempts.records import LaunchPlan, NodePart
+from torchyard.contract.attempts.rundir import PYTHONPATH, Env, RunDir
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.records import LaunchPlan, NodePart
-from torchyard.contract.rundir import PYTHONPATH, Env, RunDir
 from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers.agent import AgentProcess, AgentReport
 from worker.engines.local.launchers.group import RankGroup
@@ -60,10 +60,10 @@ def _modules_beside(plan: AttemptPlan) -> frozenset[str]:
     folder = plan.cwd if plan.program[0] == "-m" else Path(plan.program[0]).resolve().parent
     named = plan.job_env.get(PYTHONPATH, "")
     folders = [folder, *(Path(part) for part in named.split(os.pathsep) if part)]
-    found = [path for each in folders for path in _entries(each)]
+    paths = [path for each in folders for path in _entries(each)]
     return frozenset(
         path.name.partition(".")[0]
-        for path in found
+        for path in paths
         if path.suffix in {".py", ".pyc", ".so"} or (path / "__init__.py").exists()
     )
 

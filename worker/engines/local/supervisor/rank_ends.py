@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection
 import os
 import time
 
-from torchyard.contract.records import NodePart
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import NodePart
+from torchyard.contract.attempts.rundir import RunDir
 from worker.engines.local.supervisor.ending import log
 
 _LOOK_EVERY_S = 1.0
@@ -50,6 +50,6 @@ class RankEnds:
                 self._run.ended.mkdir(mode=0o700, exist_ok=True)
                 (self._run.ended / (f"{rank}" if left_early else f"{rank}.finished")).touch(mode=0o600)
             except OSError as error:
-                log(f"the end of rank {rank} cannot be told to the other nodes: {error}")
+                log(f"the end of rank {rank} cannot be reported to the other nodes: {error}")
             else:
                 self._unsaid.discard(rank)

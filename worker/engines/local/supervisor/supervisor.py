@@ -17,10 +17,10 @@ import time
 
 from setproctitle import setproctitle
 
-from torchyard.contract.durations import format_duration
-from torchyard.contract.job import CANCELLED_BY_OWNER, DID_NOT_USE_GPUS, EndReason
-from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
-from torchyard.contract.rundir import Env, RunDir, process_title
+from torchyard.contract.attempts.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
+from torchyard.contract.attempts.rundir import Env, RunDir, process_title
+from torchyard.contract.states import CANCELLED_BY_OWNER, DID_NOT_USE_GPUS, EndReason
+from torchyard.contract.wire.units import format_duration
 from torchyard.host import inspection
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import write_record
@@ -208,7 +208,7 @@ class Supervisor:
             log(f"{self._run.stop} cannot be written: {error}")
 
     def _stop(self, launch: Launch, request: StopRequest) -> ExitReport | None:
-        """Has the programs told to stop, and waits for their grace, or until the time limit.
+        """Asks the programs to stop, and waits for their grace, or until the time limit.
 
         A later request can change the reason and shorten the grace. Returns None if the program finishes by itself
         meanwhile, unless it was cancelled.

@@ -1,5 +1,5 @@
 /** The lines of a log that are held, as the page shows them: one change at a time. */
-import { ApiError } from "../../../api/client";
+import { failureOf } from "../../../api/client";
 import type { LogLine } from "../../../api/wire";
 import { LogWindow, type ReadPage } from "./window";
 
@@ -53,7 +53,7 @@ export class LogLines {
       this.show();
       return shift;
     } catch (error) {
-      if (window === this.window) this.failure = error instanceof ApiError ? error.message : String(error);
+      if (window === this.window) this.failure = failureOf(error).message;
       return null;
     } finally {
       if (window === this.window) {

@@ -1,5 +1,6 @@
 import { flushSync } from "svelte";
 import { expect, test } from "vitest";
+import { ApiError } from "../../../api/client";
 import type { LogLine } from "../../../api/wire";
 import { LogLines } from "./lines.svelte";
 import { firstAt, heightOf, offsetOf, ROW } from "./scrollbar";
@@ -26,7 +27,7 @@ function open(total: number, matches: () => readonly LogLine[] | null = () => nu
   const asked: Record<string, number>[] = [];
   const lines = new LogLines(({ after, before, limit }) => {
     asked.push({ ...(after === undefined ? { before: before ?? 0 } : { after }) });
-    if (log.isDown) return Promise.reject(new Error("down"));
+    if (log.isDown) return Promise.reject(new ApiError(0, "unreachable", "down"));
     const first = after === undefined ? Math.max(Math.min(before ?? 0, log.total + 1) - limit, 1) : after + 1;
     const last =
       after === undefined ? Math.min((before ?? 0) - 1, log.total) : Math.min(after + limit, log.total);
@@ -133,7 +134,7 @@ test("a failure is told until a request succeeds, and lines that were missed com
   await log.scrolling.toEnd();
   [log.isDown, log.total] = [true, 1020];
   await log.scrolling.catchUp();
-  expect([log.scrolling.lines.failure, seen(log)]).toEqual(["Error: down", [991, 1000]]);
+  expect([log.scrolling.lines.failure, seen(log)]).toEqual(["down", [991, 1000]]);
   log.isDown = false;
   await log.scrolling.catchUp();
   expect([log.scrolling.lines.failure, seen(log)]).toEqual([null, [1011, 1020]]);

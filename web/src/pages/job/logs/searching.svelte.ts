@@ -1,5 +1,5 @@
 /** The search of one log: what it has found, and whether it goes on. */
-import { ApiError, get, type Query } from "../../../api/client";
+import { failureOf, get, type Query } from "../../../api/client";
 import { NOTHING, search, type Found, type SearchPage } from "./search";
 
 /** Between two searches of what the job has written. */
@@ -64,7 +64,7 @@ export class Searching {
       }
       this.failure = null;
     } catch (error) {
-      if (!request.signal.aborted) this.failure = error instanceof ApiError ? error.message : String(error);
+      if (!request.signal.aborted) this.failure = failureOf(error).message;
     } finally {
       if (this.request === request) this.request = null;
     }

@@ -1,0 +1,55 @@
+"""The JSON of what a run shows: pictures, histograms, tables, texts and confusion matrices."""
+
+from datetime import datetime
+from typing import Literal
+
+from torchyard.contract.media.data import Confusion, Histogram, Table, Text
+from torchyard.contract.media.kinds import MediaKind, MediaPart
+from torchyard.contract.wire.view import Page, View
+
+
+class PictureView(View):
+    """A picture. `width` and `height` are those that its header says."""
+
+    media_type: Literal["image/png", "image/jpeg", "image/webp"]
+    size: int
+    sha256: str
+    width: int
+    height: int
+
+
+class MediaView(View):
+    """What a run showed at a step. An image has the part `image`; an overlay also `truth`, `predicted`, or both."""
+
+    id: str
+    key: str
+    kind: MediaKind
+    step: int
+    number: int
+    """Counts those of the same key and step, from 0."""
+    attempt: int
+    caption: str | None
+    classes: list[str] | None
+    """What the values of masks mean, from 0. 255 is no class."""
+    parts: dict[MediaPart, PictureView]
+    data: Histogram | Table | Text | Confusion | None
+    """Null of an image and an overlay."""
+    created_at: datetime
+
+
+class MediaKeyView(View):
+    """What the job has of one key and kind."""
+
+    key: str
+    kind: MediaKind
+    count: int
+    steps: list[int]
+    """In order. Of more than 1000, some."""
+    numbers: int
+    """The most items of one step."""
+
+
+class MediaPage(Page[MediaView]):
+    """Items by key, step and number. `keys` says what the job has, whatever was asked for; empty if it was left out."""
+
+    keys: list[MediaKeyView]
