@@ -19,15 +19,16 @@ from store.team import users
 from store.team.facts import NewLoginCode, OpenedSession
 from store.team.limits import check_change
 from torchyard.contract.errors import Forbidden, NotAuthorized, QuotaExceeded, TooManyRequests, Unavailable
-from torchyard.contract.team.requests import CodeLogin, FileLink, Login, Preferences
+from torchyard.contract.team.requests import CodeLogin, FileLink, Login, PreferenceChanges
 from torchyard.contract.team.views import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
+from torchyard.contract.wire.schema import parse_request
 
 router = unguarded("team", NotAuthorized, Unavailable, Forbidden, TooManyRequests, prefix="/v1")
 
 LinkBody = Annotated[FileLink, json_body(FileLink, example={"path": f"/v1/jobs/{JOB}/logs/download"})]
 
 PreferencesBody = Annotated[
-    Preferences, json_body(Preferences, example={"preferences": {"charts": {"folded": ["lr"]}}})
+    PreferenceChanges, json_body(PreferenceChanges, example={"preferences": {"charts": {"folded": ["lr"]}}})
 ]
 
 
@@ -122,11 +123,15 @@ async def get_me(
     return await run_in_threadpool(_with_preferences, services, caller)
 
 
-@router.put("/me/preferences", status_code=204, response_class=Response)
+@router.patch("/me/preferences", status_code=204, response_class=Response)
 def keep_preferences(services: ServicesDep, caller: Account, sent: PreferencesBody) -> Response:
-    """Stores how the caller wants the page to be, in place of what was stored: JSON of at most 32 KiB."""
+    """Changes how the caller wants the page to be: the names that are sent, of which null removes one.
+
+    All of them together are JSON of at most 32 KiB.
+    """
     with services.store.write("team") as session:
-        users.set_preferences(session, caller.name, sent.preferences)
+        kept = users.change_preferences(session, caller.name, sent.preferences)
+        parse_request(PreferenceChanges, {"preferences": kept})  # small enough, with what was kept before
     return Response(status_code=204)
 
 

@@ -114,11 +114,17 @@ def list_live_jobs(session: Session, name: str) -> Sequence[str]:
     return session.scalars(select(Job.id).where(Job.owner == name, Job.state.in_(_LIVE)).order_by(Job.id)).all()
 
 
-def set_preferences(session: Session, name: str, document: Mapping[str, Any]) -> None:
-    """Stores what the page keeps for the user. Not audited: it changes nothing for others."""
-    values = {"document": dict(document), "updated_at": now_us()}
-    insert = upsert(session, Preferences).values(owner=name, **values)
-    session.execute(insert.on_conflict_do_update(index_elements=[Preferences.owner], set_=values))
+def change_preferences(session: Session, name: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Stores what the page keeps for the user under the names of `changes`, and leaves the others; None removes one.
+
+    Returns all of it. Not audited: it changes nothing for others.
+    """
+    empty = upsert(session, Preferences).values(owner=name, document={}, updated_at=now_us())
+    session.execute(empty.on_conflict_do_nothing(index_elements=[Preferences.owner]))
+    kept = session.scalars(select(Preferences).where(Preferences.owner == name).with_for_update()).one()
+    document = {key: value for key, value in {**kept.document, **changes}.items() if value is not None}
+    kept.document, kept.updated_at = document, now_us()
+    return document
 
 
 def find_preferences(session: Session, name: str) -> Mapping[str, Any]:

@@ -102,7 +102,7 @@ FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
     ("GET", "/v1/spec/schema", None, Role.VIEWER, 200),
     ("POST", "/v1/jobs/actions", {"action": "cancel", "filter": {}}, Role.MEMBER, 200),
     ("GET", "/v1/me", None, Role.VIEWER, 200),
-    ("PUT", "/v1/me/preferences", {"preferences": {}}, Role.VIEWER, 204),
+    ("PATCH", "/v1/me/preferences", {"preferences": {}}, Role.VIEWER, 204),
     ("GET", "/v1/tokens", None, Role.VIEWER, 200),
     ("GET", "/v1/sessions", None, Role.VIEWER, 200),
     ("DELETE", f"/v1/sessions/ses_{'0' * 32}", None, Role.VIEWER, 404),

@@ -7,7 +7,7 @@ import pytest
 from tests.api.service import ApiFixture, both_databases
 from tests.rows import each_row
 from torchyard.contract.errors import InvalidRequest
-from torchyard.contract.team.requests import Preferences
+from torchyard.contract.team.requests import PreferenceChanges
 from torchyard.contract.wire.schema import parse_request
 
 
@@ -16,7 +16,7 @@ def kept(service: ApiFixture) -> Any:
 
 
 def keep(service: ApiFixture, preferences: Any) -> int:
-    return service.client.put("/v1/me/preferences", json={"preferences": preferences}).status_code
+    return service.client.patch("/v1/me/preferences", json={"preferences": preferences}).status_code
 
 
 @both_databases
@@ -27,8 +27,10 @@ def test_each_user_has_preferences_of_their_own(service: ApiFixture) -> None:
     service.act_as("alice")
     assert kept(service) == {}
     assert keep(service, {"charts": 1}) == 204
-    assert keep(service, {"charts": None, "ünï": "\u2028"}) == 204
-    assert kept(service) == {"charts": None, "ünï": "\u2028"}
+    assert keep(service, {"ünï": "\u2028"}) == 204
+    assert kept(service) == {"charts": 1, "ünï": "\u2028"}
+    assert keep(service, {"charts": None}) == 204
+    assert kept(service) == {"ünï": "\u2028"}
     service.act_as("admin")
     assert kept(service) == administrators
 
@@ -52,8 +54,15 @@ def test_what_is_no_object_or_cannot_be_stored_is_refused(service: ApiFixture, w
 
 def test_they_have_a_greatest_size() -> None:
     fits = {"a": "ü" * 16_379}
-    assert parse_request(Preferences, {"preferences": fits}).preferences == fits
+    assert parse_request(PreferenceChanges, {"preferences": fits}).preferences == fits
     for too_large in ({"a": "ü" * 16_380 + "x"}, {"a": {str(number): 0 for number in range(3000)}}):
         with pytest.raises(InvalidRequest) as caught:
-            parse_request(Preferences, {"preferences": too_large})
+            parse_request(PreferenceChanges, {"preferences": too_large})
         assert [error.field.split(".")[0] for error in caught.value.errors] == ["preferences"]
+
+
+def test_names_that_were_sent_before_count_for_the_greatest_size(service: ApiFixture) -> None:
+    large = "x" * 8_000
+    assert [keep(service, {name: large}) for name in "abcde"] == [204, 204, 204, 204, 422]
+    assert keep(service, {"a": None, "e": large}) == 204
+    assert [*kept(service)] == [*"bcde"]

@@ -134,7 +134,7 @@ class History:
 
     def _prefer(self) -> None:
         document = {"text": "\u00e4" * self._random.randint(0, 50)}
-        self.db.write(lambda session: users.set_preferences(session, "ada", document))
+        self.db.write(lambda session: users.change_preferences(session, "ada", document))
 
     def _add_up(self) -> None:
         self.db.write(stored_counts.add_up)
@@ -272,7 +272,7 @@ def test_a_request_about_other_things_that_changes_nothing_is_bounded_too(db: St
 
 def _written_before(db: StoreFixture, size: int) -> None:
     """Has something else of `ada` take so many bytes."""
-    db.write(lambda session: users.set_preferences(session, "ada", {"text": "x" * size}))
+    db.write(lambda session: users.change_preferences(session, "ada", {"text": "x" * size}))
 
 
 def test_a_quota_is_checked_without_reading_what_jobs_have_stored(db: StoreFixture) -> None:

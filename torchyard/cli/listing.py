@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -89,8 +90,14 @@ def ps(
             return _write_groups(client.groups(group_by, **matching), group_by, as_json=as_json)
         if watch:
             # pyrefly: ignore[open-unpacking] it has no `sort`
-            return redraw(lambda: job_lines([*client.list(**matching, limit=most)]), seconds=_REFRESH_S)
+            return redraw(lambda: job_lines([*client.list(**matching, limit=_shown(most))]), seconds=_REFRESH_S)
     return _list(matching, every=every, limit=most, notes_rest=limit is None, as_json=as_json)
+
+
+def _shown(most: int | None) -> int:
+    """Returns how many jobs the screen has room for, at most so many: each redrawing reads them."""
+    rows = shutil.get_terminal_size().lines
+    return rows if most is None else min(most, rows)
 
 
 def _list(matching: Listed, *, every: bool, limit: int | None, notes_rest: bool, as_json: bool) -> None:

@@ -67,7 +67,7 @@ class _Reader:
             self.history = {worker.id: self._history(worker) for worker in workers if worker.pool is None}
             self.read_at = time.monotonic()
         ended = [state for state in JobState if state.terminal]
-        jobs = [*self.client.list(state=ended, limit=_LOOKED_AT)]
+        jobs = [*self.client.list(state=ended, sort="finished", limit=_LOOKED_AT)]
         return [*_floor(workers, self.history), "", *_queue(waiting), "", *_ended(jobs)]
 
     def _history(self, worker: WorkerView) -> WorkerHistoryView:
@@ -139,7 +139,7 @@ def _ended(jobs: Sequence[JobSummary]) -> list[str]:
     newest = [job for _, job in sorted(ended, key=lambda item: item[0], reverse=True)]
     lines = output.table(("", "NAME", output.OWNER, "STATE", "RESULT"), [_result(job) for job in newest[:_MOST_ENDED]])
     painted = [output.paint_state(line, job.state) for line, job in zip(lines[1:], newest, strict=False)]
-    count = f"{len(newest)}" if len(jobs) < _LOOKED_AT else f"{len(newest)} of the newest {_LOOKED_AT} jobs"
+    count = f"{len(newest)}" if len(newest) < _LOOKED_AT else f"{len(newest)} or more"
     shown = [lines[0], *painted] if newest else []
     return [_heading("ENDED TODAY", count), *shown, *_more(len(newest), _MOST_ENDED)]
 

@@ -1,6 +1,6 @@
 """What commands show of a job: its state, its log, where it hangs, and what to do."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 import json
 from pathlib import Path
 import re
@@ -31,6 +31,25 @@ APPLY = {
     JobState.CANCELLED: {"retry"},
 }
 """The commands that a job in each state can be used with; `download` needs a checkpoint."""
+
+
+def test_ps_watch_reads_no_more_jobs_than_the_terminal_has_lines(server: FakeServer) -> None:
+    many = [job(id=f"job_{number}", name="seen") for number in range(100)]
+    server.on("/v1/jobs", {"data": many, "has_more": True, "next": "next"})
+    code, _ = in_terminal(["ps", "--all", "--all-rows", "--watch"], environment_of(server), answer="q", shown="seen")
+    asked = [request.query for request in server.requests if request.path == "/v1/jobs"]
+    assert code == 0
+    assert asked and all(query["limit"] == ["24"] and "after" not in query for query in asked)
+
+
+def test_top_asks_for_the_jobs_that_ended_last(server: FakeServer) -> None:
+    for path in ("/v1/workers", "/v1/queue"):
+        server.on(path, page([]))
+    begun, ended = datetime.fromisoformat(NOW) - timedelta(days=3), datetime.now(UTC).isoformat()
+    server.on("/v1/jobs", page([job(name="long", state="succeeded", created_at=begun.isoformat(), finished_at=ended)]))
+    assert "long" in run(server, "top", "--once").stdout
+    [asked] = [request.query for request in server.requests if request.path == "/v1/jobs"]
+    assert asked["sort"] == ["finished"]
 
 
 def test_show_prints_the_error_with_its_rank_and_traceback(server: FakeServer) -> None:

@@ -117,8 +117,8 @@ def _is_exact(value: JsonValue) -> bool:
     return not isinstance(value, int) or abs(value) <= 2**53
 
 
-class Preferences(Schema):
-    """How a user wants the page to be. Only the page knows what they mean."""
+class PreferenceChanges(Schema):
+    """How a user wants the page to be, by names that only the page knows. Null removes a name."""
 
     preferences: Annotated[
         dict[str, JsonValue], AfterValidator(_small), Field(json_schema_extra={BOUND_IN_BYTES: MOST_PREFERENCES_BYTES})

@@ -51,16 +51,18 @@ export function preference<T>(name: string, fallback: T): Preference<T> {
 
 addEventListener("pagehide", sendNow);
 
-/** Sends what waits: the page is being left. The request outlives it. */
+/** Sends the names that wait: the page is being left. The request outlives it. */
 function sendNow(): void {
   const { me } = session;
   if (unsent.size === 0 || !me || me.name !== changed.owner) return;
   clearTimeout(timer);
+  const values = valuesOf(me);
+  const mine = Object.fromEntries([...unsent.keys()].map((name) => [name, values[name]]));
   unsent.clear();
-  post(PATH, { preferences: valuesOf(me) }, "PUT", true).catch(() => undefined);
+  post(PATH, { preferences: mine }, "PATCH", true).catch(() => undefined);
 }
 
-/** Puts what this tab has set into what the service has: another tab or browser may have set other names. */
+/** Does to the service's values what was done in this tab: another tab or browser may have changed them, too. */
 async function send(): Promise<void> {
   const { owner } = changed;
   if (session.me?.name !== owner) return;
@@ -72,7 +74,7 @@ async function send(): Promise<void> {
     const mine = Object.fromEntries(
       [...sent].map(([name, edits]) => [name, edits.reduce((value, edit) => edit(value), values[name])]),
     );
-    await post(PATH, { preferences: { ...values, ...mine } }, "PUT");
+    await post(PATH, { preferences: mine }, "PATCH");
     if (owner === changed.owner)
       keep(owner, Object.fromEntries(Object.entries(mine).filter(([name]) => !unsent.has(name))));
   } catch {

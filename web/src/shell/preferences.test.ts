@@ -31,8 +31,8 @@ test("what is set is shown at once, and sent with what else is set by then", asy
   await settled();
   const sent = asked.map(({ method, path, body }) => ({ method, path, body }));
   expect(sent[0]).toMatchObject({ method: "GET", path: "v1/me" });
-  const preferences = { charts: { folded: [], pinned: ["val/iou"] }, density: "narrow", runs: 2, other: 3 };
-  expect(sent.slice(1)).toEqual([{ method: "PUT", path: "v1/me/preferences", body: { preferences } }]);
+  const preferences = { charts: { folded: [], pinned: ["val/iou"] }, density: "narrow" };
+  expect(sent.slice(1)).toEqual([{ method: "PATCH", path: "v1/me/preferences", body: { preferences } }]);
 });
 
 test("what is of another kind than the fallback is not taken, as an older page may have kept it", () => {
@@ -46,13 +46,13 @@ test("what is of another kind than the fallback is not taken, as an older page m
   ]);
 });
 
-test("leaving the page sends what waits, and what one user has set is no other's", async () => {
+test("leaving the page sends what waits and no stale value of another tab's, and what one user has set is no other's", async () => {
   enter("carol", { runs: 1 });
   const asked = serve(() => ({}));
   preference("charts", 0).value = 7;
   dispatchEvent(new Event("pagehide"));
   await settled();
-  expect(asked.map(({ body }) => body)).toEqual([{ preferences: { runs: 1, charts: 7 } }]);
+  expect(asked.map(({ body }) => body)).toEqual([{ preferences: { charts: 7 } }]);
   enter("dave", {});
   expect(preference("charts", 0).value).toBe(0);
   await vi.advanceTimersByTimeAsync(5_000);
