@@ -40,7 +40,7 @@ test("an overview says what runs, what it watches, where, and only what was set"
     "H200",
   ])
     expect(said).toContain(part);
-  expect(textsOf(host, ".line")).toEqual(["data", "--lr 1e-3 -2", "--fast"]);
+  expect(textsOf(host, "dd .line")).toEqual(["data", "--lr 1e-3 -2", "--fast"]);
   const set = textOf(host.querySelector("pre"));
   expect(set).toContain("priority: 3");
   expect(set).not.toContain("max_restarts");
