@@ -102,6 +102,7 @@ class Client(Driver[ClientCore]):
     submit_batch = blocking(ClientCore.submit_batch)
     validate = blocking(ClientCore.validate)
     forecast = blocking(ClientCore.forecast)
+    named_checkpoint = blocking(ClientCore.named_checkpoint)
     exact_init_from = blocking(ClientCore.exact_init_from)
     get = blocking(ClientCore.get, Job)
     free_name = blocking(ClientCore.free_name)

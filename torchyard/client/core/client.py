@@ -19,9 +19,11 @@ from torchyard.client.core.team import TeamCore
 from torchyard.client.discovery import Server
 from torchyard.client.naming import turn
 from torchyard.client.packing import MAX_SIZE
-from torchyard.client.references import find_job, free_name, with_ids
+from torchyard.client.references import find_job, find_named_checkpoint, free_name, with_ids
 from torchyard.client.transport import Transport
+from torchyard.contract.files.views import CheckpointView
 from torchyard.contract.jobs.submissions import BatchView, SpecView
+from torchyard.contract.jobs.views import JobView
 from torchyard.contract.spec.spec import JobSpec
 
 
@@ -150,6 +152,12 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         """
         (exact,) = await with_ids(self._connection, [{"init_from": text}])
         return exact["init_from"]
+
+    async def named_checkpoint(self, text: str) -> tuple[JobView, CheckpointView]:
+        """Returns the checkpoint that `JOB`, `JOB/REF` or `SWEEP/best` names, and its job: without a REF the best,
+        else the latest. Raises NotFound, and Conflict if a short id is that of several.
+        """
+        return await find_named_checkpoint(self._connection, text)
 
     async def get(self, ref: str) -> AsyncJob:
         """Returns the job with the id `ref`, else the newest job of that name, else the only one with that short id:
