@@ -36,7 +36,7 @@ class _Remote:
     sha256: str
     suffix: str
     fetch: Callable[..., Path]
-    """Downloads it, with the arguments `to` and `on_progress` of `Client.download`."""
+    """Downloads it, with the arguments `to` and `on_progress` of `Client.jobs.download`."""
 
     @classmethod
     def of(cls, weights: Weights) -> _Remote:

@@ -10,11 +10,10 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, WeightsArgument, connect
-from torchyard.cli.weights import Weights, weights_of
-from torchyard.contract.spec.initial import MODEL
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
+    from torchyard.cli.weights import Weights
     from torchyard.client import Client
     from torchyard.contract.files.views import CheckpointView
 
@@ -26,7 +25,7 @@ def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
     """List a job's checkpoints, newest first."""
     with connect() as client:
         shown = client.get(job).view
-        found = [*client.checkpoints(shown.id)]
+        found = [*client.jobs.checkpoints(shown.id)]
     if as_json:
         return output.write_json(found)
     for line in checkpoint_lines(found):
@@ -69,6 +68,7 @@ def download(
     If a download was interrupted, the same command continues it.
     """
     from torchyard.cli.progress import Transfer
+    from torchyard.contract.spec.initial import MODEL
 
     choices = (("best", best), ("latest", latest), (f"epoch-{epoch}", epoch), (ref or "", ref))
     refs = [name for name, given in choices if given]
@@ -91,13 +91,15 @@ def download(
 
 def has_left_files(client: Client, job_id: str) -> bool:
     """Returns whether files of the job are stored that are no checkpoints."""
-    found = (client.kept_files(job_id), client.artifacts(job_id))
+    found = (client.jobs.kept_files(job_id), client.jobs.artifacts(job_id))
     return any(next(iter(files), None) is not None for files in found)
 
 
 def _chosen(client: Client, named: str) -> Weights:
     """Raises NotFound, which says where the files are that a job without checkpoints left."""
+    from torchyard.cli.weights import weights_of
     from torchyard.contract.errors import NotFound
+    from torchyard.contract.spec.initial import MODEL
 
     try:
         return weights_of(client, named)
@@ -105,7 +107,7 @@ def _chosen(client: Client, named: str) -> Weights:
         if "/" in named or named.startswith(MODEL):
             raise
         job = client.get(named).view
-        if next(iter(client.checkpoints(job.id)), None) is not None:
+        if next(iter(client.jobs.checkpoints(job.id)), None) is not None:
             raise
         left = f"; files that it left: {output.command()} cp {job.id}:" if has_left_files(client, job.id) else ""
         raise NotFound(f"job {job.id} has saved no checkpoint{left}") from None

@@ -28,7 +28,7 @@ class Weights:
     """The name of its job."""
     described: str
     fetch: Callable[..., Path]
-    """Downloads it, with the arguments `file`, `to` and `on_progress` of `Client.download`."""
+    """Downloads it, with the arguments `file`, `to` and `on_progress` of `Client.jobs.download`."""
 
 
 def weights_of(client: Client, named: str) -> Weights:
@@ -36,10 +36,13 @@ def weights_of(client: Client, named: str) -> Weights:
 
     Raises NotFound, and Conflict where a short id is that of several.
     """
+    from torchyard.client.blocking import ask
+    from torchyard.client.references import find_named_checkpoint
+
     if named.startswith(MODEL):
-        version = client.model_version(named.removeprefix(MODEL))
+        version = client.models.version(named.removeprefix(MODEL))
         exact = str(ModelRef(version.owner, version.name, version.version))
-        return Weights(version, version.trainer, None, f"model {exact}", partial(client.download_model, exact))
-    job, checkpoint = client.named_checkpoint(named)
-    fetch = partial(client.download, job.id, checkpoint.id)
+        return Weights(version, version.trainer, None, f"model {exact}", partial(client.models.download, exact))
+    job, checkpoint = ask(client, find_named_checkpoint, named)
+    fetch = partial(client.jobs.download, job.id, checkpoint.id)
     return Weights(checkpoint, job.spec.trainer, job.name, f"checkpoint {checkpoint.id}", fetch)
