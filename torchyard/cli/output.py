@@ -87,11 +87,16 @@ def hanging(line: str) -> str:
     columns = _columns()
     if len(line) <= columns:
         return line
-    indent = " " * (_LABEL if line[:_LABEL].endswith(GAP) else len(GAP))
+    label = line[:_LABEL] if line[:_LABEL].endswith(GAP) else ""
+    indent = " " * (_LABEL if label else len(GAP))
     wrapped = textwrap.wrap(
-        line, int(columns), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        line[len(label) :],
+        max(10, int(columns) - len(label)),
+        subsequent_indent="" if label else indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-    return "\n".join(wrapped)
+    return label + f"\n{indent if label else ''}".join(wrapped)
 
 
 def labels(job: JobSummary) -> str:

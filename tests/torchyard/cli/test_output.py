@@ -50,6 +50,8 @@ def test_a_long_line_hangs_below_its_text_in_a_terminal_and_is_whole_in_a_pipe(
     assert all(each.startswith(" " * 11) and each[11] != " " and len(each) <= 40 for each in others)
     assert " ".join(output.hanging(line).split()) == " ".join(line.split())
     assert output.hanging("digits failed: " + "word " * 20).splitlines()[1].startswith("  word")
+    whole = f"id         job_{'0' * 32}"
+    assert output.hanging(whole) == whole, "what has no place to break stays beside its label"
 
 
 def test_a_table_is_aligned_and_has_no_control_characters() -> None:
