@@ -51,7 +51,7 @@ class Dependencies:
 
 
 class Warnings:
-    """Warns of running jobs that are slow, once for each cause, so that nobody has to ask. It notifies their targets."""
+    """Warns of running jobs that are slow, once for each cause, and notifies their targets."""
 
     interval_s = 60.0
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
+from controller import duties
 from controller.duties import Idle
 from store.attempts.idleness import follow
 from store.db.database import in_us, now_us
