@@ -30,7 +30,10 @@ def run(
     *,
     module: Annotated[bool, typer.Option("-m", help="PROGRAM is a module, as for python -m.")] = False,
     detach: Annotated[
-        bool | None, typer.Option("--detach/--follow", "-d/-f", show_default=False, help="Submit, and do not follow.")
+        bool | None,
+        typer.Option(
+            "--detach/--follow", "-d/-f", show_default=False, help="Submit, and do not follow. Default: follow."
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="The job's name. Default: that of the folder, with a number if it is taken.")
@@ -306,6 +309,8 @@ def _uploaded(client: Client, program: Program, settings: Settings, folder: Path
     from torchyard.cli.run.mounts import packed_mounts, paths_of, push, urls_of
     from torchyard.cli.run.spec import job_spec, plan
     from torchyard.cli.run.upload import packed, upload
+    from torchyard.client.blocking import ask
+    from torchyard.client.references import exact_init_from
 
     most, include, mounts = settings["max_size"], settings["include"], settings["mounts"]
     with (
@@ -313,7 +318,7 @@ def _uploaded(client: Client, program: Program, settings: Settings, folder: Path
         packed_mounts(mounts, folder=folder, max_size=most) as pushed,
     ):
         named = settings["init_from"]
-        init_from = None if named is None else client.exact_init_from(named)
+        init_from = None if named is None else ask(client, exact_init_from, named)
         urls = urls_of(client, mounts, pushed)
         spec = job_spec(program, settings, bundle, folder=folder, init_from=init_from, mounts=urls)
         for line in plan(spec, program, bundle, server=client.server.url):
