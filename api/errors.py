@@ -24,8 +24,8 @@ from torchyard.contract.errors import (
     Unavailable,
     UnknownRoute,
 )
-from torchyard.contract.findings import errors_of
-from torchyard.contract.views.base import Problem
+from torchyard.contract.wire.findings import errors_of
+from torchyard.contract.wire.view import Problem
 
 PROBLEM_TYPE = "application/problem+json"
 """The media type of every error."""

@@ -14,7 +14,7 @@ from api.services import Services
 from store.cluster import stats
 from store.cluster.stats import ServiceStats
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _SECONDS = 1_000_000

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from api.limits.settings import LimitSettings
 from store import settings
-from torchyard.contract.team import Visibility
+from torchyard.contract.team.roles import Visibility
 
 _SENDFILE = re.compile(r"(x-sendfile|x-accel-redirect:/[A-Za-z0-9._/-]+)?")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9._-]+")

@@ -16,8 +16,8 @@ from typing import Any
 from bench.service import scratch
 from bench.table import Row
 from bench.training import train
-from torchyard.contract.events import Metric, parse_line
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.events import Metric, parse_line
+from torchyard.contract.attempts.rundir import RunDir
 
 FEW, MANY = 2, 80
 """Micro-batches a step, as in the guides."""

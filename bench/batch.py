@@ -11,7 +11,7 @@ from bench import table
 from bench.service import scratch, script, up, wait_for
 from bench.table import Row
 from torchyard.client import Client
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 REPEATS = 5
 JOBS = 100

@@ -23,10 +23,10 @@ from bench.service import scratch
 from bench.table import Row
 from bench.torchrun import clean_up_on_sigterm
 from bench.training import TRAINER, train
+from torchyard.contract.attempts.events import Metric, parse_line
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.events import Metric, parse_line
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 
 METRICS = {"image-classification": "val/accuracy", "segmentation": "val/iou", "text-classification": "val/accuracy"}
 DEVIATIONS = 3

@@ -14,7 +14,7 @@ from bench import table
 from bench.service import scratch, up
 from bench.table import Row
 from torchyard.client import Client
-from torchyard.contract.sweeps import SweepState
+from torchyard.contract.sweeps.spec import SweepState
 
 SEEDS = (0, 1, 2)
 EPOCHS = 9

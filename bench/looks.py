@@ -14,7 +14,7 @@ from bench.service import scratch
 from bench.table import Row
 from store.blobs.files import Blobs
 from store.output.facts import OutputLimits, Room
-from torchyard.contract.rundir import WORK, RunDir
+from torchyard.contract.attempts.rundir import WORK, RunDir
 from worker.attempts.capture.capturing import Capturing
 from worker.attempts.keep.kept import Keeping, KeptFiles
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from bench.service import up
 from torchyard.client import Client, MetricView
-from torchyard.contract.job import JobState
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 
 TARGET = 0.985
 """The accuracy to reach on the 10,000 test digits."""

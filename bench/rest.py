@@ -14,9 +14,9 @@ from bench.service import Service, scratch, script, up, wait_for
 from bench.table import Row
 from tests.chaos.job_processes import warm_process_of
 from torchyard.client import Client
-from torchyard.contract.job import JobState
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import JobState
 from torchyard.host.recordfiles import read_record
 
 SETTLE_S = 5.0

@@ -10,9 +10,9 @@ import time
 from bench import table
 from bench.service import scratch
 from bench.table import Row
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.records import Sandbox
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import Sandbox
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import IsolationReport
 from torchyard.host import inspection
 from worker.host.attempt_key import AttemptKey
 from worker.sandbox import entry, landlock, levels, namespaces, privileges

@@ -30,7 +30,7 @@ from store.queue.announcing import Queue
 from store.secret_keys import SecretKeys
 from store.store import Store
 from store.tables import Job, PointChunk, Series
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 REPEATS = 15
 POINTS = 100_000

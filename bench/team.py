@@ -19,8 +19,8 @@ from bench import team_program
 from bench.service import scratch, up
 from torchyard.client import Client
 from torchyard.client.packing import pack
-from torchyard.contract.job import JobState
-from torchyard.contract.team import Role
+from torchyard.contract.states import JobState
+from torchyard.contract.team.roles import Role
 
 JOBS = 300
 SLOTS = 4

@@ -14,7 +14,7 @@ from bench import table
 from bench.service import scratch
 from bench.table import Row
 from bench.training import train
-from torchyard.contract.events import Metric, parse_line
+from torchyard.contract.attempts.events import Metric, parse_line
 
 REPEATS = 3
 TEXTS = 4000

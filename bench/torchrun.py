@@ -9,8 +9,8 @@ import subprocess
 import sys
 from typing import Any
 
-from torchyard.contract.rundir import Env, RunDir
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.spec.spec import parse_spec
 from worker.engines.local.environment import inherited
 
 ROOT = Path(__file__).resolve().parents[1]

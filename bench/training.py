@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from bench.torchrun import environment, run_dir, started
-from torchyard.contract.records import RankError
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import RankError
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.recordfiles import read_record
 
 TRAINER = ("-P", "-u", "-m", "torchyard.run.rank", "-m", "trainer")

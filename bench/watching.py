@@ -8,12 +8,12 @@ from typing import Any
 
 from bench.service import Service
 from torchyard.client import Client
-from torchyard.contract.events import Metric, parse_line
-from torchyard.contract.job import JobState
-from torchyard.contract.records import LaunchPlan
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.views.jobs import JobView
-from torchyard.contract.views.telemetry import LogLine
+from torchyard.contract.attempts.events import Metric, parse_line
+from torchyard.contract.attempts.records import LaunchPlan
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
+from torchyard.contract.telemetry.views import LogLine
 
 
 @dataclass(frozen=True)

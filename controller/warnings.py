@@ -3,7 +3,7 @@
 from store.attempts import slowness
 from store.jobs import events
 from store.store import Store
-from torchyard.contract.symptoms import symptoms
+from torchyard.contract.advice import symptoms
 
 _HINT = "`torchyard why` says what to do"
 

@@ -10,7 +10,7 @@ from scheduling.plan import planning
 from scheduling.room import Room
 from scheduling.shapes import limit_class, looked
 from scheduling.snapshot import Snapshot, Waiting
-from torchyard.contract.durations import format_duration, parse_duration
+from torchyard.contract.wire.units import format_duration, parse_duration
 
 Change = Literal["time_limit", "devices", "preemptible"]
 

@@ -5,7 +5,7 @@ import math
 
 from scheduling.shapes import limit_rounded_up
 from scheduling.snapshot import Running, Waiting
-from torchyard.contract.durations import DEFAULT_TIME_LIMIT
+from torchyard.contract.wire.units import DEFAULT_TIME_LIMIT
 
 _US = timedelta(microseconds=1)
 _LEAST_US = timedelta(minutes=1) // _US

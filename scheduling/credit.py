@@ -10,8 +10,8 @@ import math
 
 from scheduling.snapshot import Kind, OwnerUse, Waiting
 from scheduling.usage import HALF_LIFE
-from torchyard.contract.resources import Resources
-from torchyard.contract.team import DEFAULT_SHARE
+from torchyard.contract.spec.resources import Resources
+from torchyard.contract.team.roles import DEFAULT_SHARE
 
 MOST = timedelta(hours=72)
 """The credit of an owner that used nothing."""

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from torchyard.contract.job import Reason
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
+from torchyard.contract.states import Reason
 
 AWAY = "pool_away"
 """Reason code of a job whose pool takes no jobs now."""

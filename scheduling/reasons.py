@@ -13,7 +13,7 @@ from scheduling.requests import Request
 from scheduling.room import Room, Sort, Want, sort_of
 from scheduling.snapshot import Displacement, Kind, Place, Waiting
 from scheduling.steps import Reasons
-from torchyard.contract.job import Reason
+from torchyard.contract.states import Reason
 
 PREEMPTING = "preempting"
 """Reason code of a queued job for which others are being stopped."""

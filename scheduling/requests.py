@@ -1,6 +1,6 @@
 """What a job asks for, as a key: equal requests start, or wait, for the same reasons."""
 
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 Request = tuple[int, int, str, float | None, float | None, float | None, tuple[str, ...] | None, str | None]
 """What jobs ask for, as a key: nodes, devices of all, their kind, memory each, CPUs and memory of a host, names of the

@@ -7,8 +7,8 @@ from operator import attrgetter
 
 from scheduling.requests import Request
 from scheduling.snapshot import Device, Host, Kind, Waiting
-from torchyard.contract.fitting import suitable
-from torchyard.contract.resources import Resources
+from torchyard.contract.cluster.fitting import suitable
+from torchyard.contract.spec.resources import Resources
 
 Sort = tuple[Kind, int, str]
 """Kind, memory and name: devices of one sort suit the same jobs."""

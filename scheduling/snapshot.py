@@ -12,8 +12,8 @@ from typing import Literal
 from scheduling.pools import Pool
 from scheduling.quotas import Allowance
 from scheduling.requests import Request, request_of
-from torchyard.contract.job import Reason
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
+from torchyard.contract.states import Reason
 
 Kind = Literal["cuda", "cpu"]
 """Of a device, and of what a job asks for."""

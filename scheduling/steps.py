@@ -6,7 +6,7 @@ from typing import Literal
 
 from scheduling.credit import kind_of
 from scheduling.snapshot import Displacement, Group, Place, Placement, Reservation, Waiting
-from torchyard.contract.job import Reason
+from torchyard.contract.states import Reason
 
 Why = Literal["priority", "first_look", "waited", "due"]
 """Why jobs stop for another: it has a higher priority, or its first look, or waited long, or its place is due."""

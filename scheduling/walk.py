@@ -21,7 +21,7 @@ from scheduling.snapshot import (
 )
 from scheduling.steps import Plan, Start, Stop, Why
 from scheduling.taking import Given, Taken, names_pool, refusal, start_of
-from torchyard.contract.job import Reason
+from torchyard.contract.states import Reason
 
 _MOST_ROUNDS = 8
 """A place that is given up may serve a job that was considered before."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.orm import Session
 
 from store.queue.line_facts import Credits, Left, LineEntry, Standing
-from torchyard.contract.views.telemetry import LiveLine
+from torchyard.contract.telemetry.views import LiveLine
 
 QUEUE, WORKERS = "topic:queue", "topic:workers"
 """The names under which changes of the queue, and of workers and their devices, are announced."""

@@ -26,7 +26,7 @@ from torchyard.host.collector import paused
 from torchyard.host.parent import end_with_parent
 
 _SHARED = (
-    *("scheduling.cluster", "store.store", "store.bundles.folder", "torchyard.contract.spec"),
+    *("scheduling.cluster", "store.store", "store.bundles.folder", "torchyard.contract.spec.spec"),
     *("store.bundles.upload", "store.housekeeping", "store.cluster.shown_workers"),
 )
 """The most of what the API and the worker both import."""

@@ -15,7 +15,7 @@ from store.output.joining import Due, Stretch
 from store.output.trimming import EVENTS_OF_ATTEMPTS, LOG_OF_JOB, TrimTarget
 from store.store import Store
 from store.team import stored_counts
-from torchyard.contract.durations import format_duration
+from torchyard.contract.wire.units import format_duration
 
 
 def collect_garbage(store: Store, *, limit: int = 1000) -> int:

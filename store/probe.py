@@ -19,7 +19,7 @@ from store.queue.announcing import missing_permissions, server_info
 from store.service_identity import Known
 from store.tables import Worker
 from store.team import secrets
-from torchyard.contract.devices import StartsReport, TroubleReport
+from torchyard.contract.cluster.devices import StartsReport, TroubleReport
 
 _OLDEST = {"sqlite": (3, 40), "postgresql": (15,)}
 _OLDEST_REDIS = (6, 2)

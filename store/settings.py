@@ -7,12 +7,12 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from torchyard.contract.bundles import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
-from torchyard.contract.durations import LONGEST_STOP_GRACE, above_zero, parse_duration
+from torchyard.contract.attempts.idleness import long_enough
+from torchyard.contract.bundles.names import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.findings import field_errors
-from torchyard.contract.idleness import long_enough
-from torchyard.contract.maximums import Maximums
+from torchyard.contract.spec.maximums import Maximums
+from torchyard.contract.wire.findings import field_errors
+from torchyard.contract.wire.units import LONGEST_STOP_GRACE, above_zero, parse_duration
 from torchyard.host.datadir import redis_url
 
 _PREFIX = "TORCHYARD_"

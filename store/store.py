@@ -23,7 +23,7 @@ from store.secret_keys import SecretKeys
 from store.service_identity import ServiceIdentity
 from store.settings import Settings
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.views.telemetry import LiveLine
+from torchyard.contract.telemetry.views import LiveLine
 
 __all__ = ["NotMigrated", "Store"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 import hashlib
 
-from torchyard.contract import archives
+from torchyard.contract.files import archives
 
 
 def archive_of(files: Mapping[str, bytes]) -> bytes:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 
 FOLDER = Path(__file__).parents[1] / "examples"
 HELD_AT = 30

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import psutil
 
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 from worker.host import process
 
 

@@ -19,6 +19,7 @@ OF_THE_CLIENT = {"backports", "httpx2", "pathspec", "plotext", "pydantic", "pyda
 """The distributions that `torchyard` alone depends on. pandas is used where a user has it."""
 BELOW_THE_HELPER = {
     *("torchyard.contract", "torchyard.host"),
+    *(f"torchyard.contract.{name}" for name in ("attempts", "cluster", "files", "media", "wire")),
     *("worker.environments", "worker.host", "worker.sandbox", "worker.sandbox.strict"),
 }
 """The folders of which the helper of strict isolation, which is root, loads modules besides its own."""
@@ -69,7 +70,7 @@ def test_a_command_that_is_typed_often_loads_no_model_and_no_http_library(comman
         server.on("/v1/jobs/job_1/logs", log_page([line(1)]))
         loaded = _loaded_by(*command, url=server.url)
     assert "http.client" in loaded
-    unneeded = {"pydantic", "httpx2", "rich", "torchyard.client.client", "torchyard.contract.spec", "asyncio"}
+    unneeded = {"pydantic", "httpx2", "rich", "torchyard.client.client", "torchyard.contract.spec.spec", "asyncio"}
     assert loaded & unneeded == set()
 
 

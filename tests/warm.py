@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import os
 from pathlib import Path
 
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 from worker.engines.local.environment import inherited
 from worker.engines.local.warm.manager import WarmProcess
 from worker.engines.local.warm.process import TITLE

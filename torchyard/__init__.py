@@ -49,7 +49,7 @@ def __getattr__(name: str) -> Any:
                 f"torchyard.load needs {error.name}: pip install 'torchyard[models]'", name=error.name
             ) from error
     if name == "__version__":
-        return import_module("torchyard.contract.version").own_version()
+        return import_module("torchyard.contract.wire.version").own_version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -12,7 +12,7 @@ if _OWN is signals.default_int_handler:  # and not ignored, as below nohup
 def main() -> None:
     """Runs the command line and exits."""
     if sys.argv[1:] == ["--version"] and sys.stdout is not None:  # without what reads arguments, which takes as long
-        from torchyard.contract.version import own_version
+        from torchyard.contract.wire.version import own_version
 
         sys.stdout.write(f"torchyard {own_version()}\n")
         return

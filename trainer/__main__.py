@@ -7,9 +7,9 @@ from pydantic import ValidationError
 
 import torchyard
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.findings import field_errors
 from torchyard.contract.recipes import REGISTRY, Recipe
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
+from torchyard.contract.wire.findings import field_errors
 from torchyard.host.collector import paused
 from torchyard.run import Run
 from torchyard.run.accelerator import is_accelerator

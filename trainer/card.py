@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.cuda import nccl
 from torch.utils import _pytree as pytree
 
-from torchyard.contract.events import CARD_BYTES
+from torchyard.contract.attempts.events import CARD_BYTES
 from torchyard.run import accelerator
 from trainer.forward import flops, flops_without_weights, inference_seconds
 from trainer.sampler import TrainSampler

@@ -14,7 +14,7 @@ import zlib
 import torch
 from torch import Tensor
 
-from torchyard.contract.bundles import digest_in
+from torchyard.contract.bundles.names import digest_in
 from torchyard.contract.errors import DataError
 from torchyard.run import Run
 from trainer.data.identity import Identity, read_records, records

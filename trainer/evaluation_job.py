@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from torchyard.contract.attempts.rundir import Env, RunDir
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import Recipe
-from torchyard.contract.rundir import Env, RunDir
 from torchyard.models import checkpoint
 from torchyard.run import Run, accelerator
 from trainer.card import versions

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from torchyard.contract.bundles import digest_in
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import MANIFEST
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import MANIFEST
+from torchyard.contract.bundles.names import digest_in
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.host.recordfiles import read_record
 from torchyard.models import checkpoint
 from torchyard.run import Run

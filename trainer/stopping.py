@@ -5,7 +5,7 @@ import math
 from typing import Any, Literal
 
 from torchyard.contract.recipes import EarlyStoppingConfig
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.world import World
 

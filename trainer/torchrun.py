@@ -31,7 +31,7 @@ gc.enable()
 
 LOOPBACK = "127.0.0.1"
 LISTENER = "TORCHYARD_LISTENER"
-"""The variable with the descriptor of the socket where several nodes meet: `torchyard.contract.rundir.Env` has it."""
+"""The variable with the descriptor of the socket where nodes meet: `torchyard.contract.attempts.rundir.Env` has it."""
 _SIGNALS = "--signals-to-handle=SIGINT,SIGHUP,SIGQUIT"
 """Those of torchrun, without SIGTERM."""
 _HANDLER = "_terminate_process_handler"

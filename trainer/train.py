@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from torchyard.contract.recipes import Recipe
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.models.checkpoint import FORMAT
 from torchyard.run import Run
 from torchyard.run.tensors import on_host

@@ -9,8 +9,8 @@ from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from store import settings
-from torchyard.contract.devices import PoolRules
-from torchyard.contract.wording import allowing
+from torchyard.contract.cluster.devices import PoolRules
+from torchyard.contract.wire.wording import allowing
 
 POOLS = "pools"
 """The folder in the data directory of what each pool has there: its run directories, and the worker's identity."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from store.ids import new_id
-from torchyard.contract.codec import Record
+from torchyard.contract.wire.codec import Record
 from torchyard.host.recordfiles import create_record, read_record
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import shutil
 import time
 
-from torchyard.contract.devices import DeviceReport, StartsReport
+from torchyard.contract.cluster.devices import DeviceReport, StartsReport
 from torchyard.host.failpoints import failpoint
 from worker.attempts.runners import AttemptRunners
 from worker.devices.quarantine import DeviceUse, Quarantine

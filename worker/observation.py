@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 import time
 
-from torchyard.contract.devices import DeviceReport, StartsReport
+from torchyard.contract.cluster.devices import DeviceReport, StartsReport
 from worker.aside import Aside
 from worker.devices.quarantine import DeviceUse
 from worker.duties import Interval

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from store.store import NotMigrated, Store
-from torchyard.contract.devices import IsolationReport, PoolReport
+from torchyard.contract.cluster.devices import IsolationReport, PoolReport
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host.identity import boot_id
 from worker.devices.inventory import DeviceLocks

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from store.worker.records import HostOffer, Registered
 from store.worker.verbs import WorkerStore
-from torchyard.contract.devices import PoolReport
+from torchyard.contract.cluster.devices import PoolReport
 from torchyard.contract.errors import Unavailable
 from torchyard.host.identity import boot_id
 from worker.cleanup.housekeeper import Housekeeper

@@ -12,11 +12,11 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from store import settings
 from store.output.facts import DEFAULTS, OutputLimits, TrimLimits
 from store.settings import AbsolutePath
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.durations import parse_duration
-from torchyard.contract.environment import is_reserved
-from torchyard.contract.rundir import SHARD_ABOVE
-from torchyard.contract.wording import allowing
+from torchyard.contract.attempts.rundir import SHARD_ABOVE
+from torchyard.contract.cluster.devices import IsolationReport
+from torchyard.contract.spec.environment import is_reserved
+from torchyard.contract.wire.units import parse_duration
+from torchyard.contract.wire.wording import allowing
 from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.cluster_settings import ClusterSettings
 from worker.environments.offered import Environments

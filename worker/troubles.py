@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import logging
 import threading
 
-from torchyard.contract.devices import TroubleReport
+from torchyard.contract.cluster.devices import TroubleReport
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.text import headline, printable
+from torchyard.contract.wire.text import headline, printable
 
 FAILING = 3
 """So many failures in a row are reported as `failing`, fewer as `failed`."""

@@ -6,14 +6,14 @@ from datetime import timedelta
 import re
 
 from api.advice import output
+from torchyard.contract.advice import EvidenceKind, EvidenceView
+from torchyard.contract.cluster.views import DeviceView, WorkerView
+from torchyard.contract.jobs.views import ErrorView, JobView
 from torchyard.contract.recipes import ImageDataConfig, SegmentationDataConfig
 from torchyard.contract.recipes.script import Script
 from torchyard.contract.recipes.training import Recipe
-from torchyard.contract.text import headline
-from torchyard.contract.views.advice import EvidenceKind, EvidenceView
-from torchyard.contract.views.cluster import DeviceView, WorkerView
-from torchyard.contract.views.jobs import ErrorView, JobView
-from torchyard.contract.views.telemetry import LogLine
+from torchyard.contract.telemetry.views import LogLine
+from torchyard.contract.wire.text import headline
 from torchyard.host import terminal
 
 REQUIREMENTS = "requirements.txt"

@@ -8,15 +8,15 @@ from urllib.parse import unquote
 
 from api.advice import memory, missing, output, surroundings
 from api.advice.facts import REQUIREMENTS, Facts, evidence, shown
-from torchyard.contract import usage
-from torchyard.contract.after import is_failed
-from torchyard.contract.bundles import BUNDLE_URL
-from torchyard.contract.durations import LONGEST, format_duration
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.advice import AdviceView, EvidenceView
+from torchyard.contract.attempts import last_error
+from torchyard.contract.bundles.names import BUNDLE_URL
+from torchyard.contract.jobs.views import ErrorView
 from torchyard.contract.recipes.script import Script
-from torchyard.contract.text import headline
-from torchyard.contract.views.advice import AdviceView, EvidenceView
-from torchyard.contract.views.jobs import ErrorView
+from torchyard.contract.spec.after import is_failed
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.wire.text import headline
+from torchyard.contract.wire.units import LONGEST, format_duration
 
 _SAID_BY_MESSAGE = {EndReason.USER_ERROR, EndReason.DATA_ERROR, EndReason.CONFIG_ERROR, EndReason.LAUNCH_FAILED} | {
     EndReason.DEPENDENCY_FAILED
@@ -141,7 +141,7 @@ def _for_user_error(facts: Facts, failure: ErrorView) -> list[str]:
 
 def _for_start(facts: Facts, script: Script, failure: ErrorView) -> list[str]:
     """Says what to do where the program could not begin. Empty: it began."""
-    if usage.said(failure.message, exit_code=failure.exit_code):
+    if last_error.wrong_argument(failure.message, exit_code=failure.exit_code):
         return ["Correct the arguments of the program (config.args), and submit it again."]
     return _for_missing_module(facts, script, failure) if facts.misses_module else []
 

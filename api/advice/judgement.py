@@ -2,8 +2,8 @@
 
 from api.advice import failure, printed, ranks, running, waiting
 from api.advice.facts import Facts, evidence, shown
-from torchyard.contract.job import JobState
-from torchyard.contract.views.advice import AdviceView
+from torchyard.contract.advice import AdviceView
+from torchyard.contract.states import JobState
 
 
 def judge(facts: Facts) -> AdviceView:

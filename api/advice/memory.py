@@ -5,7 +5,7 @@ import math
 import re
 
 from torchyard.contract.recipes.training import Recipe
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 _SIZE = r"([0-9.]{1,20} ?(?:bytes|[KMGTP]iB))"
 _WANTED = re.compile(rf"(?:Tried to allocate|wanted) {_SIZE}")

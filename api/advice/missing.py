@@ -6,7 +6,7 @@ import shlex
 
 from api.advice import output
 from api.advice.facts import Facts, shown
-from torchyard.contract.text import headline
+from torchyard.contract.wire.text import headline
 
 _NOT_FOUND = re.compile(
     r"FileNotFoundError|no such file or directory|not found|does not exist|cannot (?:find|open)", re.IGNORECASE

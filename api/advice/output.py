@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 import re
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.lasterror import unmarked
-from torchyard.contract.text import headline
-from torchyard.contract.views.jobs import ErrorView
-from torchyard.contract.views.telemetry import LogLine
+from torchyard.contract.attempts.last_error import unmarked
+from torchyard.contract.jobs.views import ErrorView
+from torchyard.contract.states import EndReason
+from torchyard.contract.telemetry.views import LogLine
+from torchyard.contract.wire.text import headline
 
 _SPEAKS_OF = {
     EndReason.OUT_OF_MEMORY: re.compile(r"out of memory|can't allocate memory|MemoryError", re.IGNORECASE),

@@ -1,9 +1,8 @@
 """Advice about the ranks of a job together: one that the others wait for, and devices that do not pay."""
 
 from api.advice.facts import Facts, evidence, percent
+from torchyard.contract.advice import AdviceView, EvidenceView, lagging_rank
 from torchyard.contract.recipes.entry import RANK_LAG, RANK_WAIT
-from torchyard.contract.symptoms import lagging_rank
-from torchyard.contract.views.advice import AdviceView, EvidenceView
 
 _FEWER_UPDATES = 2
 

@@ -6,12 +6,11 @@ import math
 from api.advice import loaders, ranks
 from api.advice.facts import Facts, evidence, percent, shown
 from api.advice.failure import longer_stall, steps_for_nonfinite
-from torchyard.contract.durations import format_duration
-from torchyard.contract.job import JobState
+from torchyard.contract.advice import BUSY, IDLE, AdviceView, EvidenceView, mean, starves
+from torchyard.contract.cluster.views import DeviceView
 from torchyard.contract.recipes.entry import DATA_WAIT
-from torchyard.contract.symptoms import BUSY, IDLE, mean, starves
-from torchyard.contract.views.advice import AdviceView, EvidenceView
-from torchyard.contract.views.cluster import DeviceView
+from torchyard.contract.states import JobState
+from torchyard.contract.wire.units import format_duration
 
 _STALLED = 0.6
 """A job counts as stalled after this share of its `stall_timeout` without progress."""

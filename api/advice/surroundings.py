@@ -6,8 +6,8 @@ import re
 
 from api.advice import output
 from api.advice.facts import Facts, shown
-from torchyard.contract.job import EndReason
-from torchyard.contract.text import headline
+from torchyard.contract.states import EndReason
+from torchyard.contract.wire.text import headline
 
 _JUDGED = {
     *(EndReason.USER_ERROR, EndReason.KILLED, EndReason.HANG, EndReason.LAUNCH_FAILED),

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from api.advice import failure
 from api.advice.facts import Facts, shown
-from torchyard.contract.fitting import is_named, suitable
-from torchyard.contract.job import WAITS_FOR_JOBS
-from torchyard.contract.resources import Resources
-from torchyard.contract.views.advice import AdviceView
-from torchyard.contract.views.cluster import WorkerView
-from torchyard.contract.views.jobs import AfterView
+from torchyard.contract.advice import AdviceView
+from torchyard.contract.cluster.fitting import is_named, suitable
+from torchyard.contract.cluster.views import WorkerView
+from torchyard.contract.jobs.views import AfterView
+from torchyard.contract.spec.resources import Resources
+from torchyard.contract.states import WAITS_FOR_JOBS
 
 _GIB = 1 << 30
 _RETRYING = "retrying"

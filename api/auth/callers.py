@@ -22,7 +22,7 @@ from store.team import login, tokens
 from store.team.callers import BOOTSTRAP, Caller
 from store.team.facts import BrowserSessionFacts, Identity, digest_of
 from torchyard.contract.errors import Forbidden, NotAuthorized, NotFound, SessionEnded, Unavailable
-from torchyard.contract.team import Role, Scope
+from torchyard.contract.team.roles import Role, Scope
 
 CSRF_HEADER = "X-CSRF-Token"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from api.curves.shares import share
 from store.output.series_columns import SeriesColumns
-from torchyard.contract.views.curves import CurveColumns, CurveView
+from torchyard.contract.telemetry.curves import CurveColumns, CurveView
 
 if TYPE_CHECKING:
     from api.curves.buckets import Buckets, Values

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic_core import to_json
 
 from store.output.series_columns import SeriesColumns
-from torchyard.contract.views.curves import CurveColumns, CurvesView, CurveView
+from torchyard.contract.telemetry.curves import CurveColumns, CurvesView, CurveView
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from api.settings import Settings
 from torchyard.contract.errors import HostNotAllowed, MalformedHttp
-from torchyard.contract.version import HEADER, own_version
+from torchyard.contract.wire.version import HEADER, own_version
 
 Header = tuple[bytes, bytes]
 SECURITY_HEADERS = (

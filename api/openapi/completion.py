@@ -18,8 +18,8 @@ from torchyard.contract.errors import (
     TorchyardError,
     UrlTooLong,
 )
-from torchyard.contract.media import MEDIA_TYPES
-from torchyard.contract.views.telemetry import EventKind
+from torchyard.contract.media.kinds import MEDIA_TYPES
+from torchyard.contract.telemetry.views import EventKind
 
 DESCRIPTION = """\
 Send `Authorization: Bearer TOKEN` with every request below `/v1`, and with `/metrics`.

@@ -36,9 +36,8 @@ from torchyard.contract.errors import (
     UnknownRoute,
     UrlTooLong,
 )
-from torchyard.contract.spec import SPEC
-from torchyard.contract.views.base import Problem
-from torchyard.contract.views.telemetry import (
+from torchyard.contract.spec.spec import SPEC
+from torchyard.contract.telemetry.views import (
     ChangedView,
     EndView,
     ItemsView,
@@ -47,6 +46,7 @@ from torchyard.contract.views.telemetry import (
     MetricView,
     StreamCursor,
 )
+from torchyard.contract.wire.view import Problem
 
 SCHEMA = "#/components/schemas/{model}"
 _SENT = "#/components/schemas/{model}-Sent"

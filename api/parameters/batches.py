@@ -13,7 +13,7 @@ from api.openapi import bodies as declarations
 from api.parameters.bodies import read_body
 from api.parsing.parser import SentBatch
 from api.services import ServicesDep
-from torchyard.contract.requests import MOST_BATCH_BYTES, JobBatch
+from torchyard.contract.jobs.requests import MOST_BATCH_BYTES, JobBatch
 
 _EXAMPLE = {"jobs": [{"trainer": "image-classification", "config": {"data": {"source": "digits"}}}], "atomic": False}
 

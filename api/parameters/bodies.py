@@ -14,10 +14,10 @@ from api.openapi import bodies
 from api.openapi.bodies import DeclaredBody
 from api.services import ServicesDep
 from torchyard.contract.errors import InvalidRequest, RequestTimeout, TooLarge
-from torchyard.contract.patches import JobPatch, parse_patch
-from torchyard.contract.requests import CodeLogin, Login, parse_request, parsed_json
-from torchyard.contract.schema import Schema
-from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec
+from torchyard.contract.jobs.requests import JobPatch, parse_patch
+from torchyard.contract.spec.spec import MOST_SPEC_BYTES, Spec, parse_spec
+from torchyard.contract.team.requests import CodeLogin, Login
+from torchyard.contract.wire.schema import Schema, parse_request, parsed_json
 
 _MOST_LOGIN_BYTES = 4096
 _LOGIN_S = 5.0

@@ -15,14 +15,14 @@ from store.ids import Prefix, is_id
 from store.jobs.facts import ListCursor, ListedJob, Order, QueueCursor, TableCursor, has_number, sort_key
 from store.output.facts import MediaPosition
 from store.pages import FactPage
-from torchyard.contract.columns import parse_column
 from torchyard.contract.errors import InvalidCursor
-from torchyard.contract.filters import JobSort
-from torchyard.contract.media import LARGEST_NUMBER
-from torchyard.contract.models import MODEL_NAME
-from torchyard.contract.requests import USER_NAME
-from torchyard.contract.text import METRIC_KEY, METRIC_KEY_LENGTH, storable
-from torchyard.contract.views.base import Page, View
+from torchyard.contract.jobs.columns import parse_column
+from torchyard.contract.jobs.filters import JobSort
+from torchyard.contract.media.kinds import LARGEST_NUMBER
+from torchyard.contract.models.names import MODEL_NAME
+from torchyard.contract.team.requests import USER_NAME
+from torchyard.contract.wire.text import METRIC_KEY, METRIC_KEY_LENGTH, storable
+from torchyard.contract.wire.view import Page, View
 
 T = TypeVar("T")
 V = TypeVar("V", bound=View)

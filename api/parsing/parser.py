@@ -7,8 +7,8 @@ from pydantic_core import from_json
 
 from api.parsing import process
 from torchyard.contract.errors import TooLarge, TorchyardError, Unavailable
-from torchyard.contract.requests import parse_request, parsed_json
-from torchyard.contract.sweeps import Point, SweepExtension, SweepSpec, parse_sweep
+from torchyard.contract.sweeps.spec import Point, SweepExtension, SweepSpec, parse_sweep
+from torchyard.contract.wire.schema import parse_request, parsed_json
 from torchyard.host.confined import Confined, Ended
 
 LARGE_BYTES = 1 << 16

@@ -11,9 +11,10 @@ from pydantic_core import from_json, to_json
 
 from torchyard.contract import errors
 from torchyard.contract.errors import FieldError, TooLarge, TorchyardError, Unavailable
-from torchyard.contract.points import check_sizes
-from torchyard.contract.requests import parse_batch, parse_request, parsed_json
-from torchyard.contract.sweeps import Point, SweepExtension, SweepSpec, parse_sweep
+from torchyard.contract.jobs.requests import parse_batch
+from torchyard.contract.sweeps.points import check_sizes
+from torchyard.contract.sweeps.spec import Point, SweepExtension, SweepSpec, parse_sweep
+from torchyard.contract.wire.schema import parse_request, parsed_json
 from torchyard.host.confined import Answer, serve
 
 MEMORY_BYTES = 2 << 30

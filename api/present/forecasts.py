@@ -7,8 +7,8 @@ from scheduling.alternatives import Alternative
 from store.jobs.prospects import Forecast
 from store.jobs.submission import Prospect
 from store.queue.estimates_facts import EstimateFacts
-from torchyard.contract.views.estimates import EstimateView, StartsIfView
-from torchyard.contract.views.submission import ProspectView
+from torchyard.contract.jobs.submissions import ProspectView
+from torchyard.contract.queue.views import EstimateView, StartsIfView
 
 
 def prospect(facts: Prospect, forecast: Forecast | None = None) -> ProspectView:

@@ -27,11 +27,8 @@ from store.jobs.initial_weights_facts import InitialFacts
 from store.jobs.known_columns import KnownColumns
 from store.jobs.table import JobGroupFacts, JobGroups
 from store.team.callers import Caller, may_list, may_read
-from torchyard.contract.columns import Column, Scalar
-from torchyard.contract.resources import Resources
-from torchyard.contract.spec import SPEC
-from torchyard.contract.text import MOST_SHOWN_TEXT, shown_text
-from torchyard.contract.views.jobs import (
+from torchyard.contract.jobs.columns import Column, Scalar
+from torchyard.contract.jobs.views import (
     AfterView,
     BestView,
     ColumnsView,
@@ -47,8 +44,11 @@ from torchyard.contract.views.jobs import (
     SpreadView,
     StatusReason,
 )
-from torchyard.contract.views.queue import QueueEntry, WaitingReason
-from torchyard.contract.views.sweeps import JobSweep
+from torchyard.contract.queue.views import QueueEntry, WaitingReason
+from torchyard.contract.spec.resources import Resources
+from torchyard.contract.spec.spec import SPEC
+from torchyard.contract.sweeps.views import JobSweep
+from torchyard.contract.wire.text import MOST_SHOWN_TEXT, shown_text
 
 _NO_PROGRESS = ProgressView()
 _RESOLVED = 128

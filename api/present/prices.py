@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from store.attempts.facts import StopPrice
 from store.team.callers import Caller, may_list, may_read
-from torchyard.contract.price import NOTHING_RUNS, Kind, at_stake, price_of_stop, price_of_stops, price_of_unread
-from torchyard.contract.views.estimates import PriceView, StopView
+from torchyard.contract.queue.price import NOTHING_RUNS, Kind, at_stake, price_of_stop, price_of_stops, price_of_unread
+from torchyard.contract.queue.views import PriceView, StopView
 
 _MOST_SHOWN = 100
 _SECOND_US = 1_000_000

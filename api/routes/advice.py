@@ -22,12 +22,12 @@ from store.blobs.files import Blobs
 from store.jobs import advice, prospects
 from store.jobs.advice import AdviceFacts
 from store.team.callers import Caller
-from torchyard.contract.bundles import digest_in
+from torchyard.contract.advice import AdviceView
+from torchyard.contract.bundles.names import digest_in
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.job import JobState
-from torchyard.contract.views.advice import AdviceView
-from torchyard.contract.views.estimates import StartsIfView
-from torchyard.contract.views.jobs import ErrorView, JobView
+from torchyard.contract.jobs.views import ErrorView, JobView
+from torchyard.contract.queue.views import StartsIfView
+from torchyard.contract.states import JobState
 
 router = guarded("jobs", Unavailable)
 

@@ -15,11 +15,11 @@ from api.services import Services, ServicesDep
 from api.transfers.blobs import Blob, send_blob
 from store.output import artifacts
 from store.output.checkpoints_facts import ArtifactFacts
-from torchyard.contract.artifacts import MOST_PATH_BYTES
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.text import storable
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.checkpoints import ArtifactView
+from torchyard.contract.files.paths import MOST_PATH_BYTES
+from torchyard.contract.files.views import ArtifactView
+from torchyard.contract.wire.text import storable
+from torchyard.contract.wire.view import Page
 
 router = guarded("artifacts", Unavailable)
 

@@ -8,10 +8,10 @@ from api.present.times import time, time_or_none
 from api.services import ServicesDep
 from store.attempts import history as attempts
 from store.jobs.facts import ListedAttempt
+from torchyard.contract.attempts.views import AttemptDevice, AttemptEnvironment, AttemptView, StoppedForView
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.job import EndReason
-from torchyard.contract.views.attempts import AttemptDevice, AttemptEnvironment, AttemptView, StoppedForView
-from torchyard.contract.views.base import Page
+from torchyard.contract.states import EndReason
+from torchyard.contract.wire.view import Page
 
 router = guarded("jobs", Unavailable)
 

@@ -16,9 +16,9 @@ from store.jobs import batches
 from store.jobs.batches import Refused
 from store.jobs.submission import Submission
 from torchyard.contract.errors import FieldError, TooLarge, TorchyardError, Unavailable, kept
-from torchyard.contract.maximums import within
-from torchyard.contract.spec import MOST_SPEC_BYTES, Spec, parse_spec
-from torchyard.contract.views.jobs import BatchError, BatchItem, BatchView
+from torchyard.contract.jobs.submissions import BatchError, BatchItem, BatchView
+from torchyard.contract.spec.maximums import within
+from torchyard.contract.spec.spec import MOST_SPEC_BYTES, Spec, parse_spec
 
 router = guarded("jobs", Unavailable)
 

@@ -27,7 +27,10 @@ from store.bundles.folder import Partial
 from store.bundles.library import BundleCursor
 from store.bundles.partial import PartialFile
 from store.bundles.upload import Piece, Upload
-from torchyard.contract.bundles import is_digest
+from torchyard.contract.bundles.names import is_digest
+from torchyard.contract.bundles.parts import SharedParts
+from torchyard.contract.bundles.requests import NewBundleName, WantedParts
+from torchyard.contract.bundles.views import BundleView, FoundParts, SharedPartsView
 from torchyard.contract.errors import (
     Conflict,
     InvalidBundle,
@@ -38,10 +41,7 @@ from torchyard.contract.errors import (
     TooManyRequests,
     Unavailable,
 )
-from torchyard.contract.parts import SharedParts
-from torchyard.contract.requests import NewBundleName, WantedParts
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.checkpoints import BundleView, FoundParts, SharedPartsView
+from torchyard.contract.wire.view import Page
 
 router = guarded("bundles", Unavailable)
 

@@ -16,8 +16,8 @@ from api.transfers.blobs import Blob, send_blob
 from store.output import checkpoints
 from store.output.checkpoints_facts import CheckpointFacts
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.checkpoints import CheckpointFolder, CheckpointView
+from torchyard.contract.files.views import CheckpointFolder, CheckpointView
+from torchyard.contract.wire.view import Page
 
 router = guarded("checkpoints", Unavailable)
 

@@ -25,12 +25,7 @@ from store.cluster.facts import HolderFacts, PoolFacts, WorkerFacts, WorkerHisto
 from store.ids import is_id
 from store.jobs import queued
 from store.team.callers import Caller, may_list
-from torchyard.contract.errors import Forbidden, NotFound, Unavailable
-from torchyard.contract.filters import Instant
-from torchyard.contract.spec import CONFIGS, SPEC
-from torchyard.contract.sweeps import SweepSpec
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.cluster import (
+from torchyard.contract.cluster.views import (
     DeviceColumns,
     DeviceHistory,
     DeviceView,
@@ -43,8 +38,12 @@ from torchyard.contract.views.cluster import (
     WorkerHistoryView,
     WorkerView,
 )
-from torchyard.contract.views.estimates import StopView
-from torchyard.contract.views.queue import QueuePage
+from torchyard.contract.errors import Forbidden, NotFound, Unavailable
+from torchyard.contract.jobs.filters import Instant
+from torchyard.contract.queue.views import QueuePage, StopView
+from torchyard.contract.spec.spec import CONFIGS, SPEC
+from torchyard.contract.sweeps.spec import SweepSpec
+from torchyard.contract.wire.view import Page
 
 router = guarded("cluster")
 

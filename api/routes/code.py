@@ -14,8 +14,8 @@ from api.transfers import code as bundle_files
 from store.bundles.facts import BundleFacts
 from store.jobs import code
 from store.team.callers import Caller
+from torchyard.contract.bundles.views import CodeView, PackagesView
 from torchyard.contract.errors import NotFound, Unavailable
-from torchyard.contract.views.code import CodeView, PackagesView
 
 router = guarded("code", Unavailable)
 

@@ -18,8 +18,8 @@ from api.services import Services, ServicesDep
 from store.output import series
 from store.output.series import PointFilter
 from torchyard.contract.errors import NotFound, Unavailable
-from torchyard.contract.schema import MetricKey
-from torchyard.contract.views.curves import CurvesView, CurveView
+from torchyard.contract.telemetry.curves import CurvesView, CurveView
+from torchyard.contract.wire.schema import MetricKey
 
 router = guarded("telemetry", Unavailable)
 JobIdOrName = Annotated[str, Field(max_length=100)]

@@ -17,8 +17,8 @@ from api.services import ServicesDep
 from store.jobs import queued
 from store.queue.announcing import RedisForbids
 from store.store import Store
+from torchyard.contract.cluster.views import HealthView, ReadyView
 from torchyard.contract.errors import Forbidden, NotAuthorized, TooManyRequests, Unavailable
-from torchyard.contract.views.cluster import HealthView, ReadyView
 
 router = unguarded("service")
 

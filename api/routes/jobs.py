@@ -36,14 +36,14 @@ from store import housekeeping
 from store.attempts.facts import StopPrice
 from store.jobs import actions, events, listing, requests, show, stop, table
 from store.jobs.facts import AT_ONCE, JobCounts, JobFacts, Order
-from torchyard.contract.columns import MOST_COLUMNS, ColumnName, GroupBy, GroupKey, Sort, parse_column
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
-from torchyard.contract.filters import JobQuery
-from torchyard.contract.requests import JobActions, ResumeRequest
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.estimates import StopView
-from torchyard.contract.views.jobs import ActionsView, ColumnsView, JobPage, JobView, RefusedAction
-from torchyard.contract.views.telemetry import EventView
+from torchyard.contract.jobs.columns import MOST_COLUMNS, ColumnName, GroupBy, GroupKey, Sort, parse_column
+from torchyard.contract.jobs.filters import JobQuery
+from torchyard.contract.jobs.requests import JobActions, ResumeRequest
+from torchyard.contract.jobs.views import ActionsView, ColumnsView, JobPage, JobView, RefusedAction
+from torchyard.contract.queue.views import StopView
+from torchyard.contract.telemetry.views import EventView
+from torchyard.contract.wire.view import Page
 
 router = guarded("jobs", Unavailable)
 

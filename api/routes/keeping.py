@@ -9,8 +9,8 @@ from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.attempts import keeping
 from torchyard.contract.errors import Conflict, Unavailable
-from torchyard.contract.requests import NewKeep
-from torchyard.contract.views.checkpoints import KeepView
+from torchyard.contract.files.views import KeepView
+from torchyard.contract.jobs.requests import NewKeep
 
 router = guarded("artifacts", Conflict, Unavailable)
 

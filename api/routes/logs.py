@@ -21,7 +21,7 @@ from store.output.log_search import LogSearch
 from store.store import Store
 from store.team.callers import Caller
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.views.telemetry import LogPage, LogSearchView
+from torchyard.contract.telemetry.views import LogPage, LogSearchView
 
 router = guarded("telemetry", Unavailable)
 PART_CHARACTERS = 1 << 20

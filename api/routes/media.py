@@ -15,10 +15,10 @@ from api.transfers.blobs import Blob, send_blob
 from store.output import media
 from store.output.facts import MediaFilter
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.media import MediaKind
-from torchyard.contract.schema import MetricKey
-from torchyard.contract.text import storable
-from torchyard.contract.views.media import MediaPage
+from torchyard.contract.media.kinds import MediaKind
+from torchyard.contract.media.views import MediaPage
+from torchyard.contract.wire.schema import MetricKey
+from torchyard.contract.wire.text import storable
 
 router = guarded("media", Unavailable)
 

@@ -18,15 +18,16 @@ from api.services import ServicesDep
 from api.transfers.blobs import Blob, send_blob
 from store.models import models
 from store.models.facts import ModelFacts, ModelFilter, ModelVersionFacts, NewVersion
-from torchyard.contract.artifacts import MOST_PATH_BYTES
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, Unavailable
-from torchyard.contract.filters import NO_NUL
-from torchyard.contract.models import MODEL_NAME
-from torchyard.contract.requests import USER_NAME, ModelPatch, NewModelVersion
-from torchyard.contract.team import Visibility
-from torchyard.contract.text import storable
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.models import ModelVersionSummary, ModelVersionView, ModelView
+from torchyard.contract.files.paths import MOST_PATH_BYTES
+from torchyard.contract.models.names import MODEL_NAME
+from torchyard.contract.models.requests import ModelPatch, NewModelVersion
+from torchyard.contract.models.views import ModelVersionSummary, ModelVersionView, ModelView
+from torchyard.contract.team.requests import USER_NAME
+from torchyard.contract.team.roles import Visibility
+from torchyard.contract.wire.schema import NO_NUL
+from torchyard.contract.wire.text import storable
+from torchyard.contract.wire.view import Page
 
 router = guarded("models", Unavailable)
 

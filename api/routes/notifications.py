@@ -13,11 +13,11 @@ from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.notifications import facts, messages, targets
 from torchyard.contract.errors import Conflict, Forbidden, Unavailable
-from torchyard.contract.filters import NO_NUL
-from torchyard.contract.targets import NewTarget, TargetPatch
-from torchyard.contract.team import Scope
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.notifications import MessageView, NewTargetView, TargetView
+from torchyard.contract.notifications.requests import NewTarget, TargetPatch
+from torchyard.contract.notifications.views import MessageView, NewTargetView, TargetView
+from torchyard.contract.team.roles import Scope
+from torchyard.contract.wire.schema import NO_NUL
+from torchyard.contract.wire.view import Page
 
 router = guarded("notifications", Unavailable)
 

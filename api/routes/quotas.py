@@ -11,10 +11,10 @@ from api.parameters.reads import in_turns
 from api.services import ServicesDep
 from store.team import quotas
 from torchyard.contract.errors import Forbidden, Unavailable
-from torchyard.contract.requests import QuotaPatch
-from torchyard.contract.team import Resource, Role, Scope
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.team import QuotaView, UserQuotaView
+from torchyard.contract.team.requests import QuotaPatch
+from torchyard.contract.team.roles import Resource, Role, Scope
+from torchyard.contract.team.views import QuotaView, UserQuotaView
+from torchyard.contract.wire.view import Page
 
 router = guarded("team", Forbidden, Unavailable)
 

@@ -16,11 +16,10 @@ from api.services import ServicesDep
 from store.schedules import schedules
 from store.schedules.schedules import NewSchedule
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound, Unavailable
-from torchyard.contract.filters import Text
-from torchyard.contract.maximums import within
-from torchyard.contract.schedules import SchedulePatch
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
+from torchyard.contract.jobs.filters import Text
+from torchyard.contract.schedules import SchedulePatch, ScheduleSummary, ScheduleView
+from torchyard.contract.spec.maximums import within
+from torchyard.contract.wire.view import Page
 
 router = guarded("schedules", Unavailable)
 

@@ -19,8 +19,9 @@ from store.team import users
 from store.team.facts import NewLoginCode, OpenedSession
 from store.team.limits import check_change
 from torchyard.contract.errors import Forbidden, NotAuthorized, QuotaExceeded, TooManyRequests, Unavailable
-from torchyard.contract.requests import CodeLogin, FileLink, Login, PreferenceChanges, parse_request
-from torchyard.contract.views.team import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
+from torchyard.contract.team.requests import CodeLogin, FileLink, Login, PreferenceChanges
+from torchyard.contract.team.views import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
+from torchyard.contract.wire.schema import parse_request
 
 router = unguarded("team", NotAuthorized, Unavailable, Forbidden, TooManyRequests, prefix="/v1")
 

@@ -8,7 +8,7 @@ from api.services import ServicesDep
 from store.attempts import stacks
 from store.output.facts import Stacks
 from torchyard.contract.errors import Conflict, Unavailable
-from torchyard.contract.views.telemetry import RankStacksView, StacksView
+from torchyard.contract.telemetry.views import RankStacksView, StacksView
 
 router = guarded("telemetry", Conflict, Unavailable)
 

@@ -17,8 +17,8 @@ from store.jobs import timeline
 from store.jobs.facts import Head
 from store.team.callers import Caller
 from torchyard.contract.errors import Forbidden, Unavailable
-from torchyard.contract.team import Scope
-from torchyard.contract.views.telemetry import StoredKind, StreamTopic
+from torchyard.contract.team.roles import Scope
+from torchyard.contract.telemetry.views import StoredKind, StreamTopic
 
 router = guarded("telemetry", Unavailable)
 

@@ -26,12 +26,12 @@ from store.jobs.prospects import Ahead, Forecast
 from store.jobs.submission import Prospect, Retry, Submission, Submitted
 from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, TooLarge, Unavailable
-from torchyard.contract.job import WAITS_FOR_JOBS, Reason
-from torchyard.contract.maximums import within
-from torchyard.contract.requests import RetryRequest
-from torchyard.contract.spec import Spec
-from torchyard.contract.views.jobs import JobView
-from torchyard.contract.views.submission import ProspectView, SpecView
+from torchyard.contract.jobs.requests import RetryRequest
+from torchyard.contract.jobs.submissions import ProspectView, SpecView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.spec.maximums import within
+from torchyard.contract.spec.spec import Spec
+from torchyard.contract.states import WAITS_FOR_JOBS, Reason
 
 router = guarded("jobs")
 

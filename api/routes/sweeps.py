@@ -25,13 +25,13 @@ from store.sweeps import listing, requests, submit
 from store.sweeps.facts import NewSweep, SweepFilter, TrialFacts
 from store.sweeps.listing import TrialSort
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, TooLarge, Unavailable
-from torchyard.contract.filters import Text
-from torchyard.contract.maximums import within
-from torchyard.contract.points import added_points, checked_points, extended, resolved, spec_of
-from torchyard.contract.spec import Spec
-from torchyard.contract.sweeps import MOST_POINTS, MOST_SWEEP_BYTES, Point, SweepExtension, SweepSpec, SweepState
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.sweeps import SweepResolved, SweepSummary, SweepView, TrialView
+from torchyard.contract.jobs.filters import Text
+from torchyard.contract.spec.maximums import within
+from torchyard.contract.spec.spec import Spec
+from torchyard.contract.sweeps.points import added_points, checked_points, extended, resolved, spec_of
+from torchyard.contract.sweeps.spec import MOST_POINTS, MOST_SWEEP_BYTES, Point, SweepExtension, SweepSpec, SweepState
+from torchyard.contract.sweeps.views import SweepResolved, SweepSummary, SweepView, TrialView
+from torchyard.contract.wire.view import Page
 
 router = guarded("sweeps", Unavailable)
 

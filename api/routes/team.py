@@ -22,11 +22,12 @@ from store.team import audit, login, tokens, users
 from store.team.callers import BOOTSTRAP, Caller
 from store.team.facts import AuditFilter, ListedSession, digest_of
 from torchyard.contract.errors import Conflict, Forbidden, InvalidCursor, NotFound, Unavailable
-from torchyard.contract.filters import NO_NUL, Instant
-from torchyard.contract.requests import USER_NAME, NewToken, NewUser, UserPatch
-from torchyard.contract.team import Scope
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.team import AuditView, BrowserSessionView, NewTokenView, TokenView, UserView
+from torchyard.contract.jobs.filters import Instant
+from torchyard.contract.team.requests import USER_NAME, NewToken, NewUser, UserPatch
+from torchyard.contract.team.roles import Scope
+from torchyard.contract.team.views import AuditView, BrowserSessionView, NewTokenView, TokenView, UserView
+from torchyard.contract.wire.schema import NO_NUL
+from torchyard.contract.wire.view import Page
 
 router = guarded("team", Forbidden, Unavailable)
 

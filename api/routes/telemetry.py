@@ -16,9 +16,9 @@ from store.output.log_metrics import LogCurves
 from store.output.series import PointFilter
 from store.output.series_columns import SeriesColumns
 from torchyard.contract.errors import Conflict, Unavailable
-from torchyard.contract.requests import NewLogCurves
-from torchyard.contract.schema import MetricKey
-from torchyard.contract.views.telemetry import LogCurvesView, MetricsView
+from torchyard.contract.jobs.requests import NewLogCurves
+from torchyard.contract.telemetry.views import LogCurvesView, MetricsView
+from torchyard.contract.wire.schema import MetricKey
 
 router = guarded("telemetry", Conflict, Unavailable)
 

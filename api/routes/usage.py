@@ -23,13 +23,7 @@ from store.cluster import device_days
 from store.cluster.device_days import Asked, Key
 from store.cluster.usage_facts import Figures, UsageFacts
 from store.store import Store
-from torchyard.contract.csvtext import csv_of
-from torchyard.contract.errors import Forbidden, Unavailable
-from torchyard.contract.filters import NO_NUL
-from torchyard.contract.job import JobState
-from torchyard.contract.team import Role, Scope
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.usage import (
+from torchyard.contract.cluster.usage import (
     CSV_COLUMNS,
     DiskUseView,
     FolderView,
@@ -38,6 +32,12 @@ from torchyard.contract.views.usage import (
     UsageFigures,
     UsageRow,
 )
+from torchyard.contract.errors import Forbidden, Unavailable
+from torchyard.contract.states import JobState
+from torchyard.contract.team.roles import Role, Scope
+from torchyard.contract.wire.schema import NO_NUL
+from torchyard.contract.wire.text import csv_of
+from torchyard.contract.wire.view import Page
 
 router = guarded("cluster", Unavailable)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from torchyard.contract.views.telemetry import StoredKind
+from torchyard.contract.telemetry.views import StoredKind
 
 HEARTBEAT = b": heartbeat\n\n"
 """A comment, which shows that the connection is alive."""

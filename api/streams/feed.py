@@ -20,7 +20,7 @@ from store.jobs.facts import Head, ListedJob
 from store.store import Store
 from store.team.callers import Caller
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.views.telemetry import StreamTopic
+from torchyard.contract.telemetry.views import StreamTopic
 
 _PAUSE_S = 0.5
 """Seconds before the database is asked again when it did not answer."""

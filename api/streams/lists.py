@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from api.streams.subscription import ListedRow, Subscription
 from api.streams.throttle import Throttle
-from torchyard.contract.team import Role
-from torchyard.contract.views.telemetry import StreamTopic
+from torchyard.contract.team.roles import Role
+from torchyard.contract.telemetry.views import StreamTopic
 
 _TELL_S = 1.0
 """Least seconds between two events about the same list."""

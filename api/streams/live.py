@@ -12,7 +12,7 @@ from store import changes
 from store.announcement import channel, is_channel, live_line
 from store.redis import names as redis_names
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.views.telemetry import LiveLine
+from torchyard.contract.telemetry.views import LiveLine
 
 _LONGEST_WAIT_S = 5.0
 """Longest wait of a watcher: an announcement may be lost."""

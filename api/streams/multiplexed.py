@@ -15,9 +15,8 @@ from store.jobs.facts import Head, VisibleJobs
 from store.output.facts import TimelineItem
 from store.store import Store
 from store.team.callers import Caller
-from torchyard.contract.codec import json_number
 from torchyard.contract.errors import NotAuthorized, Unavailable
-from torchyard.contract.views.telemetry import (
+from torchyard.contract.telemetry.views import (
     ChangedView,
     EventView,
     ListedView,
@@ -26,6 +25,7 @@ from torchyard.contract.views.telemetry import (
     StreamCursor,
     StreamTopic,
 )
+from torchyard.contract.wire.codec import json_number
 
 MOST_ITEMS = 2000
 """The most items of one event."""

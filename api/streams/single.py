@@ -11,8 +11,8 @@ from store.jobs import timeline as timelines
 from store.output.facts import MetricPoint, TimelineItem
 from store.store import Store
 from torchyard.contract.errors import NotAuthorized, NotFound, Unavailable
-from torchyard.contract.views.base import View
-from torchyard.contract.views.telemetry import EndView, MetricView, StoredKind
+from torchyard.contract.telemetry.views import EndView, MetricView, StoredKind
+from torchyard.contract.wire.view import View
 
 
 class SingleStream:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from api.limits.turns import Turns
-from torchyard.contract.views.telemetry import StoredKind
+from torchyard.contract.telemetry.views import StoredKind
 
 MOST_ITEMS = 500
 """Most items of one read where each is an event."""

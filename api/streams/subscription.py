@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from api.streams.live import Watch
 from store.jobs.facts import ListedJob
 from store.team.callers import Caller, may_list, may_read
-from torchyard.contract.views.telemetry import StreamTopic
+from torchyard.contract.telemetry.views import StreamTopic
 
 MOST_PENDING = 1000
 """Most jobs in each queue of changes. Beyond it, a single `jobs` event without an id replaces them."""

@@ -18,9 +18,9 @@ from api.transfers.files import Composed, FileResponse, Layout, Span, Stored, di
 from api.transfers.permits import permit
 from store.blobs.files import Blobs
 from store.output.checkpoints_facts import ARCHIVE, Files
-from torchyard.contract import archives
-from torchyard.contract.media import MEDIA_TYPES
-from torchyard.contract.rundir import STATE_FILE
+from torchyard.contract.attempts.rundir import STATE_FILE
+from torchyard.contract.files import archives
+from torchyard.contract.media.kinds import MEDIA_TYPES
 
 BYTES = "application/octet-stream"
 PICTURE = "image/png"

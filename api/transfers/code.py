@@ -5,9 +5,9 @@ import hashlib
 
 from store.blobs.files import Blobs
 from store.bundles.facts import BundleFacts
+from torchyard.contract.bundles.tar import PlacedMember, Seekable, find_members
+from torchyard.contract.bundles.views import CodeFileView, CodeView
 from torchyard.contract.errors import FileTooLarge, InvalidBundle, NotFound, NotText
-from torchyard.contract.tar import PlacedMember, Seekable, find_members
-from torchyard.contract.views.code import CodeFileView, CodeView
 
 MOST_LISTED = 5000
 MOST_TEXT = 256 << 10

@@ -4,7 +4,7 @@ from collections.abc import Generator
 
 from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
-from torchyard.contract.bundles import is_compressed_too_much
+from torchyard.contract.bundles.names import is_compressed_too_much
 from torchyard.contract.errors import FieldError, InvalidRequest
 
 _PIECE = 1 << 20

@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from torchyard.contract.requests import MOST_BATCH_BYTES, MOST_JOBS
-from torchyard.contract.sweeps import MOST_POINTS, MOST_SWEEP_BYTES
+from torchyard.contract.jobs.requests import MOST_BATCH_BYTES, MOST_JOBS
+from torchyard.contract.sweeps.spec import MOST_POINTS, MOST_SWEEP_BYTES
 
 WAITING = {"devices_per_node": 1, "device": "cuda"}
 """The worker has none, so that these jobs wait."""

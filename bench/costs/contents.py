@@ -9,16 +9,16 @@ from tempfile import TemporaryDirectory, TemporaryFile
 import torch
 
 from store.bundles.checking import APART_BYTES
-from torchyard.contract.bundles import MAX_BUNDLE_FILES
-from torchyard.contract.environment import MOST_SECRETS_BYTES
-from torchyard.contract.events import Metric
-from torchyard.contract.media import DATA_BYTES, PICTURE_BYTES, MediaKind
-from torchyard.contract.mediadata import media_data
-from torchyard.contract.parts import MOST_PARTS_ASKED, shared_parts
-from torchyard.contract.picture import picture_of
-from torchyard.contract.shards import Entry, Index, index_lines, parse_index
-from torchyard.contract.spec import MOST_SPEC_BYTES, parse_spec
-from torchyard.contract.tar import header, verify
+from torchyard.contract.attempts.events import Metric
+from torchyard.contract.bundles.names import MAX_BUNDLE_FILES
+from torchyard.contract.bundles.parts import MOST_PARTS_ASKED, shared_parts
+from torchyard.contract.bundles.shards import Entry, Index, index_lines, parse_index
+from torchyard.contract.bundles.tar import header, verify
+from torchyard.contract.media.data import media_data
+from torchyard.contract.media.kinds import DATA_BYTES, PICTURE_BYTES, MediaKind
+from torchyard.contract.media.picture import picture_of
+from torchyard.contract.spec.environment import MOST_SECRETS_BYTES
+from torchyard.contract.spec.spec import MOST_SPEC_BYTES, parse_spec
 from torchyard.models import amounts
 from worker.curves import finding
 from worker.curves.brought import Brought

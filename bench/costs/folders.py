@@ -13,8 +13,8 @@ from api.transfers.files import Span
 from store.blobs.files import Blobs
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts, sent_of
 from store.output.facts import NewCheckpoint
-from torchyard.contract.checkpointfiles import MOST_FILES, MOST_PATHS_BYTES, check_paths
-from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.attempts.records import Manifest, ManifestFile
+from torchyard.contract.files.paths import MOST_FILES, MOST_PATHS_BYTES, check_paths
 from worker.attempts.capture import folders as found
 from worker.attempts.capture.folders import FolderMatch
 from worker.attempts.files.matching import Search

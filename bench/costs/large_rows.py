@@ -8,8 +8,8 @@ from sqlalchemy import create_engine, text
 from bench.costs.accepted import SCRIPT, WAITING
 from bench.queue import copies
 from bench.service import Service
-from torchyard.contract.sweeps import MOST_SHOWN_POINT_BYTES
-from torchyard.contract.text import MOST_SHOWN_TEXT
+from torchyard.contract.sweeps.spec import MOST_SHOWN_POINT_BYTES
+from torchyard.contract.wire.text import MOST_SHOWN_TEXT
 
 _NAME = "long-row"
 _ROWS = 1000

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from torchyard.contract.schema import BOUND_IN_BYTES
+from torchyard.contract.wire.schema import BOUND_IN_BYTES
 
 _parser: Any = re._parser  # pyright: ignore[reportAttributeAccessIssue] the one reader of patterns that Python has
 _ENDLESS = int(_parser.MAXREPEAT)

@@ -11,8 +11,8 @@ from urllib.parse import quote, urlencode
 
 from bench.costs.largest import Document, Schema
 from bench.service import Service
-from torchyard.contract.requests import MOST_PREFERENCES_BYTES
-from torchyard.contract.spec import MOST_SPEC_BYTES
+from torchyard.contract.spec.spec import MOST_SPEC_BYTES
+from torchyard.contract.team.requests import MOST_PREFERENCES_BYTES
 
 MOST_S = 0.25
 """The most seconds of a processor in a thread that others share."""

@@ -26,11 +26,11 @@ from store.tables import SweepTrial
 from store.team.callers import SERVICE
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import store_on
-from torchyard.contract.job import JobState
-from torchyard.contract.maximums import Maximums
-from torchyard.contract.points import resolved, spec_of
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.sweeps import MOST_KEYS, MOST_POINTS, MOST_SWEEP_BYTES, parse_sweep
+from torchyard.contract.spec.maximums import Maximums
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import JobState
+from torchyard.contract.sweeps.points import resolved, spec_of
+from torchyard.contract.sweeps.spec import MOST_KEYS, MOST_POINTS, MOST_SWEEP_BYTES, parse_sweep
 
 Prepare = Callable[[], object]
 _JOB: dict[str, Any] = {"trainer": "script", "config": {"code": "file:///x", "args": []}}

@@ -8,7 +8,7 @@ import torch
 
 from bench.language.settings import LanguageSettings, job
 from torchyard.contract.recipes.causal import CausalLm
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 from torchyard.models import lora
 from torchyard.models.base import load_model, open_base
 from torchyard.models.causal import is_adapter

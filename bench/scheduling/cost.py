@@ -11,7 +11,7 @@ from scheduling.plan import plan
 from scheduling.replay import replay
 from scheduling.shapes import limit_class, looked
 from scheduling.snapshot import Device, Host, OwnerUse, Running, Snapshot, Waiting
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 CLUSTERS, REPEATS = 20, 5
 REPLAYS, REPLAY_REPEATS = 5, 3

@@ -9,7 +9,7 @@ from scheduling.shapes import limit_class, looked
 from scheduling.snapshot import Device, Displacement, Host, OwnerUse, Reservation, Running, Snapshot, Waiting
 from scheduling.steps import Plan, Start, Stop
 from scheduling.usage import HALF_LIFE
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 _TAU_S = HALF_LIFE.total_seconds() / math.log(2)
 _AT_ONCE = 8

@@ -19,7 +19,7 @@ from bench.rest import cpu_ns
 from bench.service import Service, scratch, script, up, wait_for
 from bench.table import Row
 from torchyard.client import Client
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from worker.placement.pace import UNCHANGED_REST
 
 SLOTS = 4

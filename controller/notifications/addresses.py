@@ -13,7 +13,7 @@ import logging
 from controller.notifications.failure import NotDelivered
 from controller.notifications.resolving import resolved
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.webaddress import WebAddress
+from torchyard.contract.notifications.web_address import WebAddress
 
 Resolve = Callable[[str, float], Sequence[str]]
 """Returns the IP addresses of a name, within so many seconds. Raises OSError if it has none, or takes longer."""

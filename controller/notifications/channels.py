@@ -13,7 +13,7 @@ import json
 import re
 from typing import Any
 
-from torchyard.contract.text import printable
+from torchyard.contract.wire.text import printable
 
 JSON_HEADERS = {"Content-Type": "application/json"}
 LONGEST = 900

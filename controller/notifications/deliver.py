@@ -16,7 +16,7 @@ from store.notifications.facts import MessageFacts
 from store.notifications.fan_out import fan_out
 from store.store import Store
 from torchyard.contract.errors import TorchyardError
-from torchyard.contract.notifications import TEST
+from torchyard.contract.notifications.kinds import TEST
 
 MOST_AT_ONCE = 16
 """Messages that one controller sends at the same time."""

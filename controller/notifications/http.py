@@ -12,7 +12,7 @@ import httpcore2
 from controller.notifications.addresses import Allowed, Resolve, checked
 from controller.notifications.failure import NotDelivered
 from controller.notifications.resolving import resolved
-from torchyard.contract import webaddress
+from torchyard.contract.notifications import web_address
 
 EXCHANGE_S = 10.0
 """Seconds of one exchange, from the name of the host to the end of the answer."""
@@ -36,7 +36,7 @@ class Http:
     def post(self, url: str, body: bytes, *, headers: Mapping[str, str]) -> None:
         """Sends the body, and returns once the receiver has answered 2xx. Raises NotDelivered."""
         try:
-            to = webaddress.parse(url)
+            to = web_address.parse(url)
         except ValueError as error:
             raise NotDelivered(str(error), final=True) from None
         ends_at = time.monotonic() + self.exchange_s
@@ -55,7 +55,7 @@ class Http:
         _judge(to.host, answer)
 
 
-def _scheme(to: webaddress.WebAddress) -> str:
+def _scheme(to: web_address.WebAddress) -> str:
     return "https" if to.secure else "http"
 
 

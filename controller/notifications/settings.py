@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from controller.notifications.addresses import Allowed
-from torchyard.contract import webaddress
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.notifications import web_address
 
 
 def _allowed(value: str) -> str:
@@ -22,7 +22,7 @@ def _allowed(value: str) -> str:
 
 def _public_url(value: str) -> str:
     if value:
-        webaddress.parse(value)
+        web_address.parse(value)
     return value.rstrip("/")
 
 

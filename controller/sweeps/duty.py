@@ -11,7 +11,7 @@ from controller.sweeps.proposals import Proposals
 from store.store import Store
 from store.sweeps import advance, due
 from store.sweeps.facts import DueSweep, SweepTerms
-from torchyard.contract.sweeps import ADAPTIVE, Halving, Point, SweepSpec, SweepState
+from torchyard.contract.sweeps.spec import ADAPTIVE, Halving, Point, SweepSpec, SweepState
 
 _MOST_SAMPLED = 4
 """Points that one step proposes by results: after thousands of trials each takes seconds, in which others wait."""

@@ -6,8 +6,8 @@ from itertools import pairwise
 import math
 
 from store.sweeps.facts import TrialFacts
-from torchyard.contract.job import JobState
-from torchyard.contract.sweeps import Halving
+from torchyard.contract.states import JobState
+from torchyard.contract.sweeps.spec import Halving
 
 
 def promotions(halving: Halving, trials: Sequence[TrialFacts], *, mode: str | None, total: int) -> dict[int, int]:

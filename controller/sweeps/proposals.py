@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 import weakref
 
 from store.sweeps.facts import KnownTrials
-from torchyard.contract.chosen import drawn_point, known_point
-from torchyard.contract.sweeps import Point, SweepSpec
+from torchyard.contract.sweeps.points import drawn_point, known_point
+from torchyard.contract.sweeps.spec import Point, SweepSpec
 from torchyard.host.parent import end_with_parent
 
 CPU_S = 20

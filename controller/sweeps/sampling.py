@@ -14,8 +14,8 @@ from optuna.trial import FrozenTrial, TrialState
 from pydantic import JsonValue
 
 from store.sweeps.facts import TrialFacts
-from torchyard.contract.job import JobState
-from torchyard.contract.sweeps import MOST_POINTS, Point, Range, SweepSpec, Values, grid_point
+from torchyard.contract.states import JobState
+from torchyard.contract.sweeps.spec import MOST_POINTS, Point, Range, SweepSpec, Values, grid_point
 
 _MOST_TRIES = 10
 """How often a point is drawn again that is tried already: its training would measure the same once more."""

@@ -18,9 +18,9 @@ from store.queue.line.entries import is_in_line
 from store.queue.line_facts import Left
 from store.tables import Allocation, Attempt, Job, Worker
 from store.team import quotas
+from torchyard.contract.cluster.fitting import fits_beside
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.fitting import fits_beside
-from torchyard.contract.job import JobState, Reason
+from torchyard.contract.states import JobState, Reason
 
 
 def claim(

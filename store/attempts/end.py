@@ -19,10 +19,10 @@ from store.notifications import signals
 from store.output import checkpoints
 from store.queue import usage
 from store.tables import Allocation, Attempt, Job
+from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.notifications import EventKind
-from torchyard.contract.records import ExitReport
+from torchyard.contract.notifications.kinds import EventKind
+from torchyard.contract.states import EndReason, JobState
 
 
 def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: Collection[EndReason] = ()) -> JobState:

@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 
 from store.jobs.stop import requested_stop
 from store.tables import Attempt, Job, Worker
-from torchyard.contract.job import DID_NOT_USE_GPUS, OUTCOMES, EndReason, JobState
-from torchyard.contract.records import ExitReport
-from torchyard.contract.text import headline
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import DID_NOT_USE_GPUS, OUTCOMES, EndReason, JobState
+from torchyard.contract.wire.text import headline
 
 _STOPS = {EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED, EndReason.IDLE_TIMEOUT}
 _MICROSECOND = timedelta(microseconds=1)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.job import EndReason, Reason
-from torchyard.contract.price import Saving, Stake
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.queue.price import Saving, Stake
+from torchyard.contract.states import EndReason, Reason
 
 LEASE = timedelta(seconds=30)
 """So long an attempt belongs to its worker after a renewal, and a worker counts as alive after a heartbeat."""

@@ -12,8 +12,8 @@ from store.pages import FactPage
 from store.tables import Allocation, Attempt, Job, Worker
 from store.team import access
 from store.team.callers import Caller
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.job import EndReason
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.states import EndReason
 
 _AS_THEY_ARE = ("number", "started_at", "ended_at", "end_reason", "detail", "start_step", "environment")
 """Columns that are answered as they are."""

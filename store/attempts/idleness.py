@@ -14,8 +14,8 @@ from store.jobs import events as job_events
 from store.jobs import jobs, stop
 from store.notifications import signals
 from store.tables import Attempt, AttemptUse, Job
-from torchyard.contract.idleness import SHORTEST_IDLE_TIMEOUT, warning
-from torchyard.contract.job import JobState
+from torchyard.contract.attempts.idleness import SHORTEST_IDLE_TIMEOUT, warning
+from torchyard.contract.states import JobState
 
 _MICROSECOND = timedelta(microseconds=1)
 _SOONEST_US = in_us(SHORTEST_IDLE_TIMEOUT) // 2

@@ -18,7 +18,7 @@ from store.tables import Attempt, Job, KeepRequest, Worker
 from store.team import access, audit
 from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
-from torchyard.contract.views.checkpoints import KeepView
+from torchyard.contract.files.views import KeepView
 
 
 def ask(session: Session, job_id: str, paths: Sequence[str], caller: Caller = SERVICE) -> KeepView:

@@ -14,8 +14,8 @@ from store.db.stored_spec import parse_resources
 from store.db.upsert import upsert
 from store.jobs import jobs
 from store.tables import Allocation, Attempt, Job
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.text import printable
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.wire.text import printable
 
 _LONGEST_UUID = 100
 _LONGEST_NAME = 255

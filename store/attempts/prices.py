@@ -14,8 +14,8 @@ from store.db.database import now_us
 from store.db.prepared import Prepared, among, texts
 from store.output.checkpoints import sort_resumed_first
 from store.tables import Allocation, Attempt, Base, Checkpoint, Job, Worker
-from torchyard.contract.bundles import BUNDLE_URL
-from torchyard.contract.price import Kind, Stake, saving
+from torchyard.contract.bundles.names import BUNDLE_URL
+from torchyard.contract.queue.price import Kind, Stake, saving
 
 _JOB_ID = Base.metadata.tables["attempts"].c.job_id
 _HELD = select(Allocation).where(Allocation.attempt_id == Attempt.id, Allocation.released_at.is_(None))

@@ -11,8 +11,8 @@ from store.jobs import jobs, stop
 from store.secret_keys import SecretKeys
 from store.tables import Job
 from store.team import secrets
-from torchyard.contract.pausing import PausePoint
-from torchyard.contract.rundir import Env
+from torchyard.contract.attempts.pausing import PausePoint
+from torchyard.contract.attempts.rundir import Env
 
 
 def read_attempt(session: Session, claim: Claim, keys: SecretKeys) -> AttemptFacts:

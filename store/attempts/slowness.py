@@ -16,8 +16,8 @@ from store.jobs import jobs
 from store.notifications import signals
 from store.output import metrics
 from store.tables import Allocation, Attempt, Job
-from torchyard.contract.job import JobState
-from torchyard.contract.symptoms import JUDGED
+from torchyard.contract.advice import JUDGED
+from torchyard.contract.states import JobState
 
 WINDOW = timedelta(minutes=10)
 """Of so much time the use of devices is judged, and so long a job has run before it is."""

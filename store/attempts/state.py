@@ -18,7 +18,7 @@ from store.output.facts import Answer
 from store.output.limits import Counted
 from store.tables import Attempt
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import JobState, Reason
+from torchyard.contract.states import JobState, Reason
 
 RAN_US = func.coalesce(now_us() - case((Attempt.pool_devices > 0, Attempt.running_at), else_=Attempt.started_at), 0)
 """How long an open attempt has run: in a pool since its ranks are there, as it may wait in the cluster's own queue."""

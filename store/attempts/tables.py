@@ -17,16 +17,16 @@ class Worker(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(String(255))
     devices: Mapped[list[Any]]
-    """Its devices at the last heartbeat: `torchyard.contract.devices.DeviceReport` each, without their holders."""
+    """Its devices at the last heartbeat, without holders: `torchyard.contract.cluster.devices.DeviceReport` each."""
     started_at: Mapped[int] = mapped_column(BigInteger)
     seen_at: Mapped[int] = mapped_column(BigInteger)
     drain_requested_at: Mapped[int | None] = mapped_column(BigInteger)
     starts: Mapped[dict[str, Any] | None] = mapped_column(Document)
-    """How it starts jobs: a `torchyard.contract.devices.StartsReport`."""
+    """How it starts jobs: a `torchyard.contract.cluster.devices.StartsReport`."""
     shares_cpus_of: Mapped[str | None] = mapped_column(String(64))
     """The boot of the host whose CPUs it shares with the others that name it. NULL: its CPU slots are its own."""
     pool: Mapped[dict[str, Any] | None] = mapped_column(Document)
-    """The pool that it stands for: a `torchyard.contract.devices.PoolReport`. NULL: it has devices of its own."""
+    """The pool that it stands for: a `torchyard.contract.cluster.devices.PoolReport`. NULL: it has own devices."""
     holder: Mapped[str | None] = mapped_column(String(255))
     """Of a pool: the daemon that serves it. NULL: none does."""
 
@@ -88,7 +88,7 @@ class Attempt(Base):
     hides_after: Mapped[int | None] = mapped_column(BigInteger)
     """Points of earlier attempts beyond this step are hidden. NULL: none, as it has not logged a step yet."""
     launcher: Mapped[dict[str, Any] | None] = mapped_column(Document)
-    """The engine's handle, as JSON: a superset of `torchyard.contract.rundir.ProcessIdentity`."""
+    """The engine's handle, as JSON: a superset of `torchyard.contract.attempts.rundir.ProcessIdentity`."""
     relay_seq: Mapped[int] = mapped_column(BigInteger, default=0)
     """Number of relayed batches, increased by compare-and-set."""
     offsets: Mapped[dict[str, Any]] = mapped_column(Document, default=dict)
@@ -123,7 +123,7 @@ class Attempt(Base):
     end_reason: Mapped[str | None] = mapped_column(String(20))
     detail: Mapped[str | None] = mapped_column(CleanText)
     environment: Mapped[dict[str, Any] | None] = mapped_column(Document)
-    """The environment that its job names, as it was then: a `torchyard.contract.devices.EnvironmentReport`."""
+    """The environment that its job names, as it was then: a `torchyard.contract.cluster.devices.EnvironmentReport`."""
 
 
 class Allocation(Base):

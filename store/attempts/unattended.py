@@ -12,8 +12,8 @@ from store.jobs import events as job_events
 from store.tables import Attempt, Worker
 from store.team import access
 from store.team.callers import Caller
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 
 _NAME = re.compile(r"[a-z0-9-]{1,100}")
 

@@ -11,7 +11,7 @@ from store.db.database import now_us
 from store.db.prepared import Prepared
 from store.db.upsert import upsert
 from store.tables import Allocation, Attempt, AttemptUse, Base
-from torchyard.contract.idleness import IDLE_BELOW
+from torchyard.contract.attempts.idleness import IDLE_BELOW
 
 _MOST_COUNTED_US = 15_000_000
 """A report tells of the time before it, but of no more than this: nothing is known of a gap."""
@@ -47,7 +47,7 @@ _HELD = Prepared(
 
 
 def add(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]]) -> None:
-    """Adds what the worker reports of its devices now, each a `torchyard.contract.devices.DeviceReport` as JSON."""
+    """Adds what a worker reports of its devices: a `torchyard.contract.cluster.devices.DeviceReport` each, as JSON."""
     shares = {device["uuid"]: device["utilization"] for device in devices if device["kind"] == "cuda"}
     if not shares:
         return

@@ -17,9 +17,9 @@ import re
 from typing import Literal
 
 from store.blobs.files import Blobs
-from torchyard.contract.codec import Record
+from torchyard.contract.attempts.records import ManifestFile
 from torchyard.contract.errors import ConfigError, NotFound
-from torchyard.contract.records import ManifestFile
+from torchyard.contract.wire.codec import Record
 from torchyard.host.recordfiles import read_record
 
 _BLOB = re.compile(r"([0-9a-f]{64}) ([0-9]{1,18})")

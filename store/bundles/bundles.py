@@ -19,9 +19,9 @@ from store.db.upsert import upsert
 from store.tables import Bundle, BundleUse, Job, Schedule
 from store.team import audit, users
 from store.team.callers import Caller
+from torchyard.contract.bundles.parts import count_parts
 from torchyard.contract.errors import Conflict, FieldError, InvalidSpec, NotFound
-from torchyard.contract.job import JobState
-from torchyard.contract.parts import count_parts
+from torchyard.contract.states import JobState
 
 _AT_ONCE = 4
 """Rows with parts that are read together: those of one bundle may have megabytes."""

@@ -16,9 +16,9 @@ import subprocess
 import sys
 from typing import BinaryIO
 
-from torchyard.contract.codec import Record
+from torchyard.contract.bundles.tar import BundleContents, Readable, verify
 from torchyard.contract.errors import InvalidBundle
-from torchyard.contract.tar import BundleContents, Readable, verify
+from torchyard.contract.wire.codec import Record
 from torchyard.host.parent import end_with_parent
 
 APART_BYTES = 8 << 20

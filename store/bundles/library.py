@@ -16,8 +16,8 @@ from store.pages import FactPage
 from store.store import Store
 from store.team import audit
 from store.team.callers import Caller
+from torchyard.contract.bundles.parts import SharedParts, shared_parts
 from torchyard.contract.errors import NotFound
-from torchyard.contract.parts import SharedParts, shared_parts
 
 _MOST_PARTS = 65_536
 """Parts of the newest bundles among which others are looked for: of 64 GiB and more."""

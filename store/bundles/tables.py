@@ -24,7 +24,7 @@ class Bundle(Base):
     """Bytes of the tar."""
     files: Mapped[int]
     parts: Mapped[bytes | None] = mapped_column(LargeBinary, default=None)
-    """The parts of the tar, as `torchyard.contract.parts` has them. None: it was uploaded before there were any."""
+    """The parts of the tar, as in `torchyard.contract.bundles.parts`. None: it was uploaded before there were any."""
     name: Mapped[str | None] = mapped_column(String(100), default=None)
     """What its owner calls it, as `data:NAME`. It is kept as long as it has a name."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())

@@ -15,8 +15,8 @@ from store.bundles.partial import PartialFile, disk_errors
 from store.store import Store
 from store.team import audit, quotas, users
 from store.team.callers import Caller
+from torchyard.contract.bundles.tar import BundleContents
 from torchyard.contract.errors import Conflict, InvalidBundle, InvalidRequest, NotFound, TooLarge
-from torchyard.contract.tar import BundleContents
 from torchyard.host.disk import require_free_space
 from torchyard.host.failpoints import failpoint
 

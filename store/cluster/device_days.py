@@ -17,7 +17,7 @@ from store.db.database import now_us
 from store.db.upsert import upsert
 from store.pages import FactPage
 from store.tables import Allocation, Attempt, AttemptUse, DeviceDay, Job, Usage
-from torchyard.contract.text import storable
+from torchyard.contract.wire.text import storable
 
 ALL_JOBS = ""
 """Stands for a label in rows about all jobs of an owner."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PoolFacts:
     """The pool that a worker stands for."""
 
     report: Mapping[str, Any]
-    """A `torchyard.contract.devices.PoolReport`, as JSON."""
+    """A `torchyard.contract.cluster.devices.PoolReport`, as JSON."""
     waiting: int
     """Jobs that were given to it and do not run yet."""
     running: int
@@ -54,9 +54,9 @@ class WorkerFacts:
     started_at: int
     seen_at: int
     devices: Sequence[Mapping[str, Any]]
-    """A `torchyard.contract.devices.DeviceReport` each, as JSON."""
+    """A `torchyard.contract.cluster.devices.DeviceReport` each, as JSON."""
     starts: Mapping[str, Any] | None
-    """How it starts jobs: a `torchyard.contract.devices.StartsReport`, as JSON."""
+    """How it starts jobs: a `torchyard.contract.cluster.devices.StartsReport`, as JSON."""
     holders: Mapping[str, HolderFacts]
     """The jobs that hold its devices, by their uuids."""
     kept: Sequence[KeptFacts] = ()

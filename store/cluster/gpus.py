@@ -5,10 +5,10 @@ from sqlalchemy.orm import Session
 
 from store.cluster.workers import is_alive
 from store.tables import Worker
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.cluster.fitting import is_named
 from torchyard.contract.errors import FieldError, InvalidSpec
-from torchyard.contract.fitting import is_named
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 
 def check(session: Session, resources: Resources) -> None:

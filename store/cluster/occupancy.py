@@ -21,8 +21,8 @@ from store.queue import usage
 from store.queue.line.conditions import is_queued
 from store.tables import Allocation, Attempt, Checkpoint, Job, Worker
 from store.team import quotas
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.resources import Resources
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.spec.resources import Resources
 
 _OPEN = Attempt.ended_at.is_(None)
 # Built once, because each pass over the line executes them. Not ordered: to order by ids, SQLite would read all jobs.

@@ -11,10 +11,10 @@ from scheduling.pools import Pool
 from store.db.database import in_us, now_us
 from store.db.prepared import Prepared
 from store.tables import Attempt, Job, Worker
-from torchyard.contract import pools as contract
-from torchyard.contract.devices import PoolReport
-from torchyard.contract.spec import Spec
-from torchyard.contract.text import headline, printable
+from torchyard.contract.cluster import pools as contract
+from torchyard.contract.cluster.devices import PoolReport
+from torchyard.contract.spec.spec import Spec
+from torchyard.contract.wire.text import headline, printable
 
 FORGOTTEN_AFTER = timedelta(days=1)
 """A pool that no daemon served for so long is unknown to who submits a job."""

@@ -12,7 +12,7 @@ from store.pages import FactPage
 from store.tables import Allocation, Attempt, Job, Reservation, Worker
 from store.team import access, audit
 from store.team.callers import Caller
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 # Built once, because every answer with workers executes it.
 _HOLDERS = (

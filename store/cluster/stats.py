@@ -14,8 +14,8 @@ from store.jobs import jobs
 from store.tables import Attempt, Calibration, ForecastLease, Worker
 from store.team import stored_counts
 from store.team.stored_counts import Stored
-from torchyard.contract.devices import StartsReport
-from torchyard.contract.job import JobState
+from torchyard.contract.cluster.devices import StartsReport
+from torchyard.contract.states import JobState
 
 DEVICE_STATES = ("free", "held", "blocked", "lost")
 """`blocked`: not offered, although no job of the service holds it. `lost`: not held, and its worker is not alive."""

@@ -50,8 +50,8 @@ def register(
 def register_pool(session: Session, worker_id: str, *, name: str, holder: str, pool: dict[str, Any]) -> None:
     """Registers a daemon that serves a pool from now on: it alone may write for the pool's attempts.
 
-    `holder` tells daemons of the pool apart. `pool`: a `torchyard.contract.devices.PoolReport`. Raises Conflict while
-    another daemon that was seen within one lease serves it, or a pool of another folder has its name.
+    `holder` tells daemons of the pool apart. `pool`: a `torchyard.contract.cluster.devices.PoolReport`. Raises Conflict
+    while another daemon that was seen within one lease serves it, or a pool of another folder has its name.
     """
     _lock_all(session)
     row = session.execute(_ALL.where(Worker.id == worker_id)).first()

@@ -11,7 +11,7 @@ import sqlalchemy
 from sqlalchemy import BigInteger, ColumnElement, Dialect, Select, TypeDecorator, and_, case, literal, type_coerce
 
 from store.db.tables import Base
-from torchyard.contract.checkpointfiles import MOST_SHOWN_FILES_BYTES
+from torchyard.contract.files.paths import MOST_SHOWN_FILES_BYTES
 
 T = TypeVar("T")
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)

@@ -22,9 +22,9 @@ from sqlalchemy.types import TypeDecorator
 
 from store import interruption
 from store.db import engine
-from torchyard.contract.codec import json_number
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.text import storable
+from torchyard.contract.wire.codec import json_number
+from torchyard.contract.wire.text import storable
 from torchyard.host.failpoints import failpoint
 
 _TEMPORARY = {"42P01", "42703", "25006"}

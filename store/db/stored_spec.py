@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from torchyard.contract.resources import Resources
-from torchyard.contract.schema import Duration
+from torchyard.contract.spec.resources import Resources
+from torchyard.contract.wire.schema import Duration
 
 
 class _Part(BaseModel):
@@ -14,7 +14,7 @@ class _Part(BaseModel):
 
 
 class StoredCheckpointPolicy(_Part):
-    """Which checkpoints are kept, and which is the best, as in `torchyard.contract.spec.CheckpointPolicy`."""
+    """Which checkpoints are kept, and which is the best, as in `torchyard.contract.spec.spec.CheckpointPolicy`."""
 
     keep_last: int | None = None
     keep_best: int = 1
@@ -23,7 +23,7 @@ class StoredCheckpointPolicy(_Part):
 
 
 class StoredSpec(_Part):
-    """Has the defaults of `torchyard.contract.spec`. Unknown keys are ignored."""
+    """Has the defaults of `torchyard.contract.spec.spec`. Unknown keys are ignored."""
 
     checkpoint: StoredCheckpointPolicy = StoredCheckpointPolicy()
     preemptible: bool = False

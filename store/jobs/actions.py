@@ -15,9 +15,9 @@ from store.tables import Job
 from store.team import access
 from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, Forbidden, NotFound, QuotaExceeded, TorchyardError
-from torchyard.contract.filters import JobFilter
-from torchyard.contract.job import JobState
-from torchyard.contract.requests import MOST_ACTIONS, JobAction
+from torchyard.contract.jobs.filters import JobFilter
+from torchyard.contract.jobs.requests import MOST_ACTIONS, JobAction
+from torchyard.contract.states import JobState
 
 _PART_S = 0.02
 """After so long of changing jobs, others have a turn."""

@@ -20,8 +20,8 @@ from store.tables import Attempt, Job, JobEvent, Series
 from store.team import access
 from store.team.callers import Caller
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import JobState
-from torchyard.contract.views.telemetry import LogLine
+from torchyard.contract.states import JobState
+from torchyard.contract.telemetry.views import LogLine
 
 _MOST_WORKERS = 1000
 _MOST_MEMBERS = 2000

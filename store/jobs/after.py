@@ -14,11 +14,11 @@ from store.jobs.submission import Submission
 from store.tables import Job
 from store.team import access
 from store.team.callers import Caller
-from torchyard.contract.after import After, is_failed, is_met, unmet
 from torchyard.contract.errors import FieldError, InvalidSpec, kept
-from torchyard.contract.initial import AfterRef
-from torchyard.contract.job import JobState, Reason
-from torchyard.contract.spec import Spec
+from torchyard.contract.spec.after import After, is_failed, is_met, unmet
+from torchyard.contract.spec.initial import AfterRef
+from torchyard.contract.spec.spec import Spec
+from torchyard.contract.states import JobState, Reason
 
 _COLUMNS = (Job.id, Job.name, Job.state, Job.trainer, Job.visibility)
 _PER_STATEMENT = 1000

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from store.ids import new_id
 from store.jobs.submission import Submission
 from torchyard.contract.errors import FieldError, InvalidSpec
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 
 @dataclass(frozen=True, slots=True)

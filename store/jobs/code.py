@@ -11,7 +11,7 @@ from store.output.facts import JobPackagesFacts
 from store.tables import Job
 from store.team import access
 from store.team.callers import Caller
-from torchyard.contract.bundles import digest_in
+from torchyard.contract.bundles.names import digest_in
 
 
 def find_bundle(session: Session, job_id: str, *, caller: Caller) -> BundleFacts | str:

@@ -17,8 +17,7 @@ from store.output import checkpoints, metrics
 from store.output.metrics import Figures
 from store.tables import Base
 from store.team.callers import Caller, may_read
-from torchyard.contract.codec import json_number
-from torchyard.contract.columns import (
+from torchyard.contract.jobs.columns import (
     MOST_CHARACTERS,
     Column,
     LabelColumn,
@@ -28,6 +27,7 @@ from torchyard.contract.columns import (
     SpecColumn,
     SweepColumn,
 )
+from torchyard.contract.wire.codec import json_number
 
 _JOBS = Base.metadata.tables["jobs"].c
 _MOST_NOTES = 1000

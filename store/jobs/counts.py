@@ -5,8 +5,8 @@ from sqlalchemy.orm import Session
 
 from store.tables import JobCount
 from store.team.callers import Caller, lists_unreadable
-from torchyard.contract.job import JobState
-from torchyard.contract.team import Role
+from torchyard.contract.states import JobState
+from torchyard.contract.team.roles import Role
 
 _MOST_ROWS = 8
 """The most rows of an owner's jobs in one state that are left as they are."""

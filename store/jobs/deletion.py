@@ -40,7 +40,7 @@ from store.tables import (
 from store.team import access
 from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 TOMBSTONE_KEPT = timedelta(days=30)
 """A worker that was away for longer removes run directories because the job has no row."""

@@ -11,7 +11,7 @@ from store.queue.line.conditions import is_queued
 from store.tables import HELD, Dependency, Job
 from store.team import access
 from store.team.callers import Caller
-from torchyard.contract.job import WAITS_FOR_JOBS, JobState, Reason
+from torchyard.contract.states import WAITS_FOR_JOBS, JobState, Reason
 
 _MOST_NAMED = 3
 """Jobs that a reason names."""

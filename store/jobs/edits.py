@@ -16,10 +16,10 @@ from store.team import access, quotas
 from store.team.callers import SERVICE, Caller
 from store.team.limits import find_limits
 from torchyard.contract.errors import Conflict
-from torchyard.contract.job import JobState
-from torchyard.contract.labels import wrong_labels
-from torchyard.contract.patches import JobPatch
-from torchyard.contract.team import Role
+from torchyard.contract.jobs.requests import JobPatch
+from torchyard.contract.spec.labels import wrong_labels
+from torchyard.contract.states import JobState
+from torchyard.contract.team.roles import Role
 
 _OF_SPEC = frozenset({"name", "labels", "visibility", "priority"})
 

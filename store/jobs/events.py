@@ -17,8 +17,8 @@ from store.pages import FactPage
 from store.tables import Base, Job, JobEvent
 from store.team import access
 from store.team.callers import Caller
-from torchyard.contract.job import JobState, Reason
-from torchyard.contract.views.telemetry import EventView
+from torchyard.contract.states import JobState, Reason
+from torchyard.contract.telemetry.views import EventView
 
 # Built once: building a statement costs more than executing it.
 _EVENTS = Base.metadata.tables["job_events"]

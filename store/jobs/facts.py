@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 from store.jobs.initial_weights_facts import InitialFacts
 from store.pages import FactPage
 from store.queue.estimates_facts import EstimateFacts
-from torchyard.contract.after import Ending
-from torchyard.contract.columns import Column, Scalar
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.filters import JobSort
-from torchyard.contract.job import JobState, Reason
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.jobs.columns import Column, Scalar
+from torchyard.contract.jobs.filters import JobSort
+from torchyard.contract.spec.after import Ending
+from torchyard.contract.states import JobState, Reason
 
 AT_ONCE = timedelta(0)
 """The grace of a forced cancel: the attempt is killed, and no checkpoint is waited for."""
@@ -72,7 +72,7 @@ class ListedJob:
     attempt: int
     progress: Mapping[str, Any] | None
     devices: Sequence[Any]
-    """A `torchyard.contract.views.jobs.HeldDevice` each, as JSON."""
+    """A `torchyard.contract.jobs.views.HeldDevice` each, as JSON."""
     position: int
     created_at: int
     started_at: int | None

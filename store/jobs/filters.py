@@ -9,7 +9,7 @@ from store.jobs import initial_files, stars
 from store.tables import Job
 from store.team import access
 from store.team.callers import Caller, lists_unreadable
-from torchyard.contract.filters import JobFilter, JobQuery
+from torchyard.contract.jobs.filters import JobFilter, JobQuery
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

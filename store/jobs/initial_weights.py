@@ -20,9 +20,9 @@ from store.tables import InitialWeights, Job
 from store.team import access
 from store.team.callers import Caller
 from torchyard.contract.errors import FieldError, InvalidSpec, NotFound
-from torchyard.contract.initial import AfterRef, CheckpointRef, parse_initial
-from torchyard.contract.models import ModelRef
-from torchyard.contract.spec import Spec
+from torchyard.contract.models.names import ModelRef
+from torchyard.contract.spec.initial import AfterRef, CheckpointRef, parse_initial
+from torchyard.contract.spec.spec import Spec
 
 _FIELD = "init_from"
 _PER_STATEMENT = 1000

@@ -18,11 +18,11 @@ from store.queue.line.entries import entry_of, is_in_line
 from store.queue.line_facts import Left
 from store.sweeps import trials
 from store.tables import HELD, Allocation, Attempt, Job, Worker
+from torchyard.contract.attempts.pausing import PausePoint
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import AT_RUNG, JobState, Reason, sources
-from torchyard.contract.notes import MOST_SEARCHED
-from torchyard.contract.notifications import EventKind
-from torchyard.contract.pausing import PausePoint
+from torchyard.contract.jobs.notes import MOST_SEARCHED
+from torchyard.contract.notifications.kinds import EventKind
+from torchyard.contract.states import AT_RUNG, JobState, Reason, sources
 
 WAITED_US = case((Job.not_before == HELD, Job.waited_us), else_=Job.waited_us + now_us() - Job.lined_at)
 """How long a queued job has waited in the line in all."""

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from store.jobs.columns import cell
 from store.tables import Base, Series
-from torchyard.contract.columns import NOTES, Scalar, spec_name
+from torchyard.contract.jobs.columns import NOTES, Scalar, spec_name
 
 _JOBS = Base.metadata.tables["jobs"].c
 _MOST_NAMES = 1000

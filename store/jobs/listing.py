@@ -18,10 +18,10 @@ from store.pages import FactPage
 from store.tables import Base, Job
 from store.team import access
 from store.team.callers import Caller
-from torchyard.contract.columns import Column
-from torchyard.contract.filters import JobFilter, JobQuery, JobSort
-from torchyard.contract.job import JobState
-from torchyard.contract.team import Role
+from torchyard.contract.jobs.columns import Column
+from torchyard.contract.jobs.filters import JobFilter, JobQuery, JobSort
+from torchyard.contract.states import JobState
+from torchyard.contract.team.roles import Role
 
 
 @dataclass(frozen=True)

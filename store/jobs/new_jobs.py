@@ -21,9 +21,9 @@ from store.jobs.submission import Submission, Submitted
 from store.queue import positions
 from store.tables import HELD, Base
 from store.team import audit
-from torchyard.contract.bundles import bundles_of
-from torchyard.contract.job import JobState, Reason
-from torchyard.contract.resources import Resources
+from torchyard.contract.bundles.names import bundles_of
+from torchyard.contract.spec.resources import Resources
+from torchyard.contract.states import JobState, Reason
 
 _JOBS = Base.metadata.tables["jobs"]
 _NEW_JOBS = Prepared(

@@ -10,8 +10,10 @@ from sqlalchemy.orm import Session
 from store.db.database import now_us
 from store.jobs import jobs, stop
 from store.tables import Job
+from torchyard.contract.attempts.pausing import PausePoint
+from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import (
+from torchyard.contract.states import (
     AT_RUNG,
     CANCELLED_BY_OWNER,
     CRASH_LOOP_CAP,
@@ -21,9 +23,7 @@ from torchyard.contract.job import (
     JobState,
     Reason,
 )
-from torchyard.contract.pausing import PausePoint
-from torchyard.contract.records import ExitReport
-from torchyard.contract.text import headline
+from torchyard.contract.wire.text import headline
 
 _MAX_BACKOFF_S = 60
 _NO_FAILURE = {EndReason.PAUSED, EndReason.PREEMPTED}

@@ -23,7 +23,7 @@ from store.queue.line_facts import Bucket, Member, Standing
 from store.team import quotas
 from store.team.limits import find_limits_of
 from torchyard.contract.errors import QuotaExceeded
-from torchyard.contract.spec import Spec
+from torchyard.contract.spec.spec import Spec
 
 _FOR_DEVICES = frozenset({"waiting", "devices_busy", "reserved", "preempting", "quota"})
 """The codes of the reasons of jobs in the line that start when others have ended."""

@@ -14,12 +14,12 @@ from store.jobs.submission import Submission
 from store.tables import HELD, Dependency, Job
 from store.team import users
 from store.team.callers import Caller, may_read
-from torchyard.contract.after import is_failed, unmet
 from torchyard.contract.errors import InvalidSpec, OwnerDisabled
-from torchyard.contract.initial import AfterRef, parse_initial
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.team import Visibility
+from torchyard.contract.spec.after import is_failed, unmet
+from torchyard.contract.spec.initial import AfterRef, parse_initial
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import EndReason, JobState, Reason
+from torchyard.contract.team.roles import Visibility
 
 AT_ONCE = 100
 """Jobs of one transaction, so that others can write after it."""

@@ -20,8 +20,7 @@ from store.team import access, audit
 from store.team.callers import Caller
 from store.team.limits import check_change
 from torchyard.contract.errors import Forbidden
-from torchyard.contract.patches import JobPatch
-from torchyard.contract.requests import JobAction
+from torchyard.contract.jobs.requests import JobAction, JobPatch
 
 
 def change(session: Session, job_id: str, patch: JobPatch, *, caller: Caller) -> JobFacts:

@@ -13,10 +13,10 @@ from store.tables import HELD, Job
 from store.team import access, quotas
 from store.team.callers import SERVICE, Caller
 from store.team.limits import find_limits
+from torchyard.contract.attempts.pausing import PausePoint
 from torchyard.contract.errors import Conflict
-from torchyard.contract.job import AT_RUNG, JobState, Reason
-from torchyard.contract.pausing import PausePoint
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import AT_RUNG, JobState, Reason
 
 
 def resume(session: Session, job_id: str, caller: Caller = SERVICE, *, devices: int | None = None) -> Job:

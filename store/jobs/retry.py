@@ -18,9 +18,9 @@ from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
 from store.tables import Checkpoint, Job
 from store.team import access
 from torchyard.contract.errors import Conflict, TorchyardError
-from torchyard.contract.job import JobState
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.team import Visibility
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import JobState
+from torchyard.contract.team.roles import Visibility
 
 
 def read(session: Session, wanted: Retry) -> Submission:

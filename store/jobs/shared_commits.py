@@ -21,9 +21,9 @@ from store.jobs.submit import Limits, in_transaction, submit_locked, with_positi
 from store.store import Store
 from store.team import users
 from store.team.limits import find_limits_of
-from torchyard.contract.bundles import bundles_of
+from torchyard.contract.bundles.names import bundles_of
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.team import Resource
+from torchyard.contract.team.roles import Resource
 
 logger = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from store.sweeps import trials
 from store.tables import Base, Job
 from store.team import access
 from store.team.callers import Caller
-from torchyard.contract.job import JobState
-from torchyard.contract.team import Role
+from torchyard.contract.states import JobState
+from torchyard.contract.team.roles import Role
 
 _SHOWN_METRICS = frozenset({"train/loss", "val/loss"})
 """The metrics that a list shows of each job, besides the monitored one."""

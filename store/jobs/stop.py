@@ -21,11 +21,11 @@ from store.queue.line.entries import is_in_line
 from store.tables import Attempt, Job
 from store.team import access
 from store.team.callers import SERVICE, Caller
-from torchyard.contract import idleness
-from torchyard.contract.durations import format_duration
+from torchyard.contract.attempts import idleness
 from torchyard.contract.errors import Conflict, Forbidden
-from torchyard.contract.job import CANCELLED_BY_OWNER, EndReason, JobState, Reason
-from torchyard.contract.price import pause_asked, saving, stop_asked
+from torchyard.contract.queue.price import pause_asked, saving, stop_asked
+from torchyard.contract.states import CANCELLED_BY_OWNER, EndReason, JobState, Reason
+from torchyard.contract.wire.units import format_duration
 
 _OPEN = (JobState.STARTING, JobState.RUNNING)
 _GUESTS = select(Attempt.job_id).where(

@@ -7,9 +7,9 @@ from store.jobs.facts import DependencyFacts, JobFacts
 from store.jobs.initial_weights_facts import InitialFacts
 from store.output.checkpoints_facts import CheckpointFacts
 from store.team.callers import Caller
-from torchyard.contract.job import Reason
-from torchyard.contract.spec import Spec
-from torchyard.contract.team import Visibility
+from torchyard.contract.spec.spec import Spec
+from torchyard.contract.states import Reason
+from torchyard.contract.team.roles import Visibility
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from store.store import Store
 from store.team import secrets, users
 from store.team.limits import find_limits_of
 from store.team.quotas import Room
-from torchyard.contract.bundles import bundles_of
+from torchyard.contract.bundles.names import bundles_of
 from torchyard.contract.errors import FieldError, InvalidSpec, TorchyardError, Unavailable, kept
-from torchyard.contract.spec import Spec
-from torchyard.contract.team import Resource
+from torchyard.contract.spec.spec import Spec
+from torchyard.contract.team.roles import Resource
 
 T = TypeVar("T")
 

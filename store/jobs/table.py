@@ -24,9 +24,9 @@ from store.pages import FactPage
 from store.tables import Job, Sweep
 from store.team import access
 from store.team.callers import Caller
-from torchyard.contract.columns import Column, MetricColumn, Scalar, SweepColumn
-from torchyard.contract.filters import JobQuery, JobSort
-from torchyard.contract.job import JobState
+from torchyard.contract.jobs.columns import Column, MetricColumn, Scalar, SweepColumn
+from torchyard.contract.jobs.filters import JobQuery, JobSort
+from torchyard.contract.states import JobState
 
 T = TypeVar("T")
 Parts = Generator[None, None, T]

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from store.db.database import CleanText, Document, now_us
 from store.db.stored_spec import StoredSpec
 from store.db.tables import ONLY_ON, Base, BigKey
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 _TERMINAL = ", ".join(f"'{state}'" for state in JobState if state.terminal)
 
@@ -174,7 +174,7 @@ class Job(Base):
     archived_at: Mapped[int | None] = mapped_column(BigInteger)
     """Since when lists leave it out, unless they are asked for such jobs. Only a job that has ended is archived."""
     notes: Mapped[str | None] = mapped_column(Text, deferred=True)
-    """Markdown, at most `torchyard.contract.notes.MOST_NOTES_BYTES`; None if there are none."""
+    """Markdown, at most `torchyard.contract.jobs.notes.MOST_NOTES_BYTES`; None if there are none."""
 
     @property
     def stored_spec(self) -> StoredSpec:
@@ -228,7 +228,7 @@ class Dependency(Base):
     awaited: Mapped[str] = mapped_column(String(40))
     """The job for which it waits, which may have been deleted since."""
     on: Mapped[str] = mapped_column(String(16))
-    """How that must end: `torchyard.contract.after.Ending`."""
+    """How that must end: `torchyard.contract.spec.after.Ending`."""
     ended: Mapped[str | None] = mapped_column(String(16))
     """The state in which it had ended, if it was deleted."""
 

@@ -17,8 +17,8 @@ from store.tables import Job, JobEvent, LogChunk
 from store.team import access
 from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import JobState
-from torchyard.contract.views.telemetry import EventView, StoredKind
+from torchyard.contract.states import JobState
+from torchyard.contract.telemetry.views import EventView, StoredKind
 
 T = TypeVar("T")
 

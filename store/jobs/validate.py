@@ -12,10 +12,10 @@ from store.notifications import targets
 from store.schedules import cron, schedules
 from store.team import secrets
 from store.team.callers import Caller
-from torchyard.contract.pools import needs_pool
-from torchyard.contract.schedules import Schedule
-from torchyard.contract.spec import Spec
-from torchyard.contract.team import Visibility
+from torchyard.contract.cluster.pools import needs_pool
+from torchyard.contract.spec.schedule import Schedule
+from torchyard.contract.spec.spec import Spec
+from torchyard.contract.team.roles import Visibility
 
 
 def needs_store(spec: Spec) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 
 from store.output.checkpoints_facts import Files, are_omitted, entry_of, sent_of
 from store.team.callers import Caller
-from torchyard.contract.models import ModelRef
-from torchyard.contract.team import Visibility
+from torchyard.contract.models.names import ModelRef
+from torchyard.contract.team.roles import Visibility
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from store.tables import Job, Model, ModelVersion
 from store.team import access, audit, quotas, users
 from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
-from torchyard.contract.models import MOST_VERSIONS, ModelRef
-from torchyard.contract.team import Role, Visibility
+from torchyard.contract.models.names import MOST_VERSIONS, ModelRef
+from torchyard.contract.team.roles import Role, Visibility
 
 _COLUMNS = columns.select_fields(ModelVersionFacts, ModelVersion)
 _SHORT = {ModelVersion.card: null().label("card"), ModelVersion.files: columns.short_files(ModelVersion)}

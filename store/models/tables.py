@@ -20,7 +20,7 @@ class Model(Base):
     owner: Mapped[str] = mapped_column(String(100), primary_key=True)
     name: Mapped[str] = mapped_column(String(100), primary_key=True)
     visibility: Mapped[str] = mapped_column(String(8))
-    """A `torchyard.contract.team.Visibility`."""
+    """A `torchyard.contract.team.roles.Visibility`."""
     last_version: Mapped[int] = mapped_column(default=0)
     """The highest number that was given to a version."""
 

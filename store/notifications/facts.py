@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torchyard.contract.notifications import EventKind
+from torchyard.contract.notifications.kinds import EventKind
 
 
 @dataclass(frozen=True)

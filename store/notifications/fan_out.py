@@ -12,7 +12,7 @@ from store.announcement import announcement_of
 from store.db.database import in_us, now_us
 from store.notifications import messages, signals, targets
 from store.tables import Job, Message, NotificationTarget, Signal, Sweep
-from torchyard.contract.notifications import DIGEST, MESSAGES_AN_HOUR, EventKind
+from torchyard.contract.notifications.kinds import DIGEST, MESSAGES_AN_HOUR, EventKind
 
 DIGEST_AFTER = timedelta(hours=1)
 """So long a digest collects messages from the first that is too many."""

@@ -13,8 +13,8 @@ from store.db.database import in_us, now_us
 from store.ids import new_id
 from store.pages import FactPage
 from store.tables import Message, NotificationTarget, Signal
-from torchyard.contract.notifications import DIGEST, MESSAGES_AN_HOUR, TEST, EventKind
-from torchyard.contract.views.notifications import MessageView
+from torchyard.contract.notifications.kinds import DIGEST, MESSAGES_AN_HOUR, TEST, EventKind
+from torchyard.contract.notifications.views import MessageView
 
 MOST_ITEMS = 20
 """That a digest lists; it counts the others."""

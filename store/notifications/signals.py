@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from store.db.database import Document, document, now_us
 from store.db.prepared import Prepared
 from store.tables import Base, Job, Signal
-from torchyard.contract.notifications import LONGEST_TEXT, EventKind
-from torchyard.contract.text import printable
+from torchyard.contract.notifications.kinds import LONGEST_TEXT, EventKind
+from torchyard.contract.wire.text import printable
 
 MOST_WAITING = 10_000
 """Signals of one user that wait at once. More are dropped: nobody makes messages of them."""

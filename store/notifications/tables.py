@@ -24,7 +24,7 @@ class NotificationTarget(Base):
     owner: Mapped[str] = mapped_column(String(100))
     name: Mapped[str] = mapped_column(String(100))
     kind: Mapped[str] = mapped_column(String(16))
-    """A `torchyard.contract.notifications.TargetKind`."""
+    """A `torchyard.contract.notifications.kinds.TargetKind`."""
     shown: Mapped[str] = mapped_column(CleanText)
     """The address as it is shown: of a URL, the part before its path, which may be a secret itself."""
     sealed: Mapped[bytes] = mapped_column(LargeBinary)
@@ -52,7 +52,7 @@ class Signal(Base):
 
     id: Mapped[int] = mapped_column(BigKey, primary_key=True)
     kind: Mapped[str] = mapped_column(String(40))
-    """A `torchyard.contract.notifications.EventKind`."""
+    """A `torchyard.contract.notifications.kinds.EventKind`."""
     time: Mapped[int] = mapped_column(BigInteger, default=now_us())
     owner: Mapped[str] = mapped_column(String(100))
     """Of the job or sweep; empty for a worker."""
@@ -61,7 +61,7 @@ class Signal(Base):
     subject: Mapped[str] = mapped_column(String(40))
     """The id of the job, the sweep or the worker."""
     notify: Mapped[dict[str, Any] | None] = mapped_column(Document)
-    """What the job's spec says of its targets, as `torchyard.contract.notifications.Notify`."""
+    """What the job's spec says of its targets, as `torchyard.contract.notifications.kinds.Notify`."""
     data: Mapped[dict[str, Any]]
 
 

@@ -21,10 +21,10 @@ from store.tables import Message, NotificationTarget, User
 from store.team import audit, users
 from store.team.callers import BOOTSTRAP, Caller
 from torchyard.contract.errors import Conflict, FieldError, Forbidden, InvalidSpec, NotFound, TooManyRequests
-from torchyard.contract.notifications import MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
-from torchyard.contract.spec import Spec
-from torchyard.contract.team import Role
-from torchyard.contract.views.notifications import MessageView, TargetView
+from torchyard.contract.notifications.kinds import MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
+from torchyard.contract.notifications.views import MessageView, TargetView
+from torchyard.contract.spec.spec import Spec
+from torchyard.contract.team.roles import Role
 
 
 def add(session: Session, keys: SecretKeys, new: NewTarget, *, caller: Caller) -> tuple[TargetView, str | None]:

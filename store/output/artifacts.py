@@ -19,8 +19,8 @@ from store.pages import FactPage
 from store.tables import Artifact
 from store.team import access, quotas
 from store.team.callers import Caller
-from torchyard.contract.artifacts import KEPT
 from torchyard.contract.errors import NotFound
+from torchyard.contract.files.paths import KEPT
 
 
 def add(session: Session, job_id: str, *, attempt: int, new: Sequence[NewArtifact]) -> None:

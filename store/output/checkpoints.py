@@ -35,10 +35,10 @@ from store.sweeps import sweeps
 from store.tables import Base, Checkpoint, Job
 from store.team import access
 from store.team.callers import Caller
-from torchyard.contract.codec import json_number
+from torchyard.contract.attempts.events import Remeasured
 from torchyard.contract.errors import InvalidCursor, NotFound
-from torchyard.contract.events import Remeasured
-from torchyard.contract.notifications import EventKind
+from torchyard.contract.notifications.kinds import EventKind
+from torchyard.contract.wire.codec import json_number
 
 _CHECKPOINTS = Base.metadata.tables["checkpoints"].c
 MOST_FILES_BYTES = 64 << 20

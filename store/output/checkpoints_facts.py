@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
-from torchyard.contract import archives
-from torchyard.contract.checkpointfiles import MOST_SHOWN_FILES_BYTES, digest_of, folder_of
+from torchyard.contract.attempts.rundir import ARCHIVE_SUFFIX, STATE_FILE
 from torchyard.contract.errors import NotFound
-from torchyard.contract.rundir import ARCHIVE_SUFFIX, STATE_FILE
+from torchyard.contract.files import archives
+from torchyard.contract.files.paths import MOST_SHOWN_FILES_BYTES, digest_of, folder_of
 
 CAPTURED = "captured"
 """The source of a checkpoint that is a file, or a folder, which the script wrote by itself."""

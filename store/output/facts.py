@@ -8,9 +8,9 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple, TypedDict
 
-from torchyard.contract.events import Remeasured
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.views.telemetry import EventView, LogLine, StoredKind
+from torchyard.contract.attempts.events import Remeasured
+from torchyard.contract.attempts.records import Manifest, ManifestFile
+from torchyard.contract.telemetry.views import EventView, LogLine, StoredKind
 
 LOG = "log"
 """The source of a series that was read from the lines that the job wrote, by the patterns of its spec."""
@@ -69,7 +69,7 @@ class Answer(TypedDict):
     requested_at: int
     taken_at: int
     ranks: list[dict[str, Any]]
-    """A `torchyard.contract.views.telemetry.RankStacksView` each."""
+    """A `torchyard.contract.telemetry.views.RankStacksView` each."""
 
 
 class Stacks(NamedTuple):
@@ -83,7 +83,7 @@ class Stacks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PictureFacts:
-    """A picture whose blob is stored. `part` is a `torchyard.contract.media.MediaPart`."""
+    """A picture whose blob is stored. `part` is a `torchyard.contract.media.kinds.MediaPart`."""
 
     part: str
     media_type: str

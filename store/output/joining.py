@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from store.jobs import jobs
 from store.output.metrics import BATCH
 from store.tables import NEVER_TRIMMED, Job, PointChunk
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 _Row: TypeAlias = "Row[int, int, int, int | None]"
 

@@ -21,9 +21,9 @@ from store.tables import Attempt, Job, Series
 from store.team import access, audit, quotas
 from store.team.callers import Caller
 from torchyard.contract.errors import Conflict, InvalidRequest
-from torchyard.contract.job import JobState
-from torchyard.contract.logmetrics import KEY, STEP, VALUE, key_of
-from torchyard.contract.text import METRIC_KEY_LENGTH, storable
+from torchyard.contract.spec.log_metrics import KEY, STEP, VALUE, key_of
+from torchyard.contract.states import JobState
+from torchyard.contract.wire.text import METRIC_KEY_LENGTH, storable
 
 LINE = 4096
 """Bytes of a line that are searched."""

@@ -16,7 +16,7 @@ from store.output.facts import EVERY_LINE, LogFilter
 from store.pages import PAGE_BYTES
 from store.tables import LogChunk
 from torchyard.contract.errors import FieldError, InvalidRequest
-from torchyard.contract.views.telemetry import LogMatch
+from torchyard.contract.telemetry.views import LogMatch
 
 Span = tuple[int, int]
 """The first character of a match, and the one after it."""

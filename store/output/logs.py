@@ -15,7 +15,7 @@ from store.pages import FactPage
 from store.tables import Job, LogChunk
 from store.team import access
 from store.team.callers import Caller
-from torchyard.contract.views.telemetry import LogLine
+from torchyard.contract.telemetry.views import LogLine
 
 _MOST_NEWEST = 300
 MOST_CHUNKS, MOST_CHARACTERS = 400, 4 << 20

@@ -21,7 +21,7 @@ from store.tables import Media, MediaPicture
 from store.team import access
 from store.team.callers import Caller
 from torchyard.contract.errors import NotFound
-from torchyard.contract.views.media import MediaKeyView, MediaView, PictureView
+from torchyard.contract.media.views import MediaKeyView, MediaView, PictureView
 
 _VALUES = [getattr(Media, name) for name in MediaView.model_fields if name not in {"parts", "created_at"}]
 _COLUMNS = [*_VALUES, type_coerce(Media.created_at, Instant).label("created_at")]

@@ -20,7 +20,7 @@ from store.output.checkpoints_facts import captured_file, order_key
 from store.tables import Checkpoint, Job, ModelVersion
 from store.team import quotas
 from store.team.limits import find_limit
-from torchyard.contract.team import Resource
+from torchyard.contract.team.roles import Resource
 
 _PER_STATEMENT = 1000
 """Checkpoints that one statement names: a database limits its values."""

@@ -18,7 +18,7 @@ from store.output.series_columns import SeriesColumns
 from store.tables import Job, Series
 from store.team import access
 from store.team.callers import Caller
-from torchyard.contract.views.curves import JobKeys, KeyView
+from torchyard.contract.telemetry.curves import JobKeys, KeyView
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,8 +17,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from store.db.database import CleanText, Document, Float64, now_us
 from store.db.tables import Base, BigKey
-from torchyard.contract.artifacts import MOST_PATH_BYTES
-from torchyard.contract.text import METRIC_KEY_LENGTH
+from torchyard.contract.files.paths import MOST_PATH_BYTES
+from torchyard.contract.wire.text import METRIC_KEY_LENGTH
 
 
 class JobEvent(Base):
@@ -162,7 +162,7 @@ class LogChunk(Base):
 class Artifact(Base):
     """A file of a job, as the newest attempt that wrote it left it. Its row is inserted when its blob is stored.
 
-    The path of a file of the working folder begins with `torchyard.contract.artifacts.KEPT`.
+    The path of a file of the working folder begins with `torchyard.contract.files.paths.KEPT`.
     """
 
     __tablename__ = "artifacts"

@@ -17,7 +17,7 @@ from store.redis import names as redis_names
 from store.redis import permissions as redis_permissions
 from store.redis.client import Pause, QueueUnavailable, RedisForbids, connect, translated
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.views.telemetry import LiveLine
+from torchyard.contract.telemetry.views import LiveLine
 
 _LINE = "line"
 """The wake-up of workers for which nothing but the line and free devices have changed. Any other is for all."""

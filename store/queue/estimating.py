@@ -13,8 +13,8 @@ from store.db.database import in_us
 from store.queue import calibrations, estimates, forecast_lease, forecasting, forecasts
 from store.queue.estimates_facts import LEASE, Estimated, Lease, Seen
 from store.store import Store
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.durations import LONGEST_STOP_GRACE
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.wire.units import LONGEST_STOP_GRACE
 
 _FURTHEST_US = 10 * 366 * 24 * 3_600_000_000
 """An estimate that is further ahead says no more than that. Far beyond, there are no dates."""

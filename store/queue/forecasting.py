@@ -16,7 +16,7 @@ from store.queue.line.line import line_of
 from store.queue.line.order import cursor_of
 from store.queue.line_facts import Bucket, Credits, Member, Standing
 from store.tables import Base, Job
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.cluster.devices import DeviceReport
 
 _MOST_PAGES = 3
 """Of the line. Jobs that are held back after a failure stand in it, and are not looked at."""

@@ -10,7 +10,7 @@ from store.db.prepared import Prepared, among, texts
 from store.db.upsert import upsert
 from store.queue.estimates_facts import Estimated
 from store.tables import Attempt, Base, Forecast, Job
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 _HOUR_US = 3_600_000_000
 _MOST_HOURS = 7 * 24

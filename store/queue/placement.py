@@ -18,9 +18,9 @@ from store.queue import planning, reservations, waiting
 from store.queue.groups import Groups
 from store.queue.reservations import Runs
 from store.store import Store
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.durations import LONGEST_STOP_GRACE
-from torchyard.contract.job import Reason
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.states import Reason
+from torchyard.contract.wire.units import LONGEST_STOP_GRACE
 
 
 def anything_waits(store: Store) -> bool:

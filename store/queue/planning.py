@@ -16,8 +16,8 @@ from store.jobs.facts import WAITING
 from store.queue import reservations, waiting
 from store.queue.groups import Groups
 from store.team import quotas
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.job import Reason
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.states import Reason
 
 _MOST_SUCCESSORS = 1000
 """Jobs that are read behind the first ones of their groups for one plan. The others wait for the next one."""

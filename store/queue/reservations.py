@@ -17,7 +17,7 @@ from store.announcement import QUEUE, announcement_of
 from store.db.prepared import Prepared
 from store.db.upsert import upsert
 from store.tables import Attempt, Job, Reservation, Worker
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 Runs = tuple[str, str]
 """The id of a job, and that of the worker on which it runs."""

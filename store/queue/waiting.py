@@ -18,7 +18,7 @@ from store.queue import usage
 from store.queue.line.conditions import is_queued, waits
 from store.queue.line.entries import COLUMNS, entry_of
 from store.tables import Attempt, Base, Job
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import re
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from torchyard.contract.errors import FieldError, InvalidSpec
-from torchyard.contract.schedules import Schedule
+from torchyard.contract.spec.schedule import Schedule
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

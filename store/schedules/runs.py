@@ -20,9 +20,9 @@ from store.schedules import cron, schedules
 from store.tables import Job, Schedule
 from store.team import users
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TorchyardError, Unavailable
-from torchyard.contract.job import JobState, Reason
 from torchyard.contract.schedules import ScheduleState
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import JobState, Reason
 
 MOST_REFUSED = 10
 """After so many refusals in a row, a schedule is paused."""

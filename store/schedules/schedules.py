@@ -19,20 +19,21 @@ from store.schedules import cron
 from store.tables import Schedule
 from store.team import access, audit, quotas, users
 from store.team.callers import Caller
-from torchyard.contract import schedules as contract
-from torchyard.contract.bundles import bundles_of
+from torchyard.contract.bundles.names import bundles_of
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
-from torchyard.contract.job import Reason
-from torchyard.contract.schedules import SchedulePatch, ScheduleState
-from torchyard.contract.spec import Spec, parse_spec
-from torchyard.contract.team import Visibility
-from torchyard.contract.views.schedules import (
+from torchyard.contract.schedules import (
     RefusedRun,
     ScheduledRun,
+    SchedulePatch,
     ScheduleReason,
+    ScheduleState,
     ScheduleSummary,
     ScheduleView,
 )
+from torchyard.contract.spec import schedule as contract
+from torchyard.contract.spec.spec import Spec, parse_spec
+from torchyard.contract.states import Reason
+from torchyard.contract.team.roles import Visibility
 
 MOST = 100
 """Of one owner."""

@@ -31,11 +31,11 @@ class Schedule(Base):
     name: Mapped[str] = mapped_column(String(100))
     """The name of its jobs."""
     visibility: Mapped[str] = mapped_column(String(8))
-    """A `torchyard.contract.team.Visibility`: that of its jobs."""
+    """A `torchyard.contract.team.roles.Visibility`: that of its jobs."""
     spec: Mapped[dict[str, Any]]
     """The job's, without `schedule`."""
     schedule: Mapped[dict[str, Any]]
-    """A `torchyard.contract.schedules.Schedule`."""
+    """A `torchyard.contract.spec.schedule.Schedule`."""
     overlap: Mapped[str] = mapped_column(String(8))
     """That of the schedule."""
     bundles: Mapped[str] = mapped_column(Text)

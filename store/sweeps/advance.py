@@ -16,6 +16,7 @@ from store.sweeps import due, sweeps, trials
 from store.tables import Sweep
 from store.team import users
 from store.team.callers import Caller
+from torchyard.contract.attempts.pausing import PausePoint
 from torchyard.contract.errors import (
     Conflict,
     InvalidSpec,
@@ -25,11 +26,10 @@ from torchyard.contract.errors import (
     TorchyardError,
     kept,
 )
-from torchyard.contract.job import AT_RUNG, JobState, Reason
-from torchyard.contract.pausing import PausePoint
-from torchyard.contract.points import spec_of
-from torchyard.contract.sweeps import Point, SweepState
-from torchyard.contract.text import shown_text
+from torchyard.contract.states import AT_RUNG, JobState, Reason
+from torchyard.contract.sweeps.points import spec_of
+from torchyard.contract.sweeps.spec import Point, SweepState
+from torchyard.contract.wire.text import shown_text
 
 MOST = 50
 """The most trials that one transaction makes or asks: others can write after them."""

@@ -15,8 +15,8 @@ from store.sweeps.facts import ACTIVE, DueSweep, KnownTrials, SweepTerms, TrialF
 from store.tables import Base, Job, Sweep, SweepTrial
 from store.team.callers import SERVICE
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import AT_RUNG, JobState
-from torchyard.contract.sweeps import Halving, SweepSpec, SweepState, parallel_of
+from torchyard.contract.states import AT_RUNG, JobState
+from torchyard.contract.sweeps.spec import Halving, SweepSpec, SweepState, parallel_of
 
 _READ = (
     *(Sweep.id, Sweep.owner, Sweep.method, Sweep.mode, Sweep.state, Sweep.version, Sweep.asked),

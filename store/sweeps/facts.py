@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from store.jobs.submission import KeyedRequest
 from store.team.callers import Caller
-from torchyard.contract.job import JobState
-from torchyard.contract.sweeps import Halving, Method, Point, SweepSpec, SweepState
-from torchyard.contract.team import Visibility
+from torchyard.contract.states import JobState
+from torchyard.contract.sweeps.spec import Halving, Method, Point, SweepSpec, SweepState
+from torchyard.contract.team.roles import Visibility
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from store.tables import Sweep
 from store.team import access
 from store.team.callers import Caller
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import JobState
-from torchyard.contract.sweeps import SweepState
-from torchyard.contract.views.sweeps import SweepReason, SweepSummary, SweepView, TrialCounts
+from torchyard.contract.states import JobState
+from torchyard.contract.sweeps.spec import SweepState
+from torchyard.contract.sweeps.views import SweepReason, SweepSummary, SweepView, TrialCounts
 
 TrialSort = Literal["value", "number"]
 _LISTED = (

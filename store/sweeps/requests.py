@@ -20,9 +20,9 @@ from store.team import audit, users
 from store.team.callers import Caller
 from store.team.limits import check_change
 from torchyard.contract.errors import Conflict, NotFound
-from torchyard.contract.job import CANCELLED_BY_OWNER, Reason
-from torchyard.contract.sweeps import SweepState
-from torchyard.contract.views.sweeps import SweepView
+from torchyard.contract.states import CANCELLED_BY_OWNER, Reason
+from torchyard.contract.sweeps.spec import SweepState
+from torchyard.contract.sweeps.views import SweepView
 
 Action = Literal["pause", "resume", "cancel"]
 

@@ -17,10 +17,10 @@ from store.tables import Sweep
 from store.team import audit, quotas
 from store.team.callers import Caller
 from torchyard.contract.errors import Conflict
-from torchyard.contract.points import extended
-from torchyard.contract.spec import Spec
-from torchyard.contract.sweeps import SweepExtension, SweepSpec, SweepState
-from torchyard.contract.views.sweeps import SweepView
+from torchyard.contract.spec.spec import Spec
+from torchyard.contract.sweeps.points import extended
+from torchyard.contract.sweeps.spec import SweepExtension, SweepSpec, SweepState
+from torchyard.contract.sweeps.views import SweepView
 
 MOST_OPEN = 100
 """Sweeps of one owner that have not ended: a controller looks at each of them in each pass."""

@@ -18,10 +18,10 @@ from store.tables import Job, Sweep, SweepTrial
 from store.team import access
 from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
-from torchyard.contract.job import Reason
-from torchyard.contract.notifications import EventKind
-from torchyard.contract.sweeps import SweepSpec, SweepState
-from torchyard.contract.team import Visibility
+from torchyard.contract.notifications.kinds import EventKind
+from torchyard.contract.states import Reason
+from torchyard.contract.sweeps.spec import SweepSpec, SweepState
+from torchyard.contract.team.roles import Visibility
 
 STARTED = Reason("running", "makes its trials as there is room for them")
 _FROM: dict[SweepState, frozenset[SweepState]] = {

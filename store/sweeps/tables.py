@@ -7,7 +7,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from store.db.database import CleanText, Document, now_us
 from store.db.tables import Base
-from torchyard.contract.sweeps import SweepState
+from torchyard.contract.sweeps.spec import SweepState
 
 _STATES = ", ".join(f"'{state}'" for state in SweepState if not state.ended)
 _ACTIVE = text(f"state IN ({_STATES})")
@@ -28,9 +28,9 @@ class Sweep(Base):
     owner: Mapped[str] = mapped_column(String(100))
     name: Mapped[str] = mapped_column(String(100))
     visibility: Mapped[str] = mapped_column(String(8))
-    """A `torchyard.contract.team.Visibility`, of its jobs, too."""
+    """A `torchyard.contract.team.roles.Visibility`, of its jobs, too."""
     spec: Mapped[dict[str, Any]]
-    """A `torchyard.contract.sweeps.SweepSpec` with every default."""
+    """A `torchyard.contract.sweeps.spec.SweepSpec` with every default."""
     method: Mapped[str] = mapped_column(String(16))
     monitor: Mapped[str] = mapped_column(String(200))
     mode: Mapped[str] = mapped_column(String(3))

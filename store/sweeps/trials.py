@@ -14,13 +14,13 @@ from store.jobs.facts import JobSweepFacts
 from store.output import checkpoints, metrics
 from store.sweeps.facts import KnownTrials, RungFacts, Standing, TrialFacts
 from store.tables import Job, Sweep, SweepTrial
-from torchyard.contract.codec import json_number
+from torchyard.contract.attempts.pausing import PausePoint
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import AT_RUNG, JobState
-from torchyard.contract.pausing import PausePoint
-from torchyard.contract.sweeps import MOST_SHOWN_POINT_BYTES
-from torchyard.contract.text import shown_text
-from torchyard.contract.views.sweeps import BestTrial
+from torchyard.contract.states import AT_RUNG, JobState
+from torchyard.contract.sweeps.spec import MOST_SHOWN_POINT_BYTES
+from torchyard.contract.sweeps.views import BestTrial
+from torchyard.contract.wire.codec import json_number
+from torchyard.contract.wire.text import shown_text
 
 S = TypeVar("S", bound=Standing)
 

@@ -13,7 +13,7 @@ from store.ids import is_id
 from store.tables import Base, Job, Model, Schedule, Sweep
 from store.team.callers import Caller, lists_unreadable
 from torchyard.contract.errors import Forbidden, NotFound
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 _Shared: TypeAlias = type[Job] | type[Model] | type[Sweep] | type[Schedule]
 """What has an owner, and may be read by others."""

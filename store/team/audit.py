@@ -13,8 +13,8 @@ from store.tables import AuditEntry, Base
 from store.team.callers import Caller
 from store.team.facts import AuditFilter, AuditPage
 from store.team.limits import check_change
-from torchyard.contract.text import storable
-from torchyard.contract.views.team import AuditView
+from torchyard.contract.team.views import AuditView
+from torchyard.contract.wire.text import storable
 
 MOST_SEARCHED = 100_000
 """Entries that one search looks at."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 import hashlib
 
-from torchyard.contract.team import Role, Scope
-from torchyard.contract.views.team import AuditView
+from torchyard.contract.team.roles import Role, Scope
+from torchyard.contract.team.views import AuditView
 
 
 @dataclass(frozen=True)

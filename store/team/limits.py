@@ -10,7 +10,7 @@ from store.db.prepared import Prepared, among, texts
 from store.tables import Base
 from store.team import stored_counts
 from torchyard.contract.errors import QuotaExceeded
-from torchyard.contract.team import Resource
+from torchyard.contract.team.roles import Resource
 
 _USERS, _QUOTAS = Base.metadata.tables["users"], Base.metadata.tables["quotas"]
 _OF_USER = and_(_QUOTAS.c.kind == "user", _QUOTAS.c.name == _USERS.c.name)

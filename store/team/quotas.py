@@ -16,9 +16,9 @@ from store.team import audit, stored_counts, users
 from store.team.callers import Caller
 from store.team.limits import find_limit, find_limits, find_limits_of
 from torchyard.contract.errors import QuotaExceeded
-from torchyard.contract.job import JobState
-from torchyard.contract.team import DEFAULT_SHARE, Resource
-from torchyard.contract.views.team import QuotaUse, QuotaView, UserQuotaView
+from torchyard.contract.states import JobState
+from torchyard.contract.team.roles import DEFAULT_SHARE, Resource
+from torchyard.contract.team.views import QuotaUse, QuotaView, UserQuotaView
 
 Kind = Literal["role", "user"]
 """Whose limits: those of each user of a role, or of one user."""

@@ -16,7 +16,7 @@ class User(Base):
 
     name: Mapped[str] = mapped_column(String(100), primary_key=True)
     role: Mapped[str] = mapped_column(String(16))
-    """A `torchyard.contract.team.Role`."""
+    """A `torchyard.contract.team.roles.Role`."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     disabled_at: Mapped[int | None] = mapped_column(BigInteger)
 
@@ -36,7 +36,7 @@ class Token(Base):
     digest: Mapped[str] = mapped_column(String(64))
     """SHA-256 of the secret, in hex. The secret has 256 random bits, so a slow hash would add nothing."""
     scopes: Mapped[list[Any]]
-    """`torchyard.contract.team.Scope` each. What the user's role does not allow, no token allows."""
+    """`torchyard.contract.team.roles.Scope` each. What the user's role does not allow, no token allows."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
     expires_at: Mapped[int | None] = mapped_column(BigInteger)
     used_at: Mapped[int | None] = mapped_column(BigInteger)
@@ -99,7 +99,7 @@ class Quota(Base):
     name: Mapped[str] = mapped_column(String(100), primary_key=True)
     """The name of the user or of the role."""
     resource: Mapped[str] = mapped_column(String(20), primary_key=True)
-    """A `torchyard.contract.team.Resource`."""
+    """A `torchyard.contract.team.roles.Resource`."""
     limit: Mapped[int | None] = mapped_column(BigInteger)
     """None: unlimited, whatever the role's row says."""
 

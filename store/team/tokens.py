@@ -19,8 +19,8 @@ from store.team.callers import Caller
 from store.team.facts import Identity, digest_of
 from store.team.limits import check_change
 from torchyard.contract.errors import Conflict, NotAuthorized, NotFound
-from torchyard.contract.team import Role, Scope
-from torchyard.contract.views.team import TokenView
+from torchyard.contract.team.roles import Role, Scope
+from torchyard.contract.team.views import TokenView
 
 _PREFIX = "ty"
 _USE_US = 60_000_000

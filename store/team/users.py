@@ -17,10 +17,10 @@ from store.tables import Job, Preferences, User
 from store.team import access, audit
 from store.team.callers import BOOTSTRAP, SERVICE, Caller
 from torchyard.contract.errors import Conflict, NotFound, OwnerDisabled
-from torchyard.contract.job import JobState
-from torchyard.contract.requests import USER_NAME
-from torchyard.contract.team import Role, Scope
-from torchyard.contract.views.team import UserView
+from torchyard.contract.states import JobState
+from torchyard.contract.team.requests import USER_NAME
+from torchyard.contract.team.roles import Role, Scope
+from torchyard.contract.team.views import UserView
 
 _LIVE = tuple(state for state in JobState if not state.terminal)
 

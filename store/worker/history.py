@@ -8,7 +8,7 @@ from store.jobs import initial_files
 from store.output import artifacts, checkpoints
 from store.store import Store
 from store.worker.records import ArtifactFacts, CheckpointFacts, Claim, EarlierAttempt, InitialFacts
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 _MOST_ARTIFACTS = 100_000
 _MOST_MESSAGES = 20

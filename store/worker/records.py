@@ -47,7 +47,7 @@ from store.output.facts import (
     StoredArtifact,
 )
 from store.output.log_metrics import LinePattern
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.cluster.devices import DeviceReport
 
 __all__ = [
     "AT_ONCE",

@@ -37,10 +37,10 @@ from store.worker.records import (
     Room,
     Wanted,
 )
-from torchyard.contract.devices import EnvironmentReport, PoolReport, StartsReport
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.records import ExitReport
-from torchyard.contract.views.telemetry import LiveLine
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.cluster.devices import EnvironmentReport, PoolReport, StartsReport
+from torchyard.contract.states import EndReason, JobState, Reason
+from torchyard.contract.telemetry.views import LiveLine
 
 Change = Prepared | EnvironmentReport | Reason | Begun
 """How far an attempt has come: its files, its environment, what it does before its processes start, its processes."""

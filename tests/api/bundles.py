@@ -7,7 +7,7 @@ from random import Random
 from httpx2 import Response
 from starlette.testclient import TestClient
 
-from torchyard.contract.tar import END, header, padding
+from torchyard.contract.bundles.tar import END, header, padding
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tests.api.service import TOKEN
 from tests.forked import ForkedProgram
-from torchyard.contract.views.base import Problem
+from torchyard.contract.wire.view import Problem
 
 _DEADLINE_S = 60
 

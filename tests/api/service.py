@@ -29,9 +29,9 @@ from store.queue.announcing import Queue
 from store.tables import Service
 from tests import forks
 from tests.api.whole_answers import WholeAnswers
-from torchyard.contract.job import Reason
-from torchyard.contract.records import ExitReport, Manifest, ManifestFile
-from torchyard.contract.team import Role
+from torchyard.contract.attempts.records import ExitReport, Manifest, ManifestFile
+from torchyard.contract.states import Reason
+from torchyard.contract.team.roles import Role
 
 TOKEN = "the-admin-token"
 SPEC: dict[str, Any] = {"trainer": "image-classification", "name": "digits"}

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import threading
 
 from tests.api.service import ApiFixture
-from torchyard.contract.views.telemetry import LiveLine
+from torchyard.contract.telemetry.views import LiveLine
 
 
 @contextmanager

@@ -12,8 +12,8 @@ import pytest
 
 from store.output.facts import NewArtifact, NewMedia
 from tests.api.service import ApiFixture
-from torchyard.contract.job import EndReason
-from torchyard.contract.team import Role, Scope
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role, Scope
 
 PUBLIC = {
     ("GET", "/healthz"),

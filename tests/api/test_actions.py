@@ -10,8 +10,8 @@ from store.team.callers import SERVICE
 from tests.api.service import ApiFixture, both_databases
 from tests.rows import each_row
 from tests.store.fixture import recorded_statements
-from torchyard.contract.job import EndReason
-from torchyard.contract.team import Role
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 
 def act(service: ApiFixture, action: str, **body: Any) -> dict[str, Any]:

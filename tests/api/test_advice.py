@@ -16,8 +16,8 @@ from tests.api.bundles import packed_files, upload_whole
 from tests.api.service import ApiFixture, both_databases
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
-from torchyard.contract.job import EndReason
 from torchyard.contract.recipes.entry import DATA_WAIT
+from torchyard.contract.states import EndReason
 
 OOM = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 GPU: dict[str, Any] = {"index": 0, "uuid": "cpu-0", "name": "H200", "kind": "cuda"}

@@ -7,7 +7,7 @@ import pytest
 from controller.dependencies import Dependencies
 from tests.api.service import SPEC, ApiFixture
 from tests.approved import Approved
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 NOBODY = f"job_{'0' * 32}"
 

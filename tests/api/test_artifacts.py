@@ -9,7 +9,7 @@ from store.output.facts import NewArtifact
 from tests.api.service import ApiFixture, both_databases, sha256
 from tests.api.test_problems import assert_problem
 from tests.rows import each_row
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 FILES = {"plots/loss.png": b"png" * 1000, "plots/b c.txt": b"", "plotsx": b"x", "größe ?#&.txt": b"odd"}
 

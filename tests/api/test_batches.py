@@ -21,7 +21,7 @@ from tests.api.writes import full_after, locked_after, writes
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.rows import each_row
-from torchyard.contract.requests import MOST_ATOMIC_JOBS, MOST_BATCH_BYTES, MOST_JOBS
+from torchyard.contract.jobs.requests import MOST_ATOMIC_JOBS, MOST_BATCH_BYTES, MOST_JOBS
 
 WRONG = {"trainer": "image-classification", "priority": 1000}
 PART = 5

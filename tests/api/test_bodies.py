@@ -21,9 +21,9 @@ from api.server.routing import Route, Router
 from api.settings import Settings
 from tests.api.service import TOKEN
 from tests.approved import Approved
-from torchyard.contract import requests
-from torchyard.contract.schema import Schema
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
+from torchyard.contract.wire import schema
+from torchyard.contract.wire.schema import Schema
 
 MOST = 20_000
 
@@ -90,13 +90,13 @@ def test_a_body_of_some_hundred_bytes_is_parsed_in_a_turn_of_its_user(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, size: int, in_loop: bool
 ) -> None:
     threads: list[threading.Thread] = []
-    of_json = requests.from_json
+    of_json = schema.from_json
 
     def noted(*args: Any, **kwargs: Any) -> Any:
         threads.append(threading.current_thread())
         return of_json(*args, **kwargs)
 
-    monkeypatch.setattr(requests, "from_json", noted)
+    monkeypatch.setattr(schema, "from_json", noted)
     with client:
         loop_thread = client.portal.call(threading.current_thread)  # pyright: ignore[reportOptionalMemberAccess]
         assert client.post("/notes", json={"text": "a" * size}).json() == size
@@ -108,14 +108,14 @@ def test_a_wrong_body_leaves_the_memory_when_it_is_answered(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[weakref.ref[_Parsed]] = []
-    of_json = requests.from_json
+    of_json = schema.from_json
 
     def noted(*args: Any, **kwargs: Any) -> Any:
         found = _Parsed(of_json(*args, **kwargs))
         seen.append(weakref.ref(found))
         return found
 
-    monkeypatch.setattr(requests, "from_json", noted)
+    monkeypatch.setattr(schema, "from_json", noted)
     with client:
         gc.disable()
         try:

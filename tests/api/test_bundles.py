@@ -18,10 +18,10 @@ from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.rows import each_row
-from torchyard.contract.bundles import FREE_BYTES, bundle_url
+from torchyard.contract.bundles.names import FREE_BYTES, bundle_url
 from torchyard.contract.errors import InvalidRequest
-from torchyard.contract.job import EndReason
-from torchyard.contract.team import Role
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 SCRIPT = {"trainer": "script", "name": "mine"}
 

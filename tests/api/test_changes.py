@@ -7,7 +7,7 @@ from httpx2 import Response
 from tests import line
 from tests.api.service import ApiFixture
 from tests.rows import each_row
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 
 def patch(service: ApiFixture, job_id: str, **change: Any) -> Response:

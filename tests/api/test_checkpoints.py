@@ -18,8 +18,8 @@ from tests.api.service import ApiFixture, both_databases, sha256
 from tests.api.test_problems import assert_problem
 from tests.archives import archive_of, digest_of
 from tests.rows import each_row
-from torchyard.contract import archives
-from torchyard.contract.checkpointfiles import MOST_FILES
+from torchyard.contract.files import archives
+from torchyard.contract.files.paths import MOST_FILES
 
 STATE = bytes(range(256)) * 4_000
 WEIGHTS = b"weights"

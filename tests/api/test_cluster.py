@@ -13,10 +13,10 @@ from tests.api.service import ApiFixture, both_databases
 from tests.approved import Approved
 from tests.rows import each_row
 from tests.servers import administered
-from torchyard.contract.devices import CachesReport, PoolNodes, PoolReport, PoolRules, StartsReport
-from torchyard.contract.job import EndReason
-from torchyard.contract.spec import CONFIGS
-from torchyard.contract.team import Role
+from torchyard.contract.cluster.devices import CachesReport, PoolNodes, PoolReport, PoolRules, StartsReport
+from torchyard.contract.spec.spec import CONFIGS
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 from torchyard.host.redis_rules import CHANNELS, COMMANDS, KEYS
 
 

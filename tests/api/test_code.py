@@ -7,9 +7,9 @@ import pytest
 from tests.api.bundles import Packed, packed_files, upload_whole
 from tests.api.service import ApiFixture, both_databases, sha256
 from tests.api.test_problems import assert_problem
-from torchyard.contract.bundles import bundle_url
+from torchyard.contract.bundles.names import bundle_url
+from torchyard.contract.bundles.tar import END, find_members, header, padding
 from torchyard.contract.errors import InvalidBundle
-from torchyard.contract.tar import END, find_members, header, padding
 
 FILES = {"a/run.sh": b"true\n", "big.txt": b"x" * (256 * 1024 + 1), "nul": b"a\0b", "train.py": "é <script>\n".encode()}
 

@@ -11,7 +11,7 @@ from api.middleware import compression
 from api.routes import jobs
 from tests.api.service import ApiFixture
 from tests.rows import each_row
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 LIST = "/v1/jobs"
 

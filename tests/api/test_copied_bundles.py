@@ -11,9 +11,9 @@ import pytest
 from store.bundles import checking
 from tests.api.bundles import Packed, packed, packed_files, upload, upload_whole
 from tests.api.service import ApiFixture, both_databases
-from torchyard.contract.parts import MOST_PART_BYTES, MOST_PARTS_ASKED, PartsReader, parts_in
-from torchyard.contract.tar import verify
-from torchyard.contract.team import Role
+from torchyard.contract.bundles.parts import MOST_PART_BYTES, MOST_PARTS_ASKED, PartsReader, parts_in
+from torchyard.contract.bundles.tar import verify
+from torchyard.contract.team.roles import Role
 
 KIB = 1 << 10
 

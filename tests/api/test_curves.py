@@ -17,8 +17,8 @@ from store.output.facts import MetricPoint
 from tests.api.service import ApiFixture, both_databases
 from tests.databases import quick_on_sqlite
 from tests.rows import each_row
-from torchyard.contract.job import EndReason
-from torchyard.contract.views.curves import CurveColumns, CurvesView, CurveView, JobKeys, KeyView
+from torchyard.contract.states import EndReason
+from torchyard.contract.telemetry.curves import CurveColumns, CurvesView, CurveView, JobKeys, KeyView
 
 MICROSECONDS = 1_700_000_000_000_000
 

@@ -2,7 +2,7 @@
 
 from store.output.facts import MetricPoint, NewLines
 from tests.api.service import ApiFixture, sha256
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 
 def ended(service: ApiFixture, *contents: bytes) -> str:

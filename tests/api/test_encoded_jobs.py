@@ -16,10 +16,10 @@ from store.jobs.facts import BestCheckpoint, DependencyFacts, DisplayedReason, J
 from store.jobs.initial_weights_facts import InitialFacts
 from store.queue.estimates_facts import EstimateFacts
 from store.team.callers import Caller, may_read
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.spec import SPEC, parse_spec
-from torchyard.contract.team import Role
-from torchyard.contract.views.jobs import JobSummary, JobView, StatusReason
+from torchyard.contract.jobs.views import JobSummary, JobView, StatusReason
+from torchyard.contract.spec.spec import SPEC, parse_spec
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.team.roles import Role
 
 ADA, OPERATOR = Caller("ada", Role.MEMBER), Caller("oscar", Role.OPERATOR)
 SCRIPT = {"trainer": "script", "config": {"code": "file:///code", "entrypoint": "train.py"}}

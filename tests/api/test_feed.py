@@ -10,9 +10,9 @@ from api.streams.throttle import Throttle
 from api.streams.watched import READ_S, WatchedJobs
 from store.jobs.facts import DisplayedReason, Head, ListedJob
 from store.team.callers import Caller
-from torchyard.contract.job import JobState
-from torchyard.contract.team import Role
-from torchyard.contract.views.telemetry import StreamTopic
+from torchyard.contract.states import JobState
+from torchyard.contract.team.roles import Role
+from torchyard.contract.telemetry.views import StreamTopic
 
 NOW = 1000.0
 ALICE, BOB, OPERATOR = Caller("alice", Role.MEMBER), Caller("bob", Role.MEMBER), Caller("olga", Role.OPERATOR)

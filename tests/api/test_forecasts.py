@@ -26,9 +26,9 @@ from tests.api.writes import Writes, writes
 from tests.scheduling.clusters import HOUR, NOW, host, runs, seen, slots, waits
 from tests.sessions import read
 from tests.store.fixture import recorded_statements
-from torchyard.contract.job import Reason
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.team import Role
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import Reason
+from torchyard.contract.team.roles import Role
 
 SLOTS = [{"index": index, "uuid": f"cpu-{index}", "name": "CPU slot", "kind": "cpu"} for index in range(2)]
 LONG: Mapping[str, Any] = {"time_limit": "10h"}

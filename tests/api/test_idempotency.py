@@ -13,7 +13,7 @@ from store.db.database import now_us
 from store.tables import IdempotencyKey
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 DAY_US = 24 * 3600 * 1_000_000
 

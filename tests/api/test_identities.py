@@ -20,7 +20,7 @@ from tests.api.service import TOKEN, ApiFixture
 from tests.servers import administered, redis_server
 from tests.sessions import write
 from tests.store.fixture import a_service, recorded_statements, store_on
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 ADA = Identity("ada", Role.MEMBER, Role.MEMBER.scopes, "tok_1")
 

@@ -13,10 +13,10 @@ from store.team.callers import SERVICE
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_sweeps import control
 from tests.rows import each_row
-from torchyard.contract.columns import MOST_CHARACTERS, MOST_COLUMNS, parse_column
-from torchyard.contract.filters import JobQuery
-from torchyard.contract.job import EndReason
-from torchyard.contract.team import Role
+from torchyard.contract.jobs.columns import MOST_CHARACTERS, MOST_COLUMNS, parse_column
+from torchyard.contract.jobs.filters import JobQuery
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 MONITORED = {"monitor": "val/accuracy", "mode": "max"}
 HOSTILE = [

@@ -15,8 +15,8 @@ from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.rows import each_row
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import EndReason, JobState
 
 MONITORED = {"monitor": "val/accuracy", "mode": "max"}
 

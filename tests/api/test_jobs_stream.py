@@ -36,12 +36,12 @@ from tests.api.serving import api_process, api_thread
 from tests.api.showing import shown
 from tests.rows import each_row
 from tests.store.fixture import store_on
-from torchyard.contract.devices import StartsReport
-from torchyard.contract.job import EndReason
-from torchyard.contract.patches import JobPatch
-from torchyard.contract.team import Role
-from torchyard.contract.views.jobs import JobSummary
-from torchyard.contract.views.telemetry import ChangedView, ItemsView, ListedView, LiveLine
+from torchyard.contract.cluster.devices import StartsReport
+from torchyard.contract.jobs.requests import JobPatch
+from torchyard.contract.jobs.views import JobSummary
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
+from torchyard.contract.telemetry.views import ChangedView, ItemsView, ListedView, LiveLine
 
 KEYS = [f"train/k{number}" for number in range(3)]
 

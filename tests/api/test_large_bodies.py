@@ -21,8 +21,8 @@ from tests.api.raw import wait_until
 from tests.api.service import SPEC, ApiFixture
 from tests.processes import Children
 from torchyard.contract.errors import TooLarge, TorchyardError, Unavailable
-from torchyard.contract.requests import parse_request, parsed_json
-from torchyard.contract.sweeps import MOST_KEYS, SweepExtension, parse_sweep
+from torchyard.contract.sweeps.spec import MOST_KEYS, SweepExtension, parse_sweep
+from torchyard.contract.wire.schema import parse_request, parsed_json
 from torchyard.host import confined
 
 SCRIPT = {"trainer": "script", "config": {"code": "file:///x", "args": []}}

@@ -6,9 +6,9 @@ import pytest
 
 from tests.api.service import ApiFixture, both_databases
 from tests.rows import each_row
-from torchyard.contract.filters import JobSort
-from torchyard.contract.job import EndReason
-from torchyard.contract.team import Role
+from torchyard.contract.jobs.filters import JobSort
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 
 def names(page: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from store.output import log_search
 from store.output.facts import NewLines
 from tests.api.service import ApiFixture
 from tests.rows import each_row
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 TEXTS = ["epoch 1", "\x1b[31mCUDA OOM\x1b[0m", "a\rb", "", "ü <script>", "oom"]
 

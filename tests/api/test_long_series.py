@@ -15,7 +15,7 @@ from store.output import points, series
 from store.output.facts import MetricPoint
 from store.tables import PointChunk, Series
 from tests.api.service import ApiFixture
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 HELD, PART = 4000, 1000
 Values = NDArray[np.float64]

@@ -8,8 +8,8 @@ from tests.api.service import ApiFixture, sha256
 from tests.api.test_problems import assert_problem
 from tests.databases import quick_on_sqlite
 from tests.rows import each_row
-from torchyard.contract.job import EndReason
-from torchyard.contract.team import Role
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 STATE, WEIGHTS = b"state" * 100, b"weights"
 READS = (

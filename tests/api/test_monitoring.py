@@ -16,8 +16,8 @@ from store.tables import Calibration, ForecastLease
 from tests.api.service import ApiFixture, both_databases
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import recorded_statements
-from torchyard.contract.devices import StartsReport
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.cluster.devices import StartsReport
+from torchyard.contract.states import EndReason, JobState
 
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

@@ -9,9 +9,9 @@ import pytest
 from store.jobs import table as job_table
 from tests.api.service import ApiFixture, both_databases
 from tests.rows import each_row
-from torchyard.contract.job import EndReason
-from torchyard.contract.notes import MOST_SEARCHED
-from torchyard.contract.team import Role
+from torchyard.contract.jobs.notes import MOST_SEARCHED
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 
 def patch(service: ApiFixture, job_id: str, **change: Any) -> Response:

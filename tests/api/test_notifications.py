@@ -9,7 +9,7 @@ from tests.api.service import ApiFixture, both_databases
 from tests.approved import Approved
 from tests.rows import each_row
 from tests.sessions import write
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 HOOK = {"name": "hook", "kind": "webhook", "address": "https://example.com/path?key=hidden"}
 
@@ -79,7 +79,7 @@ def test_a_narrow_token_of_an_administrator_enters_no_mail_address(service: ApiF
     ],
 )
 def test_what_is_wrong_with_a_target_is_named(service: ApiFixture, body: dict[str, Any], field: str) -> None:
-    """What else is wrong: tests/torchyard/contract/test_targets.py."""
+    """What else is wrong: tests/torchyard/contract/notifications/test_requests.py."""
     problem = add(service, 422, **body)
     assert [error["field"] for error in problem["errors"]] == [field]
 

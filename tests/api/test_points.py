@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from api.curves import encoding
 from api.present.times import time
 from store.output.series_columns import SeriesColumns
-from torchyard.contract.views.telemetry import PointView, SeriesView
+from torchyard.contract.telemetry.views import PointView, SeriesView
 
 VALUES = [0.5, -0.0, 1e-7, 1e300, 5e-324, math.nan, math.inf, -math.inf, 1 / 3, 2.0**60]
 TIMES = [0, 1, 999_999, 1_000_000, 1_700_000_000_500_000, 1_700_000_000_000_000, 1_700_000_000_000_010]

@@ -12,7 +12,7 @@ from store.tables import Worker
 from tests.api.service import SPEC, ApiFixture
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
-from torchyard.contract.devices import PoolNodes, PoolReport, PoolRules
+from torchyard.contract.cluster.devices import PoolNodes, PoolReport, PoolRules
 
 RULES = PoolRules(
     accounts=["lab"], qos=["normal"], constraints=["a100&nvlink"], reservations=["week"], account_of={"ada": "ada-acct"}

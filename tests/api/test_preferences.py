@@ -7,7 +7,8 @@ import pytest
 from tests.api.service import ApiFixture, both_databases
 from tests.rows import each_row
 from torchyard.contract.errors import InvalidRequest
-from torchyard.contract.requests import PreferenceChanges, parse_request
+from torchyard.contract.team.requests import PreferenceChanges
+from torchyard.contract.wire.schema import parse_request
 
 
 def kept(service: ApiFixture) -> Any:

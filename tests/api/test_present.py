@@ -22,11 +22,11 @@ from store.output.facts import Answer, MetricPoint, Stacks, TimelineItem
 from store.queue.estimates_facts import EstimateFacts
 from store.team.callers import Caller
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.team import Role
-from torchyard.contract.views.jobs import JobSummary, JobView
-from torchyard.contract.views.telemetry import EventView, LogLine, MetricView
+from torchyard.contract.jobs.views import JobSummary, JobView
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.team.roles import Role
+from torchyard.contract.telemetry.views import EventView, LogLine, MetricView
 
 ADA, EVE = Caller("ada", Role.MEMBER), Caller("eve", Role.MEMBER)
 OPERATOR = Caller("oscar", Role.OPERATOR)

@@ -18,9 +18,9 @@ from tests.api.service import ApiFixture, both_databases
 from tests.api.test_pools import GPU, serve
 from tests.approved import Approved
 from tests.store.fixture import recorded_statements
-from torchyard.contract.job import EndReason, Reason
-from torchyard.contract.price import Stake
-from torchyard.contract.team import Role
+from torchyard.contract.queue.price import Stake
+from torchyard.contract.states import EndReason, Reason
+from torchyard.contract.team.roles import Role
 
 MINUTE = 60_000_000
 SAVED = {"state.pt": b"x"}

@@ -19,7 +19,7 @@ from tests.approved import Approved
 from tests.rows import each_row
 import torchyard
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.views.base import Problem
+from torchyard.contract.wire.view import Problem
 
 NOBODY = "job_" + "0" * 32
 OPEN = ("/healthz", "/readyz", "/docs", "/openapi.json")
@@ -99,7 +99,7 @@ def test_the_service_does_not_start_without_a_token(tmp_path: Path) -> None:
 def test_an_invalid_spec_is_refused_with_the_name_of_the_field(
     service: ApiFixture, spec: dict[str, Any], field: str, approved: Approved
 ) -> None:
-    """What else is wrong with a spec: tests/torchyard/contract/test_findings.py and test_spec.py."""
+    """What else is wrong with a spec: tests/torchyard/contract/wire/test_findings.py and test_spec.py."""
     found = assert_problem(service.client.post("/v1/jobs", json={**SPEC, **spec}), 422, "invalid_spec")
     assert fields(found) == [field]
     assert found.errors[0].message == approved.of_row("message")

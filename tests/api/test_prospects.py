@@ -10,7 +10,7 @@ from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.rows import each_row
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.cluster.devices import DeviceReport
 
 SLOTS = [{"index": index, "uuid": f"cpu-{index}", "name": "CPU slot", "kind": "cpu"} for index in range(2)]
 

@@ -6,8 +6,8 @@ from store.jobs import jobs, reasons
 from tests import line
 from tests.api.service import ApiFixture, both_databases
 from tests.databases import quick_on_sqlite
-from torchyard.contract.job import Reason
-from torchyard.contract.views.queue import QueueEntry
+from torchyard.contract.queue.views import QueueEntry
+from torchyard.contract.states import Reason
 
 
 def places(page: dict[str, Any]) -> list[tuple[int, str]]:

@@ -5,7 +5,7 @@ from typing import Any
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
 from tests.rows import each_row
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 
 def effective(service: ApiFixture, name: str) -> dict[str, int | None]:

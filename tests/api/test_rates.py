@@ -24,7 +24,7 @@ from tests.approved import Approved
 from tests.databases import SQLiteDatabases
 from torchyard.client import Client
 from torchyard.contract.errors import TooManyRequests
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 STREAMS = 2
 

@@ -8,7 +8,7 @@ from tests.api.service import ApiFixture
 from tests.api.test_stream import parsed
 from tests.approved import Approved
 from tests.store.fixture import store_on
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 
 def stream(service: ApiFixture, job_id: str, after: int) -> list[tuple[int, str]]:

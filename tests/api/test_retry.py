@@ -10,9 +10,9 @@ from store.tables import Checkpoint, Job
 from tests import line
 from tests.api.service import SPEC, ApiFixture
 from tests.approved import Approved
-from torchyard.contract.job import EndReason
-from torchyard.contract.views.jobs import JobView
-from torchyard.contract.views.submission import SpecView
+from torchyard.contract.jobs.submissions import SpecView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import EndReason
 
 
 def finished(service: ApiFixture, *steps: int, **spec: Any) -> str:

@@ -14,7 +14,7 @@ from api.server.routing import Route, Router
 from api.settings import Settings
 from tests.api.service import ApiFixture
 from torchyard.contract.errors import NotFound
-from torchyard.contract.views.base import View
+from torchyard.contract.wire.view import View
 
 OF_FASTAPI = {
     "POST /v1/jobs/batch",

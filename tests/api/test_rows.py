@@ -10,10 +10,10 @@ from store.team.callers import SERVICE
 from tests.api.service import ApiFixture, both_databases
 from tests.api.test_sweeps import control, submitted, trials
 from tests.store.fixture import recorded_statements
-from torchyard.contract.job import EndReason
-from torchyard.contract.labels import MOST_LABELS_BYTES
-from torchyard.contract.sweeps import MOST_SHOWN_POINT_BYTES
-from torchyard.contract.text import MOST_SHOWN_TEXT
+from torchyard.contract.spec.labels import MOST_LABELS_BYTES
+from torchyard.contract.states import EndReason
+from torchyard.contract.sweeps.spec import MOST_SHOWN_POINT_BYTES
+from torchyard.contract.wire.text import MOST_SHOWN_TEXT
 
 MOST_ROW_BYTES = 20_000
 SCRIPT = {"trainer": "script", "config": {"code": "file:///code", "entrypoint": "train.py"}}

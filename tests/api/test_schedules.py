@@ -13,7 +13,7 @@ from tests.api.service import SPEC, ApiFixture
 from tests.api.test_problems import assert_problem
 from tests.approved import Approved
 from tests.store.fixture import StoreFixture, store_on
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 DAY_US = 24 * 3600 * 1_000_000
 NIGHTLY = {**SPEC, "schedule": "0 3 * * *"}
@@ -55,7 +55,7 @@ def test_a_schedule_is_a_job_spec_with_its_times(service: ApiFixture) -> None:
 def test_times_that_cannot_be_are_refused_by_name(
     service: ApiFixture, schedule: Any, field: str, approved: Approved
 ) -> None:
-    """What its form refuses: tests/torchyard/contract/test_schedules.py."""
+    """What its form refuses: tests/torchyard/contract/spec/test_schedule.py."""
     for path in ("/v1/schedules", "/v1/jobs/validate?place=true"):
         answer = service.client.post(path, json={**SPEC, "schedule": schedule})
         assert_problem(answer, 422, "invalid_spec")

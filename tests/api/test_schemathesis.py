@@ -18,8 +18,8 @@ from store.output.facts import MetricPoint, NewLines
 from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process
 from torchyard.contract.errors import NotFound, StaleClaim
-from torchyard.contract.job import EndReason
-from torchyard.contract.team import Role
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 _LONGEST_S = 540
 """On a busy machine; an idle one needs a minute."""

@@ -22,7 +22,7 @@ from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process
 from tests.databases import SQLiteDatabases
 from tests.rows import each_row
-from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.attempts.records import Manifest, ManifestFile
 
 BIG = 256 << 20
 SHA256 = "ab" * 32

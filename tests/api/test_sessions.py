@@ -18,7 +18,7 @@ from store.team.facts import digest_of
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.databases import quick_on_sqlite
 from tests.rows import each_row
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 SESSION = "5" * 64
 

@@ -5,7 +5,7 @@ import pytest
 from store.attempts import state as attempts
 from store.output.facts import Answer
 from tests.api.service import ApiFixture
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 RANKS = [{"rank": 0, "text": "in stuck_here", "note": None}, {"rank": 1, "text": None, "note": "has not answered"}]
 

@@ -33,8 +33,8 @@ from tests.api.showing import shown
 from tests.rows import each_row
 from tests.servers import administered, redis_server
 from tests.store.fixture import store_on
-from torchyard.contract.job import EndReason
-from torchyard.contract.views.telemetry import LiveLine
+from torchyard.contract.states import EndReason
+from torchyard.contract.telemetry.views import LiveLine
 
 # A test of connections does not depend on the kind of database, except for PostgreSQL's own connections.
 on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)

@@ -18,7 +18,7 @@ from tests.api.raw import read_answer, wait_until
 from tests.api.service import SPEC, TOKEN, ApiFixture, both_databases
 from tests.api.serving import api_thread
 from tests.api.writes import writes
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 
 CLIENTS = 16
 

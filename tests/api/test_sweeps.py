@@ -16,8 +16,8 @@ from tests.api import test_problems
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.api.serving import api_thread
 from tests.approved import Approved
-from torchyard.contract.job import EndReason
-from torchyard.contract.team import Role
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 STATUS = {"invalid_spec": 422, "idempotency_mismatch": 422, "not_found": 404, "forbidden": 403, "conflict": 409}
 DAY_US = 24 * 3600 * 1_000_000
@@ -138,7 +138,7 @@ def test_a_sweep_without_a_result_has_no_best(service: ApiFixture) -> None:
 def test_what_cannot_be_a_sweep_is_refused_by_name(
     service: ApiFixture, changes: dict[str, Any], field: str, approved: Approved
 ) -> None:
-    """What else cannot be one: tests/torchyard/contract/test_points.py."""
+    """What else cannot be one: tests/torchyard/contract/sweeps/test_points.py."""
     for path in ("/v1/sweeps", "/v1/sweeps/validate"):
         answer = service.client.post(path, json=body(**changes))
         assert_problem(answer, "invalid_spec")

@@ -19,7 +19,7 @@ from store.team.facts import digest_of
 from tests.api.service import TOKEN, ApiFixture, both_databases
 from tests.approved import Approved
 from tests.rows import each_row
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -10,8 +10,8 @@ from store.output import log_metrics as log_curves
 from store.output.facts import MetricPoint, NewLines
 from tests.api.service import ApiFixture
 from tests.api.test_problems import assert_problem
-from torchyard.contract.job import EndReason
-from torchyard.contract.views.telemetry import MetricsView
+from torchyard.contract.states import EndReason
+from torchyard.contract.telemetry.views import MetricsView
 
 
 def series(answer: dict[str, Any]) -> dict[str, list[tuple[int, Any]]]:

@@ -16,8 +16,8 @@ from store.tables import DeviceDay, Usage
 from tests.api.service import ApiFixture, both_databases
 from tests.rows import each_row
 from tests.store.fixture import checkpoint
-from torchyard.contract.job import EndReason
-from torchyard.contract.team import Role
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 HOUR = 3_600_000_000
 

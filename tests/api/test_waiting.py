@@ -14,7 +14,7 @@ from store.announcement import Announcement
 from store.db.database import Database
 from tests.api.service import ApiFixture
 from tests.rows import each_row
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 DEADLINE_S = 30.0
 

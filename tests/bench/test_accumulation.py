@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from bench.accumulation import FEW, MANY, MOST_PPM, Curve, curve_of, distance, job, rows, write_texts
-from torchyard.contract.events import Metric
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.attempts.events import Metric
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.spec.spec import parse_spec
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])

@@ -6,8 +6,8 @@ import pytest
 
 from bench import guides
 from bench.guides import NOTHING, Outcome, left_out, noise, outcome_of, rows, ways_of
-from torchyard.contract.events import Metric
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.events import Metric
+from torchyard.contract.attempts.rundir import RunDir
 
 
 def outcomes(*finals: float) -> list[Outcome]:

@@ -11,7 +11,7 @@ from bench.language import examples, rows
 from bench.language.__main__ import MOST_APART, OURS, THEIRS, TRAININGS, furthest, rows_of, tokens_of_turns
 from bench.language.settings import LanguageSettings, job
 from bench.turns import Measured
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 
 SHORT = LanguageSettings("llama", batch=2, settling=1, steps=2, log_every=2, turns=1, max_length=256)
 

@@ -8,7 +8,7 @@ from store.db.database import Database, now_us
 from store.tables import Attempt, Calibration, Estimate, Forecast, ForecastLease, Job
 from tests.chaos.deployment import WORKERS, Deployment
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 _SETTLES_S = 120.0
 """The lease of a worker that has just been killed expires, and another one takes it and scores."""

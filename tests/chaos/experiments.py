@@ -8,7 +8,7 @@ from typing import Any
 
 from torchyard.client import Client
 from torchyard.contract.errors import TorchyardError
-from torchyard.contract.views.jobs import JobSummary
+from torchyard.contract.jobs.views import JobSummary
 
 _SCRIPT = """
 import torchyard

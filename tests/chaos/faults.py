@@ -19,8 +19,8 @@ from tests.chaos.deployment import WORKERS, Deployment
 from tests.chaos.job_history import Damage
 from tests.chaos.jobs import JobSubmitter
 from torchyard.contract.errors import TorchyardError
-from torchyard.contract.job import JobState
-from torchyard.contract.views.checkpoints import CheckpointView
+from torchyard.contract.files.views import CheckpointView
+from torchyard.contract.states import JobState
 
 Target = Literal[
     "api",

@@ -9,10 +9,10 @@ import tempfile
 
 from torchyard.client import Client
 from torchyard.contract.errors import NotFound, ServerError
-from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
-from torchyard.contract.views.checkpoints import CheckpointView
-from torchyard.contract.views.jobs import JobView
-from torchyard.contract.views.telemetry import EventView, MetricView
+from torchyard.contract.files.views import CheckpointView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.telemetry.views import EventView, MetricView
 
 _WEIGHTS = "model.safetensors"
 _TIMING = re.compile(r"train/\w+_per_second|train/mfu|(?:time|wait|memory_gib)/.*")

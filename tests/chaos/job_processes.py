@@ -8,7 +8,7 @@ from pathlib import Path
 import re
 from typing import Literal
 
-from torchyard.contract.rundir import Env
+from torchyard.contract.attempts.rundir import Env
 
 Role = Literal["supervisor", "torchrun", "rank", "other"]
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar
 
 from torchyard.client import Client
 from torchyard.contract.errors import Conflict, ServerUnreachable, TorchyardError, Unavailable
-from torchyard.contract.job import JobState
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 
 T = TypeVar("T")
 

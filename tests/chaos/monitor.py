@@ -10,10 +10,10 @@ import time
 from tests.chaos import job_processes
 from tests.chaos.faults import Kill
 from torchyard.client import Client
+from torchyard.contract.cluster.views import WorkerView
 from torchyard.contract.errors import NotFound, TorchyardError
-from torchyard.contract.job import JobState
-from torchyard.contract.views.cluster import WorkerView
-from torchyard.contract.views.jobs import JobSummary
+from torchyard.contract.jobs.views import JobSummary
+from torchyard.contract.states import JobState
 
 _PAUSE_S = 0.25
 _ACTIVE = (JobState.STARTING, JobState.RUNNING)

@@ -12,8 +12,8 @@ from typing import cast
 from standardwebhooks import Webhook
 
 from torchyard.client import Client
-from torchyard.contract.notifications import DIGEST, EventKind
-from torchyard.contract.views.notifications import MessageView
+from torchyard.contract.notifications.kinds import DIGEST, EventKind
+from torchyard.contract.notifications.views import MessageView
 
 ENDS = (EventKind.JOB_SUCCEEDED, EventKind.JOB_FAILED, EventKind.JOB_CANCELLED)
 _TARGET = "chaos"

@@ -17,7 +17,7 @@ from tests.chaos.jobs import LAUNCHERS, JobSubmitter, Kind, spec
 from tests.chaos.monitor import Monitor
 from tests.chaos.report import Report
 from torchyard.client import Client
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 _REFERENCE_S = 240.0
 _DRAIN_S = 600.0

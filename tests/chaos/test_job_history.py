@@ -9,11 +9,11 @@ import pytest
 
 from tests.chaos import job_history
 from tests.chaos.job_history import Damage, JobHistory
-from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.views.checkpoints import CheckpointFile, CheckpointView
-from torchyard.contract.views.jobs import ErrorView, JobView, ProgressView, StatusReason
-from torchyard.contract.views.telemetry import EventView, MetricView
+from torchyard.contract.files.views import CheckpointFile, CheckpointView
+from torchyard.contract.jobs.views import ErrorView, JobView, ProgressView, StatusReason
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.telemetry.views import EventView, MetricView
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 LOSSES = {step: 1.0 / step for step in range(1, 11)}

@@ -9,7 +9,7 @@ import pytest
 
 from controller.notifications import channels
 from tests.chaos.receiver import Receiver, receiving, violations
-from torchyard.contract.views.notifications import MessageView
+from torchyard.contract.notifications.views import MessageView
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

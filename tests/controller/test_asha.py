@@ -14,9 +14,9 @@ from tests.databases import quick_on_sqlite
 from tests.sessions import write
 from tests.store.fixture import StoreFixture, checkpoint, run_together
 from torchyard.contract.errors import Conflict
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.sweeps import SweepState
-from torchyard.contract.team import Resource
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.sweeps.spec import SweepState
+from torchyard.contract.team.roles import Resource
 
 
 class Asha(Yard):

@@ -11,8 +11,8 @@ import pytest
 
 from controller.sweeps.halving import promotions
 from store.sweeps.facts import RungFacts, TrialFacts
-from torchyard.contract.job import JobState
-from torchyard.contract.sweeps import Halving
+from torchyard.contract.states import JobState
+from torchyard.contract.sweeps.spec import Halving
 
 HALVING = Halving(min=1, max=9, factor=3)
 

@@ -21,10 +21,10 @@ from tests import sessions
 from tests.approved import Approved
 from tests.databases import on_both, quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
-from torchyard.contract.devices import DeviceReport, StartsReport
-from torchyard.contract.durations import parse_duration
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.notifications import EventKind
+from torchyard.contract.cluster.devices import DeviceReport, StartsReport
+from torchyard.contract.notifications.kinds import EventKind
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.wire.units import parse_duration
 
 HALF = "all 2 GPUs were used below 5% for {}; if that goes on, the job is stopped in 15m (idle_timeout 30m)"
 ALL = "all 2 GPUs were used below 5% for 30m (idle_timeout)"

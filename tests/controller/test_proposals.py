@@ -15,7 +15,7 @@ from store.sweeps import requests
 from tests.controller.test_sweeps import ADA, BOB, Yard
 from tests.sessions import write
 from tests.store.fixture import StoreFixture
-from torchyard.contract.sweeps import Point, SweepSpec
+from torchyard.contract.sweeps.spec import Point, SweepSpec
 
 VARIED = {"args.x": {"min": 0.0, "max": 1.0}}
 

@@ -9,8 +9,8 @@ import pytest
 
 from controller.sweeps import sampling
 from store.sweeps.facts import RungFacts, TrialFacts
-from torchyard.contract.job import JobState
-from torchyard.contract.sweeps import Point, SweepSpec, parse_sweep
+from torchyard.contract.states import JobState
+from torchyard.contract.sweeps.spec import Point, SweepSpec, parse_sweep
 
 LR, UNITS = "config.optimizer.lr", "args.units"
 MIXED: list[Any] = [1, 1.0, True, "1", None, [1, 2], {"a": 1}]

@@ -28,11 +28,10 @@ from tests.failpoints.armed import ArmedProcess
 from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
-from torchyard.contract.job import CANCELLED_BY_OWNER, EndReason, JobState
-from torchyard.contract.schedules import SchedulePatch, ScheduleState
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.team import Resource, Role
-from torchyard.contract.views.schedules import ScheduleView
+from torchyard.contract.schedules import SchedulePatch, ScheduleState, ScheduleView
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import CANCELLED_BY_OWNER, EndReason, JobState
+from torchyard.contract.team.roles import Resource, Role
 
 ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
 SCRIPT = {"trainer": "script", "name": "nightly", "config": {"code": "file:///code"}}

@@ -30,12 +30,12 @@ from tests.databases import quick_on_sqlite
 from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.notifications import EventKind
-from torchyard.contract.points import checked_points, spec_of
-from torchyard.contract.sweeps import SweepExtension, SweepState, parse_sweep
-from torchyard.contract.team import Resource, Role
-from torchyard.contract.views.sweeps import SweepView, TrialCounts
+from torchyard.contract.notifications.kinds import EventKind
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.sweeps.points import checked_points, spec_of
+from torchyard.contract.sweeps.spec import SweepExtension, SweepState, parse_sweep
+from torchyard.contract.sweeps.views import SweepView, TrialCounts
+from torchyard.contract.team.roles import Resource, Role
 from torchyard.run import Run
 
 ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)

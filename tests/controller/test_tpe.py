@@ -7,7 +7,7 @@ from store.store import Store
 from tests.controller.test_sweeps import Yard
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together
-from torchyard.contract.sweeps import SweepState
+from torchyard.contract.sweeps.spec import SweepState
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from controller.sweeps.duty import Turns
 from store.sweeps.facts import DueSweep
-from torchyard.contract.sweeps import SweepState
+from torchyard.contract.sweeps.spec import SweepState
 
 
 def due(owner: str, *numbers: int) -> list[DueSweep]:

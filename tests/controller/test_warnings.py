@@ -17,9 +17,9 @@ from tests import sessions
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
-from torchyard.contract.job import EndReason
-from torchyard.contract.notifications import EventKind
+from torchyard.contract.notifications.kinds import EventKind
 from torchyard.contract.recipes.entry import DATA_WAIT, RANK_LAG, SLOWEST_RANK
+from torchyard.contract.states import EndReason
 
 LAGS = {RANK_LAG: 0.35, SLOWEST_RANK: 1.0}
 

@@ -20,10 +20,10 @@ import setuptools
 from tests.api.pages import ASSETS, build_page
 from tests.deploy.compose import ROOT
 from tests.e2e.service import Service, running
-from torchyard.contract.events import Metric, parse_line
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import RankError
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.events import Metric, parse_line
+from torchyard.contract.attempts.records import RankError
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import read_record
 
 CLIENT = ("torchyard",)

@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 from tests.device import sim
 from tests.trainer.ranks import environment, job, on_ranks, results
 import torchyard
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from trainer.__main__ import make_training, read_config
 from trainer.randomness import use_deterministic_algorithms
 from trainer.train import Training

@@ -13,8 +13,8 @@ from tests.device.runs import Outcome, train
 from tests.trainer import language
 from tests.trainer.bases import tiny_base
 from tests.trainer.runs import lines, points, same, state
-from torchyard.contract.events import Message
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.events import Message
+from torchyard.contract.attempts.rundir import RunDir
 
 forks.preload("tests.trainer.transformers_loaded")
 

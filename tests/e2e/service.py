@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from tests.chaos import job_processes
 from tests.servers import free_port
 from torchyard.client import Client
-from torchyard.contract.job import JobState
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 from worker.host import process
 
 T = TypeVar("T")

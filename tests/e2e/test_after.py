@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.documented import blocks, environment_in, run_blocks
 from tests.e2e.service import Service
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
 AFTER = DOCUMENT.partition("\n## After\n")[2].partition("\n## ")[0]

@@ -10,8 +10,8 @@ import pytest
 from tests.e2e.service import Service
 from tests.torchyard.cli.invocation import environment, run_in_process
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import JobState
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 from torchyard.run.images import picture_bytes
 
 PICTURE = picture_bytes([[0, 255, 7]])

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.service import Service, until
-from torchyard.contract.job import JobState
-from torchyard.contract.sweeps import SweepState
+from torchyard.contract.states import JobState
+from torchyard.contract.sweeps.spec import SweepState
 
 SWEEP: dict[str, Any] = {
     "name": "halving",

@@ -11,7 +11,7 @@ import pytest
 from tests import examples
 from tests.e2e.service import Service, running, until
 from torchyard.client.handles import Job
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 pytestmark = pytest.mark.thorough
 

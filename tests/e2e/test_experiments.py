@@ -10,7 +10,7 @@ from tests import examples
 from tests.e2e.documented import blocks, environment_in, run_blocks, running_by
 from tests.servers import free_port
 from torchyard.client import Client
-from torchyard.contract.sweeps import SweepState
+from torchyard.contract.sweeps.spec import SweepState
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
 

@@ -14,7 +14,7 @@ from tests.databases import PostgreSQLDatabases
 from tests.e2e.service import Service, running, until
 from tests.servers import free_port, redis_server_with_password
 from torchyard.client import Client
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 TOKEN = "the-admin-token"
 SCRIPT = "print('trained')\n"

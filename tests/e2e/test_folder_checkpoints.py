@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.e2e.service import Service
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 pytestmark = pytest.mark.thorough
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.e2e.service import Service
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 FORGES = """
 import json, os, pathlib

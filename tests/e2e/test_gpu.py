@@ -14,8 +14,8 @@ import pytest
 from tests.e2e.service import Service, running, until
 from tests.processes import kill_attempt
 from tests.worker.attempt import Attempt
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.records import Manifest
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.states import EndReason, JobState
 from torchyard.host.recordfiles import read_record
 from worker.devices.inventory import discover
 from worker.engines.local.launch_plans import launch_plan

@@ -9,9 +9,9 @@ import pytest
 from tests.e2e.service import Service
 from tests.rows import each_row
 from torchyard.client import Client
-from torchyard.contract.job import JobState
-from torchyard.contract.team import Role
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
+from torchyard.contract.team.roles import Role
 
 HTML = b"<!doctype html><script>alert(document.cookie)</script>"
 

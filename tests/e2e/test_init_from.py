@@ -9,10 +9,10 @@ import pytest
 
 from tests.e2e.service import Service
 from tests.trainer.test_init_from import pictures_of
+from torchyard.contract.attempts.rundir import STATE_FILE
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.job import JobState
-from torchyard.contract.rundir import STATE_FILE
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 from trainer.evaluate import evaluate
 
 SCRIPT = """

@@ -11,8 +11,8 @@ from tests.e2e.service import Service, until
 from tests.e2e.test_recovery import GATED
 from torchyard.client import Client
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import EndReason, JobState
 from worker.host import process
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.chaos import job_processes
 from tests.e2e.service import Service, until
 from torchyard.contract.errors import Conflict, NotFound
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.states import EndReason, JobState
 from worker.host import process
 
 LIGHT = "import os, time\nprint('rank', os.environ['RANK'], flush=True)\n"

@@ -14,7 +14,7 @@ from tests.e2e.documented import blocks, environment_in, run_blocks, running_by
 from tests.servers import free_port
 from torchyard.contract.recipes import CausalLm
 from torchyard.contract.recipes.causal import HF_CAUSAL
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 from trainer.recipes.causal import make_task
 
 ROOT = Path(__file__).parents[2]

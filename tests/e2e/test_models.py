@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.service import Service, until
 from tests.torchyard.cli.invocation import environment, run_in_process
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 DIGITS: dict[str, Any] = {
     "trainer": "image-classification",

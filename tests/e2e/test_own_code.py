@@ -14,9 +14,9 @@ from tests.torchyard.cli.invocation import environment, run_in_process, run_proc
 from tests.worker.eventfiles import NAME, scalars
 from torchyard.client import Client, JobView
 from torchyard.client.packing import pack
-from torchyard.contract.bundles import digest_in
+from torchyard.contract.bundles.names import digest_in
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.states import EndReason, JobState
 
 HELLO = "print('hello', flush=True)\n"
 

@@ -8,9 +8,9 @@ import pytest
 
 from tests.e2e.service import Service, running, until
 import torchyard
-from torchyard.contract.job import JobState
-from torchyard.contract.rundir import INDEX_FILE
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.attempts.rundir import INDEX_FILE
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 from torchyard.models.classifier import Classifier
 from trainer.evaluate import evaluate
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.service import Service
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 SCRIPT = """
 import torch

@@ -11,7 +11,7 @@ from tests.chaos import job_processes
 from tests.e2e.service import Service, is_running, running, until
 from tests.postgresql import postgresql_server
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 GATED = """
 import os, time, torchyard

@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.service import Service, until
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 SPEC = {
     "trainer": "image-classification",

@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.service import Service, until
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 SCRIPT = """
 import torch, torchyard

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.service import Service, until
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.states import EndReason, JobState
 
 VALUE = "correct-horse-battery-staple"
 SCRIPT = """

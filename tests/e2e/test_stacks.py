@@ -6,7 +6,7 @@ from tests.e2e.service import Service, until
 from tests.torchyard.cli.invocation import environment, run_process
 from torchyard.client import Client
 from torchyard.contract.errors import Conflict, Forbidden
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 SCRIPT = """
 import os, time

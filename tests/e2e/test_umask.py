@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from tests.e2e.service import Service, running
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 SCRIPT = """
 import os, pathlib, torchyard

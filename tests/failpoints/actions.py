@@ -42,12 +42,12 @@ from tests.api.bundles import packed
 from tests.sessions import write
 from tests.store.fixture import checkpoint
 from tests.worker.stand_in import TorchrunStandIn
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.attempts.records import ExitReport, NodePart
+from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.errors import Conflict, TooManyRequests
-from torchyard.contract.job import EndReason, Reason
-from torchyard.contract.patches import parse_patch
-from torchyard.contract.records import ExitReport, NodePart
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.jobs.requests import parse_patch
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import EndReason, Reason
 from torchyard.host import failpoints
 from torchyard.host.identity import identity_of
 from worker.attempts.records import AttemptRecords

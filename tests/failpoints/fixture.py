@@ -19,7 +19,7 @@ from tests import line
 from tests.failpoints import actions
 from tests.failpoints.armed import until
 from tests.store.fixture import StoreFixture, service_of, store_on
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from worker.settings import Settings
 
 

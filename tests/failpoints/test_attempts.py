@@ -9,7 +9,7 @@ from tests.failpoints.armed import REFUSED, started, until
 from tests.failpoints.beside import beside
 from tests.failpoints.fixture import FailpointFixture
 from torchyard.contract.errors import Conflict
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 SIDES = ("before", "after")
 STORED = ("claim", "mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end")

@@ -16,9 +16,9 @@ from tests.failpoints.armed import started
 from tests.failpoints.beside import beside, on_sqlite
 from tests.failpoints.fixture import FailpointFixture
 from tests.store.fixture import store_on
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.attempts.records import Manifest, ManifestFile
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import EndReason
 
 POINTS = [f"store.dependencies.{side}" for side in ("before", "after")]
 PLACES = [*POINTS, *(f"queue.announce.{side}" for side in ("before", "after"))]

@@ -8,7 +8,7 @@ import pytest
 from store.blobs.files import Blobs
 from tests.failpoints.armed import started
 from tests.worker.bundles.tars import Tree, read_tree
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from worker.attempts.prepare.workfolder import WorkFolder
 from worker.host import workfolders
 from worker.host.untrusted import remove_inside

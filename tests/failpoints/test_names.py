@@ -30,10 +30,10 @@ from tests.failpoints import (
     test_sweeps,
 )
 from tests.worker import test_hanging
+from torchyard.contract.attempts.records import Manifest
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.records import Manifest
-from torchyard.contract.requests import JobAction
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.jobs.requests import JobAction
+from torchyard.contract.spec.spec import parse_spec
 from torchyard.host import failpoints
 from torchyard.run.publishing import publish
 from worker.engines.local.environment import inherited

@@ -15,7 +15,7 @@ from tests.failpoints.armed import ArmedProcess, started
 from tests.failpoints.beside import beside, on_sqlite
 from tests.failpoints.fixture import FailpointFixture
 from tests.sessions import write
-from torchyard.contract.notifications import EventKind
+from torchyard.contract.notifications.kinds import EventKind
 
 COMMITS = ("fan_out", "claim_messages", "message_result", "clean_messages")
 POINTS = [f"store.{what}.{side}" for what in COMMITS for side in ("before", "after")]

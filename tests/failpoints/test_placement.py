@@ -11,8 +11,8 @@ from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture
 from tests.store.fixture import store_on
 from tests.worker.several import SLOTS, Several
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.states import EndReason, JobState
 from worker.placement.apply import Placer
 from worker.settings import Settings
 

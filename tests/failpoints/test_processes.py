@@ -20,7 +20,7 @@ from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until
 from tests.failpoints.fixture import FailpointFixture
 from tests.processes import kill_attempt
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.run.images import picture_bytes
 from worker.host import process
 

@@ -18,10 +18,10 @@ from tests.failpoints import actions
 from tests.failpoints.armed import REFUSED, ArmedProcess, started
 from tests.failpoints.beside import beside
 from tests.failpoints.fixture import FailpointFixture
+from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.team import Role
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 SIDES = ("before", "after")
 POINTS = [

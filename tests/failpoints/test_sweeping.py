@@ -20,8 +20,8 @@ from tests import line
 from tests.failpoints import actions
 from tests.failpoints.armed import ArmedProcess, started, until
 from tests.failpoints.fixture import FailpointFixture
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.states import EndReason
 
 SIDES = ("before", "after")
 POINTS = [

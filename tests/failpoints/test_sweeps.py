@@ -12,9 +12,9 @@ from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture
 from tests.sessions import write
 from tests.store.fixture import store_on
-from torchyard.contract.job import JobState
-from torchyard.contract.points import checked_points, spec_of
-from torchyard.contract.sweeps import SweepState, parse_sweep
+from torchyard.contract.states import JobState
+from torchyard.contract.sweeps.points import checked_points, spec_of
+from torchyard.contract.sweeps.spec import SweepState, parse_sweep
 
 SIDES = ("before", "after")
 MAKING = [f"store.make_trials.{side}" for side in SIDES]

@@ -250,7 +250,7 @@ def test_an_error_of_the_program_is_its_exit_code(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_an_upgrade_imports_neither_tables_nor_specs(tmp_path: Path) -> None:
-    loaded = "{'store.tables', 'torchyard.contract.spec'} & set(sys.modules)"
+    loaded = "{'store.tables', 'torchyard.contract.spec.spec'} & set(sys.modules)"
     code = "import sys; from migrations.__main__ import main; sys.argv[1:] = ['upgrade']; assert not main()"
     env = os.environ | {
         "TORCHYARD_DATABASE_URL": f"sqlite:///{tmp_path / 'new.db'}",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.e2e.service import Service, until
 from tests.worker.curvefiles import history, wandb_log
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 PROGRAM = """
 import pathlib, shutil, time

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.service import Service
 from tests.own_code.typed import torchyard
-from torchyard.contract.spec import ScriptSpec
+from torchyard.contract.spec.spec import ScriptSpec
 
 PROGRAMS = Path(__file__).parent / "programs"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scripts.md"

@@ -15,7 +15,7 @@ from tests.e2e.documented import ROOT, blocks, environment_in, run_blocks
 from tests.e2e.service import Service, running, until
 from tests.venvs import make_venv
 from torchyard.client.handles import Job
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 CPU_TORCH = "torch==2.13.0+cpu"
 """Another one than the worker's, in a wheel without CUDA: 200 MB."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.service import Service
 from torchyard.client.handles import Job
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 FILES = {
     "src/mypkg/__init__.py": "where = 'src'\n",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.service import Service
 from tests.own_code.typed import torchyard
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 PROGRAMS = Path(__file__).parent / "programs" / "options"
 

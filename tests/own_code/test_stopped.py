@@ -15,7 +15,7 @@ from tests.e2e.service import Service, until
 from tests.own_code.programs.training import HELD_AT, STEPS
 from tests.worker.eventfiles import scalars
 from torchyard.client.handles import Job
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 THOROUGH = pytest.mark.thorough
 PROGRAMS = Path(__file__).parent / "programs"

@@ -11,7 +11,7 @@ import uuid
 
 import pytest
 
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 from worker.host import process
 
 _MARK = "TORCHYARD_TEST_RUN"

@@ -6,7 +6,7 @@ from typing import Any
 from scheduling.plan import plan
 from scheduling.snapshot import Device, Host, Reservation, Running, Snapshot, Waiting
 from scheduling.steps import Plan
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 NOW = 1_700_000_000_000_000
 MINUTE = 60_000_000

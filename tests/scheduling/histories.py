@@ -10,7 +10,7 @@ from scheduling.shapes import limit_class, looked
 from scheduling.snapshot import Device, Host, Reservation, Running, Snapshot, Waiting
 from scheduling.steps import Plan, Start, Stop
 from tests.scheduling.clusters import HOUR, MINUTE, NOW
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 GRACE = MINUTE // 2
 _OWNERS = ("ada", "bob", "eve")

@@ -7,7 +7,7 @@ from scheduling.shapes import limit_class, looked
 from scheduling.snapshot import OVERDUE_AFTER, Device, Displacement, Host, OwnerUse, Running, Snapshot, Waiting
 from tests.scheduling.clusters import HOUR, NOW
 from tests.scheduling.worlds import OWNERS, World, WorldHost, WorldWaiting
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 _GRACE_S = 30
 

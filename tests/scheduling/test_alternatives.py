@@ -20,7 +20,7 @@ from scheduling.steps import Plan
 from tests.scheduling.clusters import HERE, HOUR, MINUTE, NOW, host, kept, runs, seen, slots, starts, waits
 from tests.scheduling.snapshots import snapshot_of
 from tests.scheduling.worlds import any_world
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 
 def found(snapshot: Snapshot, job: Waiting) -> dict[str, str]:

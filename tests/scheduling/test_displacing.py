@@ -29,7 +29,7 @@ from tests.scheduling.clusters import (
     stopped,
     waits,
 )
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 
 def settled(job_id: str, count: int = 1, *, hours: int = 3, **others: Any) -> Running:

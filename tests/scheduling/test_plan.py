@@ -14,7 +14,7 @@ from scheduling.snapshot import Group, Snapshot, Waiting
 from scheduling.steps import Plan, Start
 from tests.scheduling.snapshots import snapshot_of
 from tests.scheduling.worlds import any_world
-from torchyard.contract.fitting import suitable
+from torchyard.contract.cluster.fitting import suitable
 
 
 def _snapshot(random: Random) -> Snapshot:

@@ -16,7 +16,7 @@ from tests.approved import Approved
 from tests.scheduling.clusters import HERE, HOUR, NOW, gpu, host, runs, seen, slots, starts, waits
 from tests.scheduling.snapshots import snapshot_of
 from tests.scheduling.worlds import any_world
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 POOL = Pool("wrk_pool", "gpu", "cuda", devices=8)
 

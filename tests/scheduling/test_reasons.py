@@ -8,9 +8,9 @@ from scheduling.plan import plan
 from scheduling.snapshot import Host, OwnerUse
 from tests.approved import Approved
 from tests.scheduling.clusters import HOUR, NOW, gpu, host, runs, seen, slots, starts, waits
-from torchyard.contract.fitting import is_named
-from torchyard.contract.job import Reason
-from torchyard.contract.resources import Resources
+from torchyard.contract.cluster.fitting import is_named
+from torchyard.contract.spec.resources import Resources
+from torchyard.contract.states import Reason
 
 
 def explain(resources: Resources, *hosts: Host) -> Reason:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from scheduling.plan import plan
 from scheduling.snapshot import Reservation, Snapshot, Waiting
 from tests.scheduling.clusters import HERE, HOUR, MINUTE, NOW, THERE, gpu, host, kept, runs, seen, slots, starts, waits
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 
 def stored(snapshot: Snapshot) -> Snapshot:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.cluster.devices import DeviceReport
 
 _GIB = 1 << 30
 OWNERS = ("ada", "bob", "eve")

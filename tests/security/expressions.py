@@ -16,7 +16,7 @@ _FLAGS_AT = {"compile": 1, "split": 3, "sub": 4, "subn": 4} | dict.fromkeys(
 """The functions of `re`, and which argument of each has the flags."""
 _AT_THE_START = frozenset({"match", "fullmatch"})
 _CONVERTERS = frozenset({"matching"})
-"""Functions of `torchyard.contract.codec` that match a whole text."""
+"""Functions of `torchyard.contract.wire.codec` that match a whole text."""
 _MAY_HAVE_ONE = re.compile(r"\bre\.|\bmatching\b|\bpattern\b")
 """What a file with an expression has: most have none, and need not be read as Python."""
 _IN_LITERAL = r"\\.|\[(?:[^\]\\\n]|\\.)*\]"
@@ -25,7 +25,7 @@ _LITERAL = re.compile(rf"(?<=[=(,:?!&|\s])/((?:[^/\\\n\[* >]|{_IN_LITERAL})(?:[^
 
 
 def _allowing(pattern: str, _words: str) -> str:
-    """Stands for `torchyard.contract.wording.allowing`."""
+    """Stands for `torchyard.contract.wire.wording.allowing`."""
     return pattern
 
 
@@ -108,7 +108,7 @@ class _Source:
 
     @property
     def has_converters(self) -> bool:
-        return self.imports.get("matching", ("", ""))[0] == "torchyard.contract.codec"
+        return self.imports.get("matching", ("", ""))[0] == "torchyard.contract.wire.codec"
 
     @cached_property
     def constants(self) -> dict[str, ast.expr]:

@@ -14,8 +14,8 @@ import sys
 import traceback
 
 from tests.security import walk
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import IsolationReport
 from worker.host.attempt_key import AttemptKey
 from worker.sandbox import entry, levels
 from worker.sandbox.places import WorkerPlaces

@@ -19,9 +19,9 @@ import uuid
 
 from store.blobs.files import Blobs
 from tests.worker.attempt import wait_for
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest, Strict
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest, Strict
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import read_record, write_record
 from worker.bundles.cache import BundleCache
 from worker.engines.base import COMMAND_OPTION

@@ -16,9 +16,9 @@ from tests.databases import quick_on_sqlite
 from tests.e2e.service import Service, running, until
 from tests.e2e.shared import HOME_FILES
 from tests.worker.attempt import isolation
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.job import JobState
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.cluster.devices import IsolationReport
+from torchyard.contract.states import JobState
 from worker.host import process
 from worker.sandbox import levels
 from worker.sandbox.shared import TEMPORARY

@@ -9,7 +9,7 @@ from tests.worker.attempt import Attempt, isolation
 from tests.worker.packages.conftest import index, packages
 from tests.worker.packages.fixture import Packages
 from tests.worker.packages.index import Index
-from torchyard.contract.devices import IsolationReport
+from torchyard.contract.cluster.devices import IsolationReport
 from worker.packages.installation import Installed, NotInstalled
 
 __all__ = ["index", "packages"]

@@ -21,9 +21,9 @@ from tests.worker import eventfiles
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from tests.worker.attempts.output.relays import storing
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason, JobState
 from torchyard.run.publishing import publish
 from worker.attempts import pace
 from worker.attempts.notices import Notices

@@ -10,8 +10,8 @@ import torch
 from tests.processes import kill_attempt
 from tests.trainer.runs import same
 from tests.worker.attempt import WARM_LAUNCH, Attempt, isolation
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.job import EndReason
+from torchyard.contract.cluster.devices import IsolationReport
+from torchyard.contract.states import EndReason
 from worker.engines.local.warm.manager import WarmProcess
 from worker.sandbox import levels
 

@@ -16,11 +16,11 @@ from tests.processes import kill_attempt
 from tests.security.test_attacks import ATTACK
 from tests.worker.attempt import Attempt, isolation
 from tests.worker.engines.local.warm.light_process import LightWarmProcess
-from torchyard.contract.devices import IsolationReport
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.states import EndReason
 from worker.engines.local import supervisors
 from worker.host import orphans, process
 from worker.sandbox import landlock, levels, namespaces, seccomp

@@ -14,12 +14,21 @@ from store.team import secrets
 from tests.worker import eventfiles
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from tests.worker.attempts.output.relays import storing
-from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Packages, Progress, Remeasured, Shown
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.media import MediaKind
-from torchyard.contract.records import ExitReport, Manifest
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.views.telemetry import RankStacksView
+from torchyard.contract.attempts.events import (
+    Card,
+    CheckpointSaved,
+    Message,
+    Metric,
+    Packages,
+    Progress,
+    Remeasured,
+    Shown,
+)
+from torchyard.contract.attempts.records import ExitReport, Manifest
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.media.kinds import MediaKind
+from torchyard.contract.states import EndReason, JobState, Reason
+from torchyard.contract.telemetry.views import RankStacksView
 from torchyard.run.publishing import publish
 from worker.attempts.capture import capturing
 from worker.attempts.keep.artifacts import Artifacts

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from api.app import create_app
 from tests.api.service import SPEC, ApiFixture
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 SCRIPT: dict[str, Any] = {"trainer": "script", "config": {"code": "file:///code"}}
 

@@ -26,9 +26,9 @@ MADE_AT_RUN_TIME = {
     "store/output/log_search.py:match_text": "an escaped text",
     "torchyard/cli/follow.py:_is_in_log": "two numbers between what is known",
     "torchyard/client/references.py:_last_number": "an escaped name, and a number",
-    "torchyard/contract/arguments.py:_assigned": "an escaped name",
-    "torchyard/contract/codec.py:matching": "its callers' expressions are found, too",
-    "torchyard/contract/logmetrics.py:_checked": "a job's own, which is only compiled here",
+    "torchyard/contract/sweeps/arguments.py:_assigned": "an escaped name",
+    "torchyard/contract/wire/codec.py:matching": "its callers' expressions are found, too",
+    "torchyard/contract/spec/log_metrics.py:_checked": "a job's own, which is only compiled here",
     "worker/attempts/files/matching.py:match": "a glob",
     "worker/engines/local/supervisor/ranks.py:has_signal": "the name of a signal mask, in /proc/PID/status",
 }

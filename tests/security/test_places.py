@@ -10,10 +10,10 @@ import uuid
 import pytest
 
 from tests.worker.attempt import Attempt, isolation
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import Sandbox
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import Sandbox
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import IsolationReport
+from torchyard.contract.states import EndReason
 from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.engines.local.warm.manager import WarmProcess
 from worker.host.attempt_key import AttemptKey

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.worker.attempt import isolation
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.records import LaunchPlan, Sandbox
-from torchyard.contract.rundir import FROM_TMP, RunDir
+from torchyard.contract.attempts.records import LaunchPlan, Sandbox
+from torchyard.contract.attempts.rundir import FROM_TMP, RunDir
+from torchyard.contract.cluster.devices import IsolationReport
 from worker.engines.local.supervisor import temporaries
 from worker.host.attempt_key import AttemptKey
 from worker.sandbox.places import WorkerPlaces

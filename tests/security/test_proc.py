@@ -13,8 +13,8 @@ import pytest
 from tests.security import late_table
 from tests.security.test_levels import HERE, LANDLOCK, MOUNTS, needs_landlock, needs_mounts, needs_pids
 from tests.worker.attempt import WARM_LAUNCH, Attempt
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.job import EndReason
+from torchyard.contract.cluster.devices import IsolationReport
+from torchyard.contract.states import EndReason
 from worker.sandbox import levels
 
 START = "warm"

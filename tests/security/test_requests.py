@@ -18,7 +18,7 @@ from tests.api.service import TOKEN, ApiFixture
 from tests.api.serving import api_process
 from tests.databases import SQLiteDatabases
 from tests.servers import redis_server
-from torchyard.contract import findings
+from torchyard.contract.wire import findings
 
 MOST = 8192
 """The bytes of the largest header, with its name."""

@@ -14,10 +14,10 @@ import pytest
 from tests.security.test_levels import LANDLOCK, MOUNTS, needs_mounts
 from tests.venvs import make_venv
 from tests.worker.attempt import Attempt, isolation
-from torchyard.contract.devices import IsolationReport
+from torchyard.contract.attempts.records import LaunchPlan
+from torchyard.contract.cluster.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import LaunchPlan
+from torchyard.contract.states import EndReason
 from torchyard.host.datadir import enter_empty_folder
 from torchyard.host.recordfiles import read_record, write_record
 from worker.bundles import unpack

@@ -9,7 +9,7 @@ import pytest
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from tests.worker.attempt import Attempt
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 RENDEZVOUS = "torch.rendezvous.none"
 """What torchrun's dynamic rendezvous decodes and unpickles, also when it ends."""

@@ -21,8 +21,8 @@ from tests.security.test_proc import WALK
 from tests.worker import launchers
 from tests.worker.attempt import wait_for
 from tests.worker.bundles.tars import store, tar_of
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import LaunchPlan
+from torchyard.contract.attempts.records import LaunchPlan
+from torchyard.contract.states import EndReason
 from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import read_record, write_record
 from worker.engines.local.launchers import strictness
@@ -279,8 +279,8 @@ def test_ranks_show_their_stacks(host: StrictHost) -> None:
     command = (
         "import sys, time, pathlib\n"
         "from torchyard.host.recordfiles import read_record\n"
-        "from torchyard.contract.records import ProcessIdentity\n"
-        "from torchyard.contract.rundir import RunDir\n"
+        "from torchyard.contract.attempts.records import ProcessIdentity\n"
+        "from torchyard.contract.attempts.rundir import RunDir\n"
         "from worker.engines.local import stacks\n"
         "run = RunDir(pathlib.Path(sys.argv[1]))\n"
         "read = stacks.request_stacks(run, read_record(run.supervisor, ProcessIdentity), ranks=[0])\n"

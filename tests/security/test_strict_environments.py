@@ -12,7 +12,7 @@ from tests.security import strict_host
 from tests.security.strict_host import StrictAttempt, StrictHost, helper_alone
 from tests.venvs import make_venv
 from tests.worker.environments.test_start import TELLS
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import write_record
 from worker.attempts.prepare import named_environment
 from worker.engines.base import COMMAND_OPTION

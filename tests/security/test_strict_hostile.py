@@ -16,7 +16,7 @@ import pytest
 from tests.rows import each_row
 from tests.security import strict_host
 from tests.security.strict_host import SERVICE, StrictAttempt, StrictHost
-from torchyard.contract.records import LaunchPlan, Sandbox, Strict
+from torchyard.contract.attempts.records import LaunchPlan, Sandbox, Strict
 from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import read_record, write_record
 from worker.host import process

@@ -10,8 +10,8 @@ from tests.e2e.service import Service
 from tests.security import strict_host
 from tests.security.strict_host import StrictHost, as_service
 from tests.worker.attempt import wait_for
-from torchyard.contract.job import JobState
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import JobState
 from worker.engines.local.launchers import strictness
 
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("strict_isolation")]

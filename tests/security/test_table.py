@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BODIES = ("tests/api/test_bodies.py", "tests/security/test_requests.py", "tests/torchyard/contract/test_findings.py")
+BODIES = (
+    "tests/api/test_bodies.py",
+    "tests/security/test_requests.py",
+    "tests/torchyard/contract/wire/test_findings.py",
+)
 SESSIONS = "tests/security/test_stolen_cookies.py"
 READING = "tests/worker/packages/test_reading.py"
 ATTACKS: dict[str, dict[str, str]] = {

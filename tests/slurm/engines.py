@@ -10,7 +10,7 @@ import uuid
 from tests.slurm.lab import SlurmLab
 from tests.worker.attempt import wait_for
 from tests.worker.engines.fixtures import Program, plan_of, write_program
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.rundir import Env, RunDir
 from worker.engines.base import AttemptPlan, ClusterRequest, Handle
 from worker.engines.slurm.engine import SlurmEngine
 from worker.engines.slurm.pool import PoolSettings

@@ -18,8 +18,8 @@ from tests.servers import free_port, redis_server
 from tests.slurm.lab import SlurmLab
 from torchyard.client import Client
 from torchyard.contract.errors import TorchyardError
-from torchyard.contract.job import JobState
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.slurm.service import PoolService
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 pytestmark = pytest.mark.slurm
 

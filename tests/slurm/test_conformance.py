@@ -11,7 +11,7 @@ from tests.slurm.lab import SlurmLab
 from tests.worker.engines.fixtures import EngineFixture
 from tests.worker.engines.test_conformance import *  # noqa: F403
 from tests.worker.engines.test_conformance import end_of, started
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 pytestmark = pytest.mark.slurm
 

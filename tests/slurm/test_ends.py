@@ -11,7 +11,7 @@ import pytest
 
 from tests.slurm.lab import SlurmLab
 from tests.slurm.service import PoolService, running
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.states import EndReason, JobState
 
 pytestmark = pytest.mark.slurm
 

@@ -7,7 +7,7 @@ import pytest
 from tests.slurm.lab import SlurmLab
 from tests.slurm.service import running
 from tests.worker.packages.index import serving
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 pytestmark = pytest.mark.slurm
 

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from tests.slurm.service import PoolService
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 pytestmark = pytest.mark.slurm
 

@@ -40,12 +40,12 @@ from store.service_identity import service_id
 from store.store import Store
 from store.tables import Allocation, Attempt, Base, Job
 from store.team.callers import SERVICE, Caller
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.pausing import PausePoint
-from torchyard.contract.records import ExitReport, Manifest, ManifestFile
-from torchyard.contract.spec import Spec, parse_spec
-from torchyard.contract.team import Role
-from torchyard.contract.views.telemetry import EventView
+from torchyard.contract.attempts.pausing import PausePoint
+from torchyard.contract.attempts.records import ExitReport, Manifest, ManifestFile
+from torchyard.contract.spec.spec import Spec, parse_spec
+from torchyard.contract.states import EndReason, JobState, Reason
+from torchyard.contract.team.roles import Role
+from torchyard.contract.telemetry.views import EventView
 
 T = TypeVar("T")
 

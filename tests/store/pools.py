@@ -8,7 +8,7 @@ from store.attempts.facts import Claim, NodeHeld
 from store.cluster import pools, workers
 from store.ids import new_id
 from tests.store.fixture import StoreFixture
-from torchyard.contract.devices import DeviceReport, PoolNodes, PoolReport
+from torchyard.contract.cluster.devices import DeviceReport, PoolNodes, PoolReport
 
 HOLDER = "head/boot-1"
 

@@ -12,7 +12,7 @@ from store.team import quotas
 from store.team.callers import SERVICE
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, store_on
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 
 def stored(blobs: Blobs, path: str, content: bytes) -> NewArtifact:

@@ -17,7 +17,7 @@ from store.attempts.use import Use, counted
 from store.jobs import deletion
 from store.tables import Attempt, AttemptUse
 from tests.store.fixture import StoreFixture, placement_on, recorded_statements
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 SECOND = 1_000_000
 START = 1_800_000_000 * SECOND

@@ -23,9 +23,9 @@ from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.rows import each_row
 from tests.store.fixture import StoreFixture, checkpoint, placement_on
+from torchyard.contract.attempts.records import ExitReport, ProcessIdentity
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
-from torchyard.contract.records import ExitReport, ProcessIdentity
+from torchyard.contract.states import CRASH_LOOP_CAP, OUTCOMES, EndReason, JobState, Reason
 
 RETRIED = [reason for reason, outcome in OUTCOMES.items() if outcome.state is JobState.QUEUED]
 COUNTED = [reason for reason in RETRIED if OUTCOMES[reason].counted]

@@ -49,11 +49,11 @@ from tests.databases import (
 from tests.e2e.service import until
 from tests.sessions import write
 from tests.store.fixture import StoreFixture, store_on
+from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, StaleClaim, Unavailable
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.notifications import EventKind
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.team import Role
+from torchyard.contract.notifications.kinds import EventKind
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.team.roles import Role
 
 STATE = os.urandom(300_000)
 

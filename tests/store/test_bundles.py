@@ -24,10 +24,10 @@ from store.team.callers import Caller
 from tests.api.bundles import Packed, packed
 from tests.sessions import write
 from tests.store.fixture import StoreFixture, run_together, store_on
-from torchyard.contract.bundles import bundle_url
+from torchyard.contract.bundles.names import bundle_url
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
-from torchyard.contract.spec import Spec, parse_spec
-from torchyard.contract.team import Role
+from torchyard.contract.spec.spec import Spec, parse_spec
+from torchyard.contract.team.roles import Role
 
 ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
 MONTH = timedelta(days=30)

@@ -15,8 +15,8 @@ from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, NotFound
-from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
-from torchyard.contract.team import Role
+from torchyard.contract.states import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.team.roles import Role
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from store.output.facts import NewCheckpoint
 from store.team.callers import SERVICE
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
+from torchyard.contract.attempts.events import Remeasured
+from torchyard.contract.attempts.records import ManifestFile
 from torchyard.contract.errors import NotFound
-from torchyard.contract.events import Remeasured
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ManifestFile
+from torchyard.contract.states import EndReason
 
 
 @pytest.fixture

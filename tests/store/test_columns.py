@@ -8,7 +8,7 @@ import pytest
 from store.db import columns
 from store.db.database import Database
 from store.team.tables import User
-from torchyard.contract.views.base import View
+from torchyard.contract.wire.view import View
 
 
 class Shown(View):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from store.schedules import cron
-from torchyard.contract.schedules import Schedule
+from torchyard.contract.spec.schedule import Schedule
 
 BERLIN, LORD_HOWE = "Europe/Berlin", "Australia/Lord_Howe"
 DUE: dict[str, tuple[str, str, str, list[str]]] = {

@@ -20,7 +20,7 @@ from store.team.callers import SERVICE
 from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.filters import JobQuery
+from torchyard.contract.jobs.filters import JobQuery
 
 
 def test_the_clock_counts_microseconds_since_the_epoch(db: StoreFixture) -> None:

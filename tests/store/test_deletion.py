@@ -23,10 +23,10 @@ from store.tables import AttemptUse, Estimate, Forecast, Garbage, KeepRequest, W
 from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
+from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.team import Role
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.team.roles import Role
 
 INITIAL = InitialFacts(
     source_job="job_1",

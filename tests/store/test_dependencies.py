@@ -24,12 +24,12 @@ from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
+from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.errors import InvalidSpec, QuotaExceeded
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.patches import JobPatch
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.team import Resource, Role
+from torchyard.contract.jobs.requests import JobPatch
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.team.roles import Resource, Role
 
 ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
 SCRIPT: dict[str, Any] = {"trainer": "script", "config": {"code": "file:///code"}}

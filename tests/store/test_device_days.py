@@ -22,8 +22,8 @@ from tests.databases import quick_on_sqlite
 from tests.sessions import write
 from tests.store.fixture import StoreFixture, placement_on, recorded_statements, run_together, store_on
 from tests.store.test_races import PAIRS
-from torchyard.contract.job import EndReason
-from torchyard.contract.team import Role
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 HOUR = 3_600_000_000
 START = 20_000 * DAY_US

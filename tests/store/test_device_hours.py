@@ -15,7 +15,7 @@ from store.pages import FactPage
 from store.tables import Attempt, AttemptUse, DeviceDay, Job, Usage
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, placement_on, recorded_statements
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 HOUR = 3_600_000_000
 BY_OWNER = Asked(by_label=False, owner=None, days=30)

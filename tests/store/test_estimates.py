@@ -19,7 +19,7 @@ from store.tables import Base, Calibration, Estimate, Forecast, ForecastLease
 from store.team.callers import SERVICE
 from tests import sessions
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
-from torchyard.contract.resources import Resources
+from torchyard.contract.spec.resources import Resources
 
 on_sqlite = pytest.mark.parametrize("databases", ["sqlite"], indirect=True)
 HOUR = 3_600_000_000

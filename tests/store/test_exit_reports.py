@@ -11,7 +11,7 @@ from store.tables import Attempt
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
-from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.states import CRASH_LOOP_CAP, EndReason, JobState
 
 STOPS = [EndReason.CANCELLED, EndReason.PAUSED, EndReason.PREEMPTED]
 

@@ -7,8 +7,8 @@ from store.cluster import workers
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together
 from tests.store.test_races import PAIRS
-from torchyard.contract.devices import StartsReport
-from torchyard.contract.job import EndReason
+from torchyard.contract.cluster.devices import StartsReport
+from torchyard.contract.states import EndReason
 
 
 def offering(db: StoreFixture, cpus: float | None = None, memory_gb: float | None = None) -> str:

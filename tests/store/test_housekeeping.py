@@ -16,8 +16,8 @@ from store.tables import NEVER_TRIMMED, DeletedJob, Job
 from tests.approved import Approved
 from tests.databases import SQLiteDatabases, quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
-from torchyard.contract.job import EndReason
-from torchyard.contract.views.telemetry import StoredKind
+from torchyard.contract.states import EndReason
+from torchyard.contract.telemetry.views import StoredKind
 
 DAY = timedelta(days=1)
 BATCHES = 12

@@ -11,7 +11,7 @@ from store.tables import IdempotencyKey
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, new_job, run_together
 from torchyard.contract.errors import IdempotencyMismatch
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 
 SPEC = parse_spec({"trainer": "script", "config": {"code": "file:///code"}})
 DAY_US = 24 * 3600 * 1_000_000

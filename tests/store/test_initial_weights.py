@@ -20,12 +20,12 @@ from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.sessions import read
 from tests.store.fixture import StoreFixture, run_together, store_on
+from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.errors import InvalidSpec, NotFound
-from torchyard.contract.filters import JobQuery
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.team import Role
+from torchyard.contract.jobs.filters import JobQuery
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 ADA, BOB, ROOT = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER), Caller("root", Role.OPERATOR)
 SCRIPT: dict[str, Any] = {"trainer": "script", "config": {"code": "file:///code"}}

@@ -14,9 +14,9 @@ from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
 from torchyard.contract.errors import Conflict, NotFound
-from torchyard.contract.job import CRASH_LOOP_CAP, EndReason, JobState
-from torchyard.contract.patches import JobPatch
-from torchyard.contract.team import Role
+from torchyard.contract.jobs.requests import JobPatch
+from torchyard.contract.states import CRASH_LOOP_CAP, EndReason, JobState
+from torchyard.contract.team.roles import Role
 
 
 def test_a_queued_job_is_paused_immediately_and_resumed_into_the_queue(db: StoreFixture) -> None:

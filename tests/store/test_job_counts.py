@@ -16,10 +16,10 @@ from store.team import access
 from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, new_job, recorded_statements, run_together
-from torchyard.contract.filters import JobQuery
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.patches import JobPatch
-from torchyard.contract.team import Role
+from torchyard.contract.jobs.filters import JobQuery
+from torchyard.contract.jobs.requests import JobPatch
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.team.roles import Role
 
 CALLERS = [SERVICE, Caller("ada", Role.MEMBER), Caller("eve", Role.MEMBER), Caller("oz", Role.OPERATOR)]
 MOST_ROWS = 8

@@ -18,10 +18,10 @@ from store.team.callers import SERVICE, Caller
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, recorded_statements
 from torchyard.contract.errors import Conflict, Forbidden, NotFound
-from torchyard.contract.filters import JobQuery
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.team import Role
+from torchyard.contract.jobs.filters import JobQuery
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import EndReason, JobState, Reason
+from torchyard.contract.team.roles import Role
 
 
 def test_a_submitted_job_is_queued_with_its_resolved_spec(db: StoreFixture) -> None:

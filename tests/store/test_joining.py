@@ -18,7 +18,7 @@ from store.output.facts import Batch, MetricPoint, NewLines
 from store.tables import PointChunk
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, run_together, store_on
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 SMALL = 32
 """Positions of a block in these tests."""

@@ -23,10 +23,10 @@ from store.team.limits import find_limit
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements
+from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.team import Resource
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Resource
 
 
 @pytest.fixture

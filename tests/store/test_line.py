@@ -32,11 +32,11 @@ from tests import servers
 from tests.databases import Databases, SQLiteDatabases
 from tests.sessions import write
 from tests.store.fixture import StoreFixture, placement_on, service_of, store_on
+from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.errors import Conflict, NotFound
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.patches import parse_patch
-from torchyard.contract.records import ExitReport
-from torchyard.contract.team import Role
+from torchyard.contract.jobs.requests import parse_patch
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.team.roles import Role
 
 EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "3"))
 OWNERS, KINDS = ("ada", "bob", "eve:|é"), ("cuda", "cpu")

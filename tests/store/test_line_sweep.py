@@ -33,8 +33,8 @@ from tests.databases import quick_on_postgresql, quick_on_sqlite
 from tests.sessions import read
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, service_of, store_on
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.job import EndReason
-from torchyard.contract.patches import parse_patch
+from torchyard.contract.jobs.requests import parse_patch
+from torchyard.contract.states import EndReason
 
 KEYS = ("stamp", "jobs", "buckets", "groups", "rebuild", "bucket:0:auto:ada", "group")
 """Of the line of one job, `group` standing for its group."""

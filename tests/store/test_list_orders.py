@@ -10,7 +10,7 @@ from store.jobs import listing
 from store.jobs.facts import ListCursor, sort_key
 from store.team.callers import SERVICE
 from tests.store.fixture import StoreFixture
-from torchyard.contract.filters import JobQuery, JobSort
+from torchyard.contract.jobs.filters import JobQuery, JobSort
 
 MANY = 1500
 _EXPLAIN = {"sqlite": "EXPLAIN QUERY PLAN ", "postgresql": "EXPLAIN "}

@@ -27,9 +27,9 @@ from store.worker.verbs import WorkerStore
 from tests.sessions import write
 from tests.store import pools
 from tests.store.fixture import StoreFixture, checkpoint, store_on
-from torchyard.contract.job import EndReason, Reason
-from torchyard.contract.patches import JobPatch
-from torchyard.contract.team import Resource, Role
+from torchyard.contract.jobs.requests import JobPatch
+from torchyard.contract.states import EndReason, Reason
+from torchyard.contract.team.roles import Resource, Role
 
 ORDER = ("workers", "attempts", "jobs", "users")
 _TABLES = "|".join(ORDER)

@@ -9,7 +9,7 @@ from store.output import logs
 from store.output.facts import LogFilter, NewLines
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 ODD = ["", "  indented", "", "naïve ☃ 🎉", "a\rb\x0b\x0c\x1c\u2028c", "tab\t", "\x1b[31mred\x1b[0m"]
 

@@ -18,8 +18,8 @@ from store.team.callers import SERVICE
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, store_on
-from torchyard.contract.job import EndReason
-from torchyard.contract.team import Resource, Role
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Resource, Role
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from store.output.series import PointFilter
 from store.tables import Attempt, PointChunk, Series
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 EVERYTHING = PointFilter()
 

@@ -32,7 +32,7 @@ from tests import line, servers
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, a_service, checkpoint
 from torchyard.contract.errors import Conflict, StaleClaim
-from torchyard.contract.job import CRASH_LOOP_CAP, OUTCOMES, TRANSITIONS, EndReason, JobState, Reason
+from torchyard.contract.states import CRASH_LOOP_CAP, OUTCOMES, TRANSITIONS, EndReason, JobState, Reason
 
 EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "3"))
 DEVICES = ("slot-0", "slot-1", "slot-2")

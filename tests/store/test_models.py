@@ -26,11 +26,11 @@ from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, run_together, store_on
+from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.errors import Conflict, Forbidden, InvalidSpec, NotFound, QuotaExceeded
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.team import Resource, Role, Visibility
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Resource, Role, Visibility
 
 ADA, BOB = Caller("ada", Role.MEMBER), Caller("bob", Role.MEMBER)
 EVERYTHING = ModelFilter()

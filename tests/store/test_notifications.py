@@ -26,11 +26,11 @@ from tests.databases import quick_on_sqlite
 from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
-from torchyard.contract.job import EndReason
-from torchyard.contract.notifications import DEFAULT_ON, MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
-from torchyard.contract.patches import JobPatch
-from torchyard.contract.team import Role
-from torchyard.contract.views.notifications import TargetView
+from torchyard.contract.jobs.requests import JobPatch
+from torchyard.contract.notifications.kinds import DEFAULT_ON, MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
+from torchyard.contract.notifications.views import TargetView
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Role
 
 ALL = tuple(EventKind)
 KEY = random.token_hex(32)

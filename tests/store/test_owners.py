@@ -7,7 +7,7 @@ from store.team.callers import SERVICE, Caller
 from tests.approved import Approved
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import OwnerDisabled
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 
 @pytest.fixture

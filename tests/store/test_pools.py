@@ -29,11 +29,11 @@ from tests.databases import quick_on_sqlite
 from tests.sessions import write
 from tests.store import pools
 from tests.store.fixture import StoreFixture, placement_on, run_together, store_on
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.errors import Conflict, StaleClaim
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.records import ExitReport
-from torchyard.contract.team import Resource, Role
+from torchyard.contract.states import EndReason, JobState, Reason
+from torchyard.contract.team.roles import Resource, Role
 
 RUNS = Reason("running", "4 processes run")
 _HOUR = timedelta(hours=1)

@@ -21,9 +21,9 @@ from tests.approved import Approved
 from tests.databases import quick_on_postgresql, quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
 from torchyard.contract.errors import QuotaExceeded
-from torchyard.contract.job import EndReason
-from torchyard.contract.patches import parse_patch
-from torchyard.contract.team import Resource, Role
+from torchyard.contract.jobs.requests import parse_patch
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Resource, Role
 
 ADA = Caller("ada", Role.MEMBER)
 

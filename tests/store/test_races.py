@@ -15,9 +15,9 @@ from store.jobs import events as job_events
 from store.output.facts import Batch, NewEvent, NewLines
 from store.tables import Job
 from tests.store.fixture import StoreFixture, run_together
+from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.errors import Conflict, StaleClaim
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.states import EndReason, JobState, Reason
 
 PAIRS = int(os.environ.get("TORCHYARD_RACE_PAIRS", "4"))
 """Repetitions of each race; `make races` runs 10,000."""

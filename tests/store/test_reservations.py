@@ -13,7 +13,7 @@ from store.queue.reservations import Change, changes
 from store.tables import Worker
 from tests.store.fixture import StoreFixture, placement_on, run_together, store_on
 from tests.store.test_races import PAIRS
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 
 def keep(worker: str, job_id: str | None, *, seen: int | None = None, due: int = 5, bound: int = 9) -> Change:

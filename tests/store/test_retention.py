@@ -23,9 +23,9 @@ from store.tables import Garbage
 from store.team.callers import SERVICE
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, checkpoint, run_together, store_on
+from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.errors import InvalidCursor, NotFound
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.states import EndReason
 
 
 @dataclass(frozen=True)

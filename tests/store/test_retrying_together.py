@@ -16,7 +16,7 @@ from store.team.callers import SERVICE, Caller
 from tests import line
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded
-from torchyard.contract.team import Resource, Role
+from torchyard.contract.team.roles import Resource, Role
 
 on_postgresql = pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
 

@@ -5,7 +5,7 @@ import pytest
 from tests.approved import Approved
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.states import EndReason, JobState
 
 
 def _at_rung(db: StoreFixture, worker: str) -> str:

@@ -20,8 +20,8 @@ from store.tables import Attempt, Base, Calibration, Estimate, Forecast, Forecas
 from tests import sessions
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
 from tests.store.test_estimates import HOUR, MINUTE, estimated, kept, lease_on, now, on_sqlite, put, shown
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.patches import JobPatch
+from torchyard.contract.jobs.requests import JobPatch
+from torchyard.contract.states import EndReason, JobState
 
 Key = tuple[str, int, int]
 PAIRS = 4

@@ -8,7 +8,7 @@ from sqlalchemy import event, text
 from store.jobs import listing
 from store.team.callers import SERVICE
 from tests.store.fixture import StoreFixture
-from torchyard.contract.filters import JobQuery
+from torchyard.contract.jobs.filters import JobQuery
 
 MANY = 3000
 LABELS = ("Straße 7", "100% done", "a_b", "axb", "日本語の実験", "back\\slash", "it's 'quoted'", "{braces},comma")

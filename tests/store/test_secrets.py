@@ -16,7 +16,7 @@ from tests.databases import quick_on_sqlite
 from tests.sessions import write
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import ConfigError, Conflict, InvalidSpec, NotFound
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 ADA, EVE = Caller("ada", Role.MEMBER), Caller("eve", Role.MEMBER)
 

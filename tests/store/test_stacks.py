@@ -8,7 +8,7 @@ from store.db.database import Database
 from store.output.facts import Answer
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import Conflict, StaleClaim
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 
 @pytest.fixture

@@ -22,11 +22,11 @@ from store.worker.verbs import WorkerStore
 from tests import line, sessions
 from tests.sessions import write
 from tests.store.fixture import StoreFixture, a_service, placement_on, store_on
+from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.errors import Conflict
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.patches import parse_patch
-from torchyard.contract.records import ExitReport
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.jobs.requests import parse_patch
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import EndReason, JobState, Reason
 
 SPEC = parse_spec({"trainer": "script", "config": {"code": "file:///code"}})
 

@@ -39,11 +39,10 @@ from tests.databases import quick_on_sqlite
 from tests.sessions import write
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, QuotaExceeded
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.patches import JobPatch
-from torchyard.contract.requests import JobAction
-from torchyard.contract.sweeps import SweepSpec
-from torchyard.contract.team import Resource, Role
+from torchyard.contract.jobs.requests import JobAction, JobPatch
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.sweeps.spec import SweepSpec
+from torchyard.contract.team.roles import Resource, Role
 
 MOST_ROWS = 8
 ROW_BYTES = 256

@@ -8,7 +8,7 @@ import pytest
 
 from store.db import stored_spec
 from store.db.stored_spec import StoredCheckpointPolicy, StoredSpec
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 
 SCRIPT: dict[str, Any] = {"trainer": "script", "config": {"code": "file:///code"}}
 

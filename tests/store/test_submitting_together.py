@@ -23,8 +23,8 @@ from store.team import quotas, users
 from store.team.callers import SERVICE, Caller
 from tests.store.fixture import StoreFixture, run_together, store_on
 from torchyard.contract.errors import IdempotencyMismatch, InvalidSpec, QuotaExceeded, Unavailable
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.team import Resource, Role
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.team.roles import Resource, Role
 
 on_postgresql = pytest.mark.parametrize("databases", ["postgresql"], indirect=True)
 SHA = "a" * 64

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from store.sweeps.submit import document_of
-from torchyard.contract.sweeps import parse_sweep
+from torchyard.contract.sweeps.spec import parse_sweep
 
 SCRIPT = {"trainer": "script", "config": {"code": "file:///x", "args": []}}
 

@@ -11,8 +11,8 @@ from store.jobs import timeline
 from store.output.facts import MetricPoint, NewEvent, NewLines, TimelineItem
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, checkpoint
-from torchyard.contract.job import EndReason
-from torchyard.contract.views.telemetry import EventView, LogLine, StoredKind
+from torchyard.contract.states import EndReason
+from torchyard.contract.telemetry.views import EventView, LogLine, StoredKind
 
 BATCHES = 40
 """More chunks than one read returns."""

@@ -10,7 +10,7 @@ from store.jobs import jobs
 from store.tables import Job
 from tests.rows import each_row
 from tests.store.fixture import StoreFixture
-from torchyard.contract.job import TRANSITIONS, JobState, Reason
+from torchyard.contract.states import TRANSITIONS, JobState, Reason
 
 REASON = Reason("test", "for the test")
 

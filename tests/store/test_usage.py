@@ -17,7 +17,7 @@ from store.tables import Attempt, Job, Usage
 from tests.databases import quick_on_sqlite
 from tests.store.fixture import StoreFixture, placement_on, run_together
 from tests.store.test_races import PAIRS
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 HOUR = 3_600_000_000
 

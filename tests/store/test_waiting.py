@@ -14,7 +14,7 @@ from store.queue import placement, positions, waiting
 from store.queue.groups import Groups
 from store.tables import Attempt, Job, WaitingReason
 from tests.store.fixture import StoreFixture, recorded_statements, run_together, store_on
-from torchyard.contract.job import EndReason, Reason
+from torchyard.contract.states import EndReason, Reason
 
 BUSY = Reason("devices_busy", "needs 1 device; 0 free on box-a")
 

@@ -13,9 +13,9 @@ import torch
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from tests import forks
+from torchyard.contract.attempts.rundir import Env, RunDir
 from torchyard.contract.recipes import MODULES, ImageClassification
-from torchyard.contract.rundir import Env, RunDir
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 
 DEADLINE_S = 120
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchyard.contract.events import Metric, parse_line
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.events import Metric, parse_line
+from torchyard.contract.attempts.rundir import RunDir
 from trainer.data.digits import read_digits
 
 TIMED = "train/samples_per_second"

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from tests.trainer.ranks import environment, recipe
 from tests.trainer.regression import Regression
 from tests.trainer.runs import TIMED
-from torchyard.contract.rundir import Env, RunDir
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.train import Training
 from trainer.world import joined

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from torchyard.contract.events import Shown, parse_line
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.events import Shown, parse_line
+from torchyard.contract.attempts.rundir import Env, RunDir
 from torchyard.run.context import Run
 from trainer.task import Evaluation
 

@@ -18,7 +18,7 @@ from torch.nn import functional
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
 from torchyard.contract.recipes import ImageClassification
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.data.batch import Batch
 from trainer.sampler import TrainSampler

@@ -10,7 +10,7 @@ import pytest
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import load, same
 import torchyard
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from trainer import __main__ as trainer
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainer.ranks import recipe
-from torchyard.contract.records import Manifest
+from torchyard.contract.attempts.records import Manifest
 from trainer import forward
 from trainer.card import Card, describe, of_checkpoint, peak_memory, versions
 from trainer.forward import MOST_PASSES, flops, inference_seconds

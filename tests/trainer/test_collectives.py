@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.trainer.ranks import environment, job, on_ranks, recipe, results
 from tests.trainer.regression import Regression
 import torchyard
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from trainer.parallel.tensors import broadcast
 from trainer.train import Training
 from trainer.world import joined

@@ -11,7 +11,7 @@ from tests.approved import Approved
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.compilation import compile_in_place
 from trainer.train import Training

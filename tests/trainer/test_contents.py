@@ -17,9 +17,9 @@ from tests.trainer.ranks import environment, job, on_ranks, recipe, results
 from tests.trainer.runs import load, small_pictures
 from tests.trainer.walls import shifted
 import torchyard
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import ImageDataConfig, SegmentationDataConfig, TextDataConfig
-from torchyard.contract.rundir import RunDir
 from torchyard.run import Run
 from trainer import __main__ as program
 from trainer import contents as module

@@ -14,10 +14,10 @@ from tests.trainer.ranks import job, on_ranks, recipe, results
 from tests.trainer.regression import Regression
 from tests.trainer.runs import points
 import torchyard
+from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.recipes import ImageClassification
 from torchyard.contract.recipes.entry import DATA_WAIT
-from torchyard.contract.rundir import Env
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from trainer import pace
 from trainer.data import loading
 from trainer.data.batch import Batch

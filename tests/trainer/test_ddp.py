@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tests.trainer.ranks import environment, job, on_ranks, recipe, results
 from tests.trainer.regression import SAMPLES, CountedRegression, Regression
 from torchyard.contract.recipes import ImageClassification
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.__main__ import make_training, read_config
 from trainer.recipes import make_task

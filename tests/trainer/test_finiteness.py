@@ -14,8 +14,8 @@ from tests.approved import Approved
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import lines, load, points, same, small_pictures, state
 import torchyard
-from torchyard.contract.events import CheckpointSaved, Message
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.events import CheckpointSaved, Message
+from torchyard.contract.attempts.rundir import RunDir
 from trainer.__main__ import make_training, read_config
 from trainer.finiteness import names_to_check, nonfinite_weights
 from trainer.train import Training

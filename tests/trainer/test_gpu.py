@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 from tests.trainer import language
 from tests.trainer.bases import tiny_base
 from tests.trainer.ranks import on_ranks, recipe, results
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.models.base import load_model, open_base
 from torchyard.run import Run
 from trainer.meeting import EventTimer

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.trainer.ranks import PRELOADED, environment, job, on_ranks, results
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from trainer import __main__ as rank
 from worker.engines.local.warm.preload import MODULES
 

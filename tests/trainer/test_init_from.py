@@ -17,10 +17,10 @@ from tests.approved import Approved
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import lines, load, points, small_pictures
 from tests.trainer.test_recipes import pairs, texts
+from torchyard.contract.attempts.events import CheckpointSaved, Message, Shown
+from torchyard.contract.attempts.rundir import STATE_FILE, RunDir
 from torchyard.contract.errors import ConfigError, DataError
-from torchyard.contract.events import CheckpointSaved, Message, Shown
 from torchyard.contract.recipes import REGISTRY
-from torchyard.contract.rundir import STATE_FILE, RunDir
 from torchyard.run import Run
 from trainer import __main__ as trainer
 from trainer import evaluation_job, stopping

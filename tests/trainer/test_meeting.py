@@ -14,7 +14,7 @@ from api.advice.judgement import judge
 from tests.api.advice.facts import facts
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.meeting import KEPT_PAIRS, EventTimer
 from trainer.train import Training

@@ -12,7 +12,7 @@ from torch import Tensor, distributed, nn
 from tests.approved import Approved
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.batching import make_sampler
 from trainer.memory import largest_fitting_batch

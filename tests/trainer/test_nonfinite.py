@@ -14,7 +14,7 @@ from tests.approved import Approved
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import SAMPLES, Regression
 from torchyard.contract.errors import NonFiniteLoss
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.metrics import Step
 from trainer.optimization import make_optimizer

@@ -21,7 +21,7 @@ from bench.counting import Operations, PythonCalls
 from tests.trainer.ranks import environment, job, on_ranks, recipe, results
 import torchyard
 from torchyard.contract.recipes import ImageClassification
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from trainer.data.images import InMemory
 from trainer.optimization import make_optimizer
 from trainer.recipes import make_task

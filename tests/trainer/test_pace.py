@@ -14,9 +14,9 @@ from tests.trainer.ranks import environment, job, on_ranks, recipe, results
 from tests.trainer.regression import SAMPLES, Regression
 from tests.trainer.runs import points, small_pictures
 import torchyard
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.recipes import TextClassification
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer import __main__ as trainer
 from trainer import pace

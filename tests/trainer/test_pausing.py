@@ -9,7 +9,7 @@ from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import load, points, same, small_pictures
 from tests.trainer.test_resume import EVERYTHING, STRATEGIES
 import torchyard
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.rundir import Env, RunDir
 from trainer import __main__ as trainer
 
 KEYS = ("train/loss", "train/accuracy", "train/lr", "val/loss", "val/accuracy")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainer.ranks import on_ranks, recipe, results
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.recipes import make_task
 from trainer.train import Training

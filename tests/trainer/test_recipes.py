@@ -12,8 +12,8 @@ import pytest
 from tests.approved import Approved
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import load
+from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.rundir import Env
 from torchyard.run import Run
 from trainer import __main__ as trainer
 from trainer.evaluate import evaluate

@@ -16,11 +16,11 @@ from tests.approved import Approved
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import lines, points, small_pictures
 import torchyard
-from torchyard.contract.events import Message, Remeasured
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import StopRequest
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.attempts.events import Message, Remeasured
+from torchyard.contract.attempts.records import StopRequest
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.spec.spec import CheckpointPolicy
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import write_record
 from torchyard.run import Run
 from torchyard.run.afterwards import Afterwards

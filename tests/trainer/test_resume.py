@@ -12,7 +12,7 @@ import pytest
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import load, points, same, small_pictures
 import torchyard
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from trainer import __main__ as trainer
 
 EVERYTHING: dict[str, Any] = {

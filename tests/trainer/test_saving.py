@@ -9,9 +9,9 @@ import pytest
 from tests.trainer.ranks import job, on_ranks, results
 from tests.trainer.runs import lines, same
 from tests.trainer.saves import environ, growth, read, size_of, train
-from torchyard.contract.events import CheckpointSaved
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import INDEX_FILE, MANIFEST, STATE_FILE, WEIGHTS_FILE, RunDir
+from torchyard.contract.attempts.events import CheckpointSaved
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import INDEX_FILE, MANIFEST, STATE_FILE, WEIGHTS_FILE, RunDir
 from torchyard.host.recordfiles import read_record
 
 LARGE: dict[str, Any] = {"width": 1024, "layers": 6, "steps": 1}

@@ -14,7 +14,7 @@ from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
 from tests.trainer.walls import walls
 from torchyard.contract.recipes import REGISTRY, Recipe, Segmentation
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.recipes import make_task
 from trainer.score import KEPT_BATCHES, Accuracy, Iou

@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.regression import Regression
-from torchyard.contract.spec import CheckpointPolicy
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.run import Run
 from trainer.data.batch import Batch
 from trainer.score import Iou

@@ -16,10 +16,10 @@ from tests.approved import Approved
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import TIMED, lines, points, same, small_pictures, state
 import torchyard
+from torchyard.contract.attempts.events import CheckpointSaved, Message, Progress
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import ConfigError, DataError, NonFiniteLoss
-from torchyard.contract.events import CheckpointSaved, Message, Progress
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import read_record
 from trainer import __main__ as trainer
 from trainer.evaluate import evaluate

@@ -17,13 +17,13 @@ import pytest
 
 from store.blobs.files import Blobs
 from tests.worker.stand_in import TorchrunStandIn
-from torchyard.contract.bundles import bundle_url
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
-from torchyard.contract.rundir import Env, RunDir
-from torchyard.contract.spec import ScriptSpec, parse_spec
-from torchyard.contract.tar import END, header, padding
+from torchyard.contract.attempts.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.bundles.names import bundle_url
+from torchyard.contract.bundles.tar import END, header, padding
+from torchyard.contract.cluster.devices import IsolationReport
+from torchyard.contract.spec.spec import ScriptSpec, parse_spec
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import read_record, write_record
 from worker.attempts.prepare import code
 from worker.attempts.prepare.preparation import plan_of

@@ -4,7 +4,7 @@ from pathlib import Path
 import socket
 import sys
 
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from worker.engines.local.supervisor.supervisor import supervise
 
 

@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 from tests import forked_warm, forks
 from tests.forked import ForkedProgram
 from tests.worker.attempt import Attempt, wait_for
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, NodePart, ProcessIdentity, StopRequest
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ExitReport, NodePart, ProcessIdentity, StopRequest
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import read_record, write_record
 from worker.engines.base import ClusterRequest
 from worker.engines.local.launch_plans import launch_plan

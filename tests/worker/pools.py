@@ -14,9 +14,9 @@ from store.worker.verbs import WorkerStore
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine, Simulated
-from torchyard.contract.devices import DeviceReport, IsolationReport, PoolNodes, PoolReport
-from torchyard.contract.job import JobState
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import DeviceReport, IsolationReport, PoolNodes, PoolReport
+from torchyard.contract.states import JobState
 from worker.daemon import Daemon
 from worker.devices.inventory import Inventory
 from worker.engines.base import NodeDevices

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from tests.worker.attempt import Attempt, named_inside, rank_of, wait_for
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 from worker.host import process
 
 READY = """

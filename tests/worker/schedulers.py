@@ -15,8 +15,8 @@ from store.queue.announcing import Queue
 from store.tables import Job
 from store.worker.verbs import WorkerStore
 from tests.store.fixture import StoreFixture, store_on
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.durations import LONGEST_STOP_GRACE
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.wire.units import LONGEST_STOP_GRACE
 from worker.placement.apply import Placer
 
 _GIB = 1 << 30

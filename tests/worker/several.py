@@ -12,7 +12,7 @@ from store.queue import placement, reservations
 from store.tables import Attempt, Job, Worker
 from tests.store.fixture import StoreFixture, store_on
 from tests.store.test_usage import now
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 SLOTS = 2
 MINUTE = 60_000_000

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 import sys
 
-from torchyard.contract.records import NodePart
+from torchyard.contract.attempts.records import NodePart
 from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 

@@ -10,9 +10,9 @@ from tests.approved import Approved
 from tests.trainer.bases import tiny_base
 from tests.trainer.language import prompts, sections
 from tests.worker.attempt import WARM_LAUNCH, Attempt
-from torchyard.contract.bundles import digest_in
+from torchyard.contract.bundles.names import digest_in
 from torchyard.contract.errors import DataError
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 START = "agent"
 """Starts less than a cold start does: the supervisor is a fork."""

@@ -10,8 +10,8 @@ from store.db.database import Database
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.bundles.tars import read_tree, tar_of
 from tests.worker.bundles.tars import store as store_blob
-from torchyard.contract.bundles import bundle_url
-from torchyard.contract.job import EndReason
+from torchyard.contract.bundles.names import bundle_url
+from torchyard.contract.states import EndReason
 from worker.bundles.cache import BundleCache, locked
 from worker.cleanup.caches import Caches
 from worker.host import era

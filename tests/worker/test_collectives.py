@@ -7,9 +7,8 @@ import signal
 import pytest
 
 from tests.approved import Approved
-from torchyard.contract.records import Collective, ProcessIdentity, RankCollectives
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.stacks import COLLECTIVES_SIGNAL
+from torchyard.contract.attempts.records import Collective, ProcessIdentity, RankCollectives
+from torchyard.contract.attempts.rundir import COLLECTIVES_SIGNAL, RunDir
 from torchyard.host.recordfiles import write_record
 from worker.engines.local.supervisor.collectives import describe, request
 from worker.host import process

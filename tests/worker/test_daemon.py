@@ -29,8 +29,8 @@ from tests.leftovers import leave_everything
 from tests.store.fixture import StoreFixture, service_of, store_on
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_devices import FakeNvml
-from torchyard.contract.job import JobState
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import JobState
 from worker.attempts import intents
 from worker.cleanup import removal
 from worker.daemon import Daemon

@@ -15,8 +15,8 @@ import pytest
 
 from tests.approved import Approved
 from tests.worker.attempt import wait_for
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.version import own_version
+from torchyard.contract.cluster.devices import IsolationReport
+from torchyard.contract.wire.version import own_version
 from torchyard.host.recordfiles import read_record, write_record
 from worker.doctor.findings import Status
 from worker.doctor.nodes import Expected, judge

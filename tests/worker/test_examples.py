@@ -7,7 +7,7 @@ import pytest
 
 from tests import examples
 from tests.worker.attempt import Attempt, wait_for
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 from worker.engines.local.warm.manager import WarmProcess
 
 

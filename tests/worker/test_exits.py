@@ -10,7 +10,7 @@ import subprocess
 import threading
 
 from tests.worker.attempt import DEADLINE_S, wait_for
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 from torchyard.host.identity import identity_of
 from worker.engines.local.exits import ExitWatcher
 

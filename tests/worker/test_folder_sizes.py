@@ -8,7 +8,7 @@ from store.attempts import folders
 from store.db.database import Database
 from store.ids import new_id
 from tests.store.fixture import StoreFixture, store_on
-from torchyard.contract.rundir import WORK
+from torchyard.contract.attempts.rundir import WORK
 from worker.cleanup.folders import FolderSizes
 from worker.doctor.folders import check_folders
 from worker.host.untrusted import remove_inside

@@ -19,7 +19,7 @@ from tests import forks
 from tests.databases import on_both, unavailable
 from tests.store.fixture import StoreFixture, a_service, store_on
 from tests.worker.schedulers import SchedulerFixture, SchedulersFixture, slot
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.cluster.devices import DeviceReport
 from worker.placement import forecaster
 from worker.placement.forecaster import Forecaster
 

@@ -17,8 +17,8 @@ from tests.store.fixture import StoreFixture, a_service, run_together
 from tests.worker.schedulers import SchedulerFixture, SchedulersFixture, slot
 from tests.worker.several import SLOTS, Several
 from torchyard.contract.errors import Conflict
-from torchyard.contract.job import EndReason
-from torchyard.contract.patches import parse_patch
+from torchyard.contract.jobs.requests import parse_patch
+from torchyard.contract.states import EndReason
 
 NAMES = ("one", "two", "three", "four")
 EXAMPLES = int(os.environ.get("TORCHYARD_MODEL_EXAMPLES", "2"))

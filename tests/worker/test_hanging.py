@@ -9,7 +9,7 @@ from store.attempts.facts import Claim
 from tests.worker.attempt import wait_for
 from tests.worker.test_daemon import Clock, DaemonFixture, fixture, serving
 from tests.worker.test_troubles import advance_until, told
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.host import failpoints
 from worker import watch
 from worker.attempts import runners

@@ -7,8 +7,8 @@ import pytest
 
 from tests.approved import Approved
 from tests.worker.test_devices import FakeNvml
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.devices.health import FAULT_XIDS, Health, Verdict
 from worker.devices.inventory import discover
 

@@ -15,9 +15,9 @@ from store.team import quotas, users
 from store.team.callers import SERVICE
 from tests.databases import on_both, quick_on_sqlite
 from tests.worker.schedulers import SchedulerFixture, SchedulersFixture, slot
-from torchyard.contract.job import EndReason
-from torchyard.contract.patches import parse_patch
-from torchyard.contract.team import Resource, Role
+from torchyard.contract.jobs.requests import parse_patch
+from torchyard.contract.states import EndReason
+from torchyard.contract.team.roles import Resource, Role
 
 HOUR = 3_600_000_000
 FOREIGN = "GPU 1 is in use by a foreign process (pid 7)"

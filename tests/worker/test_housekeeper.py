@@ -17,8 +17,8 @@ from store.output.facts import NewLines
 from tests.databases import on_both, unavailable
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason, JobState
 from worker.cleanup.housekeeper import Housekeeper
 from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory

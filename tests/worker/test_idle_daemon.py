@@ -16,7 +16,7 @@ from store.queue.announcing import WakeupListener
 from store.tables import Estimate, ForecastLease
 from tests.worker.attempt import wait_for
 from tests.worker.test_daemon import DaemonFixture, fixture, serving
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from worker.daemon import Daemon
 from worker.placement import forecaster
 from worker.placement.apply import Placer

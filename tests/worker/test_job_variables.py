@@ -7,7 +7,7 @@ from pydantic import ValidationError
 import pytest
 
 from tests.worker.attempt import Attempt
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 from worker.engines.local.environment import inherited
 from worker.host import job_variables
 from worker.packages.installation import install_environment

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.host.mask import MASK, Mask
 
 _PART = st.text("ab", min_size=8, max_size=14)

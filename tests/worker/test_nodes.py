@@ -14,8 +14,8 @@ from tests.worker.attempt import Attempt, wait_for
 from tests.worker.nodes import Nodes
 from tests.worker.programs import WAITS_IN_C
 from tests.worker.stand_in import TorchrunStandIn
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, ProcessIdentity
+from torchyard.contract.attempts.records import ExitReport, ProcessIdentity
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import read_record
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.stacks import request_stacks, written_since

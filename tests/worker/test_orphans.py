@@ -23,8 +23,8 @@ from tests.worker.attempt import STAND_IN, named_inside, rank_of, wait_for
 from tests.worker.engines.local.warm.light_process import LightWarmProcess
 from tests.worker.programs import HAS_DAEMONS
 from tests.worker.stand_in import TorchrunStandIn
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.recordfiles import read_record
 from worker.engines.local import engine
 from worker.engines.local.warm.process import TITLE

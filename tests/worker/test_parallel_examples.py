@@ -11,7 +11,7 @@ from torch import Tensor
 from tests import examples
 from tests.trainer.runs import points
 from tests.worker.attempt import Attempt, wait_for
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 from worker.engines.local.warm.manager import WarmProcess
 
 KEEPS_GRADIENTS = """

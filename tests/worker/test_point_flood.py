@@ -21,7 +21,7 @@ from tests.databases import SQLiteDatabases
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.output.relays import little_memory, storing
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.run.eventlog import FLUSH_LINES
 from worker.attempts.output.relay import Relay
 from worker.attempts.records import AttemptRecords

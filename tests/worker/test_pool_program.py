@@ -15,7 +15,7 @@ from tests import forked
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import LAUNCHER, wait_for
 from tests.worker.engines.slurm.stand_in import Slurm
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 SCRIPT = """
 import os, pathlib, time

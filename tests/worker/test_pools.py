@@ -19,8 +19,8 @@ from tests.approved import Approved
 from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.pools import HERE, THERE, PoolFixture, report, serving
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason, JobState
 from worker.attempts import following
 from worker.daemon import Daemon
 from worker.engines.base import ClusterRequest, Handle, NotStartedYet, Waiting

@@ -15,8 +15,8 @@ import pytest
 
 from tests.processes import kill_attempt
 from tests.worker.attempt import wait_for
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import Env, process_title
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import Env, process_title
 from worker.host import process
 
 SLEEP = "import time\nwhile True: time.sleep(1)\n"

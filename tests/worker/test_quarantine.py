@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tests.approved import Approved
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.cluster.devices import DeviceReport
 from worker.devices.quarantine import FAULT_QUARANTINE, DeviceUse, Quarantine
 
 GIB = 1 << 30

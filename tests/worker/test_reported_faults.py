@@ -7,7 +7,7 @@ from tests.approved import Approved
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.test_daemon import DaemonFixture, fixture, serving
 from tests.worker.test_devices import FakeNvml
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from worker.daemon import Daemon
 from worker.devices.inventory import discover
 

@@ -21,8 +21,8 @@ from tests.databases import on_both
 from tests.leftovers import LEVELS, leave_depth, leave_everything
 from tests.store.fixture import StoreFixture, run_together, store_on
 from tests.worker.attempt import wait_for
-from torchyard.contract.job import EndReason
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import write_record
 from worker.cleanup import sweeper
 from worker.cleanup.sweeper import RunDirSweeper

@@ -17,8 +17,8 @@ from tests.approved import Approved
 from tests.databases import on_both, quick_on_sqlite
 from tests.store.fixture import a_service, recorded_statements, run_together
 from tests.worker.schedulers import SchedulersFixture, gpu, slot
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.team import Resource, Role
+from torchyard.contract.states import EndReason, JobState, Reason
+from torchyard.contract.team.roles import Resource, Role
 
 
 @quick_on_sqlite

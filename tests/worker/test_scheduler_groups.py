@@ -16,7 +16,7 @@ from tests.approved import Approved
 from tests.databases import on_both
 from tests.store.fixture import recorded_statements
 from tests.worker.schedulers import SchedulersFixture, slot
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.states import EndReason, JobState
 
 LARGE = {"devices_per_node": 8}
 

@@ -13,7 +13,7 @@ from store.queue.announcing import Queue
 from tests.databases import Databases
 from tests.store.fixture import StoreFixture, a_service
 from tests.worker.schedulers import SchedulersFixture, slot
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 
 @dataclass(frozen=True)

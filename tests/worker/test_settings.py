@@ -9,7 +9,7 @@ import pytest
 from store.output.facts import OutputLimits
 from tests import forked
 from tests.approved import Approved
-from torchyard.contract.devices import PoolRules
+from torchyard.contract.cluster.devices import PoolRules
 from torchyard.contract.errors import ConfigError
 from worker.host.capacity import Capacity
 from worker.settings import Settings

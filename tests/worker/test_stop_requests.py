@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import StopRequest
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import StopRequest
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import read_record, write_record
 from worker.engines.local import stop_requests
 from worker.engines.local.stop_requests import StopRequester

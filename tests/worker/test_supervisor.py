@@ -17,7 +17,7 @@ from tests.worker.programs import (
     SAVES_ON_SIGTERM,
     rank_process,
 )
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 from worker.host import process
 
 

@@ -20,7 +20,7 @@ from tests.worker.launchers import (
     TRAINS,
     TRAINS_IN_WORKERS,
 )
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 from worker.engines.local.launchers import rank_start
 from worker.host import process
 from worker.sandbox import levels

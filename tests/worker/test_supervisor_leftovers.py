@@ -23,8 +23,8 @@ from tests.worker.programs import (
     rank_process,
     unrelated_process,
 )
-from torchyard.contract.events import Message, parse_line
-from torchyard.contract.job import EndReason
+from torchyard.contract.attempts.events import Message, parse_line
+from torchyard.contract.states import EndReason
 from torchyard.host import failpoints
 from torchyard.host.recordfiles import write_record
 from worker.host import process

@@ -7,8 +7,8 @@ import pytest
 
 from tests.worker.attempt import WARM_LAUNCH, Attempt
 from tests.worker.programs import READY, rank_process
-from torchyard.contract.job import EndReason
-from torchyard.contract.rundir import Env
+from torchyard.contract.attempts.rundir import Env
+from torchyard.contract.states import EndReason
 
 START = "warm"
 """Starts less than a cold start does."""

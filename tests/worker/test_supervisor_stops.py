@@ -19,8 +19,8 @@ from tests.worker.programs import (
     STOPS_ONE_RANK,
     rank_process,
 )
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import StopRequest
+from torchyard.contract.attempts.records import StopRequest
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import read_record
 from worker.host import process
 

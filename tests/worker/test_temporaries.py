@@ -11,9 +11,9 @@ from torch.distributed import FileStore
 
 from tests.worker.attempt import Attempt, confinement
 from tests.worker.attempts.fixture import INVENTORY
-from torchyard.contract.events import Message, parse_line
-from torchyard.contract.records import LaunchPlan, Sandbox
-from torchyard.contract.rundir import FROM_TMP, RunDir
+from torchyard.contract.attempts.events import Message, parse_line
+from torchyard.contract.attempts.records import LaunchPlan, Sandbox
+from torchyard.contract.attempts.rundir import FROM_TMP, RunDir
 from torchyard.host.recordfiles import write_record
 from worker.engines.base import Handle
 from worker.engines.local.engine import LocalEngine

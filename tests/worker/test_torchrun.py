@@ -9,8 +9,8 @@ import pytest
 
 from tests.approved import Approved
 from tests.worker.attempt import Attempt, rank_of, wait_for
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.states import EndReason
 from worker.host import process
 
 DDP = """

@@ -15,7 +15,7 @@ from store.tables import Worker
 from tests.worker.attempt import wait_for
 from tests.worker.test_daemon import Clock, DaemonFixture, fixture, serving
 from tests.worker.test_devices import FakeNvml
-from torchyard.contract.devices import StartsReport, TroubleReport
+from torchyard.contract.cluster.devices import StartsReport, TroubleReport
 from torchyard.contract.errors import Unavailable
 from torchyard.host import failpoints
 from worker.attempts.runners import AttemptRunners

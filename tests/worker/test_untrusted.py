@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from tests.leftovers import LEVELS, NOBODY, as_nobody, leave_depth, leave_everything
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import StopRequest
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import StopRequest
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_tail, read_untrusted
 from worker.host.untrusted import remove_inside, walk_status

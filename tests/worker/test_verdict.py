@@ -6,9 +6,9 @@ import pytest
 
 from tests.approved import Approved
 from tests.disks import mounted
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ExitReport, ProcessIdentity, RankError
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host import disk
 from torchyard.host.recordfiles import write_record
 from worker.engines.local.launchers.logtail import tail_of_stderr

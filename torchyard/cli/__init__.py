@@ -14,7 +14,7 @@ import typer
 
 from torchyard.cli.usage import CommandLine
 from torchyard.contract.errors import NotAuthorized, TorchyardError
-from torchyard.contract.version import own_version
+from torchyard.contract.wire.version import own_version
 from torchyard.host import terminal
 
 

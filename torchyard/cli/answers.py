@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
-from torchyard.contract.codec import Record
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
+from torchyard.contract.wire.codec import Record
 
 _answer = dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 """Without methods that no answer needs: to make them takes as long as a request."""

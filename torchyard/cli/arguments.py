@@ -62,7 +62,7 @@ def label_of(text: str) -> tuple[str, str]:
 
 def seconds_of(text: str, *, option: str) -> float:
     """Parses the duration `90s`, `15m`, `24h` or `7d` of an option. Raises BadParameter, naming the option."""
-    from torchyard.contract.durations import parse_duration
+    from torchyard.contract.wire.units import parse_duration
 
     try:
         return parse_duration(text).total_seconds()
@@ -72,7 +72,7 @@ def seconds_of(text: str, *, option: str) -> float:
 
 def moment(text: str) -> datetime:
     """Parses `10m` (ten minutes ago) or an RFC 3339 time. Raises BadParameter."""
-    from torchyard.contract.durations import parse_duration
+    from torchyard.contract.wire.units import parse_duration
 
     try:
         return datetime.now(UTC) - parse_duration(text)

@@ -11,7 +11,7 @@ from torchyard.cli.arguments import Json, connect
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.team import AuditView
+    from torchyard.contract.team.views import AuditView
 
 
 def audit(

@@ -14,16 +14,16 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
-from torchyard.contract.checkpointfiles import digest_of
+from torchyard.contract.attempts.rundir import STATE_FILE, is_in_parts
 from torchyard.contract.errors import DataError, ServerError
-from torchyard.contract.models import ModelRef
-from torchyard.contract.rundir import STATE_FILE, is_in_parts
+from torchyard.contract.files.paths import digest_of
+from torchyard.contract.models.names import ModelRef
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
-    from torchyard.contract.views.checkpoints import CheckpointView
-    from torchyard.contract.views.models import ModelVersionView
+    from torchyard.contract.files.views import CheckpointView
+    from torchyard.contract.models.views import ModelVersionView
 
 MOST_BYTES = 10 << 30
 """Of all files in the cache. Those that were used longest ago are removed."""

@@ -14,8 +14,8 @@ from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
-    from torchyard.contract.views.checkpoints import CheckpointView
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.files.views import CheckpointView
+    from torchyard.contract.jobs.views import JobView
 
 _CAPTURED = "captured"
 """The source of a checkpoint that is a file or a folder which the program wrote."""

@@ -12,7 +12,7 @@ import typer
 from torchyard.cli import stopping
 from torchyard.cli.arguments import connect, label_of
 from torchyard.cli.completion import job_names
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from torchyard.client import Client
     from torchyard.client.matching import Matching
-    from torchyard.contract.requests import JobAction
-    from torchyard.contract.views.jobs import ActionsView, RefusedAction
+    from torchyard.contract.jobs.requests import JobAction
+    from torchyard.contract.jobs.views import ActionsView, RefusedAction
 
 SomeJobs = Annotated[
     list[str] | None,
@@ -137,7 +137,7 @@ def stops_named(
 
     Returns whether to stop them. Raises Abort if the answer is no.
     """
-    from torchyard.contract.requests import MOST_ACTIONS
+    from torchyard.contract.jobs.requests import MOST_ACTIONS
 
     if not dry_run and (yes or not stopping.can_ask()):
         return True

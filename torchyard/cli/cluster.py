@@ -14,9 +14,8 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.contract.views.cluster import DeviceView, PoolView, WorkerView
-    from torchyard.contract.views.estimates import StopView
-    from torchyard.contract.views.queue import QueueEntry
+    from torchyard.contract.cluster.views import DeviceView, PoolView, WorkerView
+    from torchyard.contract.queue.views import QueueEntry, StopView
 
 _KINDS = {"cuda": "GPUs", "cpu": "CPU slots"}
 

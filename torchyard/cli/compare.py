@@ -10,12 +10,12 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobsArgument, Json, connect
-from torchyard.contract.codec import json_number
+from torchyard.contract.wire.codec import json_number
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.curves import CurvesView
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.jobs.views import JobView
+    from torchyard.contract.telemetry.curves import CurvesView
 
 _MOST_JOBS = 50
 _MOST_KEYS = 8

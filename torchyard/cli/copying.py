@@ -21,8 +21,8 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from torchyard.client import Client
     from torchyard.client.download import OnProgress
-    from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, CheckpointView
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.files.views import ArtifactView, CheckpointFile, CheckpointView
+    from torchyard.contract.jobs.views import JobView
 
 _ARTIFACTS, _CHECKPOINTS = "artifacts", "checkpoints"
 _NOTHING_YET = "Nothing yet. What a program writes is stored at its end, and what --keep names while it runs."
@@ -169,8 +169,8 @@ def _targets(base: str, sources: Sequence[_Source], dest: Path, *, name: str) ->
 
 def _check(base: str, targets: Sequence[tuple[Path, _Source]], dest: Path) -> None:
     """Checks, before anything is written, that every file lies at or below `dest`. Raises ServerError and Conflict."""
-    from torchyard.contract.artifacts import is_artifact_path
     from torchyard.contract.errors import Conflict, ServerError
+    from torchyard.contract.files.paths import is_artifact_path
 
     root = dest.resolve()
     for target, source in targets:

@@ -9,13 +9,13 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.contract.csvtext import csv_of
+from torchyard.contract.wire.text import csv_of
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.contract.views.usage import UsageFigures, UsageRow
+    from torchyard.contract.cluster.usage import UsageFigures, UsageRow
 
 _STDOUT = "-"
 
@@ -79,7 +79,7 @@ def _nothing(by: str, owner: str | None) -> str:
 
 
 def _write_csv(rows: Sequence[UsageRow], to: str) -> None:
-    from torchyard.contract.views.usage import CSV_COLUMNS
+    from torchyard.contract.cluster.usage import CSV_COLUMNS
 
     text = csv_of([CSV_COLUMNS, *(line for row in rows for line in row.csv_lines())])
     if to == _STDOUT:

@@ -11,7 +11,7 @@ from torchyard.cli.arguments import Json, connect
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.usage import DiskUseView, JobUseView
+    from torchyard.contract.cluster.usage import DiskUseView, JobUseView
 
 
 def du(

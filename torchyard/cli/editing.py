@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from torchyard.client import Client
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.jobs.views import JobView
 
 _MOST_NOTES_FILE = 1 << 20
 """Bytes that are read of a file with notes. The service takes fewer."""

@@ -10,7 +10,7 @@ from torchyard.cli.arguments import Json, connect
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.cluster import EnvironmentView
+    from torchyard.contract.cluster.views import EnvironmentView
 
 
 def envs(*, as_json: Json = False) -> None:

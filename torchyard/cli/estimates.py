@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torchyard.cli import output
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.estimates import EstimateView
+    from torchyard.contract.queue.views import EstimateView
 
 _ENOUGH = 20
 """With fewer outcomes nothing is said of how sure an estimate is."""

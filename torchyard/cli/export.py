@@ -12,7 +12,7 @@ import typer
 from torchyard.cli.arguments import Json
 from torchyard.cli.completion import job_names
 from torchyard.cli.loading import Base, loaded
-from torchyard.contract.exports import ENDINGS, Format
+from torchyard.contract.models.names import ENDINGS, Format
 from torchyard.host import terminal
 
 

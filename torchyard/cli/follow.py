@@ -18,10 +18,10 @@ import typer
 
 from torchyard.cli import output
 from torchyard.client import Update
-from torchyard.contract.job import JobState
-from torchyard.contract.lasterror import unmarked
-from torchyard.contract.views.jobs import JobView, ProgressView
-from torchyard.contract.views.telemetry import EventView, LiveLine, LogLine, MetricView
+from torchyard.contract.attempts.last_error import unmarked
+from torchyard.contract.jobs.views import JobView, ProgressView
+from torchyard.contract.states import JobState
+from torchyard.contract.telemetry.views import EventView, LiveLine, LogLine, MetricView
 from torchyard.host import terminal
 
 _PROGRESS_INTERVAL_S = 2.0

@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from torchyard.cli.estimates import sentence
-from torchyard.contract.views.estimates import EstimateView
+from torchyard.contract.queue.views import EstimateView
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.contract.views.estimates import StartsIfView
-    from torchyard.contract.views.submission import ProspectView
+    from torchyard.contract.jobs.submissions import ProspectView
+    from torchyard.contract.queue.views import StartsIfView
 
 
 def of_submitted(found: ProspectView | None) -> list[str]:

@@ -8,7 +8,7 @@ import sys
 
 from torchyard.cli import output
 from torchyard.client import Client
-from torchyard.contract.views.telemetry import LogLine, LogMatch
+from torchyard.contract.telemetry.views import LogLine, LogMatch
 from torchyard.host import terminal
 
 _MATCH = "1;31"

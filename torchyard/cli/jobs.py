@@ -14,14 +14,14 @@ from torchyard.cli.arguments import Devices, JobArgument, JobsArgument, Json, co
 from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
 from torchyard.cli.choosing import DryRun, DryStop, Everybody, Filter, Found, InStates, SomeJobs, WithLabels, Yes
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchyard.client import Client
-    from torchyard.contract.views.jobs import JobSummary, JobView
+    from torchyard.contract.jobs.views import JobSummary, JobView
 
 
 _ID = re.compile("job_[0-9a-f]{32}")

@@ -12,7 +12,7 @@ from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.checkpoints import KeepView
+    from torchyard.contract.files.views import KeepView
 
 
 def keep(

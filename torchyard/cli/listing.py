@@ -13,14 +13,14 @@ from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect, label_of, moment
 from torchyard.cli.completion import job_names, sweep_names
 from torchyard.cli.screen import redraw
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torchyard.client.matching import Listed
-    from torchyard.contract.views.jobs import JobGroup, JobSummary
+    from torchyard.contract.jobs.views import JobGroup, JobSummary
 
 _REFRESH_S = 1.0
 _LISTED = 20

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torchyard.cli.arguments import connect
+from torchyard.contract.attempts.rundir import INDEX_FILE
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.rundir import INDEX_FILE
 
 if TYPE_CHECKING:
     from torchyard.models.generator import Generator

@@ -11,14 +11,14 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
 from torchyard.cli.prompt import read_secret
-from torchyard.contract.team import Scope
+from torchyard.contract.team.roles import Scope
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from torchyard.client import Client
-    from torchyard.contract.views.team import MeView
+    from torchyard.contract.team.views import MeView
 
 
 def login(

@@ -12,11 +12,11 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
 from torchyard.cli.card import card_lines
-from torchyard.contract.models import ModelRef
+from torchyard.contract.models.names import ModelRef
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.models import ModelVersionSummary, ModelVersionView, ModelView
+    from torchyard.contract.models.views import ModelVersionSummary, ModelVersionView, ModelView
 
 models = typer.Typer(
     no_args_is_help=True, help="Keep checkpoints as versions of a model.\n\nA version stays when its job is removed."

@@ -11,12 +11,12 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.contract.notifications import EventKind, TargetKind
+from torchyard.contract.notifications.kinds import EventKind, TargetKind
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
-    from torchyard.contract.views.notifications import MessageView, TargetView
+    from torchyard.contract.notifications.views import MessageView, TargetView
 
 notify = typer.Typer(
     no_args_is_help=True,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from torchyard.cli.columns import GAP, fitted
 from torchyard.client.shortids import shortened
-from torchyard.contract.job import JobState
-from torchyard.contract.text import headline
+from torchyard.contract.states import JobState
+from torchyard.contract.wire.text import headline
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from torchyard.contract.jobs.views import ErrorView, HeldDevice, JobSummary, JobView, ProgressView
     from torchyard.contract.recipes.script import Git
-    from torchyard.contract.views.jobs import ErrorView, HeldDevice, JobSummary, JobView, ProgressView
-    from torchyard.contract.views.telemetry import LogLine
+    from torchyard.contract.telemetry.views import LogLine
 
 COLOURS = {
     JobState.QUEUED: "yellow",

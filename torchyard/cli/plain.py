@@ -20,7 +20,7 @@ from torchyard.client.problems import no_such_view, problem_of
 from torchyard.client.shortids import MOST_LISTED, digits_of, is_named, only_id
 from torchyard.client.versions import difference
 from torchyard.contract.errors import NotFound, ServerUnreachable
-from torchyard.contract.version import HEADER
+from torchyard.contract.wire.version import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from torchyard.cli.direct import Transport
     from torchyard.client.matching import Listed
     from torchyard.client.problems import Answer
-    from torchyard.contract.codec import Record
     from torchyard.contract.errors import TorchyardError
-    from torchyard.contract.views.checkpoints import CheckpointView
-    from torchyard.contract.views.jobs import JobSummary, JobView
-    from torchyard.contract.views.telemetry import LogLine
+    from torchyard.contract.files.views import CheckpointView
+    from torchyard.contract.jobs.views import JobSummary, JobView
+    from torchyard.contract.telemetry.views import LogLine
+    from torchyard.contract.wire.codec import Record
 
 R = TypeVar("R", bound="Record")
 _FIRST_PATIENCE_S = 0.5

@@ -6,7 +6,7 @@ from typing import Any
 
 import plotext
 
-from torchyard.contract.views.telemetry import SeriesView
+from torchyard.contract.telemetry.views import SeriesView
 from torchyard.host import terminal
 
 _HEIGHT = 16

@@ -8,8 +8,8 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.contract.sizes import parse_size
-from torchyard.contract.team import Resource, Role
+from torchyard.contract.team.roles import Resource, Role
+from torchyard.contract.wire.units import parse_size
 from torchyard.host import terminal
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.jobs.views import JobView
 
 
 def say_change(client: Client, job: JobView, devices: int) -> None:

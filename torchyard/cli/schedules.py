@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from torchyard.client import Client
-    from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
+    from torchyard.contract.schedules import ScheduleSummary, ScheduleView
 
 schedules = typer.Typer(
     no_args_is_help=True,

@@ -12,10 +12,18 @@ import stat
 import tempfile
 from typing import IO
 
+from torchyard.contract.bundles.shards import (
+    INDEX,
+    MOST_FILE_BYTES,
+    MOST_FILES,
+    SUFFIX,
+    Entry,
+    Index,
+    index_lines,
+    is_hidden,
+)
+from torchyard.contract.bundles.tar import END, header, padding
 from torchyard.contract.errors import DataError, InvalidBundle
-from torchyard.contract.hidden import is_hidden
-from torchyard.contract.shards import INDEX, MOST_FILE_BYTES, MOST_FILES, SUFFIX, Entry, Index, index_lines
-from torchyard.contract.tar import END, header, padding
 
 _CHUNK = 1 << 20
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torchyard.cli import named
 from torchyard.cli.named import STDIN
 from torchyard.contract.errors import InvalidSpec, TooLarge
-from torchyard.contract.mediadata import whole
+from torchyard.contract.media.data import whole
 
 if TYPE_CHECKING:
     import yaml
@@ -70,7 +70,7 @@ def _name(file: str) -> str:
 
 
 def _bytes(file: str) -> bytes:
-    from torchyard.contract.requests import MOST_BATCH_BYTES
+    from torchyard.contract.jobs.requests import MOST_BATCH_BYTES
 
     name = _name(file)
     try:

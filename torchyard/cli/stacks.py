@@ -12,7 +12,7 @@ from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.telemetry import RankStacksView
+    from torchyard.contract.telemetry.views import RankStacksView
 
 _BOLD = "1"
 

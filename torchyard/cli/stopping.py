@@ -13,7 +13,7 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.contract.views.estimates import PriceView, StopView
+    from torchyard.contract.queue.views import PriceView, StopView
 
 _SHOWN = 10
 

@@ -25,7 +25,7 @@ from torchyard.cli.arguments import (
 from torchyard.cli.specs import read_spec, read_specs
 from torchyard.cli.sweeps import documents
 from torchyard.cli.sweeps import options as sweep_options
-from torchyard.contract.team import Visibility
+from torchyard.contract.team.roles import Visibility
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
     from torchyard.client import Client
     from torchyard.contract.errors import FieldError
-    from torchyard.contract.views.jobs import BatchView, JobView
+    from torchyard.contract.jobs.submissions import BatchView
+    from torchyard.contract.jobs.views import JobView
 
 _OF_BATCH = re.compile(r"jobs\.([0-9]+)(?:\.(.+))?")
 """Matches the field of an error of a batch: the index of the job, and the field of its spec."""
@@ -157,7 +158,7 @@ def _print_plan(
 ) -> None:
     """Prints the name and the program of each job, or the arguments of each trial. Raises as `validate` does."""
     from torchyard.cli.sweeps.argv import argv, print_trials
-    from torchyard.contract.sweeps import parse_sweep
+    from torchyard.contract.sweeps.spec import parse_sweep
 
     if sweep is not None:
         print_trials(parse_sweep(sweep), as_json=as_json)
@@ -263,7 +264,7 @@ def retry(
 def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> None:
     """Prints the id of a job that was submitted, or with `follow`, follows it and exits with the code of its state."""
     from torchyard.cli import forecasts
-    from torchyard.contract.keeping import used_in_place
+    from torchyard.contract.attempts.keeping import used_in_place
 
     come_back = f"{output.command()} logs {job.id} -f"
     in_place = used_in_place(job.spec.model_dump(mode="json"))
@@ -282,8 +283,8 @@ def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> No
 def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
     from torchyard.cli.follow import Watch, detachable, exit_code
     from torchyard.cli.waiting import wait_for_start
-    from torchyard.contract.job import JobState
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.jobs.views import JobView
+    from torchyard.contract.states import JobState
 
     with detachable(job):
         last = wait_for_start(client, job)

@@ -13,13 +13,13 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobArgument, Json, connect, moment
-from torchyard.contract.csvtext import csv_of
+from torchyard.contract.wire.text import csv_of
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torchyard.contract.views.telemetry import (
+    from torchyard.contract.telemetry.views import (
         EventView,
         LogCurvesView,
         LogLine,
@@ -69,7 +69,7 @@ def logs(
     if not (follow or begin is not None or grep is not None):
         return _print_stored(job, None if as_json else shown, tail=tail, rank=rank)
     from torchyard.cli.follow import Watch, detachable, exit_code
-    from torchyard.contract.views.telemetry import EventView, LiveLine, LogLine
+    from torchyard.contract.telemetry.views import EventView, LiveLine, LogLine
 
     with connect() as client:
         found = client.get(job).view

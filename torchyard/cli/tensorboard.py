@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 import struct
 
-from torchyard.contract.views.jobs import JobView
-from torchyard.contract.views.telemetry import PointView, SeriesView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.telemetry.views import PointView, SeriesView
 
 _POLYNOMIAL = 0x82F63B78
 """That of CRC-32C (Castagnoli), its bits reversed."""

@@ -10,12 +10,12 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.contract.durations import parse_duration
-from torchyard.contract.team import Scope
+from torchyard.contract.team.roles import Scope
+from torchyard.contract.wire.units import parse_duration
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.team import TokenView
+    from torchyard.contract.team.views import TokenView
 
 tokens = typer.Typer(
     no_args_is_help=True,

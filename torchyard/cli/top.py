@@ -14,16 +14,16 @@ from torchyard.cli import output
 from torchyard.cli.arguments import connect
 from torchyard.cli.cluster import kept_lines, pool_lines
 from torchyard.cli.screen import redraw
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torchyard.client import Client
-    from torchyard.contract.views.cluster import DeviceView, WorkerHistoryView, WorkerView
-    from torchyard.contract.views.jobs import JobSummary
-    from torchyard.contract.views.queue import QueueEntry
+    from torchyard.contract.cluster.views import DeviceView, WorkerHistoryView, WorkerView
+    from torchyard.contract.jobs.views import JobSummary
+    from torchyard.contract.queue.views import QueueEntry
 
 _REFRESH_S, _HISTORY_S = 2.0, 10.0
 """Seconds between two readings: of everything, and of the history."""

@@ -183,7 +183,7 @@ def _write_group(formatter: Any, heading: str, commands: "Mapping[str, Command]"
 def _message(error: typer.BadParameter) -> str:
     from pydantic import ValidationError  # takes long, and most commands are right
 
-    from torchyard.contract.wording import words
+    from torchyard.contract.wire.wording import words
 
     if not isinstance(error.__cause__, ValidationError):
         return error.message

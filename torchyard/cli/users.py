@@ -8,11 +8,11 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.views.team import UserView
+    from torchyard.contract.team.views import UserView
 
 users = typer.Typer(no_args_is_help=True, help="Manage users.\n\nFor administrators.")
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="A user's name.")]

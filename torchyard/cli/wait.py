@@ -10,14 +10,14 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import JobsArgument, Json, connect, seconds_of
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torchyard.client import Client
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.jobs.views import JobView
 
 TIMED_OUT = 124
 """As of timeout(1)."""

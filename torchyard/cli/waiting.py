@@ -8,8 +8,8 @@ from rich.text import Text
 from torchyard.cli import estimates
 from torchyard.cli.follow import stamp
 from torchyard.client import Client
-from torchyard.contract.job import JobState
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 from torchyard.host import terminal
 
 _REFRESH_S = 2.0

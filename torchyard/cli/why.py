@@ -10,15 +10,15 @@ from torchyard.cli import estimates, output
 from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.cli.checkpoints import has_left_files
 from torchyard.cli.cluster import worker_lines
-from torchyard.contract.job import WAITING_IN_SLURM, WAITS_FOR_JOBS, JobState
+from torchyard.contract.states import WAITING_IN_SLURM, WAITS_FOR_JOBS, JobState
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torchyard.contract.views.advice import AdviceView
-    from torchyard.contract.views.cluster import WorkerView
-    from torchyard.contract.views.jobs import JobView
+    from torchyard.contract.advice import AdviceView
+    from torchyard.contract.cluster.views import WorkerView
+    from torchyard.contract.jobs.views import JobView
 
 
 def why(job: JobArgument, *, as_json: Json = False) -> None:

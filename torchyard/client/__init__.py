@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from torchyard.client.handles import Artifact, Checkpoint, Job
     from torchyard.client.series import Metrics, Series
     from torchyard.client.stream import StreamItem, Update
-    from torchyard.contract.views.jobs import JobSummary, JobView
-    from torchyard.contract.views.telemetry import EndView, EventView, LiveLine, LogLine, MetricView
+    from torchyard.contract.jobs.views import JobSummary, JobView
+    from torchyard.contract.telemetry.views import EndView, EventView, LiveLine, LogLine, MetricView
 
 __all__ = [
     "Artifact",
@@ -42,8 +42,8 @@ _NAMES = {
     "torchyard.client.handles": ("Artifact", "Checkpoint", "Job"),
     "torchyard.client.series": ("Metrics", "Series"),
     "torchyard.client.stream": ("StreamItem", "Update"),
-    "torchyard.contract.views.jobs": ("JobSummary", "JobView"),
-    "torchyard.contract.views.telemetry": ("EndView", "EventView", "LiveLine", "LogLine", "MetricView"),
+    "torchyard.contract.jobs.views": ("JobSummary", "JobView"),
+    "torchyard.contract.telemetry.views": ("EndView", "EventView", "LiveLine", "LogLine", "MetricView"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -20,6 +20,8 @@ from torchyard.client.stream import StreamItem, StreamReader
 from torchyard.client.transport import StreamedResponse, Transport, address_of, unreachable
 from torchyard.client.upload import Encode, OnUpload, Packed, Step, Steps, compressed, plain
 from torchyard.client.versions import difference
+from torchyard.contract.bundles.parts import LEAST_SHARED_BYTES, MOST_PARTS_ASKED, parts_in
+from torchyard.contract.bundles.views import BundleView, SharedPartsView
 from torchyard.contract.errors import (
     Conflict,
     NotFound,
@@ -28,10 +30,8 @@ from torchyard.contract.errors import (
     TorchyardError,
     Unavailable,
 )
-from torchyard.contract.parts import LEAST_SHARED_BYTES, MOST_PARTS_ASKED, parts_in
-from torchyard.contract.version import HEADER
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.checkpoints import BundleView, SharedPartsView
+from torchyard.contract.wire.version import HEADER
+from torchyard.contract.wire.view import Page
 
 V = TypeVar("V", bound=BaseModel)
 

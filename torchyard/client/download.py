@@ -14,8 +14,8 @@ from typing import Protocol, Self
 import httpx2
 
 from torchyard.contract.errors import Conflict, NotFound, ServerError
-from torchyard.contract.views.checkpoints import CheckpointFile, CheckpointView
-from torchyard.contract.views.models import ModelVersionView
+from torchyard.contract.files.views import CheckpointFile, CheckpointView
+from torchyard.contract.models.views import ModelVersionView
 
 OnProgress = Callable[[int, int], None]
 """Called with the bytes written so far and their total; first with the bytes that an earlier download left."""

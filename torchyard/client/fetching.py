@@ -7,9 +7,9 @@ from torchyard.client.connection import Connection
 from torchyard.client.download import OnProgress, PartFile, file_to_download
 from torchyard.client.folder import PartFolder
 from torchyard.client.responses import file_name
-from torchyard.contract.rundir import ARCHIVE_SUFFIX
-from torchyard.contract.views.checkpoints import CheckpointView
-from torchyard.contract.views.models import ModelVersionView
+from torchyard.contract.attempts.rundir import ARCHIVE_SUFFIX
+from torchyard.contract.files.views import CheckpointView
+from torchyard.contract.models.views import ModelVersionView
 
 
 async def fetch(

@@ -18,10 +18,10 @@ from typing import Self
 import httpx2
 
 from torchyard.client.download import OnProgress, is_next_part
-from torchyard.contract import archives
-from torchyard.contract.checkpointfiles import check_path, check_paths, digest_of
 from torchyard.contract.errors import Conflict, ServerError
-from torchyard.contract.views.checkpoints import CheckpointFile
+from torchyard.contract.files import archives
+from torchyard.contract.files.paths import check_path, check_paths, digest_of
+from torchyard.contract.files.views import CheckpointFile
 
 _CHUNK = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -3,8 +3,8 @@
 from torchyard.client.blocking import Driver, blocking, iterating
 from torchyard.client.core.job import AsyncArtifact, AsyncCheckpoint, AsyncJob
 from torchyard.client.core.shapes import ArtifactShape, CheckpointShape, JobShape
-from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.files.views import ArtifactView, CheckpointView
+from torchyard.contract.jobs.views import JobView
 
 
 class Checkpoint(Driver[AsyncCheckpoint], CheckpointShape):

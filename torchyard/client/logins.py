@@ -8,8 +8,8 @@ import shlex
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from torchyard.contract.codec import Record
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.wire.codec import Record
 from torchyard.host.privatefile import write_private
 
 R = TypeVar("R", bound=Record)

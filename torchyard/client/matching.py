@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypedDict
 
-from torchyard.contract.filters import JobFilter, JobQuery
-from torchyard.contract.requests import parse_request
+from torchyard.contract.jobs.filters import JobFilter, JobQuery
+from torchyard.contract.wire.schema import parse_request
 
 
 class Matching(TypedDict, total=False):

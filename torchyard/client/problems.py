@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from torchyard.client.discovery import Server
 from torchyard.client.versions import lacking
-from torchyard.contract.codec import Record
 from torchyard.contract.errors import (
     Conflict,
     FieldError,
@@ -18,7 +17,8 @@ from torchyard.contract.errors import (
     UnknownRoute,
     all_errors,
 )
-from torchyard.contract.version import HEADER
+from torchyard.contract.wire.codec import Record
+from torchyard.contract.wire.version import HEADER
 
 _BUSY, _PASSING = 429, frozenset({502, 503, 504})
 """Answers of a proxy after which the same call may succeed."""

@@ -12,11 +12,12 @@ from torchyard.client.calls.call import Spec
 from torchyard.client.connection import Connection
 from torchyard.client.matching import query_of
 from torchyard.client.shortids import MOST_LISTED, digits_of, is_named, is_whole, only_id
-from torchyard.contract.bundles import bundle_url
+from torchyard.contract.bundles.names import bundle_url
+from torchyard.contract.bundles.views import BundleView
 from torchyard.contract.errors import NotFound
-from torchyard.contract.initial import MODEL, is_exact
-from torchyard.contract.views.checkpoints import BundleView, CheckpointView
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.files.views import CheckpointView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.spec.initial import MODEL, is_exact
 
 S = TypeVar("S", bound=Spec)
 

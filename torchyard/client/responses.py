@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from torchyard.client.problems import no_such_view, problem_of
 from torchyard.client.transport import answer_of
 from torchyard.contract.errors import ServerError, TorchyardError
-from torchyard.contract.findings import errors_of
+from torchyard.contract.wire.findings import errors_of
 
 V = TypeVar("V", bound=BaseModel)
 

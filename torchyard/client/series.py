@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from torchyard.contract.views.telemetry import SeriesView
+from torchyard.contract.telemetry.views import SeriesView
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import httpx2
 from pydantic import ValidationError
 
 from torchyard.client.responses import unexpected
-from torchyard.contract.views.jobs import JobView
-from torchyard.contract.views.telemetry import (
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.telemetry.views import (
     EndView,
     EventKind,
     EventView,

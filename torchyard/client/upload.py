@@ -7,9 +7,9 @@ from typing import Protocol
 
 from backports.zstd import ZstdCompressor
 
-from torchyard.contract.bundles import FREE_BYTES, is_compressed_too_much
-from torchyard.contract.parts import Shared, parts_in
-from torchyard.contract.views.checkpoints import SharedPartsView
+from torchyard.contract.bundles.names import FREE_BYTES, is_compressed_too_much
+from torchyard.contract.bundles.parts import Shared, parts_in
+from torchyard.contract.bundles.views import SharedPartsView
 
 MOST_COPIES = 64
 """Pieces of a tar that the service copies from other bundles: each is a request. The largest are."""

@@ -1,6 +1,6 @@
 """What a client says where the server has another version."""
 
-from torchyard.contract.version import own_version, release
+from torchyard.contract.wire.version import own_version, release
 
 
 def difference(theirs: str, address: str) -> str | None:

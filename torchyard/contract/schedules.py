@@ -1,23 +1,16 @@
-"""When the service submits a job again and again, and what becomes of a run that is due while the last one goes on."""
+"""What is sent and answered about schedules."""
 
 from datetime import datetime
 from enum import StrEnum
-import re
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from pydantic import AwareDatetime, BeforeValidator, Field
+from pydantic import Field
 
-from torchyard.contract.schema import UNSET, Schema
-from torchyard.contract.wording import allowing
-
-_PART = "[0-9A-Za-z*?,/#-]+"
-CRON = allowing(
-    f"^{_PART}( +{_PART}){{4}}$",
-    "five fields: minute, hour, day of the month, month and day of the week, such as 0 3 * * *",
-)
-_ZONE = allowing("^[A-Za-z0-9_+-]{1,40}(?:/[A-Za-z0-9_+-]{1,40}){0,3}$", "the name of a time zone: UTC, Europe/Berlin")
-Cron = Annotated[str, Field(pattern=CRON, max_length=200)]
-Overlap = Literal["skip", "queue", "cancel"]
+from torchyard.contract.spec.schedule import Schedule, ScheduleKey
+from torchyard.contract.spec.spec import JobSpec
+from torchyard.contract.team.roles import Visibility
+from torchyard.contract.wire.schema import UNSET, Schema
+from torchyard.contract.wire.view import View
 
 
 class ScheduleState(StrEnum):
@@ -28,37 +21,6 @@ class ScheduleState(StrEnum):
     """No time before its `until` is left."""
 
 
-def _whole(value: Any) -> Any:
-    return {"cron": value} if isinstance(value, str) else value
-
-
-def _instant(value: Any) -> Any:
-    if isinstance(value, str) and re.match("[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt]", value):
-        return datetime.fromisoformat(value)
-    return value
-
-
-class Schedule(Schema):
-    """The times at which a job is submitted."""
-
-    cron: Cron = Field(description="minute, hour, day of the month, month and day of the week, such as `0 3 * * *`")
-    timezone: Annotated[str, Field(pattern=_ZONE, max_length=100)] = Field(
-        default="UTC", description="whose clock the times are of, such as `Europe/Berlin`"
-    )
-    overlap: Overlap = Field(
-        default="skip",
-        description="when the run before has not ended: `skip` this one, `queue` it until then (once, however many "
-        "times pass), or `cancel` the run before",
-    )
-    until: Annotated[AwareDatetime, BeforeValidator(_instant)] | None = Field(
-        default=None, description="no run is due later than this (RFC 3339)"
-    )
-
-
-ScheduleKey = Annotated[Schedule, BeforeValidator(_whole, json_schema_input_type=Schedule | Cron)]
-"""A schedule, or its `cron` alone."""
-
-
 class SchedulePatch(Schema):
     """What can be changed of a schedule. What is left out stays."""
 
@@ -66,3 +28,51 @@ class SchedulePatch(Schema):
         UNSET
     )
     schedule: ScheduleKey = UNSET
+
+
+class ScheduleReason(View):
+    """Why a schedule is paused or has ended."""
+
+    code: str
+    message: str
+
+
+class ScheduledRun(View):
+    """A run of a schedule."""
+
+    job_id: str
+    """The job, which may be deleted."""
+    due_at: datetime
+
+
+class RefusedRun(View):
+    """Why a run was not submitted. `code` is that of the error which its owner would have got."""
+
+    code: str
+    message: str
+    at: datetime
+
+
+class ScheduleSummary(View):
+    """A schedule as lists show it."""
+
+    id: str
+    name: str
+    """The name of its jobs."""
+    owner: str
+    visibility: Visibility
+    schedule: Schedule
+    state: ScheduleState
+    status_reason: ScheduleReason | None = Field(description="null of an active one")
+    next_at: datetime | None = Field(description="when the next run is due; null unless it is active")
+    last_run: ScheduledRun | None
+    skipped: int
+    """Times at which no run was submitted, as the one before had not ended."""
+    last_error: RefusedRun | None = Field(description="null once a run is accepted again")
+    created_at: datetime
+
+
+class ScheduleView(ScheduleSummary):
+    """A schedule, with the spec of its jobs."""
+
+    spec: JobSpec

@@ -37,7 +37,7 @@ COMMITS = (
 PUSHES = ("announce", "rebuild")
 """What is said to Redis, by `store.queue.Queue` and `store.queue.line.upkeep.Upkeep`."""
 RECORDS = ("worker", "config", "plan", "supervisor", "stop", "exit", "ranks", "errors", "manifest", "work")
-"""Records by their files, or by the folder of those that are numbered, by `torchyard.contract.rundir.write_record`."""
+"""Records by their files, or by the folder of numbered ones, by `torchyard.contract.attempts.rundir.write_record`."""
 
 NAMES = frozenset(
     [

@@ -3,7 +3,7 @@
 import functools
 from pathlib import Path
 
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from pathlib import Path
 import secrets
 from typing import TypeVar
 
-from torchyard.contract.codec import Record
+from torchyard.contract.wire.codec import Record
 from torchyard.host.failpoints import failpoint
 
 T = TypeVar("T", bound=Record)

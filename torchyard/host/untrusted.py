@@ -10,8 +10,8 @@ from pathlib import Path
 import stat
 from typing import BinaryIO, TypeVar
 
-from torchyard.contract.codec import Record
 from torchyard.contract.errors import DataError
+from torchyard.contract.wire.codec import Record
 
 T = TypeVar("T", bound=Record)
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from torch import Tensor
 
+from torchyard.contract.attempts.rundir import INDEX_FILE
 from torchyard.contract.errors import DataError
-from torchyard.contract.rundir import INDEX_FILE
 
 MOST_VALUES = 1_000_000
 """The most values in a state beside its weights. A model of 100,000 classes has about half as many."""

@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field, ValidationError
 import torch
 from torch import Tensor, nn
 
+from torchyard.contract.attempts.rundir import ARCHIVE_SUFFIX, INDEX_FILE, STATE_FILE
 from torchyard.contract.errors import DataError
 from torchyard.contract.recipes import REGISTRY, Recipe
-from torchyard.contract.rundir import ARCHIVE_SUFFIX, INDEX_FILE, STATE_FILE
 from torchyard.models import amounts
 from torchyard.states.savedfiles import read_archive, read_folder
 

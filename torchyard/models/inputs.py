@@ -9,8 +9,8 @@ from PIL import Image, ImageOps
 import torch
 from torch import Tensor
 
+from torchyard.contract.bundles.shards import is_hidden
 from torchyard.contract.errors import DataError
-from torchyard.contract.hidden import is_hidden
 from torchyard.models import arrays
 from torchyard.models.decoding import UNREADABLE, Resize, converted, fit, header, largest_value, load, pixels
 from torchyard.models.depth import SAVE_8_BITS, largest, looks_black

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from torchyard.contract.rundir import Env
+from torchyard.contract.attempts.rundir import Env
 
 if TYPE_CHECKING:
     import torch

@@ -16,8 +16,8 @@ from collections.abc import Callable
 import os
 import time
 
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.identity import identity_of
 from torchyard.host.untrusted import read_untrusted
 from torchyard.run.boards import Board, BoardLost, FileBoard, store_board

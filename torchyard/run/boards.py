@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from torchyard.contract.codec import Record
+from torchyard.contract.wire.codec import Record
 from torchyard.host.disk import FULL
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted

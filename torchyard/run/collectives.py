@@ -5,8 +5,8 @@ import json
 import sys
 from typing import Any
 
-from torchyard.contract.records import Collective, RankCollectives
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import Collective, RankCollectives
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 
 _RECORDERS = {"nccl": "_dump_nccl_trace_json", "others": "_dump_fr_trace_json"}

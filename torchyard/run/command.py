@@ -11,8 +11,8 @@ import signal
 import sys
 from typing import NoReturn
 
+from torchyard.contract.attempts.rundir import Env, RunDir
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.rundir import Env, RunDir
 from torchyard.host.identity import identity_of
 from torchyard.run import rank
 

@@ -14,10 +14,10 @@ import threading
 import time
 from typing import Any, Literal
 
-from torchyard.contract.events import Message
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import WEIGHTS_FILE, Env, RunDir
-from torchyard.contract.text import storable
+from torchyard.contract.attempts.events import Message
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import WEIGHTS_FILE, Env, RunDir
+from torchyard.contract.wire.text import storable
 from torchyard.host.disk import retry_while_unavailable
 from torchyard.run import accelerator
 from torchyard.run.afterwards import Afterwards

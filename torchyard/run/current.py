@@ -3,7 +3,7 @@
 import os
 import signal
 
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.run.context import Run
 
 _current: Run | None = None

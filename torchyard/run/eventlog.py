@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any, TypeAlias
 
-from torchyard.contract.events import (
+from torchyard.contract.attempts.events import (
     Card,
     CheckpointSaved,
     Line,

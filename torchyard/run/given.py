@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchyard.contract.rundir import INDEX_FILE, SHARD_ABOVE, STATE_FILE, Env
+from torchyard.contract.attempts.rundir import INDEX_FILE, SHARD_ABOVE, STATE_FILE, Env
 from torchyard.run import accelerator
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 import zlib
 
-from torchyard.contract.media import PICTURE_BYTES
+from torchyard.contract.media.kinds import PICTURE_BYTES
 
 _COLOURS = {1: 0, 3: 2, 4: 6}
 """PNG's type of colour, by channels."""

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 
-from torchyard.contract.events import MOST_PACKAGES, PACKAGE_NAME, PACKAGE_VERSION, PACKAGES_BYTES
+from torchyard.contract.attempts.events import MOST_PACKAGES, PACKAGE_NAME, PACKAGE_VERSION, PACKAGES_BYTES
 
 _ENDS = (".dist-info", ".egg-info")
 _MOST_ENTRIES = 20_000

@@ -10,7 +10,7 @@ from pathlib import Path
 import sys
 from typing import TextIO
 
-from torchyard.contract.rundir import ORDER_MARK
+from torchyard.contract.attempts.rundir import ORDER_MARK
 
 _MOST_BYTES = 1 << 24
 """So many bytes of marks are written: a million changes from one stream to the other."""

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import SupportsInt
 
-from torchyard.contract.pausing import PausePoint
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import MANIFEST, Env, RunDir
+from torchyard.contract.attempts.pausing import PausePoint
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import MANIFEST, Env, RunDir
 from torchyard.host.disk import full_disk_error, retry_while_unavailable
 from torchyard.host.untrusted import read_untrusted
 

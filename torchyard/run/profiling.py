@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from typing import Any
 
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.rundir import Env, RunDir
 
 MOST_APART = 100
 """Steps between two reports, and reports of the same step, from which on nothing is profiled: memory has an end."""

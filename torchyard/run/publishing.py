@@ -9,9 +9,9 @@ from pathlib import Path
 import shutil
 from typing import Any, BinaryIO, cast
 
-from torchyard.contract.checkpointfiles import check_paths
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.rundir import MANIFEST
+from torchyard.contract.attempts.records import Manifest, ManifestFile
+from torchyard.contract.attempts.rundir import MANIFEST
+from torchyard.contract.files.paths import check_paths
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import sync_folder, write_record
 

@@ -18,14 +18,13 @@ import time
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-from torchyard.contract.codec import Record
+from torchyard.contract.attempts.last_error import device_fault
+from torchyard.contract.attempts.records import RankError
+from torchyard.contract.attempts.rundir import STACKS_SIGNAL, Env, RunDir, process_title
 from torchyard.contract.errors import ConfigError, DataError
-from torchyard.contract.faults import device_fault
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import RankError
-from torchyard.contract.rundir import Env, RunDir, process_title
-from torchyard.contract.stacks import STACKS_SIGNAL
-from torchyard.contract.text import storable
+from torchyard.contract.states import EndReason
+from torchyard.contract.wire.codec import Record
+from torchyard.contract.wire.text import storable
 from torchyard.host import disk
 from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import write_record

@@ -10,8 +10,7 @@ import time
 import traceback
 from typing import NoReturn
 
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.stacks import COLLECTIVES_SIGNAL
+from torchyard.contract.attempts.rundir import COLLECTIVES_SIGNAL, RunDir
 from torchyard.run.agreement import StopAgreement
 from torchyard.run.checkpoint_writer import CheckpointWriter
 from torchyard.run.collectives import record_collectives

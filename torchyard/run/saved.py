@@ -6,8 +6,8 @@ import io
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import STATE_FILE, WEIGHTS_FILE
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import STATE_FILE, WEIGHTS_FILE
 from torchyard.run.checkpoint_writer import PendingCheckpoint
 from torchyard.run.eventlog import EventLog
 from torchyard.run.publishing import Content, publish

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from torchyard.contract.media import MediaKind, MediaPart
+from torchyard.contract.media.kinds import MediaKind, MediaPart
 from torchyard.run import summaries
 from torchyard.run.images import mask_bytes, picture_bytes
 from torchyard.run.shownlog import ShownLog

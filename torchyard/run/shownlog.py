@@ -8,8 +8,8 @@ import secrets
 import time
 from typing import Any
 
-from torchyard.contract.events import Shown
-from torchyard.contract.media import (
+from torchyard.contract.attempts.events import Shown
+from torchyard.contract.media.kinds import (
     CAPTION_LENGTH,
     CLASS_LENGTH,
     CUT,
@@ -18,8 +18,8 @@ from torchyard.contract.media import (
     MediaKind,
     MediaPart,
 )
-from torchyard.contract.picture import TooLarge, picture_of
-from torchyard.contract.text import storable
+from torchyard.contract.media.picture import TooLarge, picture_of
+from torchyard.contract.wire.text import storable
 from torchyard.run.eventlog import EventLog
 from torchyard.run.values import check_names, whole
 

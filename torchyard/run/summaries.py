@@ -5,9 +5,9 @@ import math
 import sys
 from typing import Any
 
-from torchyard.contract.media import CLASS_LENGTH, DATA_BYTES, MOST_BINS, MOST_CLASSES, MOST_COLUMNS
-from torchyard.contract.mediadata import NOTE_LENGTH, Histogram, Table, cell, size_of, whole
-from torchyard.contract.text import storable
+from torchyard.contract.media.data import NOTE_LENGTH, Histogram, Table, cell, size_of, whole
+from torchyard.contract.media.kinds import CLASS_LENGTH, DATA_BYTES, MOST_BINS, MOST_CLASSES, MOST_COLUMNS
+from torchyard.contract.wire.text import storable
 
 _LONGEST_CELL = 1000
 """Characters of a text in a table."""

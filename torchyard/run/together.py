@@ -16,9 +16,9 @@ import threading
 import time
 from typing import Annotated, Any, NamedTuple
 
-from torchyard.contract.codec import Record, at_most
-from torchyard.contract.records import ManifestFile
-from torchyard.contract.rundir import INDEX_FILE
+from torchyard.contract.attempts.records import ManifestFile
+from torchyard.contract.attempts.rundir import INDEX_FILE
+from torchyard.contract.wire.codec import Record, at_most
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.run.checkpoint_writer import PendingCheckpoint
 from torchyard.run.eventlog import EventLog

@@ -5,7 +5,7 @@ import operator
 import re
 from typing import Any
 
-from torchyard.contract.text import METRIC_KEY_LENGTH
+from torchyard.contract.wire.text import METRIC_KEY_LENGTH
 
 LARGEST_STEP, LARGEST_EPOCH = 2**63 - 1, 2**31 - 1
 MOST_METRICS = 1000

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from torchyard.contract.since311 import Self
+from torchyard.contract.wire.since311 import Self
 
 _FACTS = frozenset(
     {

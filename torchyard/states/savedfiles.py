@@ -8,9 +8,9 @@ from pathlib import Path
 import stat
 from typing import Any
 
-from torchyard.contract import archives
+from torchyard.contract.attempts.rundir import INDEX_FILE
 from torchyard.contract.errors import DataError
-from torchyard.contract.rundir import INDEX_FILE
+from torchyard.contract.files import archives
 from torchyard.states.stateindex import INSTEAD, MOST_BYTES, read_state
 
 

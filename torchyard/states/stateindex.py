@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from torchyard.contract.attempts.records import ManifestFile
 from torchyard.contract.errors import DataError
-from torchyard.contract.records import ManifestFile
 from torchyard.states.dividedtensor import DividedTensor
 from torchyard.states.tensorfile import DTYPES, NAMES, checked_shape, read_tensors
 

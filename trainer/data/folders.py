@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchyard.contract.bundles.shards import is_hidden
 from torchyard.contract.errors import DataError
-from torchyard.contract.hidden import is_hidden
 from torchyard.contract.recipes import ImageDataConfig
 from torchyard.models.decoding import Resize, decode
 from trainer.data.brightness import expect_bright

@@ -9,8 +9,8 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor
 
+from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.errors import DataError
-from torchyard.contract.rundir import Env
 from torchyard.run.accelerator import is_accelerator
 from trainer.data.loaders import answers
 

@@ -10,8 +10,8 @@ from PIL import Image
 import torch
 from torch import Tensor
 
+from torchyard.contract.bundles.shards import is_hidden
 from torchyard.contract.errors import DataError
-from torchyard.contract.hidden import is_hidden
 from torchyard.contract.recipes import SegmentationDataConfig
 from torchyard.models.decoding import fit_box, header, load, pixels
 from trainer.data.brightness import expect_bright

@@ -3,8 +3,8 @@
 import io
 from pathlib import Path
 
+from torchyard.contract.bundles.shards import MOST_FILE_BYTES
 from torchyard.contract.errors import DataError
-from torchyard.contract.shards import MOST_FILE_BYTES
 from torchyard.models.decoding import Header, header
 from trainer.data.tars import InShard, read_file
 

@@ -8,7 +8,7 @@ import time
 from typing import Any, Literal, Self, TypeVar
 import zlib
 
-from torchyard.contract.bundles import digest_in
+from torchyard.contract.bundles.names import digest_in
 from torchyard.contract.errors import DataError
 from torchyard.run import Run
 from trainer.data.decoded import Decoded, prepare

@@ -12,9 +12,8 @@ import tempfile
 import time
 from typing import Any
 
+from torchyard.contract.bundles.shards import INDEX, SUFFIX, Entry, Index, index_lines, is_hidden, parse_index
 from torchyard.contract.errors import DataError
-from torchyard.contract.hidden import is_hidden
-from torchyard.contract.shards import INDEX, SUFFIX, Entry, Index, index_lines, parse_index
 from trainer.data.hashing import SETTLED_NS, identity_of
 from trainer.data.scanning import ALONE, Files, Scan
 from trainer.data.splits import TRAIN, VALIDATION, WORDS

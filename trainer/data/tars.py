@@ -8,10 +8,9 @@ import re
 import stat
 from typing import NamedTuple
 
+from torchyard.contract.bundles.shards import MOST_FILE_BYTES, MOST_FILES, Entry, is_hidden, is_plain, name_problem
+from torchyard.contract.bundles.tar import BLOCK
 from torchyard.contract.errors import DataError
-from torchyard.contract.hidden import is_hidden
-from torchyard.contract.shards import MOST_FILE_BYTES, MOST_FILES, Entry, is_plain, name_problem
-from torchyard.contract.tar import BLOCK
 
 MOST_EXTENDED_BYTES = 1 << 20
 """Bytes of an extended header: names, times and attributes."""

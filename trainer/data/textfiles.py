@@ -11,8 +11,8 @@ from pathlib import Path
 import re
 from typing import Any
 
+from torchyard.contract.bundles.shards import is_hidden
 from torchyard.contract.errors import DataError
-from torchyard.contract.hidden import is_hidden
 from torchyard.models import textlines
 from trainer.data.splits import TEST, TRAIN, VALIDATION
 

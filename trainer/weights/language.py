@@ -11,7 +11,7 @@ from pydantic import ValidationError
 import torch
 from torch import nn
 
-from torchyard.contract.bundles import digest_in
+from torchyard.contract.bundles.names import digest_in
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import CausalLm
 from torchyard.models import causal, lora, opening

@@ -138,3 +138,23 @@ test("each recipe's defaults are right, and the phone scrolls in one direction",
   }
   await leave(visited);
 });
+
+test("no help lies over another one, whatever a trainer needs and one has left empty", async () => {
+  const visited = await visit(browser, service, "submit");
+  const { page } = visited;
+  for (const trainer of ["script", "segmentation", "causal-lm"]) {
+    await page.getByLabel("trainer", { exact: true }).selectOption(trainer);
+    await page.keyboard.press("Control+Enter");
+    await page.getByText("is missing.").first().waitFor();
+    await page.getByRole("searchbox", { name: "Find a key of the spec" }).focus();
+    await page.mouse.move(0, 0);
+    const bottoms = await page
+      .locator(".about p")
+      .evaluateAll((all) =>
+        all.map((each) => each.getBoundingClientRect()).map(({ top, bottom }) => ({ top, bottom })),
+      );
+    const over = bottoms.filter(({ top }, at) => at > 0 && top < (bottoms[at - 1]?.bottom ?? 0));
+    assert.deepEqual(over, [], trainer);
+  }
+  await leave(visited);
+});

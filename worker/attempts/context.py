@@ -10,9 +10,9 @@ from typing import Self
 
 from store.worker.records import DEFAULTS, Claim, OutputLimits
 from store.worker.verbs import WorkerStore
-from torchyard.contract.devices import IsolationReport, PoolReport
-from torchyard.contract.durations import LONGEST_STOP_GRACE
-from torchyard.contract.rundir import SHARD_ABOVE, RunDir
+from torchyard.contract.attempts.rundir import SHARD_ABOVE, RunDir
+from torchyard.contract.cluster.devices import IsolationReport, PoolReport
+from torchyard.contract.wire.units import LONGEST_STOP_GRACE
 from worker.attempts.instructions import Instructions
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords

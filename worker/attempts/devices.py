@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 import time
 
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
 from worker.attempts.notices import Notices
 from worker.devices.health import GpuHealth, Health
 from worker.devices.quarantine import DeviceUse

@@ -5,8 +5,8 @@ import logging
 import time
 
 from store.worker.records import AttemptFacts, NodeHeld
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason, JobState, Reason
 from worker.attempts.context import AttemptContext
 from worker.attempts.pace import Pace
 from worker.attempts.phases import Drained, Undrained, WantedStop

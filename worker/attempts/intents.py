@@ -6,9 +6,9 @@ import logging
 import time
 
 from store.worker.records import AT_ONCE, AttemptFacts, Wanted
-from torchyard.contract.durations import LONGEST_STOP_GRACE
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
+from torchyard.contract.wire.units import LONGEST_STOP_GRACE
 from worker.attempts.instructions import Instructions
 from worker.attempts.phases import Intents, WantedStop
 from worker.attempts.records import AttemptRecords

@@ -12,8 +12,8 @@ is lost, so the processes are killed and nothing is written.
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.attempts.phases import (
     Action,
     Close,

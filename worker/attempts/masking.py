@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from store.worker.records import Batch, MetricPoint, NewCheckpoint, NewMedia
-from torchyard.contract.events import Remeasured
-from torchyard.contract.media import CUT
+from torchyard.contract.attempts.events import Remeasured
+from torchyard.contract.media.kinds import CUT
 from worker.host.mask import Mask
 
 

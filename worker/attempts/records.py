@@ -29,11 +29,11 @@ from store.worker.records import (
     Wanted,
 )
 from store.worker.verbs import WorkerStore
-from torchyard.contract.devices import EnvironmentReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.cluster.devices import EnvironmentReport
 from torchyard.contract.errors import Unavailable
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.records import ExitReport
-from torchyard.contract.views.telemetry import LiveLine, RankStacksView
+from torchyard.contract.states import EndReason, JobState, Reason
+from torchyard.contract.telemetry.views import LiveLine, RankStacksView
 from worker.attempts.keep import not_kept
 from worker.attempts.masking import masked_batch
 from worker.attempts.patience import Patience

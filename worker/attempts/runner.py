@@ -8,9 +8,9 @@ import logging
 import threading
 
 from store.worker.records import Claim
+from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.errors import StaleClaim, Unavailable
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.attempts.context import WorkerContext
 from worker.attempts.executor import AttemptExecutor
 from worker.attempts.instructions import Instructions

@@ -5,7 +5,7 @@ import logging
 import threading
 
 from store.worker.records import Claim
-from torchyard.contract.devices import DeviceReport, EnvironmentReport
+from torchyard.contract.cluster.devices import DeviceReport, EnvironmentReport
 from worker.attempts.context import WorkerContext
 from worker.attempts.runner import Runner
 from worker.devices.quarantine import DeviceUse

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import logging
 import time
 
-from torchyard.contract.views.telemetry import RankStacksView
+from torchyard.contract.telemetry.views import RankStacksView
 from worker.attempts.records import AttemptRecords
 from worker.engines.base import Engine, Handle, RankStacks
 

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 import time
 
-from torchyard.contract.job import WAITING_IN_SLURM, Reason
-from torchyard.contract.text import headline, printable
+from torchyard.contract.states import WAITING_IN_SLURM, Reason
+from torchyard.contract.wire.text import headline, printable
 from worker.attempts.records import AttemptRecords
 from worker.engines.base import Waiting
 

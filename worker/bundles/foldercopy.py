@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-from torchyard.contract.codec import Record
+from torchyard.contract.wire.codec import Record
 from torchyard.host import failpoints
 from torchyard.host.failpoints import failpoint
 from torchyard.host.parent import end_with_parent

@@ -15,10 +15,10 @@ import signal
 import sys
 from typing import BinaryIO
 
-from torchyard.contract.bundles import MAX_BUNDLE_FILES
-from torchyard.contract.codec import Record
+from torchyard.contract.bundles.names import MAX_BUNDLE_FILES
+from torchyard.contract.bundles.tar import BLOCK, Member, read_members
 from torchyard.contract.errors import InvalidBundle
-from torchyard.contract.tar import BLOCK, Member, read_members
+from torchyard.contract.wire.codec import Record
 from torchyard.host.failpoints import failpoint
 from torchyard.host.parent import end_with_parent
 from worker.sandbox import landlock, privileges

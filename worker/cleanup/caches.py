@@ -9,10 +9,10 @@ from uuid import uuid4
 
 from store.attempts import removal
 from store.store import Store
-from torchyard.contract.bundles import bundles_of
-from torchyard.contract.devices import CachesReport
+from torchyard.contract.bundles.names import bundles_of
+from torchyard.contract.cluster.devices import CachesReport
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.spec import ScriptSpec, parse_spec
+from torchyard.contract.spec.spec import ScriptSpec, parse_spec
 from worker.bundles import cache
 from worker.host import rundirs
 from worker.host.untrusted import folders_inside, remove_inside

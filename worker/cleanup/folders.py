@@ -6,7 +6,7 @@ import time
 
 from store.attempts import folders
 from store.store import Store
-from torchyard.contract.rundir import WORK
+from torchyard.contract.attempts.rundir import WORK
 from worker.host import rundirs, workfolders
 
 _LEAST_S = 60.0

@@ -10,7 +10,7 @@ from store import housekeeping
 from store.cluster import device_history
 from store.jobs import deletion
 from store.store import Store
-from torchyard.contract.devices import CachesReport
+from torchyard.contract.cluster.devices import CachesReport
 from torchyard.contract.errors import Unavailable
 from worker.cleanup import removal
 from worker.cleanup.caches import Caches

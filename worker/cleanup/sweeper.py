@@ -18,7 +18,7 @@ import time
 from store.attempts import removal
 from store.attempts.facts import KnownJob
 from store.store import Store
-from torchyard.contract.rundir import WORK, RunDir
+from torchyard.contract.attempts.rundir import WORK, RunDir
 from worker.host import rundirs, workfolders
 from worker.host.attempt_key import AttemptKey
 from worker.host.untrusted import remove_inside, walk_status

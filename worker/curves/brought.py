@@ -12,9 +12,9 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from torchyard.contract.codec import Record
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import DataError
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.wire.codec import Record
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.host.untrusted import open_inside
 from worker.curves import finding

@@ -4,7 +4,7 @@ from collections.abc import Collection
 import os
 from pathlib import Path
 
-from torchyard.contract.rundir import WORK
+from torchyard.contract.attempts.rundir import WORK
 from worker.curves import kinds
 from worker.host.looks import Looks, Parts
 

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from store.worker.records import MetricPoint
 from torchyard.contract.errors import DataError
-from torchyard.contract.text import METRIC_KEY_LENGTH, storable
+from torchyard.contract.wire.text import METRIC_KEY_LENGTH, storable
 from torchyard.host.untrusted import open_inside
 from worker.curves import keys, parsed
 from worker.curves.brought import Brought

@@ -7,7 +7,7 @@ files, or in a folder named like a split of the data (`train`, `val`, …), the 
 from collections.abc import Collection
 import re
 
-from torchyard.contract.text import METRIC_KEY_LENGTH, storable
+from torchyard.contract.wire.text import METRIC_KEY_LENGTH, storable
 from worker.curves.kinds import EVENTS, kind_of
 from worker.host.looks import Parts
 from worker.host.mask import Mask

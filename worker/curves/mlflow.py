@@ -10,7 +10,7 @@ import contextlib
 import math
 import sqlite3
 
-from torchyard.contract.events import LAST_TIME_US
+from torchyard.contract.attempts.events import LAST_TIME_US
 from worker.curves.parsed import LAST_STEP, MALFORMED, SHORTER, STEP, Notice, Parsed, Part, Point
 
 MOST_ROWS = 20_000

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 import json
 from typing import Any, NamedTuple
 
-from torchyard.contract.events import LAST_TIME_US
+from torchyard.contract.attempts.events import LAST_TIME_US
 
 LAST_STEP = 2**63 - 1
 MOST_RECORD = (1 << 18) - 64

@@ -6,7 +6,7 @@ It is given bytes and opens nothing: it has no files, no sockets and no other pr
 from collections.abc import Callable, Sequence
 import contextlib
 
-from torchyard.contract.events import LAST_TIME_US
+from torchyard.contract.attempts.events import LAST_TIME_US
 from torchyard.host.confined import Answer, serve
 from worker.curves import mlflow, summaries, tfrecords, wandb
 from worker.curves.parsed import (

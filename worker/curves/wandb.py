@@ -12,7 +12,7 @@ import math
 import struct
 import zlib
 
-from torchyard.contract.events import LAST_TIME_US
+from torchyard.contract.attempts.events import LAST_TIME_US
 from worker.curves.parsed import DAMAGED, LARGE, LAST_STEP, MALFORMED, STEP, Notice, Parsed, Part, Point
 from worker.curves.summaries import microseconds
 from worker.curves.wire import BYTES, VARINT, fields, signed

@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol, Self, TypeVar, cast
 
 import pynvml
 
-from torchyard.contract.codec import parse_object
-from torchyard.contract.devices import DeviceProcess, DeviceReport
+from torchyard.contract.cluster.devices import DeviceProcess, DeviceReport
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.wire.codec import parse_object
 from torchyard.host.failpoints import failpoint
 from worker.devices.bus import count_nvidia_gpus
 

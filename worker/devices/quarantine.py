@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 import time
 
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.cluster.devices import DeviceReport
 
 FAULT_QUARANTINE = timedelta(minutes=10)
 """How long a GPU must respond after its fault before it is offered again."""

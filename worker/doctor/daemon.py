@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from store import probe
-from torchyard.contract.devices import TroubleReport
+from torchyard.contract.cluster.devices import TroubleReport
 from torchyard.contract.errors import ConfigError, Unavailable
 from worker.doctor.findings import Finding, ok, warning
 from worker.identity import known_worker_id

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from torchyard.contract.rundir import WORK
+from torchyard.contract.attempts.rundir import WORK
 from torchyard.host import terminal
 from worker.doctor.findings import Finding, ok, warning
 from worker.host import rundirs, workfolders

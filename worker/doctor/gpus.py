@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 import pynvml
 
-from torchyard.contract.devices import DeviceReport
+from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.errors import ConfigError
 from torchyard.host import terminal
 from worker.devices.bus import count_nvidia_gpus

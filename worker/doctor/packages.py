@@ -2,7 +2,7 @@
 
 import os
 
-from torchyard.contract.durations import format_duration
+from torchyard.contract.wire.units import format_duration
 from worker.doctor.findings import Finding, failed, ok
 from worker.host import job_variables
 from worker.packages import rules

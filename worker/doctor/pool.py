@@ -7,7 +7,7 @@ import secrets
 import sys
 import tempfile
 
-from torchyard.contract.devices import PoolReport
+from torchyard.contract.cluster.devices import PoolReport
 from torchyard.contract.errors import ConfigError
 from worker import pools
 from worker.doctor.disk import nearest

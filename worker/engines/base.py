@@ -7,10 +7,10 @@ from pathlib import Path
 import sys
 from typing import Any, Literal, Protocol
 
-from torchyard.contract.codec import Record
-from torchyard.contract.devices import DeviceReport, StartsReport
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import AttemptTerms, ExitReport
+from torchyard.contract.attempts.records import AttemptTerms, ExitReport
+from torchyard.contract.cluster.devices import DeviceReport, StartsReport
+from torchyard.contract.states import EndReason
+from torchyard.contract.wire.codec import Record
 from worker.host.attempt_key import AttemptKey
 
 COMMAND_OPTION = "--command"

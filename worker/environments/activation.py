@@ -8,7 +8,7 @@ from pathlib import Path
 import re
 from typing import Any
 
-from torchyard.contract.environment import is_reserved
+from torchyard.contract.spec.environment import is_reserved
 from torchyard.host.untrusted import read_given
 from worker.environments.environment import CONDA_META, Environment
 

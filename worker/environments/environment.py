@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 import re
 
-from torchyard.contract.devices import EnvironmentKind, EnvironmentReport
+from torchyard.contract.cluster.devices import EnvironmentKind, EnvironmentReport
 from torchyard.contract.errors import ConfigError
 from torchyard.host.untrusted import read_given
 

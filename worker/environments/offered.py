@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 import time
 
-from torchyard.contract.devices import EnvironmentReport
+from torchyard.contract.cluster.devices import EnvironmentReport
 from torchyard.contract.errors import ConfigError
 from torchyard.host.datadir import folder_on_the_way
 from worker.environments.environment import Environment, lies_in, looks_like_one, read

@@ -5,7 +5,7 @@ from dataclasses import replace
 import json
 import re
 
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
 from worker.host.beginnings import Beginnings
 
 MASK = "***"

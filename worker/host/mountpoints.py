@@ -10,7 +10,7 @@ import errno
 import os
 from pathlib import Path
 
-from torchyard.contract.mounting import parts_of
+from torchyard.contract.bundles.mounting import parts_of
 from torchyard.host.untrusted import folder_inside
 from worker.host.untrusted import make_accessible
 

@@ -15,7 +15,7 @@ import subprocess
 import threading
 from typing import BinaryIO
 
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 from torchyard.host.identity import identity_of
 from worker.host import process
 

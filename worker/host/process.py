@@ -13,8 +13,8 @@ import signal
 import time
 from typing import Literal, TypeVar
 
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import Env, process_title
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import Env, process_title
 from torchyard.host.identity import boot_id, identity_of
 from worker.host.proctable import descendants_of, read_stat, read_table
 

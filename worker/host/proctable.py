@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 import os
 
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 from torchyard.host.identity import boot_id
 
 TICKS = os.sysconf("SC_CLK_TCK")

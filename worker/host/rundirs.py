@@ -10,8 +10,8 @@ import re
 import stat
 
 from store.ids import is_id
-from torchyard.contract.codec import Record
-from torchyard.contract.rundir import WORK, RunDir
+from torchyard.contract.attempts.rundir import WORK, RunDir
+from torchyard.contract.wire.codec import Record
 from torchyard.host.untrusted import read_untrusted
 from worker.host.untrusted import folders_inside, remove_inside, walk_status
 

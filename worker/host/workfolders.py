@@ -13,8 +13,8 @@ import stat
 from typing import Annotated
 import uuid
 
-from torchyard.contract.codec import Record, between
-from torchyard.contract.rundir import WORK, RunDir
+from torchyard.contract.attempts.rundir import WORK, RunDir
+from torchyard.contract.wire.codec import Record, between
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import sync_folder, write_record
 from torchyard.host.untrusted import folder_inside, read_untrusted

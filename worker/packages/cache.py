@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated
 import uuid
 
-from torchyard.contract.codec import Record, matching
+from torchyard.contract.wire.codec import Record, matching
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.host.untrusted import folder_inside
 from worker.bundles.cache import is_still

@@ -11,10 +11,10 @@ import subprocess
 import sys
 import time
 
-from torchyard.contract.durations import format_duration
-from torchyard.contract.job import EndReason
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.text import storable
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
+from torchyard.contract.wire.text import storable
+from torchyard.contract.wire.units import format_duration
 from torchyard.host import disk, failpoints
 from torchyard.host.identity import boot_id
 from worker.host import job_variables, process

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from torchyard.contract.codec import Record, at_most
-from torchyard.contract.records import Sandbox
+from torchyard.contract.attempts.records import Sandbox
+from torchyard.contract.wire.codec import Record, at_most
 
 Kind = Literal["requirements", "lock", "script"]
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 import time
 
-from torchyard.contract.durations import format_duration
 from torchyard.contract.errors import ConfigError, DataError
+from torchyard.contract.wire.units import format_duration
 from torchyard.host import failpoints
 from worker.packages import project
 from worker.packages.order import FILES, MAX_LOCK_BYTES, MAX_REPORT_BYTES, MAX_TEXT_BYTES, ReadOrder, ReadReport

@@ -11,7 +11,7 @@ import re
 import site
 from urllib.parse import urlsplit
 
-from torchyard.contract.devices import IsolationReport
+from torchyard.contract.cluster.devices import IsolationReport
 from worker.packages.order import SERVICE
 from worker.sandbox import levels
 

@@ -17,9 +17,9 @@ from store.jobs.facts import WAITING
 from store.queue import placement, reservations, waiting
 from store.store import Store
 from store.worker.verbs import WorkerStore
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.durations import LONGEST_STOP_GRACE
-from torchyard.contract.job import Reason
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.states import Reason
+from torchyard.contract.wire.units import LONGEST_STOP_GRACE
 from worker.placement.postponed import Postponed
 
 logger = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from store.cluster.cluster_mark import ClusterMark, read_mark
 from store.queue import calibrations, estimating, forecast_lease
 from store.queue.estimates_facts import LEASE, Lease, Seen
 from store.store import Store
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.durations import LONGEST_STOP_GRACE
+from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.errors import Unavailable
+from torchyard.contract.wire.units import LONGEST_STOP_GRACE
 from worker.placement.estimating import estimates_of
 from worker.placement.pace import Pace
 

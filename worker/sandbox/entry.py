@@ -3,7 +3,7 @@
 from collections.abc import Callable
 import os
 
-from torchyard.contract.records import Sandbox
+from torchyard.contract.attempts.records import Sandbox
 from torchyard.host import inspection
 from worker.sandbox import init, landlock, namespaces, privileges, seccomp
 from worker.sandbox.policy import rules

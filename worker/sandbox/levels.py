@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from enum import StrEnum
 
-from torchyard.contract.devices import IsolationReport
+from torchyard.contract.cluster.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
 from worker.sandbox import landlock, namespaces, seccomp
 from worker.sandbox.namespaces import Namespaces

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import os
 from pathlib import Path
 
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.records import Sandbox, Strict
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import Sandbox, Strict
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import IsolationReport
 from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.sandbox import landlock
 from worker.sandbox.landlock import DEVICE, READ, WRITE, Access

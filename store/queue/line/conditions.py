@@ -3,7 +3,7 @@
 from sqlalchemy import ColumnElement, and_, literal_column, or_
 
 from store.tables import HELD, Job
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 
 def is_queued(job: type[Job] = Job) -> ColumnElement[bool]:

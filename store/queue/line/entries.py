@@ -4,7 +4,7 @@ from typing import Any
 
 from store.queue.line_facts import Bucket, LineEntry, Member, Standing
 from store.tables import HELD, Base
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 _NAMES = ("id", "owner", "device_request", "priority", "created_at", "shape", "not_before", "lined_at")
 COLUMNS = tuple(Base.metadata.tables["jobs"].c[name] for name in _NAMES)

@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from api.advice.facts import Facts
+from torchyard.contract.cluster.views import WorkerView
+from torchyard.contract.jobs.views import ErrorView, JobView
 from torchyard.contract.recipes import REGISTRY
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.views.cluster import WorkerView
-from torchyard.contract.views.jobs import ErrorView, JobView
-from torchyard.contract.views.telemetry import LogLine
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.telemetry.views import LogLine
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GIB = 1 << 30

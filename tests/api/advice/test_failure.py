@@ -9,8 +9,8 @@ import pytest
 from api.advice.judgement import judge
 from tests.api.advice.facts import CUDA_OOM, TRACEBACK, facts, failed, log
 from tests.approved import Approved
-from torchyard.contract.job import OUTCOMES, EndReason, JobState
-from torchyard.contract.views.advice import AdviceView
+from torchyard.contract.advice import AdviceView
+from torchyard.contract.states import OUTCOMES, EndReason, JobState
 
 
 def shown(advice: AdviceView) -> list[tuple[str, str]]:

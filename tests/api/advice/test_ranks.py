@@ -7,8 +7,8 @@ import pytest
 from api.advice.judgement import judge
 from tests.api.advice.facts import facts
 from tests.approved import Approved
+from torchyard.contract.advice import AdviceView
 from torchyard.contract.recipes.entry import DATA_WAIT, RANK_LAG, RANK_WAIT, SLOWEST_RANK
-from torchyard.contract.views.advice import AdviceView
 
 GPUS = [{"utilization": 0.9}, {"utilization": 0.8}, {"utilization": 0.7}, {"utilization": 0.9}]
 HEALTHY = "runs: 24% is done"

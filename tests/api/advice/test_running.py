@@ -9,9 +9,9 @@ import pytest
 from api.advice.judgement import judge
 from tests.api.advice.facts import GIB, JOB, facts, worker
 from tests.approved import Approved
+from torchyard.contract.advice import AdviceView
+from torchyard.contract.cluster.views import WorkerView
 from torchyard.contract.recipes.entry import DATA_WAIT
-from torchyard.contract.views.advice import AdviceView
-from torchyard.contract.views.cluster import WorkerView
 
 
 def starving(

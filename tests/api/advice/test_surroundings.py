@@ -6,7 +6,7 @@ import pytest
 
 from api.advice.judgement import judge
 from tests.api.advice.facts import TRACEBACK, facts, failed, log
-from torchyard.contract.views.advice import AdviceView
+from torchyard.contract.advice import AdviceView
 
 
 def advised(message: str, *, code: str = "user_error", config: dict[str, Any] | None = None, **more: Any) -> AdviceView:

@@ -7,8 +7,8 @@ import pytest
 from api.advice.judgement import judge
 from tests.api.advice.facts import GIB, NOW, facts, worker
 from tests.approved import Approved
-from torchyard.contract.devices import PoolNodes, PoolReport
-from torchyard.contract.views.cluster import PoolView
+from torchyard.contract.cluster.devices import PoolNodes, PoolReport
+from torchyard.contract.cluster.views import PoolView
 
 HELD = {"holder": {"owner": "bob", "state": "running", "since": NOW}}
 FREE: dict[str, Any] = {}

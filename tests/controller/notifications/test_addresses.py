@@ -8,8 +8,8 @@ import pytest
 from controller.notifications.addresses import Allowed, checked, is_public
 from controller.notifications.failure import NotDelivered
 from tests.approved import Approved
-from torchyard.contract import webaddress
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.notifications import web_address
 
 NOT_PUBLIC = [
     *("127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3"),
@@ -29,8 +29,8 @@ LONG_S = 120.0
 """More than any name takes here."""
 
 
-def _to(host: str, port: int = 443) -> webaddress.WebAddress:
-    return webaddress.WebAddress(secure=True, host=host, port=port, target="/")
+def _to(host: str, port: int = 443) -> web_address.WebAddress:
+    return web_address.WebAddress(secure=True, host=host, port=port, target="/")
 
 
 def _answering(*addresses: str) -> Callable[[str, float], Sequence[str]]:

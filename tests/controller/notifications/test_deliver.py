@@ -31,9 +31,9 @@ from tests.controller.notifications.receivers import Receiver, answering, join_s
 from tests.databases import quick_on_sqlite
 from tests.sessions import read, write
 from tests.worker.attempt import wait_for
-from torchyard.contract.notifications import EventKind
-from torchyard.contract.team import Role
-from torchyard.contract.views.notifications import TargetView
+from torchyard.contract.notifications.kinds import EventKind
+from torchyard.contract.notifications.views import TargetView
+from torchyard.contract.team.roles import Role
 
 BODY = {"type": "job.failed", "timestamp": "2026-11-27T01:00:00.000Z"}
 DATA: dict[str, Any] = {

@@ -16,7 +16,7 @@ from tests.slurm.chaos.watch import Watch
 from tests.slurm.chaos.wrappers import Wrappers
 from tests.slurm.lab import SlurmLab
 from tests.slurm.service import PoolService, running
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 NODES = 3
 _DRAINED = timedelta(minutes=15)

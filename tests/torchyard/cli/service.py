@@ -12,7 +12,7 @@ from tests.databases import SQLiteDatabases
 from tests.servers import redis_server
 from tests.torchyard.cli.invocation import environment, run_in_process
 from torchyard.client import Client
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 
 class Team:

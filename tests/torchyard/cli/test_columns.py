@@ -9,7 +9,7 @@ from tests.torchyard.client.answers import NOW, job
 from torchyard.cli import output
 from torchyard.cli.columns import fitted
 from torchyard.cli.listing import job_lines
-from torchyard.contract.views.jobs import JobSummary
+from torchyard.contract.jobs.views import JobSummary
 
 WIDTHS = range(40, 201)
 

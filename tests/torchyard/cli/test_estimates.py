@@ -12,7 +12,7 @@ from tests.torchyard.client.answers import JOB, job, page
 from tests.torchyard.client.answers import NOW as NOW_TEXT
 from tests.torchyard.client.fake_server import FakeServer
 from torchyard.cli import estimates
-from torchyard.contract.views.estimates import EstimateView
+from torchyard.contract.queue.views import EstimateView
 
 NOW = datetime(2026, 11, 27, 13, 0, tzinfo=UTC)
 LOW, EXPECTED, HIGH = (NOW + timedelta(minutes=minutes) for minutes in (10, 20, 40))

@@ -10,8 +10,8 @@ from tests.torchyard.cli.answered import run
 from tests.torchyard.client.answers import JOB, NOW, job, page
 from tests.torchyard.client.fake_server import Answer, FakeServer
 from torchyard.cli import forecasts
-from torchyard.contract.views.estimates import EstimateView, StartsIfView
-from torchyard.contract.views.submission import ProspectView
+from torchyard.contract.jobs.submissions import ProspectView
+from torchyard.contract.queue.views import EstimateView, StartsIfView
 
 SHORTER = StartsIfView(change="time_limit", value="2h", message="with `time_limit` ≤ 2h")
 FEWER = StartsIfView(change="devices", value="2", message="on 2 devices")

@@ -16,8 +16,8 @@ from torchyard.cli.up import own
 from torchyard.cli.up.idle import Idleness
 from torchyard.client import Client
 from torchyard.client.discovery import is_any_known
+from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.rundir import Env
 
 
 @pytest.fixture

@@ -13,12 +13,9 @@ from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, proble
 from torchyard.cli import answers, direct
 from torchyard.cli.plain import Reader
 from torchyard.client import Client
-from torchyard.contract.codec import Record
 from torchyard.contract.errors import ServerError, TorchyardError
-from torchyard.contract.views.base import View
-from torchyard.contract.views.checkpoints import CheckpointFile, CheckpointView, RemeasuredView
-from torchyard.contract.views.estimates import EstimateView
-from torchyard.contract.views.jobs import (
+from torchyard.contract.files.views import CheckpointFile, CheckpointView, RemeasuredView
+from torchyard.contract.jobs.views import (
     AfterView,
     BestView,
     ErrorView,
@@ -29,8 +26,11 @@ from torchyard.contract.views.jobs import (
     ProgressView,
     StatusReason,
 )
-from torchyard.contract.views.team import MeView
-from torchyard.contract.views.telemetry import LogLine
+from torchyard.contract.queue.views import EstimateView
+from torchyard.contract.team.views import MeView
+from torchyard.contract.telemetry.views import LogLine
+from torchyard.contract.wire.codec import Record
+from torchyard.contract.wire.view import View
 
 ANSWERS: dict[str, Answer] = {
     "a problem": problem("forbidden", 403),

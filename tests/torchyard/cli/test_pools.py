@@ -18,8 +18,8 @@ from tests.approved import Approved
 from tests.databases import SQLiteDatabases
 from tests.torchyard.cli.service import Team, serving_team
 from torchyard.client import Client
-from torchyard.contract.devices import DeviceReport, PoolNodes, PoolReport, PoolRules
-from torchyard.contract.job import WAITING_IN_SLURM, Reason
+from torchyard.contract.cluster.devices import DeviceReport, PoolNodes, PoolReport, PoolRules
+from torchyard.contract.states import WAITING_IN_SLURM, Reason
 
 HOLDER = "n0/boot"
 NODES = PoolNodes(count=3, devices=4, gpus=["a100"], cpus=64, memory_gb=512.0)

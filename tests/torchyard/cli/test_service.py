@@ -22,9 +22,9 @@ from tests.torchyard.cli.invocation import environment, run_in_process, start_pr
 from tests.torchyard.cli.proxy import breaking_proxy
 from tests.torchyard.cli.terminal import in_terminal
 from torchyard.client import AsyncClient
-from torchyard.contract.job import JobState
-from torchyard.contract.views.checkpoints import CheckpointView
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.files.views import CheckpointView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 
 DIGITS = """
 trainer: image-classification

@@ -11,9 +11,9 @@ import pytest
 from tests.approved import Approved
 from tests.torchyard.cli.invocation import run_in_process
 from torchyard.cli.sharding import find_files, write_shards
+from torchyard.contract.bundles.shards import INDEX, parse_index
+from torchyard.contract.bundles.tar import verify
 from torchyard.contract.errors import DataError
-from torchyard.contract.shards import INDEX, parse_index
-from torchyard.contract.tar import verify
 
 LONG = f"cat/{'x' * 120}.jpg"
 FILES = {"cat/1.jpg": b"a" * 700, "cat/2.jpg": b"b" * 512, LONG: b"c" * 10, "dog/é.png": b"", "readme.txt": b"d" * 3000}

@@ -19,7 +19,7 @@ from tests.torchyard.cli.service import Team
 from tests.torchyard.cli.terminal import in_terminal
 from torchyard.client import Client
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import Reason
+from torchyard.contract.states import Reason
 
 LOST = "18 CPU-slot-minutes"
 ANEW = "starts anew: it has no checkpoint"

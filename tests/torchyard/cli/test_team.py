@@ -8,7 +8,7 @@ import pytest
 
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.service import Team
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 SPEC = "{trainer: image-classification, config: {data: {source: digits}}}"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from tests.torchyard.client.answers import NOW, job
 from torchyard.cli.tensorboard import masked_crc, record, write_events
-from torchyard.contract.views.jobs import JobView
-from torchyard.contract.views.telemetry import SeriesView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.telemetry.views import SeriesView
 
 VERSION = bytes.fromhex("18000000 00000000 a37f4b22 09 0000000000000000 1a0d") + b"brain.Event:2"
 """How every file of TensorFlow and TensorBoard begins, with the time 0."""

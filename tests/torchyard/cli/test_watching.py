@@ -17,7 +17,7 @@ from tests.torchyard.cli.reading import read
 from tests.torchyard.cli.terminal import in_terminal
 from tests.torchyard.client.answers import JOB, NOW, event, job, line, live, log_page, page, point, sse, stacks
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 ERROR = {"code": "user_error", "message": "rank 1 raised ValueError", "rank": 1, "exit_code": 1, "traceback": "Trace\n"}
 

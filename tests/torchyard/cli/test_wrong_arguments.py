@@ -9,7 +9,7 @@ from typer.core import TyperArgument
 from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.reading import commands, read
-from tests.torchyard.contract.test_findings import RAW
+from tests.torchyard.contract.wire.test_findings import RAW
 
 ODD = ["x", "-1", "0", "1.5", "", "a b", "9" * 30, "z" * 300, "nan"]
 

@@ -28,7 +28,7 @@ from torchyard.contract.errors import (
     TorchyardError,
     Unavailable,
 )
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from torchyard.host.privatefile import write_held
 
 next_pause = Backoff.next_pause

@@ -11,8 +11,8 @@ from tests.torchyard.client.answers import DATA, JOB, event, job, metrics, page,
 from tests.torchyard.client.fake_server import Answer, FakeServer
 from torchyard.client import Client, Job
 from torchyard.contract.errors import NotFound
-from torchyard.contract.job import JobState
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests.torchyard.client.answers import NOW, page
 from tests.torchyard.client.fake_server import Answer, FakeServer
 from torchyard.client import Client
 from torchyard.contract.errors import Conflict, NotFound
-from torchyard.contract.notifications import EventKind
+from torchyard.contract.notifications.kinds import EventKind
 
 PATH = "/v1/notifications/targets"
 ID, OTHER = "ntf_0192a0", "ntf_0192b0"

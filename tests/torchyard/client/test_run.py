@@ -12,7 +12,7 @@ from tests.torchyard.client.fake_server import Answer, FakeServer
 from torchyard.client import Client
 from torchyard.client.packing import pack
 from torchyard.contract.errors import ConfigError, NotFound
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.torchyard.client.drivers import Connect
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem
 from torchyard.client import Client, EndView, EventView, JobView, LiveLine, LogLine, MetricView
 from torchyard.contract.errors import NotFound, ServerError, ServerUnreachable
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 END = ("end", 5, {"state": "succeeded"})
 

@@ -10,7 +10,7 @@ from tests.torchyard.client.answers import NOW, job, page
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 from torchyard.client import Client
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooLarge
-from torchyard.contract.sweeps import MOST_SWEEP_BYTES, SweepState
+from torchyard.contract.sweeps.spec import MOST_SWEEP_BYTES, SweepState
 
 PATH, ID = "/v1/sweeps", "swp_0192a0"
 OF_ONE = f"{PATH}/{ID}"

@@ -10,7 +10,7 @@ from tests.torchyard.client.answers import NOW, page
 from tests.torchyard.client.fake_server import Answer, FakeServer, problem
 from torchyard.client import Client
 from torchyard.contract.errors import Forbidden, ServerUnreachable
-from torchyard.contract.team import Resource, Role, Scope
+from torchyard.contract.team.roles import Resource, Role, Scope
 
 USER = {"name": "a/b", "role": "member", "created_at": NOW}
 TOKEN_VIEW = {"id": "tok_1", "user": "ada", "name": "laptop", "scopes": ["account"], "created_at": NOW}

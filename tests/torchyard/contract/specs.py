@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 
 IMAGES: dict[str, Any] = {"trainer": "image-classification"}
 MASKS: dict[str, Any] = {"trainer": "segmentation", "config": {"data": {"source": "file:///pictures"}}}

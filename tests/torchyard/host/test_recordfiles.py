@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.fixture import run_together
-from torchyard.contract.codec import Record
+from torchyard.contract.wire.codec import Record
 from torchyard.host.recordfiles import create_record, read_record
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 
 LIGHTNING = """
 import lightning, torch

@@ -81,7 +81,7 @@ def _used(trainer: str) -> Any:
     import numpy as np
 
     import torchyard
-    from torchyard.contract.exports import Format
+    from torchyard.contract.models.names import Format
     from torchyard.models import Model, export
 
     model = torchyard.load("best.pt", device="cpu")

@@ -13,7 +13,7 @@ from tests.approved import Approved
 import torchyard
 from torchyard.contract.errors import ConfigError, InvalidSpec, TorchyardError
 from torchyard.contract.recipes import HF_PICTURES, HF_TEXTS, ImageClassification
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 from torchyard.models import library, text, vision
 
 BERT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}

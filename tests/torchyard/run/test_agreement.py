@@ -19,9 +19,9 @@ from torch.distributed import PrefixStore, TCPStore  # pyright: ignore[reportPri
 from tests.disks import mounted
 from tests.trainer.ranks import on_ranks, results
 import torchyard
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ProcessIdentity, StopRequest
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.records import ProcessIdentity, StopRequest
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.identity import identity_of
 from torchyard.host.recordfiles import write_record
 from torchyard.run.agreement import StopAgreement

@@ -13,9 +13,9 @@ import torch
 
 from tests.approved import Approved
 from tests.disks import mounted
-from torchyard.contract.events import CheckpointSaved, Message, parse_line
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.events import CheckpointSaved, Message, parse_line
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import Env, RunDir
 from torchyard.host.recordfiles import read_record
 from torchyard.run import Run
 from torchyard.run.eventlog import EventLog

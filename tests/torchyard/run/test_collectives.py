@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from torchyard.contract.records import Collective, RankCollectives
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import Collective, RankCollectives
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.recordfiles import read_record
 from torchyard.run.collectives import record_collectives
 

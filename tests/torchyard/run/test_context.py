@@ -21,10 +21,10 @@ import torch
 from tests.approved import Approved
 from tests.disks import mounted
 import torchyard
-from torchyard.contract.events import CheckpointSaved, Message, Metric, Packages, Progress, parse_line
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import Manifest, StopRequest
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.events import CheckpointSaved, Message, Metric, Packages, Progress, parse_line
+from torchyard.contract.attempts.records import Manifest, StopRequest
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.run import Run
 

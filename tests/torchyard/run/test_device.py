@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from torchyard.contract.rundir import Env
+from torchyard.contract.attempts.rundir import Env
 from torchyard.run.accelerator import own_device
 
 pytestmark = pytest.mark.skipif(torch.accelerator.is_available(), reason="this machine has an accelerator")

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from torchyard.contract.events import Packages, parse_line
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.events import Packages, parse_line
+from torchyard.contract.attempts.rundir import Env, RunDir
 from torchyard.run import Run
 from torchyard.run.installed import installed
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from tests.approved import Approved
-from torchyard.contract.pausing import PausePoint
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import MANIFEST, Env, RunDir
+from torchyard.contract.attempts.pausing import PausePoint
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import MANIFEST, Env, RunDir
 from torchyard.host.recordfiles import write_record
 from torchyard.run import Run
 

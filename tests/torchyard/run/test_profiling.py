@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tests.approved import Approved
-from torchyard.contract.events import Message, parse_line
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.events import Message, parse_line
+from torchyard.contract.attempts.rundir import Env, RunDir
 from torchyard.run import Run
 
 

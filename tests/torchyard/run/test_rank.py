@@ -22,10 +22,10 @@ from tests import forks
 from tests.approved import Approved
 from tests.forked import ForkedProgram
 from tests.worker.attempt import wait_for
-from torchyard.contract.events import Message, parse_line
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import Manifest, ProcessIdentity, RankError, StopRequest
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.events import Message, parse_line
+from torchyard.contract.attempts.records import Manifest, ProcessIdentity, RankError, StopRequest
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import read_record, write_record
 from torchyard.run.rank import _reason  # pyright: ignore[reportPrivateUsage]
 

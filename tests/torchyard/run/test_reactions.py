@@ -10,9 +10,9 @@ import pytest
 from tests.forked import ForkedProgram
 from tests.worker.attempt import wait_for
 from tests.worker.programs import WAITS_IN_C
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ProcessIdentity, StopRequest
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.records import ProcessIdentity, StopRequest
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import write_record
 
 BEGINS = """

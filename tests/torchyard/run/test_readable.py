@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.rundir import Env, RunDir
 from torchyard.run import Run
 
 

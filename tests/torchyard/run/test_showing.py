@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from tests.approved import Approved
-from torchyard.contract.events import Shown, parse_line
-from torchyard.contract.media import DATA_BYTES, MediaKind
-from torchyard.contract.mediadata import media_data, size_of
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.events import Shown, parse_line
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.media.data import media_data, size_of
+from torchyard.contract.media.kinds import DATA_BYTES, MediaKind
 from torchyard.run.context import Run
 
 

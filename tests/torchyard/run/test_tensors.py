@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.trainer.ranks import on_ranks, results
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import WEIGHTS_FILE
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import WEIGHTS_FILE
 from torchyard.run.eventlog import EventLog
 from torchyard.run.saved import Saved
 from torchyard.run.tensors import on_host, safetensors

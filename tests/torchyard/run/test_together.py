@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from tests.trainer.runs import lines
-from torchyard.contract.events import CheckpointSaved, Message
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import INDEX_FILE, Env, RunDir
+from torchyard.contract.attempts.events import CheckpointSaved, Message
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import INDEX_FILE, Env, RunDir
 from torchyard.run import Run, together
 from torchyard.run.eventlog import EventLog
 from torchyard.run.saved import Saved

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api.advice.output import last_frame
-from torchyard.contract.codec import parse_object
+from torchyard.contract.wire.codec import parse_object
 from torchyard.run.traces import traceback_of
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from torchyard.contract.records import ManifestFile
-from torchyard.contract.rundir import INDEX_FILE
+from torchyard.contract.attempts.records import ManifestFile
+from torchyard.contract.attempts.rundir import INDEX_FILE
 from torchyard.states.stateindex import Shard, describe, index_of
 from torchyard.states.tensorfile import write_tensors
 

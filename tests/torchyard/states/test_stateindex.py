@@ -17,9 +17,9 @@ from torch import Tensor
 from tests.approved import Approved
 from tests.archives import archive_of
 from tests.torchyard.states.parts import files_of
-from torchyard.contract import archives
+from torchyard.contract.attempts.rundir import INDEX_FILE
 from torchyard.contract.errors import DataError
-from torchyard.contract.rundir import INDEX_FILE
+from torchyard.contract.files import archives
 from torchyard.states.dividedtensor import DividedTensor
 from torchyard.states.savedfiles import read_archive, read_folder
 from torchyard.states.stateindex import Shard, describe

@@ -18,8 +18,8 @@ from torch.utils.data import _utils
 
 from tests import forks
 from tests.trainer.ranks import DEADLINE_S
+from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.errors import DataError
-from torchyard.contract.rundir import Env
 from trainer.data.loading import load_batches, loader_count
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ import pytest
 from tests.approved import Approved
 from torchyard.contract.errors import DataError, InvalidSpec
 from torchyard.contract.recipes import SegmentationDataConfig
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 from trainer.data.masks import IGNORED, read_mask
 from trainer.data.pairs import load_pairs
 

@@ -16,8 +16,8 @@ from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import lines
 from tests.trainer.walls import walls
 import torchyard
+from torchyard.contract.attempts.events import Message, Progress
 from torchyard.contract.errors import DataError
-from torchyard.contract.events import Message, Progress
 from torchyard.contract.recipes import ImageDataConfig, SegmentationDataConfig, TextClassification
 from torchyard.models.decoding import Header
 from trainer.data import digests, pairs, scanning

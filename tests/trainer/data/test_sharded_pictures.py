@@ -19,8 +19,8 @@ from tests.trainer.runs import load, same
 from tests.trainer.test_batching import train
 from tests.trainer.walls import walls
 from torchyard.cli.sharding import find_files, write_shards
+from torchyard.contract.bundles.shards import INDEX
 from torchyard.contract.errors import DataError
-from torchyard.contract.shards import INDEX
 from trainer.data.folders import load_folders
 from trainer.data.pairs import load_pairs
 

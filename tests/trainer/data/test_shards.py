@@ -10,8 +10,8 @@ import pytest
 from tests.approved import Approved
 from tests.trainer.data.tars import tar
 from torchyard.cli.sharding import find_files, write_shards
+from torchyard.contract.bundles.shards import INDEX
 from torchyard.contract.errors import DataError
-from torchyard.contract.shards import INDEX
 from trainer.data import shards as module
 from trainer.data.shardnames import labelled, paired
 from trainer.data.shards import Shards, is_sharded, read_shards

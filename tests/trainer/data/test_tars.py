@@ -11,8 +11,8 @@ import pytest
 
 from tests.approved import Approved
 from tests.trainer.data.tars import END, add, block, extended, header, tar
+from torchyard.contract.bundles.shards import Entry
 from torchyard.contract.errors import DataError
-from torchyard.contract.shards import Entry
 from trainer.data import tars
 from trainer.data.tars import InShard, read_file, scan_tar, tar_size
 

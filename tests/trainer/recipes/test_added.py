@@ -12,7 +12,7 @@ import pytest
 from tests import forks
 from tests.approved import Approved
 from tests.trainer.ranks import DEADLINE_S, environment
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 
 forks.preload(__name__, "api.app")
 

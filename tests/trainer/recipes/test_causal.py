@@ -16,8 +16,8 @@ from tests.trainer import language
 from tests.trainer.bases import tiny_base
 from tests.trainer.rendering import rendered_here
 from tests.trainer.shown import shown
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import ConfigError, DataError
-from torchyard.contract.rundir import RunDir
 from trainer.card import Card, describe
 from trainer.randomness import random_state
 from trainer.recipes.causal import LanguageTask, make_task

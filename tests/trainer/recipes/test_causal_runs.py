@@ -16,9 +16,9 @@ from tests.trainer.bases import tiny_base
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import lines, load, points, same
 import torchyard
+from torchyard.contract.attempts.events import Message, Remeasured, Shown
+from torchyard.contract.attempts.rundir import Env, RunDir
 from torchyard.contract.errors import DataError
-from torchyard.contract.events import Message, Remeasured, Shown
-from torchyard.contract.rundir import Env, RunDir
 from trainer import __main__ as trainer
 from trainer.evaluate import evaluate
 

@@ -18,10 +18,10 @@ from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import same, state
 from tests.trainer.shapes import CLASSES, shapes
 from tests.trainer.shown import pixels, shown
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import DataError, InvalidSpec
 from torchyard.contract.recipes import Segmentation
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 from trainer.__main__ import main
 from trainer.data.masks import IGNORED
 from trainer.evaluate import evaluate

@@ -20,9 +20,9 @@ from tests.trainer.published import cache_as
 from tests.trainer.ranks import on_ranks, recipe, results
 from tests.trainer.runs import same, small_pictures
 from tests.trainer.shown import pixels, shown
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import Normalization
-from torchyard.contract.rundir import RunDir
 from torchyard.models.pictures import PictureMetadata
 from trainer.data.batch import Batch
 from trainer.data.images import InMemory

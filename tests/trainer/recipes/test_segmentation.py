@@ -20,10 +20,10 @@ from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import load
 from tests.trainer.shown import pixels, shown
 from tests.trainer.walls import blob, pair, shifted, walls
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
 from torchyard.contract.recipes import Segmentation
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 from trainer.__main__ import main
 from trainer.evaluate import evaluate
 from trainer.recipes.segmentation import Segmenter, make_task

@@ -18,9 +18,9 @@ from tests.trainer.data.test_textfiles import file
 from tests.trainer.ranks import on_ranks, results
 from tests.trainer.shown import shown
 from tests.trainer.weights.test_pretrained import HEAD, directory
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import TextClassification
-from torchyard.contract.rundir import RunDir
 from trainer.data.batch import Batch
 from trainer.data.texts import Texts, load_texts
 from trainer.data.tokens import tokenize, train_tokenizer

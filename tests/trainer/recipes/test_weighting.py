@@ -14,7 +14,7 @@ from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import state
 from torchyard.contract.errors import ConfigError, InvalidSpec
 from torchyard.contract.recipes import ImageClassification
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 from trainer.__main__ import main
 from trainer.data.batch import Batch
 from trainer.data.digits import read_digits

@@ -15,8 +15,8 @@ from tests.trainer.parallel.toy import MINUTE
 from tests.trainer.ranks import environment, job, on_ranks, results
 from tests.trainer.runs import lines
 import torchyard
+from torchyard.contract.attempts.events import Message, Progress
 from torchyard.contract.errors import DataError
-from torchyard.contract.events import Message, Progress
 from torchyard.models.base import load_model, open_base
 from torchyard.models.openfile import OpenFile
 from trainer.data import scanning

@@ -15,9 +15,9 @@ from tests.torchyard.models.languages import State
 from tests.trainer import language
 from tests.trainer.bases import tiny_base
 import torchyard
+from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.recipes import CausalLm
-from torchyard.contract.rundir import Env
 from torchyard.models import checkpoint
 from torchyard.models.texts import MOST_TOKENIZER_CHARACTERS
 from torchyard.run import Run

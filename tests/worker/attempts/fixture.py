@@ -15,10 +15,10 @@ from store.worker.verbs import WorkerStore
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.engines.memory import MemoryEngine, Simulated
-from torchyard.contract.events import CheckpointSaved
-from torchyard.contract.job import JobState
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.events import CheckpointSaved
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import JobState
 from torchyard.run.publishing import publish
 from worker.attempts.context import WorkerContext
 from worker.attempts.runner import Runner

@@ -14,8 +14,8 @@ from tests.store.fixture import StoreFixture
 from tests.worker.attempts.fixture import INVENTORY, SimulatedRunnerFixture, worker_context
 from tests.worker.bundles.tars import Tree, store, tar_of
 from tests.worker.engines.memory import MemoryEngine, Simulated
-from torchyard.contract.bundles import bundle_url
-from torchyard.contract.job import EndReason
+from torchyard.contract.bundles.names import bundle_url
+from torchyard.contract.states import EndReason
 from worker.attempts.context import WorkerContext
 
 CODE: Tree = {"train.py": (b"print(1)", False), "lib/a.py": (b"a = 1", False)}

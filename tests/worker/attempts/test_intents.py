@@ -14,8 +14,8 @@ from store.db.database import Database
 from store.tables import Attempt, Job
 from store.worker.verbs import WorkerStore
 from tests.store.fixture import StoreFixture, store_on
-from torchyard.contract.devices import PoolNodes, PoolReport
-from torchyard.contract.job import EndReason
+from torchyard.contract.cluster.devices import PoolNodes, PoolReport
+from torchyard.contract.states import EndReason
 from worker.attempts.instructions import Instructions
 from worker.attempts.intents import IntentReader
 from worker.attempts.phases import Intents, WantedStop

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 
 ADDRESS = "http://ada:hunter22@proxy.example:3128"
 

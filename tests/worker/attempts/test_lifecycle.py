@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.attempts.lifecycle import (
     MAX_DRAIN_AFTER_CANCEL,
     MAX_DRAIN_AFTER_FORCED_CANCEL,

@@ -13,7 +13,7 @@ from tests.approved import Approved
 from tests.worker import eventfiles
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.states import EndReason, JobState
 from torchyard.host import failpoints
 from worker.attempts import lifecycle, reading
 from worker.attempts.output.relay import Relay

@@ -15,9 +15,9 @@ from store.worker.verbs import WorkerStore
 from tests.databases import quick_on_postgresql
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
+from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.errors import StaleClaim
-from torchyard.contract.job import EndReason, JobState, Reason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.states import EndReason, JobState, Reason
 from torchyard.host import failpoints
 from worker.attempts.records import AttemptRecords
 

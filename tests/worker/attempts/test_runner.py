@@ -17,9 +17,9 @@ from store.tables import Attempt as AttemptRow
 from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.attempts.records import Manifest, ManifestFile
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import EndReason, JobState
 from worker.attempts import devices, following, intents, pace
 from worker.engines.base import StrayMemory
 

@@ -19,8 +19,8 @@ from tests.processes import kill_attempt
 from tests.store.fixture import StoreFixture
 from tests.worker.attempt import Attempt, rank_of, wait_for
 from tests.worker.attempts.fixture import INVENTORY, RunnerFixture, worker_context
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.records import ExitReport, ProcessIdentity
+from torchyard.contract.attempts.records import ExitReport, ProcessIdentity
+from torchyard.contract.states import EndReason, JobState
 from torchyard.host import failpoints
 from torchyard.host.recordfiles import write_record
 from worker.engines.local import stop_requests

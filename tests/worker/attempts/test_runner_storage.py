@@ -19,8 +19,8 @@ from tests.disks import mounted
 from tests.leftovers import LEVELS, leave_depth
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.records import Manifest, ManifestFile
+from torchyard.contract.attempts.records import Manifest, ManifestFile
+from torchyard.contract.states import EndReason, JobState
 from torchyard.host import failpoints
 from torchyard.host.recordfiles import read_record
 from torchyard.run.publishing import publish

@@ -12,7 +12,7 @@ import pytest
 from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.states import EndReason, JobState
 from worker.attempts.runners import AttemptRunners
 
 _STACK = 1 << 29

@@ -11,7 +11,7 @@ from store.team import secrets
 from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from worker.attempts import intents
 from worker.attempts import stacks as answering
 from worker.engines.base import RankStacks

@@ -15,9 +15,9 @@ from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import INVENTORY, RunnerFixture, worker_context
 from tests.worker.bundles.tars import store, tar_of
 from tests.worker.stand_in import TorchrunStandIn
-from torchyard.contract.bundles import bundle_url
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.bundles.names import bundle_url
+from torchyard.contract.states import EndReason, JobState
 from torchyard.host.recordfiles import read_record
 from worker.engines.local.engine import LocalEngine
 from worker.host import process

@@ -8,7 +8,7 @@ from pathlib import Path
 import stat
 
 from store.blobs.files import Blobs
-from torchyard.contract.tar import END, header, padding
+from torchyard.contract.bundles.tar import END, header, padding
 
 Tree = Mapping[str, tuple[bytes, bool]]
 """Files by name: the contents, and whether the file can be executed."""

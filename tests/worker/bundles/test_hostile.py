@@ -13,8 +13,8 @@ import pytest
 
 from tests.approved import Approved
 from tests.worker.bundles.tars import store, tar_of
+from torchyard.contract.bundles.tar import BLOCK, END, header
 from torchyard.contract.errors import DataError
-from torchyard.contract.tar import BLOCK, END, header
 from worker.bundles import unpack
 from worker.bundles.cache import BundleCache
 from worker.bundles.unpack import UnpackReport

@@ -11,9 +11,9 @@ import uuid
 from tests.worker.attempt import confinement, wait_for
 from tests.worker.engines.memory import MemoryEngine
 from tests.worker.stand_in import TorchrunStandIn
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.states import EndReason
 from worker.devices.inventory import Device, Inventory
 from worker.engines.base import AttemptPlan, Engine, Handle
 from worker.engines.local.engine import LocalEngine

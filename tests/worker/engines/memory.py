@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from torchyard.contract.devices import DeviceReport, StartsReport
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.cluster.devices import DeviceReport, StartsReport
+from torchyard.contract.states import EndReason
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptPlan, Handle, RankStacks, StrayMemory

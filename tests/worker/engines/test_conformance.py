@@ -11,8 +11,8 @@ import pytest
 from tests.worker.attempt import DEADLINE_S, wait_for
 from tests.worker.engines.fixtures import EngineFixture, LocalEngineFixture, MemoryEngineFixture, Program
 from tests.worker.engines.slurm.engines import SlurmEngineFixture
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.engines.base import Absent, Ended, Engine, Handle, Running, Waiting
 from worker.host.attempt_key import AttemptKey
 

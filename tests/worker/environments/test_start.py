@@ -9,8 +9,8 @@ import pytest
 from tests.venvs import make_venv
 from tests.worker.attempt import Attempt
 from tests.worker.environments.fixture import MINOR
-from torchyard.contract.devices import EnvironmentReport
-from torchyard.contract.job import EndReason
+from torchyard.contract.cluster.devices import EnvironmentReport
+from torchyard.contract.states import EndReason
 from worker.attempts.prepare import named_environment
 from worker.engines.base import NamedEnvironment
 from worker.environments.environment import read

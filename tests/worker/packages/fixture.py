@@ -9,9 +9,9 @@ import subprocess
 
 from tests.worker.attempt import wait_for
 from tests.worker.packages.index import Index
-from torchyard.contract.devices import IsolationReport
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import IsolationReport
 from torchyard.contract.recipes import Script
-from torchyard.contract.rundir import RunDir
 from worker.host import process
 from worker.packages import reading, requirements
 from worker.packages.cache import PackageCache

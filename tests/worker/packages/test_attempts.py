@@ -16,7 +16,7 @@ from tests.worker.attempts.fixture import INVENTORY, SimulatedRunnerFixture, wor
 from tests.worker.engines.memory import MemoryEngine
 from tests.worker.packages.fixture import Packages, isolation_of_this_host
 from tests.worker.packages.index import BROKEN_BUILD, Index
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.states import EndReason, JobState
 from worker.host.untrusted import remove_inside
 from worker.packages.rules import PackageRules
 

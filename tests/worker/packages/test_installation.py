@@ -15,7 +15,7 @@ from tests.disks import mounted
 from tests.worker.attempt import wait_for
 from tests.worker.packages.fixture import Packages, run_python
 from tests.worker.packages.index import BROKEN_BUILD, Index
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 from worker.host import process
 from worker.host.untrusted import remove_inside
 from worker.packages.installation import Installed, NotInstalled

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["value", "flag", "no-flag", "words", "equals"]
-"""How a value is written, as `torchyard.contract.arguments.Style` names it."""
+"""How a value is written, as `torchyard.contract.sweeps.arguments.Style` names it."""
 Library = Literal["hydra", "fire"]
 """A library that reads all arguments in its own way."""
 ANY_PARSER = None

@@ -11,7 +11,7 @@ import typer
 
 from torchyard.cli.arguments import IdempotencyKey, Json, label_of
 from torchyard.cli.sweeps import options as sweep_options
-from torchyard.contract.team import Visibility
+from torchyard.contract.team.roles import Visibility
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torchyard.cli.run.program import Program
     from torchyard.cli.run.settings import Settings
     from torchyard.client.client import Client
-    from torchyard.contract.spec import ScriptSpec
+    from torchyard.contract.spec.spec import ScriptSpec
 
 
 def run(

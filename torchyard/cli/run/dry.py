@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torchyard.cli.run.spec import job_spec, plan
 from torchyard.cli.run.upload import packed
 from torchyard.cli.sweeps.argv import argv, print_trials
-from torchyard.contract.sweeps import parse_sweep
+from torchyard.contract.sweeps.spec import parse_sweep
 from torchyard.host import terminal
 
 if TYPE_CHECKING:

@@ -9,18 +9,17 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAda
 
 from torchyard.cli.run.values import Value, duration, fraction, number, pairs, parse_size, truth, words
 from torchyard.client.packing import MAX_SIZE
-from torchyard.contract.after import MOST_AFTER
-from torchyard.contract.environment import VARIABLE_NAME
-from torchyard.contract.keeping import MOST_KEEP
-from torchyard.contract.labels import Labels
-from torchyard.contract.logmetrics import MOST_METRIC_PATTERNS
-from torchyard.contract.mounting import MountPlace
+from torchyard.contract.attempts.keeping import MOST_KEEP
+from torchyard.contract.bundles.mounting import MountPlace
 from torchyard.contract.recipes.script import PYTHON
-from torchyard.contract.resources import GpuName, PoolName
-from torchyard.contract.schema import LONGEST_URL
-from torchyard.contract.slurm import SlurmFeatures, SlurmWord
-from torchyard.contract.spec import JOB_NAME, JobName, Priority
-from torchyard.contract.team import Visibility
+from torchyard.contract.spec.after import MOST_AFTER
+from torchyard.contract.spec.environment import VARIABLE_NAME
+from torchyard.contract.spec.labels import Labels
+from torchyard.contract.spec.log_metrics import MOST_METRIC_PATTERNS
+from torchyard.contract.spec.resources import GpuName, PoolName, SlurmFeatures, SlurmWord
+from torchyard.contract.spec.spec import JOB_NAME, JobName, Priority
+from torchyard.contract.team.roles import Visibility
+from torchyard.contract.wire.schema import LONGEST_URL
 
 
 def _as_typed(table: dict[Any, Any]) -> str:

@@ -12,8 +12,8 @@ from torchyard.client import Client
 from torchyard.client.core.launching import is_folder
 from torchyard.client.packing import Bundle
 from torchyard.client.references import DATA
-from torchyard.contract import mounting
-from torchyard.contract.bundles import bundle_url
+from torchyard.contract.bundles import mounting
+from torchyard.contract.bundles.names import bundle_url
 from torchyard.host import terminal
 
 PUSHED_BYTES = 2 << 30

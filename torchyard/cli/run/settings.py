@@ -16,9 +16,9 @@ import typer
 from torchyard.cli.run.keys import KEYS, Key
 from torchyard.cli.run.values import Value
 from torchyard.client.logins import login_file
+from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.rundir import Env
-from torchyard.contract.wording import suggestion, unknown_key
+from torchyard.contract.wire.wording import suggestion, unknown_key
 from torchyard.host.untrusted import read_given
 
 PROJECT_FILE = "torchyard.toml"

@@ -14,9 +14,8 @@ from torchyard.client.core.launching import code_config, name_of
 from torchyard.client.packing import Bundle
 from torchyard.client.packing.rules import IGNORE_FILE
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.resources import Resources
-from torchyard.contract.slurm import SlurmOptions
-from torchyard.contract.spec import ScriptSpec, parse_spec
+from torchyard.contract.spec.resources import Resources, SlurmOptions
+from torchyard.contract.spec.spec import ScriptSpec, parse_spec
 from torchyard.host import terminal
 
 

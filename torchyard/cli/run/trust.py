@@ -11,9 +11,9 @@ from typing import Any
 from torchyard.cli.run.settings import PROJECT_FILE, Settings
 from torchyard.client.logins import login_file, parse
 from torchyard.client.packing.rules import IGNORE_FILE, bringing_back
-from torchyard.contract.codec import Record
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.text import printable
+from torchyard.contract.wire.codec import Record
+from torchyard.contract.wire.text import printable
 from torchyard.host.privatefile import open_own, write_private
 
 GIVEN = ("secrets", "mounts", "init_from", "include", "visibility")

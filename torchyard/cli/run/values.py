@@ -4,8 +4,8 @@ import re
 import shlex
 from typing import Any, TypeAlias
 
-from torchyard.contract import sizes
-from torchyard.contract.durations import parse_duration
+from torchyard.contract.wire import units
+from torchyard.contract.wire.units import parse_duration
 
 Value: TypeAlias = Any
 """A value of a setting: a text, a number, a truth, or a table of texts."""
@@ -15,7 +15,7 @@ def parse_size(value: Value) -> int:
     """Returns the bytes of a size such as `200MiB`, and a number as it is; never 0. Raises ValueError."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
-    found = sizes.parse_size(value) if isinstance(value, str) else 0
+    found = units.parse_size(value) if isinstance(value, str) else 0
     if not found:
         raise ValueError("must be a size: 500KiB, 200MiB, 200MB, 1GiB, or a number of bytes")
     return found

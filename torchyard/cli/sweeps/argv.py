@@ -5,13 +5,12 @@ import shlex
 
 from torchyard.cli.sweeps import table
 from torchyard.cli.sweeps.submitting import naming_fields
-from torchyard.contract.arguments import ARGUMENT
-from torchyard.contract.chosen import known_point
-from torchyard.contract.maximums import Maximums
-from torchyard.contract.points import checked_points, resolved, spec_of
 from torchyard.contract.recipes.script import Script
-from torchyard.contract.spec import Spec
-from torchyard.contract.sweeps import ADAPTIVE, Point, SweepSpec
+from torchyard.contract.spec.maximums import Maximums
+from torchyard.contract.spec.spec import Spec
+from torchyard.contract.sweeps.arguments import ARGUMENT
+from torchyard.contract.sweeps.points import checked_points, known_point, resolved, spec_of
+from torchyard.contract.sweeps.spec import ADAPTIVE, Point, SweepSpec
 from torchyard.host import terminal
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from torchyard.client import Client
-    from torchyard.contract.views.sweeps import SweepView
+    from torchyard.contract.sweeps.views import SweepView
 
 
 def best_checkpoint(client: Client, sweep: SweepView, *, to: Path | None, as_json: bool) -> None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torchyard.client import Client
-    from torchyard.contract.sweeps import SweepState
-    from torchyard.contract.views.sweeps import SweepView
+    from torchyard.contract.sweeps.spec import SweepState
+    from torchyard.contract.sweeps.views import SweepView
 
 _LISTED = 20
 SweepArgument = Annotated[
@@ -198,8 +198,8 @@ def rm(
 
 
 def _state(text: str) -> SweepState:
-    from torchyard.contract.sweeps import SweepState
-    from torchyard.contract.wording import listed
+    from torchyard.contract.sweeps.spec import SweepState
+    from torchyard.contract.wire.wording import listed
 
     if text not in {*SweepState}:
         raise typer.BadParameter(f"{text!r} is no state of a sweep: it must be {listed([*SweepState])}")

@@ -16,13 +16,13 @@ import typer
 from torchyard.cli import output
 from torchyard.cli.follow import stamp
 from torchyard.cli.sweeps import table
-from torchyard.contract.sweeps import SweepState
-from torchyard.contract.text import headline
+from torchyard.contract.sweeps.spec import SweepState
+from torchyard.contract.wire.text import headline
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
-    from torchyard.contract.views.sweeps import SweepView, TrialView
+    from torchyard.contract.sweeps.views import SweepView, TrialView
 
 _REFRESH_S = 2.0
 _SHOWN = 10

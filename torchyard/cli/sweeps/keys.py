@@ -5,10 +5,10 @@ from typing import Any, get_args
 
 import typer
 
-from torchyard.contract.arguments import ARGUMENT
-from torchyard.contract.schema import Schema
-from torchyard.contract.spec import CONFIGS, RecipeSpec, ScriptSpec
-from torchyard.contract.wording import nearest
+from torchyard.contract.spec.spec import CONFIGS, RecipeSpec, ScriptSpec
+from torchyard.contract.sweeps.arguments import ARGUMENT
+from torchyard.contract.wire.schema import Schema
+from torchyard.contract.wire.wording import nearest
 
 _SETTINGS = {
     "devices": "resources.devices_per_node",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import typer
 
 from torchyard.cli.declared.options import MAIN_PARSER, Declared, Option
-from torchyard.contract.arguments import ARGUMENT, Style, is_placed, option_of, text_of, with_argument
+from torchyard.contract.sweeps.arguments import ARGUMENT, Style, is_placed, option_of, text_of, with_argument
 
 Chosen = Literal["value", "equals", "hydra"]
 Truths = Literal["flag", "no-flag", "value"]
@@ -39,7 +39,7 @@ def styled(
     """Returns the parameters with the names that the program declares, the style of each, and the arguments.
 
     `chosen`: the style of all that are no flags. `truths`: by keys, how `true` and `false` are written. In `args`, what
-    a sweep replaces stands as `torchyard.contract.arguments` finds it. Raises BadParameter.
+    a sweep replaces stands as `torchyard.contract.sweeps.arguments` finds it. Raises BadParameter.
     """
     found = Styled({}, [*args])
     for key, values in parameters.items():

@@ -12,16 +12,16 @@ from torchyard.cli import output
 from torchyard.cli.sweeps import table
 from torchyard.cli.sweeps.keys import whole_key
 from torchyard.cli.sweeps.values import point_of
-from torchyard.contract.arguments import ARGUMENT, described
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.sweeps import Range, SweepSpec, parse_sweep
+from torchyard.contract.sweeps.arguments import ARGUMENT, described
+from torchyard.contract.sweeps.spec import Range, SweepSpec, parse_sweep
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from torchyard.client import Client
-    from torchyard.contract.views.sweeps import SweepView
+    from torchyard.contract.sweeps.views import SweepView
 
 _LISTED = 20
 """Trials that are listed at the end of a sweep."""

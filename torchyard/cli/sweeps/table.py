@@ -7,15 +7,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from torchyard.cli import output
-from torchyard.contract.arguments import ARGUMENT, described, option_of
-from torchyard.contract.sweeps import SweepState
-from torchyard.contract.text import headline
+from torchyard.contract.sweeps.arguments import ARGUMENT, described, option_of
+from torchyard.contract.sweeps.spec import SweepState
+from torchyard.contract.wire.text import headline
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torchyard.contract.views.sweeps import BestTrial, SweepSummary, SweepView, TrialCounts, TrialView
+    from torchyard.contract.sweeps.views import BestTrial, SweepSummary, SweepView, TrialCounts, TrialView
 
 COLOURS = {
     SweepState.RUNNING: "36",

@@ -11,7 +11,7 @@ import time
 
 from torchyard.cli.up.forked import Forked, Starter
 from torchyard.cli.up.spawning import spawn
-from torchyard.contract import lasterror
+from torchyard.contract.attempts import last_error
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _STABLE_S = 60.0
@@ -69,7 +69,7 @@ class Child:
             file.seek(max(self._written, self.log.stat().st_size - _TAIL))
             text = file.read().decode(errors="replace")
         logged = [found[1] for found in _ERROR.finditer(text)]
-        said = None if logged else lasterror.said(text)
+        said = None if logged else last_error.said(text)
         return logged[-1] if logged else None if said is None else said.line
 
     @property

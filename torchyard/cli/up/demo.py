@@ -19,9 +19,9 @@ from torchyard.cli.up.spawning import spawn
 from torchyard.client import Client
 from torchyard.client.localserver import read_server
 from torchyard.contract.errors import ServerUnreachable, Unavailable
-from torchyard.contract.job import JobState
-from torchyard.contract.views.checkpoints import CheckpointView
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.files.views import CheckpointView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 from torchyard.host import terminal
 
 _START_S = 120.0

@@ -12,8 +12,8 @@ from torchyard.cli.up import programs
 from torchyard.cli.up.datadir import DataDir, last_lines
 from torchyard.client.localserver import MOST_BYTES, read_server
 from torchyard.client.logins import Login
+from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.errors import ConfigError, Conflict, ServerUnreachable, Unavailable
-from torchyard.contract.rundir import Env
 from torchyard.host import privatefile
 from torchyard.host.datadir import SERVER_FILE, own_data_dir
 from torchyard.host.disk import NETWORKED, file_system

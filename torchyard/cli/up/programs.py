@@ -3,7 +3,7 @@
 import sys
 
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.version import own_version
+from torchyard.contract.wire.version import own_version
 
 
 def argv(module: str, *arguments: str) -> list[str]:

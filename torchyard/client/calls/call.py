@@ -10,7 +10,7 @@ from uuid import uuid4
 from pydantic import BaseModel
 
 from torchyard.contract.errors import InvalidSpec, TooLarge
-from torchyard.contract.views.base import View
+from torchyard.contract.wire.view import View
 
 V = TypeVar("V", bound=BaseModel)
 Spec = Mapping[str, Any] | BaseModel

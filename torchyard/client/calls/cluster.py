@@ -4,9 +4,9 @@ from datetime import datetime
 from typing import Any
 
 from torchyard.client.calls.call import Call, segment
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.cluster import ReadyView, TrainerView, WorkerHistoryView, WorkerView
-from torchyard.contract.views.estimates import StopView
+from torchyard.contract.cluster.views import ReadyView, TrainerView, WorkerHistoryView, WorkerView
+from torchyard.contract.queue.views import StopView
+from torchyard.contract.wire.view import Page
 
 
 def trainers() -> Call[Page[TrainerView]]:

@@ -6,9 +6,10 @@ from urllib.parse import quote
 
 from torchyard.client.calls.call import JSON, LARGE_PAGE, LONGEST_PAGE, Call, Params, job_path, segment
 from torchyard.client.upload import Packed
-from torchyard.contract.views.base import Page, View
-from torchyard.contract.views.checkpoints import ArtifactView, BundleView, CheckpointView, FoundParts, KeepView
-from torchyard.contract.views.media import MediaView
+from torchyard.contract.bundles.views import BundleView, FoundParts
+from torchyard.contract.files.views import ArtifactView, CheckpointView, KeepView
+from torchyard.contract.media.views import MediaView
+from torchyard.contract.wire.view import Page, View
 
 
 def checkpoints(job_id: str) -> Call[Page[CheckpointView]]:

@@ -15,15 +15,15 @@ from torchyard.client.calls.call import (
     idempotency,
     job_path,
 )
-from torchyard.contract.filters import JobFilter, JobQuery, JobSort
-from torchyard.contract.requests import JobAction
-from torchyard.contract.spec import MOST_SPEC_BYTES
-from torchyard.contract.views.advice import AdviceView
-from torchyard.contract.views.attempts import AttemptView
-from torchyard.contract.views.base import Page, View
-from torchyard.contract.views.jobs import ActionsView, BatchView, JobPage, JobSummary, JobView
-from torchyard.contract.views.queue import QueueEntry
-from torchyard.contract.views.submission import SpecView
+from torchyard.contract.advice import AdviceView
+from torchyard.contract.attempts.views import AttemptView
+from torchyard.contract.jobs.filters import JobFilter, JobQuery, JobSort
+from torchyard.contract.jobs.requests import JobAction
+from torchyard.contract.jobs.submissions import BatchView, SpecView
+from torchyard.contract.jobs.views import ActionsView, JobPage, JobSummary, JobView
+from torchyard.contract.queue.views import QueueEntry
+from torchyard.contract.spec.spec import MOST_SPEC_BYTES
+from torchyard.contract.wire.view import Page, View
 
 
 def submit(spec: Spec, *, key: str | None, forecast: bool = False) -> Call[JobView]:

@@ -4,9 +4,9 @@ import json
 from urllib.parse import quote
 
 from torchyard.client.calls.call import JSON, LARGE_PAGE, Call, given, segment
-from torchyard.contract.team import Visibility
-from torchyard.contract.views.base import Page, View
-from torchyard.contract.views.models import ModelVersionSummary, ModelVersionView, ModelView
+from torchyard.contract.models.views import ModelVersionSummary, ModelVersionView, ModelView
+from torchyard.contract.team.roles import Visibility
+from torchyard.contract.wire.view import Page, View
 
 
 def models(*, owner: str | None, name: str | None) -> Call[Page[ModelView]]:

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 from torchyard.client.calls.call import JSON, Call, bounded, given, segment
-from torchyard.contract.views.base import Page, View
-from torchyard.contract.views.notifications import MessageView, NewTargetView, TargetView
+from torchyard.contract.notifications.views import MessageView, NewTargetView, TargetView
+from torchyard.contract.wire.view import Page, View
 
 _PATH = "/v1/notifications"
 

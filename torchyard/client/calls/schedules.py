@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from torchyard.client.calls.call import JSON, LONGEST_PAGE, Call, Spec, encoded, idempotency, segment
-from torchyard.contract.spec import MOST_SPEC_BYTES
-from torchyard.contract.views.base import Page, View
-from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
+from torchyard.contract.schedules import ScheduleSummary, ScheduleView
+from torchyard.contract.spec.spec import MOST_SPEC_BYTES
+from torchyard.contract.wire.view import Page, View
 
 _PATH = "/v1/schedules"
 

@@ -15,9 +15,9 @@ from torchyard.client.calls.call import (
     idempotency,
     segment,
 )
-from torchyard.contract.sweeps import MOST_SWEEP_BYTES
-from torchyard.contract.views.base import Page, View
-from torchyard.contract.views.sweeps import SweepResolved, SweepSummary, SweepView, TrialView
+from torchyard.contract.sweeps.spec import MOST_SWEEP_BYTES
+from torchyard.contract.sweeps.views import SweepResolved, SweepSummary, SweepView, TrialView
+from torchyard.contract.wire.view import Page, View
 
 _PATH = "/v1/sweeps"
 

@@ -13,10 +13,8 @@ from torchyard.client.calls.call import (
     given,
     segment,
 )
-from torchyard.contract.durations import format_duration
-from torchyard.contract.team import Resource
-from torchyard.contract.views.base import Page, View
-from torchyard.contract.views.team import (
+from torchyard.contract.team.roles import Resource
+from torchyard.contract.team.views import (
     AuditView,
     BrowserSessionView,
     LoginCodeView,
@@ -29,6 +27,8 @@ from torchyard.contract.views.team import (
     UserQuotaView,
     UserView,
 )
+from torchyard.contract.wire.units import format_duration
+from torchyard.contract.wire.view import Page, View
 
 QuotaKind = Literal["user", "role"]
 """Whose limits a quota has: those of one user, or of every user of a role."""

@@ -6,9 +6,8 @@ import json
 from typing import Literal
 
 from torchyard.client.calls.call import JSON, LARGE_PAGE, Call, Params, bounded, job_path
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.curves import CurvesView
-from torchyard.contract.views.telemetry import (
+from torchyard.contract.telemetry.curves import CurvesView
+from torchyard.contract.telemetry.views import (
     EventView,
     LogCurvesView,
     LogLine,
@@ -17,6 +16,7 @@ from torchyard.contract.views.telemetry import (
     MetricsView,
     StacksView,
 )
+from torchyard.contract.wire.view import Page
 
 LogStream = Literal["stdout", "stderr"]
 

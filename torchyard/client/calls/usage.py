@@ -3,8 +3,8 @@
 from typing import Literal
 
 from torchyard.client.calls.call import Call
-from torchyard.contract.views.base import Page
-from torchyard.contract.views.usage import DiskUseView, UsageRow
+from torchyard.contract.cluster.usage import DiskUseView, UsageRow
+from torchyard.contract.wire.view import Page
 
 UsageBy = Literal["owner", "label"]
 """What a row of usage is about: a user, or one label of a user's jobs."""

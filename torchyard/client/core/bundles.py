@@ -9,8 +9,9 @@ from torchyard.client.connection import Connection
 from torchyard.client.download import OnProgress, PartFile
 from torchyard.client.references import find_data
 from torchyard.client.upload import OnUpload
+from torchyard.contract.bundles.views import BundleView
 from torchyard.contract.errors import NotFound
-from torchyard.contract.views.checkpoints import BundleView, CheckpointFile
+from torchyard.contract.files.views import CheckpointFile
 
 if TYPE_CHECKING:
     from torchyard.client.packing import Bundle

@@ -21,9 +21,8 @@ from torchyard.client.naming import turn
 from torchyard.client.packing import MAX_SIZE
 from torchyard.client.references import find_job, free_name, with_ids
 from torchyard.client.transport import Transport
-from torchyard.contract.spec import JobSpec
-from torchyard.contract.views.jobs import BatchView
-from torchyard.contract.views.submission import SpecView
+from torchyard.contract.jobs.submissions import BatchView, SpecView
+from torchyard.contract.spec.spec import JobSpec
 
 
 class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):

@@ -8,9 +8,9 @@ from torchyard.client.calls import usage as usage_calls
 from torchyard.client.calls.usage import UsageBy
 from torchyard.client.core.base import Core
 from torchyard.client.responses import parse
-from torchyard.contract.views.cluster import ReadyView, TrainerView, WorkerHistoryView, WorkerView
-from torchyard.contract.views.estimates import StopView
-from torchyard.contract.views.usage import DiskUseView, UsageRow
+from torchyard.contract.cluster.usage import DiskUseView, UsageRow
+from torchyard.contract.cluster.views import ReadyView, TrainerView, WorkerHistoryView, WorkerView
+from torchyard.contract.queue.views import StopView
 
 
 class ClusterCore(Core):

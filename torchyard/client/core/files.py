@@ -10,11 +10,11 @@ from torchyard.client.core.base import Core
 from torchyard.client.download import OnProgress, PartFile
 from torchyard.client.fetching import fetch
 from torchyard.client.references import find_checkpoint
-from torchyard.contract.artifacts import is_artifact_path
 from torchyard.contract.errors import Conflict, NotFound, ServerError
-from torchyard.contract.media import MediaPart
-from torchyard.contract.views.checkpoints import ArtifactView, CheckpointFile, CheckpointView, KeepView
-from torchyard.contract.views.media import MediaView
+from torchyard.contract.files.paths import is_artifact_path
+from torchyard.contract.files.views import ArtifactView, CheckpointFile, CheckpointView, KeepView
+from torchyard.contract.media.kinds import MediaPart
+from torchyard.contract.media.views import MediaView
 
 _KEEP_POLL_S = 0.5
 _ID = re.compile(r"med_[0-9a-f]{32}")

@@ -13,12 +13,12 @@ from torchyard.client.core.shapes import ArtifactShape, CheckpointShape, JobShap
 from torchyard.client.core.telemetry import TelemetryCore
 from torchyard.client.series import Metrics, Series
 from torchyard.client.stream import Update
-from torchyard.contract.media import MediaPart
-from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView, KeepView
-from torchyard.contract.views.estimates import StopView
-from torchyard.contract.views.jobs import JobView
-from torchyard.contract.views.media import MediaView
-from torchyard.contract.views.telemetry import LogLine, LogMatch
+from torchyard.contract.files.views import ArtifactView, CheckpointView, KeepView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.media.kinds import MediaPart
+from torchyard.contract.media.views import MediaView
+from torchyard.contract.queue.views import StopView
+from torchyard.contract.telemetry.views import LogLine, LogMatch
 
 
 class JobCore(JobsCore, TelemetryCore, FilesCore):

@@ -8,16 +8,15 @@ from torchyard.client.calls import jobs as calls
 from torchyard.client.core.base import Core
 from torchyard.client.matching import Listed, Matching, filter_of, query_of
 from torchyard.client.problems import error_of
+from torchyard.contract.advice import AdviceView
+from torchyard.contract.attempts.views import AttemptView
 from torchyard.contract.errors import ServerError
-from torchyard.contract.filters import JobSort
-from torchyard.contract.job import JobState
-from torchyard.contract.requests import JobAction
-from torchyard.contract.team import Visibility
-from torchyard.contract.views.advice import AdviceView
-from torchyard.contract.views.attempts import AttemptView
-from torchyard.contract.views.estimates import StopView
-from torchyard.contract.views.jobs import ActionsView, JobGroup, JobSummary, JobView
-from torchyard.contract.views.queue import QueueEntry
+from torchyard.contract.jobs.filters import JobSort
+from torchyard.contract.jobs.requests import JobAction
+from torchyard.contract.jobs.views import ActionsView, JobGroup, JobSummary, JobView
+from torchyard.contract.queue.views import QueueEntry, StopView
+from torchyard.contract.states import JobState
+from torchyard.contract.team.roles import Visibility
 
 _LONGEST_WAIT_S = 20
 """For this long the server is asked to hold its answer back until the job changes."""

@@ -10,11 +10,11 @@ import warnings
 from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.packing import MAX_SIZE, Bundle, git, pack
 from torchyard.client.references import DATA
-from torchyard.contract.bundles import bundle_url
+from torchyard.contract.bundles.mounting import paths_in
+from torchyard.contract.bundles.names import bundle_url
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.mounting import paths_in
 from torchyard.contract.recipes.script import MOST_PATH
-from torchyard.contract.text import printable
+from torchyard.contract.wire.text import printable
 
 Mounts = Mapping[str, str | Path]
 """By name or path: a folder to pack, `data:NAME`, or a `bundle:sha256:…` or `file:///…` URL."""

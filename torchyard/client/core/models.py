@@ -10,9 +10,9 @@ from torchyard.client.core.base import Core
 from torchyard.client.download import OnProgress
 from torchyard.client.fetching import fetch
 from torchyard.client.references import find_checkpoint
-from torchyard.contract.models import ModelRef
-from torchyard.contract.team import Visibility
-from torchyard.contract.views.models import ModelVersionSummary, ModelVersionView, ModelView
+from torchyard.contract.models.names import ModelRef
+from torchyard.contract.models.views import ModelVersionSummary, ModelVersionView, ModelView
+from torchyard.contract.team.roles import Visibility
 
 
 class ModelsCore(Core):

@@ -6,8 +6,8 @@ from torchyard.client.calls import notifications as calls
 from torchyard.client.connection import Connection
 from torchyard.client.shortids import only_id
 from torchyard.contract.errors import NotFound
-from torchyard.contract.notifications import EventKind, NotificationScope, TargetJobs, TargetKind
-from torchyard.contract.views.notifications import MessageView, NewTargetView, TargetView
+from torchyard.contract.notifications.kinds import EventKind, NotificationScope, TargetJobs, TargetKind
+from torchyard.contract.notifications.views import MessageView, NewTargetView, TargetView
 
 
 class NotificationsCore:

@@ -10,7 +10,7 @@ from torchyard.client.connection import Connection
 from torchyard.client.references import with_ids
 from torchyard.client.shortids import is_named, only_id
 from torchyard.contract.errors import NotFound
-from torchyard.contract.views.schedules import ScheduleSummary, ScheduleView
+from torchyard.contract.schedules import ScheduleSummary, ScheduleView
 
 
 class SchedulesCore:

@@ -3,9 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from torchyard.contract.job import JobState
-from torchyard.contract.views.checkpoints import ArtifactView, CheckpointView
-from torchyard.contract.views.jobs import JobView
+from torchyard.contract.files.views import ArtifactView, CheckpointView
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 
 
 class CheckpointShape(ABC):

@@ -10,8 +10,8 @@ from torchyard.client.connection import Connection
 from torchyard.client.references import sweep_id_of, with_ids
 from torchyard.client.transport import Transport
 from torchyard.contract.errors import NotFound
-from torchyard.contract.sweeps import SweepState
-from torchyard.contract.views.sweeps import SweepResolved, SweepSummary, SweepView, TrialView
+from torchyard.contract.sweeps.spec import SweepState
+from torchyard.contract.sweeps.views import SweepResolved, SweepSummary, SweepView, TrialView
 
 _POLL_S = 2.0
 """Seconds between two looks at a sweep that is awaited."""

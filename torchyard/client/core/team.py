@@ -7,8 +7,8 @@ from typing import Literal
 from torchyard.client.calls import team as calls
 from torchyard.client.calls.team import QuotaKind
 from torchyard.client.core.base import Core
-from torchyard.contract.team import Resource, Role, Scope
-from torchyard.contract.views.team import (
+from torchyard.contract.team.roles import Resource, Role, Scope
+from torchyard.contract.team.views import (
     AuditView,
     BrowserSessionView,
     LoginCodeView,

@@ -10,8 +10,8 @@ from torchyard.client.calls import telemetry as calls
 from torchyard.client.calls.telemetry import LogLines, LogStream
 from torchyard.client.core.base import Core
 from torchyard.client.stream import StreamItem, StreamReader, Update, followed_kinds
-from torchyard.contract.views.curves import CurvesView
-from torchyard.contract.views.telemetry import (
+from torchyard.contract.telemetry.curves import CurvesView
+from torchyard.contract.telemetry.views import (
     EndView,
     EventView,
     LogCurvesView,

@@ -12,7 +12,7 @@ from torchyard.client.packing.contents import Contents, check_unchanged
 from torchyard.client.packing.leftout import LeftOut
 from torchyard.client.packing.listing import Found, Listing, list_files
 from torchyard.client.packing.rules import IGNORE_FILE
-from torchyard.contract.bundles import MAX_BUNDLE_FILES, Names, bundle_url
+from torchyard.contract.bundles.names import MAX_BUNDLE_FILES, Names, bundle_url
 from torchyard.contract.errors import ConfigError, InvalidBundle, TooLarge
 from torchyard.host import terminal
 
@@ -50,7 +50,7 @@ class Bundle:
 
     @property
     def parts(self) -> bytes:
-        """The parts of the tar, as `torchyard.contract.parts` has them."""
+        """The parts of the tar, as `torchyard.contract.bundles.parts` has them."""
         return self.contents.parts
 
     @property

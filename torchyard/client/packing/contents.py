@@ -8,9 +8,9 @@ import os
 import stat
 
 from torchyard.client.packing.listing import Found
+from torchyard.contract.bundles.parts import PartsReader
+from torchyard.contract.bundles.tar import END, MODES, entry, entry_size, padding
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.parts import PartsReader
-from torchyard.contract.tar import END, MODES, entry, entry_size, padding
 
 HELD_BYTES = 32 << 20
 """A tar of so many bytes is held in memory: its files may then be changed while it is sent."""

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes.script import MOST_DIFF_BYTES, Git
-from torchyard.contract.text import storable
+from torchyard.contract.wire.text import storable
 
 MOST_S = 120.0
 """Of one command of git."""

@@ -17,7 +17,7 @@ from torchyard.contract.recipes.training import (
     Seed,
     TrainingConfig,
 )
-from torchyard.contract.schema import BundleOrFile, Schema
+from torchyard.contract.wire.schema import BundleOrFile, Schema
 
 HF_CAUSAL = (
     "gemma2",

@@ -7,7 +7,7 @@ from pydantic import Field
 from torchyard.contract.recipes.entry import RecipeEntry
 from torchyard.contract.recipes.pictures import CLASS_WEIGHTS, ClassWeights, ImageDataConfig, ImageModelConfig
 from torchyard.contract.recipes.training import Recipe
-from torchyard.contract.schema import Schema
+from torchyard.contract.wire.schema import Schema
 
 
 class ClassificationLoss(Schema):

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from torchyard.contract.recipes.training import DataConfig, ModelConfig, Seed
-from torchyard.contract.schema import BUNDLE_PATTERN, LONGEST_URL, Schema
-from torchyard.contract.wording import allowing
+from torchyard.contract.wire.schema import BUNDLE_PATTERN, LONGEST_URL, Schema
+from torchyard.contract.wire.wording import allowing
 
 TIMM, HF = "timm/", "hf/"
 """The beginnings of names of models of timm and transformers."""

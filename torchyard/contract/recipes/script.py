@@ -4,12 +4,12 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from torchyard.contract import mounting
-from torchyard.contract.bundles import digest_in
-from torchyard.contract.keeping import require_inside
-from torchyard.contract.mounting import MOST_MOUNTS, MountPlace
-from torchyard.contract.schema import BundleOrFile, Schema
-from torchyard.contract.wording import allowing
+from torchyard.contract.attempts.keeping import require_inside
+from torchyard.contract.bundles import mounting
+from torchyard.contract.bundles.mounting import MOST_MOUNTS, MountPlace
+from torchyard.contract.bundles.names import digest_in
+from torchyard.contract.wire.schema import BundleOrFile, Schema
+from torchyard.contract.wire.wording import allowing
 
 SCRIPT_METADATA = "script"
 """The requirements are in the metadata of the entrypoint (PEP 723)."""

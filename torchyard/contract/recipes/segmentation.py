@@ -16,7 +16,7 @@ from torchyard.contract.recipes.pictures import (
     Workers,
 )
 from torchyard.contract.recipes.training import DataConfig, OptimizerConfig, Recipe, Seed, TrainingConfig
-from torchyard.contract.schema import BundleOrFile, MetricKey, Schema
+from torchyard.contract.wire.schema import BundleOrFile, MetricKey, Schema
 
 
 class SegmentationModelConfig(PictureModelConfig):

@@ -23,8 +23,8 @@ from torchyard.contract.recipes.training import (
     Seed,
     TrainingConfig,
 )
-from torchyard.contract.schema import LONGEST_URL, BundleOrFile, Schema
-from torchyard.contract.wording import allowing
+from torchyard.contract.wire.schema import LONGEST_URL, BundleOrFile, Schema
+from torchyard.contract.wire.wording import allowing
 
 HF_TEXTS = (
     "albert",

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import Field, model_validator
 
-from torchyard.contract.durations import LONGEST
-from torchyard.contract.schema import AutoDuration, Count, MetricKey, Schema
+from torchyard.contract.wire.schema import AutoDuration, Count, MetricKey, Schema
+from torchyard.contract.wire.units import LONGEST
 
 STALL_TIMEOUT = timedelta(minutes=10)
 """The default `stall_timeout` of a job."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from torchyard.contract.errors import ExportError
-from torchyard.contract.exports import FORMATS, Format
+from torchyard.contract.models.names import FORMATS, Format
 from torchyard.models.exporting import folders, languages, onnxfiles, programs, weights
 from torchyard.models.exporting.described import card, metadata
 from torchyard.models.exporting.graphs import Graph, Written, compare, reason

@@ -4,7 +4,7 @@ import json
 import math
 from typing import Any
 
-from torchyard.contract.version import own_version
+from torchyard.contract.wire.version import own_version
 from torchyard.models.exporting.graphs import BATCH, OUTPUT, Graph
 from torchyard.models.model import Model
 from torchyard.models.pictures import PictureModel

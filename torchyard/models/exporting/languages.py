@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torchyard.contract.errors import ExportError
-from torchyard.contract.exports import Format
-from torchyard.contract.version import own_version
+from torchyard.contract.models.names import Format
+from torchyard.contract.wire.version import own_version
 from torchyard.models import lora, text
 from torchyard.models.exporting import weights
 from torchyard.models.exporting.graphs import BATCH, LENGTH, OUTPUT, Run, Trial, Written, quiet

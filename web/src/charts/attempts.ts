@@ -16,7 +16,7 @@ export interface CurveJob {
 }
 
 /** Returns the metric that most of the jobs monitor; of several the first one's. */
-export function monitorOf(jobs: readonly CurveJob[]): string | null {
+export function monitorOf(jobs: readonly Pick<CurveJob, "monitor">[]): string | null {
   const counts = new Map<string, number>();
   for (const { monitor } of jobs) if (monitor) counts.set(monitor, (counts.get(monitor) ?? 0) + 1);
   return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0] ?? null;

@@ -51,7 +51,9 @@ test("live points go on with the service's average", () => {
   const columns = Columns.of(curve(sent, { ema: wanted.slice(0, 25) }), 0.95);
   for (let i = 25; i < 40; i++) columns.append(i + 1, i + 1, 1, values[i] ?? NaN);
   expect(columns.length).toBe(40);
-  for (let i = 0; i < 40; i++) expect(columns.ema[i]).toBeCloseTo(wanted[i] ?? NaN, 9);
+  for (const [i, value] of values.entries())
+    if (Number.isFinite(value)) expect(columns.ema[i]).toBeCloseTo(wanted[i] ?? NaN, 9);
+    else expect(columns.ema[i]).toBeNaN();
 });
 
 test("live points go on with the average of buckets", () => {
@@ -132,4 +134,14 @@ test("rows of different attempts are never joined", () => {
   for (let i = 1; i <= 3 * MOST_ROWS; i++) columns.append(i, i, i > 1000 ? 2 : 1, 1);
   const ends = [...columns.step.slice(0, columns.length)].filter((_, row) => columns.attempt[row] === 1);
   expect(ends.at(-1)).toBe(1000);
+});
+
+test("where no point of a row is finite, there is no average: the line breaks", () => {
+  const all = curve([3, "NaN", "NaN", 1], { ema: [3, 3, 3, 2] });
+  const columns = Columns.of(all, 0.5);
+  columns.append(5, 5, 1, NaN);
+  columns.append(6, 6, 1, 2);
+  expect([...columns.ema.subarray(0, 4)]).toEqual([3, NaN, NaN, 2]);
+  expect(columns.ema[4]).toBeNaN();
+  expect(columns.ema[5]).toBeCloseTo(2);
 });

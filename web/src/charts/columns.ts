@@ -121,7 +121,7 @@ export class Columns {
     this.mean[row] = value;
     this.min[row] = value;
     this.max[row] = value;
-    this.ema[row] = ema;
+    this.ema[row] = Number.isFinite(value) ? ema : NaN; // so that no line runs through what is not there
   }
 
   /** Removes rows at and after a step that a later attempt repeats, and takes the average back to there. */
@@ -174,7 +174,8 @@ export class Columns {
       this.min[into] = Math.min(this.min[into] ?? NaN, this.min[row] ?? NaN);
       this.max[into] = Math.max(this.max[into] ?? NaN, this.max[row] ?? NaN);
     }
-    for (const name of ["step", "time", "ema"] as const) this[name][into] = this[name][row] ?? 0;
+    for (const name of ["step", "time"] as const) this[name][into] = this[name][row] ?? 0;
+    if (finiteHere > 0) this.ema[into] = this.ema[row] ?? NaN;
     this.weight[into] = (this.weight[into] ?? 0) + (this.weight[row] ?? 0);
     this.nonfinite[into] = (this.nonfinite[into] ?? 0) + (this.nonfinite[row] ?? 0);
   }

@@ -144,7 +144,7 @@ test("the readout lists the highest curve first", () => {
 
 test("a chart's table has a row for each step, and says how many it leaves out", () => {
   const lines = [line("a", [1, 2]), line("b", [3])];
-  const host = show(ChartTable, { name: "loss", store: new CurveStore(), lines: () => lines });
+  const host = show(ChartTable, { name: "loss", by: "step", store: new CurveStore(), lines: () => lines });
   expect(textsOf(host, "tbody tr:last-child td").slice(2)).toEqual(["2", ""]);
   const long = [
     line(
@@ -152,7 +152,7 @@ test("a chart's table has a row for each step, and says how many it leaves out",
       Array.from({ length: 500 }, (_, i) => i),
     ),
   ];
-  expect(textOf(show(ChartTable, { name: "loss", store: new CurveStore(), lines: () => long }))).toContain(
-    "of 500 rows",
-  );
+  expect(
+    textOf(show(ChartTable, { name: "loss", by: "step", store: new CurveStore(), lines: () => long })),
+  ).toContain("of 500 rows");
 });

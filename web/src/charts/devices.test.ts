@@ -62,9 +62,9 @@ function open(times: readonly number[], isOpen = false): DeviceCurves {
   return opened;
 }
 
-function rows(curves: DeviceCurves, key: string, kind: "step" | "wall"): unknown {
-  const columns = curves.lines([key], kind)[0]?.columns;
-  return [...(columns?.[kind === "step" ? "step" : "time"].subarray(0, columns.length) ?? [])];
+function rows(curves: DeviceCurves, key: string, by: "step" | "time"): unknown {
+  const columns = curves.lines([key], "wall")[0]?.columns;
+  return [...(columns?.[by].subarray(0, columns.length) ?? [])];
 }
 
 test("the devices that the job held are one curve: their mean, with the least and the greatest", async () => {
@@ -77,12 +77,22 @@ test("the devices that the job held are one curve: their mean, with the least an
   expect(line?.hasTooFewPoints()).toBe(false);
 });
 
-test("times between attempts are left out, and by steps also what no two points of an attempt hold", async () => {
+test("times between attempts are left out, and each sample has the step that the job had come to", async () => {
   const curves = open([5, 15, 70, 110, 125, 140]);
   await curves.open();
-  expect(rows(curves, "/devices/gpu", "wall")).toEqual([5, 15, 110, 125, 140].map((time) => START + time));
-  expect(rows(curves, "/devices/gpu", "step")).toEqual([15, 35]);
-  expect(rows(curves, "/devices/power", "wall")).toEqual([15, 110, 125, 140].map((time) => START + time));
+  expect(rows(curves, "/devices/gpu", "time")).toEqual([5, 15, 110, 125, 140].map((time) => START + time));
+  expect(rows(curves, "/devices/gpu", "step")).toEqual([0, 10, 20, 30, 40]);
+  expect(rows(curves, "/devices/power", "time")).toEqual([15, 110, 125, 140].map((time) => START + time));
+});
+
+test("the devices of a job that hangs are shown up to now, long after its last metric", async () => {
+  vi.setSystemTime((START + 5000) * 1000);
+  const curves = open([125, 4990], true);
+  await curves.open();
+  expect(rows(curves, "/devices/gpu", "time")).toEqual([125, 4990].map((time) => START + time));
+  expect(curves.range("wall")).toEqual({ min: START, max: START + 5000 });
+  const ended = new DeviceCurves(store(), { attempts: [attempt(1, 0, 60)], isOpen: false }, told);
+  expect(ended.range("wall")).toEqual({ min: START, max: START + 60 });
 });
 
 test("without a device's history there are no charts, and no failure", async () => {

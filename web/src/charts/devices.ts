@@ -1,10 +1,11 @@
-/** How the devices of a job were used, as curves beside its metrics. */
+/** How the devices of a job were used, as curves beside its metrics: on time, up to now, however far the metrics reach. */
 import { failureOf, get } from "../api/client";
 import type { AttemptView, HistoryView, Page, WorkerView } from "../api/wire";
 import type { XKind } from "./axis";
 import { Columns } from "./columns";
 import { Line } from "./line";
 import { DEVICES, type Section } from "./panels";
+import type { Span } from "./span";
 import type { Curves, CurveStore } from "./store.svelte";
 
 /** Whose devices to read: the attempts of a job. */
@@ -38,7 +39,7 @@ const CHARTS = {
 
 export class DeviceCurves implements Curves {
   #samples: readonly Sample[] = [];
-  /** The curves by steps and by time, of each key, for the series by which times are put to steps. */
+  /** The curves of each key, with the steps that the series of the job had come to. */
   #made = new Map<string, Columns>();
   #clock: Columns | null = null;
   #wanted = 0;
@@ -92,7 +93,7 @@ export class DeviceCurves implements Curves {
     const [job] = this.store.jobs;
     if (!job) return [];
     return keys.map((key) => {
-      const columns = this.#columns(key, kind === "step" || kind === "epoch");
+      const columns = this.#columns(key);
       const place = this.store.attempts.place(job.id, kind, columns.time[0] ?? 0);
       return new Line({
         ...{ jobId: job.id, job: job.name, name: job.name, key, part: null },
@@ -101,13 +102,25 @@ export class DeviceCurves implements Curves {
     });
   }
 
-  #columns(key: string, bySteps: boolean): Columns {
+  /** Returns the time of the attempts, up to now while the job is open. */
+  range(kind: XKind): Span {
+    const [job] = this.store.jobs;
+    const { attempts, isOpen } = this.use;
+    const [first, last] = [attempts[0], attempts.at(-1)];
+    if (!job || !first || !last) return { min: 0, max: 1 };
+    const from = Date.parse(first.started_at) / 1000;
+    const ended = isOpen || !last.ended_at ? Date.now() : Date.parse(last.ended_at);
+    const place = this.store.attempts.place(job.id, kind, from);
+    const min = place.at(0, from, first.number);
+    return { min, max: Math.max(min + 1, place.at(0, ended / 1000, last.number)) };
+  }
+
+  #columns(key: string): Columns {
     const clock = this.store.longest();
     if (clock !== this.#clock) this.#made.clear();
     this.#clock = clock;
-    const name = `${key} ${bySteps}`;
-    const found = this.#made.get(name) ?? columnsOf(this.#samples, key, clock, bySteps);
-    this.#made.set(name, found);
+    const found = this.#made.get(key) ?? columnsOf(this.#samples, key, clock);
+    this.#made.set(key, found);
     return found;
   }
 
@@ -175,17 +188,11 @@ function add({ values }: Sample, key: string, value: number | null | undefined, 
   else values.set(key, [value * times]);
 }
 
-/** Returns the mean, least and greatest value of the devices. By steps, what lies between no two points is left out. */
-function columnsOf(
-  samples: readonly Sample[],
-  key: string,
-  clock: Columns | null,
-  bySteps: boolean,
-): Columns {
+/** Returns the mean, least and greatest value of the devices. */
+function columnsOf(samples: readonly Sample[], key: string, clock: Columns | null): Columns {
   const rows = samples.flatMap(({ time, attempt, values }) => {
     const all = values.get(key);
-    const step = clock && stepAt(clock, time, attempt);
-    return !all || (bySteps && step === null) ? [] : [{ time, attempt, step: step ?? 0, all }];
+    return all ? [{ time, attempt, step: clock ? stepAt(clock, time) : 0, all }] : [];
   });
   const columns = {
     step: rows.map(({ step }) => step),
@@ -200,13 +207,8 @@ function columnsOf(
   return Columns.of({ points: rows.length, columns }, 0);
 }
 
-/** Returns the step that the job had come to, between two points of the attempt; null where there are none. */
-function stepAt(clock: Columns, time: number, attempt: number): number | null {
+/** Returns the step of the newest point until then; 0 before the first. */
+function stepAt(clock: Columns, time: number): number {
   const after = clock.firstAtOrAfter(time, (row) => clock.time[row] ?? 0);
-  const before = after - 1;
-  if (before < 0 || after === clock.length) return null;
-  if (clock.attempt[before] !== attempt || clock.attempt[after] !== attempt) return null;
-  const [left, right] = [clock.time[before] ?? 0, clock.time[after] ?? 0];
-  const [from, to] = [clock.step[before] ?? 0, clock.step[after] ?? 0];
-  return from + ((time - left) / (right - left)) * (to - from);
+  return clock.step[clock.time[after] === time && after < clock.length ? after : after - 1] ?? 0;
 }

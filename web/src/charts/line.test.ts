@@ -192,7 +192,7 @@ test("lines cover the range of all of them", () => {
 test("a table joins the lines by step and leaves open what a line lacks", () => {
   const { rows, all } = tableOf([line([1, 2, 3], [1, 2, 3]), line([20, 40], [2, 4], "b")], 100);
   expect(all).toBe(4);
-  expect(rows.map(({ step, values }) => [step, ...values])).toEqual([
+  expect(rows.map(({ place, values }) => [place, ...values])).toEqual([
     [1, 1, null],
     [2, 2, 20],
     [3, 3, null],
@@ -202,7 +202,7 @@ test("a table joins the lines by step and leaves open what a line lacks", () => 
 
 test("a long table keeps the first row and the last", () => {
   const { rows, all } = tableOf([line(Array.from({ length: 1000 }, (_, i) => i))], 200);
-  expect([rows.length, all, rows[0]?.step, rows.at(-1)?.step]).toEqual([200, 1000, 1, 1000]);
+  expect([rows.length, all, rows[0]?.place, rows.at(-1)?.place]).toEqual([200, 1000, 1, 1000]);
 });
 
 test("a spreadsheet runs no name, as in the CSV of the command line", () => {

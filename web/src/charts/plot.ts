@@ -2,7 +2,7 @@
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import type { XKind } from "./axis";
-import { evenTicks, logTicks, placeTicks, roundSteps, tickText } from "./labels";
+import { clockTicks, evenTicks, logTicks, placeTicks, roundSteps, tickText, TIME_STEPS } from "./labels";
 import type { Line } from "./line";
 import { roomAbove } from "./marks";
 import { paint, paintMarked, type PaintView } from "./paint";
@@ -42,11 +42,6 @@ const LEAST_AXIS = 48;
 const DIGIT = 6.5;
 const TICK_SPACE = 32;
 const HALF_LABEL = 20;
-
-const TRAINED_STEPS = [
-  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800,
-  604_800,
-];
 
 export class Plot {
   readonly #plot: uPlot;
@@ -148,8 +143,10 @@ export class Plot {
           grid: { show: false },
           values: (_, places, __, ___, step) => placeTicks(kind, places, step),
           ...(kind === "step" ? { incrs: wholeSteps } : {}),
-          ...(kind === "trained" ? { incrs: TRAINED_STEPS } : {}),
-          ...(kind === "wall" ? { incrs: TRAINED_STEPS, splits: localSplits } : {}),
+          ...(kind === "trained" ? { incrs: TIME_STEPS } : {}),
+          ...(kind === "wall"
+            ? { incrs: TIME_STEPS, splits: (_, __, min, max, step) => clockTicks(min, max, step) }
+            : {}),
         },
         {
           ...axis,
@@ -225,14 +222,6 @@ export class Plot {
     this.options.zoomed(null);
     return null;
   }
-}
-
-/** Places ticks at round local times. */
-function localSplits(_: uPlot, __: number, min: number, max: number, step: number): number[] {
-  const zone = new Date(min * 1000).getTimezoneOffset() * 60;
-  const found: number[] = [];
-  for (let tick = Math.ceil((min - zone) / step) * step + zone; tick <= max; tick += step) found.push(tick);
-  return found;
 }
 
 /** Returns distances between ticks of steps, of which there is none between 1 and 2. */

@@ -23,6 +23,8 @@ interface Series {
 export interface Curves {
   isLoaded(key: string): boolean;
   lines(keys: readonly string[], kind: XKind, shown: Span | null): readonly Line[];
+  /** Returns the range of x that all of them cover together. */
+  range(kind: XKind): Span;
   /** Calls the listener when there is something new to draw. Returns how to stop. */
   listen(listener: () => void): () => void;
 }

@@ -2,9 +2,10 @@
 import type { Line } from "./line";
 
 export interface TableRow {
-  readonly step: number;
+  /** The step or the time that it is of. */
+  readonly place: number;
   readonly time: number;
-  /** One for each line; null where it has no point at this step. */
+  /** One for each line; null where it has no point there. */
   readonly values: readonly (number | null)[];
 }
 
@@ -26,19 +27,26 @@ const HEAD = [
 /** As the command line writes them: `_FORMULA` of torchyard/cli/telemetry.py. */
 const FORMULA = /^[=+\-@\t\r＝＋－＠]/;
 
-/** Returns the rows of all lines by step, at most `most` of them, evenly chosen with the first and the last, and how many there are. */
-export function tableOf(lines: readonly Line[], most: number): { rows: readonly TableRow[]; all: number } {
+/**
+ * Returns the rows of all lines by step or by time, at most `most` of them, evenly chosen with the first and the last,
+ * and how many there are.
+ */
+export function tableOf(
+  lines: readonly Line[],
+  most: number,
+  by: "step" | "time" = "step",
+): { rows: readonly TableRow[]; all: number } {
   const times = new Map<number, number>();
   for (const { columns } of lines)
-    for (let i = 0; i < columns.length; i++) times.set(columns.step[i] ?? 0, columns.time[i] ?? 0);
-  const steps = [...times.keys()].sort((a, b) => a - b);
-  const chosen = steps.length <= most ? steps : evenly(steps, most);
-  const rows = chosen.map((step) => ({
-    step,
-    time: times.get(step) ?? 0,
-    values: lines.map((line) => valueAt(line, step)),
+    for (let i = 0; i < columns.length; i++) times.set(columns[by][i] ?? 0, columns.time[i] ?? 0);
+  const places = [...times.keys()].sort((a, b) => a - b);
+  const chosen = places.length <= most ? places : evenly(places, most);
+  const rows = chosen.map((place) => ({
+    place,
+    time: times.get(place) ?? 0,
+    values: lines.map((line) => valueAt(line, place, by)),
   }));
-  return { rows, all: steps.length };
+  return { rows, all: places.length };
 }
 
 /** Returns the rows of all lines as CSV (RFC 4180), times in RFC 3339. */
@@ -60,12 +68,12 @@ export function textCell(text: string): string {
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** Returns the value of the point, or of the bucket that holds the step; null without one. */
-function valueAt({ columns }: Line, step: number): number | null {
-  const row = columns.firstAtOrAfter(step, (i) => columns.step[i] ?? 0);
+/** Returns the value of the point, or of the bucket that holds the place; null without one. */
+function valueAt({ columns }: Line, place: number, by: "step" | "time"): number | null {
+  const row = columns.firstAtOrAfter(place, (i) => columns[by][i] ?? 0);
   if (row === columns.length) return null;
   const isPoint = (columns.weight[row] ?? 1) === 1;
-  return isPoint && columns.step[row] !== step ? null : (columns.mean[row] ?? null);
+  return isPoint && columns[by][row] !== place ? null : (columns.mean[row] ?? null);
 }
 
 function evenly(items: readonly number[], most: number): readonly number[] {

@@ -32,6 +32,12 @@ test("an address that says nonsense is read as the plain view", () => {
   for (const smooth of ["abc", "Infinity"]) expect(readView(new URLSearchParams({ smooth }))).toEqual(plain);
 });
 
+test("what an address asks for by epoch is shown by step where no job has epochs", () => {
+  const query = new URLSearchParams({ x: "epoch", zoom: "1~2" });
+  expect(readView(query)).toMatchObject({ x: "epoch", zoom: { min: 1, max: 2 } });
+  expect(readView(query, { hasEpochs: false })).toEqual(readView(new URLSearchParams()));
+});
+
 test("a view survives the address", () => {
   const view = {
     x: "trained" as const,

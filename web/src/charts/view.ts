@@ -28,8 +28,11 @@ export interface ChartsView {
 
 const SMOOTH = 0.9;
 
-export function readView(query: URLSearchParams): ChartsView {
-  const x = query.get("x") ?? "step";
+/** Reads the view of a query. Without epochs, what is asked for by epoch is shown by step. */
+export function readView(query: URLSearchParams, { hasEpochs = true } = {}): ChartsView {
+  const asked = query.get("x") ?? "step";
+  const isWithout = asked === "epoch" && !hasEpochs;
+  const x = isWithout ? "step" : asked;
   const smooth = Number(query.get("smooth") ?? SMOOTH);
   return {
     x: Object.hasOwn(X_KINDS, x) ? (x as XKind) : "step",
@@ -43,7 +46,7 @@ export function readView(query: URLSearchParams): ChartsView {
     isRange: query.get("spread") === "range",
     filter: query.get("filter") ?? "",
     paused: query.get("live") === "0",
-    zoom: spanOf(query.get("zoom")),
+    zoom: isWithout ? null : spanOf(query.get("zoom")),
   };
 }
 

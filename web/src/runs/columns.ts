@@ -71,16 +71,22 @@ export function metricOf(name: string): { readonly key: string; readonly figure:
 
 /** Returns the names that the service knows. */
 export function askedOf(names: readonly string[]): readonly string[] {
-  return names.filter((name) => !isOwn(name));
+  return names.filter((name) => !isOwn(name) && !isArgument(name));
 }
 
 /** Whether a list can be sorted by it: the service tells columns from its other orders by a dot or a colon. */
 export function isSortable(name: string): boolean {
-  return /[.:]/.test(name) && NAME.test(name);
+  return /[.:]/.test(name) && NAME.test(name) && !isArgument(name);
+}
+
+/** Whether it is an option of a script that a sweep varies: jobs have it in their points, and no column. */
+export function isArgument(name: string): boolean {
+  return name.startsWith("args.");
 }
 
 /** Whether jobs can be grouped by it. */
 export function isGrouping(name: string): boolean {
+  if (isArgument(name)) return false;
   return name === "sweep" || (NAME.test(name) && (name.startsWith("label:") || /^[^:]*\.[^:]*$/.test(name)));
 }
 

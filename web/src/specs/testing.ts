@@ -6,8 +6,8 @@ import type { Schemas } from "./schema";
 const PYTHON = join(import.meta.dirname, "../../../.venv/bin/python");
 const PROGRAM = `
 import json
-from torchyard.contract.spec import SPEC
-from torchyard.contract.sweeps import SweepSpec
+from torchyard.contract.spec.spec import SPEC
+from torchyard.contract.sweeps.spec import SweepSpec
 schemas = {"job": SPEC.json_schema(mode="serialization"), "sweep": SweepSpec.model_json_schema(mode="serialization")}
 print(json.dumps(schemas))
 `;

@@ -25,9 +25,12 @@ export function shown(field: Field, value: Json | undefined): string {
   return flow(value);
 }
 
+/** What is wrong with a field that has no value and needs one, in the words of the service, too. */
+export const MISSING = "is missing";
+
 /** Says what is wrong with a value; null where only the service knows. */
 export function wrong(field: Field, value: Json | undefined): string | null {
-  if (value === undefined) return field.isRequired && field.fallback === undefined ? "is missing" : null;
+  if (value === undefined) return field.isRequired && field.fallback === undefined ? MISSING : null;
   if (value === null && field.isNullable) return null;
   if (field.kind === "choice")
     return field.choices.includes(value) ? null : `must be one of ${field.choices.map(String).join(", ")}`;

@@ -9,6 +9,11 @@ export function number(value: number | string | null | undefined): string {
   return value.toPrecision(4);
 }
 
+/** Formats a number that was set with up to four digits, and a whole one with all of its own. */
+export function setting(value: number): string {
+  return String(Number.isInteger(value) ? value : Number(value.toPrecision(4)));
+}
+
 /** Formats three digits and a decimal prefix, such as `1.23 M`. */
 export function scaled(value: number): string {
   const prefixes = ["", " k", " M", " G", " T", " P"];

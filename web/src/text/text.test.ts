@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { ago } from "./ago";
 import { bytes } from "./bytes";
 import { duration } from "./duration";
-import { number, scaled } from "./number";
+import { number, scaled, setting } from "./number";
 import { yaml } from "./yaml";
 
 test("durations have two units", () => {
@@ -62,4 +62,10 @@ test("YAML quotes what would be read as something else", () => {
 test("what an object has by nature is no number", () => {
   const metrics: Readonly<Record<string, number>> = {};
   expect(number(metrics["constructor"])).toBe("—");
+});
+
+test("a number that was set has four digits, and a whole one all of its own", () => {
+  expect([0.03162277660168379, 0.001, 1e-7, 1234567, 64].map(setting)).toEqual([
+    ...["0.03162", "0.001", "1e-7", "1234567", "64"],
+  ]);
 });

@@ -7,9 +7,9 @@ import os
 import re
 
 from store.worker.records import CAPTURED, Blobs, CapturedFile, NewCheckpoint, captured_name
-from torchyard.contract.checkpointfiles import is_file_path
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import WORK, RunDir
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import WORK, RunDir
+from torchyard.contract.files.paths import is_file_path
 from worker.attempts.capture.folders import FolderMatch
 from worker.attempts.capture.whole import is_whole
 from worker.attempts.files.copying import FileCopy

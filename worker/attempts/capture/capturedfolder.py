@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from store.worker.records import CAPTURED, Blobs, BlobWriter, CapturedFile, NewCheckpoint
-from torchyard.contract.checkpointfiles import check_paths, is_file_path
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import WORK, RunDir
 from torchyard.contract.errors import DataError
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import WORK, RunDir
-from torchyard.contract.text import printable
+from torchyard.contract.files.paths import check_paths, is_file_path
+from torchyard.contract.wire.text import printable
 from worker.attempts.capture import folders
 from worker.attempts.capture.captured import Found
 from worker.attempts.capture.folders import FolderMatch

@@ -11,9 +11,9 @@ from functools import partial
 import time
 
 from store.worker.records import Blobs
+from torchyard.contract.attempts.rundir import WORK, RunDir
 from torchyard.contract.errors import DataError
-from torchyard.contract.rundir import WORK, RunDir
-from torchyard.contract.text import storable
+from torchyard.contract.wire.text import storable
 from worker.attempts.capture import folders
 from worker.attempts.capture.alike import alike
 from worker.attempts.capture.captured import TORN, CapturedCopy, Found

@@ -8,10 +8,10 @@ import time
 from typing import BinaryIO, Protocol
 
 from store.worker.records import Blob, Blobs, BlobWriter, NewCheckpoint
-from torchyard.contract.checkpointfiles import check_paths
+from torchyard.contract.attempts.records import Manifest, ManifestFile
+from torchyard.contract.attempts.rundir import INDEX_FILE, MANIFEST, STATE_FILE, RunDir
 from torchyard.contract.errors import DataError
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.rundir import INDEX_FILE, MANIFEST, STATE_FILE, RunDir
+from torchyard.contract.files.paths import check_paths
 from torchyard.host.untrusted import open_inside
 from worker.attempts.files.manifests import manifest_of
 from worker.host.looks import Match, Parts

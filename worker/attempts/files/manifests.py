@@ -2,8 +2,8 @@
 
 from contextlib import closing
 
+from torchyard.contract.attempts.records import Manifest
 from torchyard.contract.errors import DataError
-from torchyard.contract.records import Manifest
 from torchyard.host.confined import Confined, Ended, serve
 
 LARGE_BYTES = 1 << 18

@@ -8,7 +8,7 @@ from pathlib import Path
 import stat
 from typing import TypeAlias
 
-from torchyard.contract.artifacts import DEEPEST, MOST_PATH_BYTES, is_artifact_path
+from torchyard.contract.files.paths import DEEPEST, MOST_PATH_BYTES, is_artifact_path
 from torchyard.host.untrusted import folder_inside
 from worker.attempts.files.matching import Names
 from worker.host.looks import Parts

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from store.worker.records import DEFAULTS, Blobs, OutputLimits, Room
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.text import printable
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.wire.text import printable
 from worker.attempts.files.walking import TooMany, Walk
 from worker.attempts.keep.left_files import LeftFiles
 from worker.host.looks import Match

@@ -10,8 +10,8 @@ import time
 
 from store.worker.records import DEFAULTS, KeepOrder, OutputLimits
 from store.worker.verbs import WorkerStore
+from torchyard.contract.attempts.rundir import WORK
 from torchyard.contract.errors import NotFound, StaleClaim, Unavailable
-from torchyard.contract.rundir import WORK
 from torchyard.host.untrusted import folder_inside
 from worker.attempts.keep.kept import Keeping, KeptFiles
 from worker.duties import Duty, Interval

@@ -15,8 +15,8 @@ import stat
 import time
 
 from store.worker.records import DEFAULTS, Blobs, NewArtifact, OutputLimits, Room, StoredArtifact
-from torchyard.contract.artifacts import KEPT, MOST_PATH_BYTES
 from torchyard.contract.errors import DataError
+from torchyard.contract.files.paths import KEPT, MOST_PATH_BYTES
 from worker.attempts.files.copying import FileCopy, identity
 from worker.attempts.files.walking import Found, Patterns, TooMany, Walk
 from worker.attempts.files.writers import open_for_writing

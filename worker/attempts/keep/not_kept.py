@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 import shlex
 
-from torchyard.contract.text import printable
+from torchyard.contract.wire.text import printable
 from torchyard.host import terminal
 from worker.host.mask import Mask
 

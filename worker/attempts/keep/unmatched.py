@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 import time
 
-from torchyard.contract.text import printable
+from torchyard.contract.wire.text import printable
 from worker.attempts.files.walking import Patterns, TooMany, Walk
 from worker.host.looks import Parts
 

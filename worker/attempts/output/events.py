@@ -7,8 +7,17 @@ import time
 from typing import Any, TypeAlias
 
 from store.worker.records import Batch, MetricPoint, NewEvent
-from torchyard.contract.events import Card, CheckpointSaved, Message, Metric, Packages, Remeasured, Shown, parse_line
-from torchyard.contract.events import Progress as ProgressLine
+from torchyard.contract.attempts.events import (
+    Card,
+    CheckpointSaved,
+    Message,
+    Metric,
+    Packages,
+    Remeasured,
+    Shown,
+    parse_line,
+)
+from torchyard.contract.attempts.events import Progress as ProgressLine
 from worker.attempts.output.lines import CHUNK, LineReader, as_text
 from worker.attempts.output.warnings import warn
 

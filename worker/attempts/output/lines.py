@@ -10,7 +10,7 @@ import stat
 from typing import BinaryIO, NamedTuple
 
 from torchyard.contract.errors import DataError
-from torchyard.contract.text import storable
+from torchyard.contract.wire.text import storable
 from torchyard.host.untrusted import open_inside
 from worker.host.overwriting import BLANK, goes_up, newest_part
 

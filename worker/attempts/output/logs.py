@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from store.worker.records import Batch, NewLines
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from worker.attempts.output.lines import Line, LineReader, as_text
 from worker.attempts.output.logged import LoggedMetrics
 from worker.attempts.output.order import Marks, merged

@@ -8,13 +8,13 @@ from io import BytesIO
 from typing import TypeAlias
 
 from store.worker.records import Batch, Blob, Blobs, BlobWriter, NewMedia, PictureFacts
+from torchyard.contract.attempts.events import Shown
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import DataError
-from torchyard.contract.events import Shown
-from torchyard.contract.media import PICTURE_BYTES, MediaKind, MediaPart
-from torchyard.contract.mediadata import media_data
-from torchyard.contract.picture import Picture, picture_of
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.text import printable
+from torchyard.contract.media.data import media_data
+from torchyard.contract.media.kinds import PICTURE_BYTES, MediaKind, MediaPart
+from torchyard.contract.media.picture import Picture, picture_of
+from torchyard.contract.wire.text import printable
 from torchyard.host.untrusted import open_inside
 from worker.attempts.output.warnings import warn
 from worker.host.mask import Mask

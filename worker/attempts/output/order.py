@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 from pathlib import Path
 
+from torchyard.contract.attempts.rundir import ORDER_MARK
 from torchyard.contract.errors import DataError
-from torchyard.contract.rundir import ORDER_MARK
 from torchyard.host.untrusted import open_inside
 from worker.attempts.output.lines import Line
 

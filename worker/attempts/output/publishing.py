@@ -6,9 +6,9 @@ Those of one that publishes very many are spaced: each is copied and leaves a ro
 import time
 
 from store.worker.records import Batch, Blobs
+from torchyard.contract.attempts.events import CheckpointSaved
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import DataError
-from torchyard.contract.events import CheckpointSaved
-from torchyard.contract.rundir import RunDir
 from worker.attempts.files.copying import CheckpointCopy, Copy
 from worker.attempts.output.warnings import warn
 from worker.host.mask import Mask

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from store.worker.records import AttemptFacts, Batch, Blobs, OutputLimits
-from torchyard.contract.keeping import used_in_place
-from torchyard.contract.rundir import WORK, RunDir
+from torchyard.contract.attempts.keeping import used_in_place
+from torchyard.contract.attempts.rundir import WORK, RunDir
 from worker.attempts.capture.capturing import roots
 from worker.attempts.keep.artifacts import Artifacts
 from worker.attempts.keep.kept import Keeping, KeptFiles

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from store.worker.records import Batch, Blobs, BlobWriter, MetricPoint
-from torchyard.contract.events import Shown
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.events import Shown
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.failpoints import failpoint
 from worker.attempts.capture.capturing import Capturing
 from worker.attempts.files.copying import CHECKPOINT_LIMIT, Copy

@@ -6,10 +6,10 @@ import logging
 from typing import Annotated, Any
 
 from store.worker.records import Blobs, CheckpointFacts, order_key
-from torchyard.contract.codec import Record, between
+from torchyard.contract.attempts.rundir import INDEX_FILE, STATE_FILE, RunDir, is_in_parts
 from torchyard.contract.errors import NotFound
-from torchyard.contract.rundir import INDEX_FILE, STATE_FILE, RunDir, is_in_parts
-from torchyard.contract.spec import CheckpointPolicy, RecipeSpec, Spec
+from torchyard.contract.spec.spec import CheckpointPolicy, RecipeSpec, Spec
+from torchyard.contract.wire.codec import Record, between
 from torchyard.host import disk
 from worker.host.untrusted import remove_checked
 

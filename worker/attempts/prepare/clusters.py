@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from torchyard.contract.devices import PoolReport
+from torchyard.contract.cluster.devices import PoolReport
+from torchyard.contract.cluster.fitting import is_named
+from torchyard.contract.cluster.pools import not_allowed
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.fitting import is_named
-from torchyard.contract.pools import not_allowed
-from torchyard.contract.slurm import SlurmOptions
-from torchyard.contract.spec import Spec
+from torchyard.contract.spec.resources import SlurmOptions
+from torchyard.contract.spec.spec import Spec
 from worker.engines.base import ClusterRequest, NotStartedYet
 
 

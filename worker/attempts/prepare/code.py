@@ -5,11 +5,11 @@ import os
 from pathlib import Path
 from urllib.parse import unquote
 
-from torchyard.contract.bundles import bundles_of
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.bundles.mounting import is_path
+from torchyard.contract.bundles.names import bundles_of
 from torchyard.contract.errors import DataError
-from torchyard.contract.mounting import is_path
-from torchyard.contract.rundir import Env, RunDir
-from torchyard.contract.spec import RecipeSpec, ScriptSpec, Spec
+from torchyard.contract.spec.spec import RecipeSpec, ScriptSpec, Spec
 from worker.bundles.cache import BundleCache, Check
 from worker.engines.base import COMMAND_OPTION
 

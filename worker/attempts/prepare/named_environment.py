@@ -6,10 +6,10 @@ from pathlib import Path
 import sys
 
 from store.worker.records import EarlierAttempt
-from torchyard.contract.devices import EnvironmentReport
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import EnvironmentReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.spec import ScriptSpec, Spec
+from torchyard.contract.spec.spec import ScriptSpec, Spec
 from worker.engines.base import NamedEnvironment
 from worker.environments import run_package
 from worker.environments.activation import activate

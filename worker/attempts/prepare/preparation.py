@@ -10,13 +10,13 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from store.worker.records import AttemptFacts, CheckpointFacts, EarlierAttempt, Inherited
-from torchyard.contract.bundles import bundles_of
-from torchyard.contract.codec import Record, between
+from torchyard.contract.attempts.expansion import expanded
+from torchyard.contract.attempts.rundir import PYTHONPATH, SHARD_ABOVE, Env, RunDir
+from torchyard.contract.bundles.names import bundles_of
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.expansion import expanded
-from torchyard.contract.job import EndReason
-from torchyard.contract.rundir import PYTHONPATH, SHARD_ABOVE, Env, RunDir
-from torchyard.contract.spec import ScriptSpec, Spec, parse_spec
+from torchyard.contract.spec.spec import ScriptSpec, Spec, parse_spec
+from torchyard.contract.states import EndReason
+from torchyard.contract.wire.codec import Record, between
 from torchyard.host.recordfiles import write_record
 from worker.attempts.context import AttemptContext
 from worker.attempts.prepare import code, named_environment, restoring

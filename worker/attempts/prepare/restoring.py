@@ -15,8 +15,8 @@ from typing import Literal, get_args
 import uuid
 
 from store.worker.records import CAPTURED, ArtifactFacts, Blobs, CheckpointFacts, captured_file, captured_number
-from torchyard.contract.rundir import WORK, RunDir
-from torchyard.contract.text import printable
+from torchyard.contract.attempts.rundir import WORK, RunDir
+from torchyard.contract.wire.text import printable
 from torchyard.host import disk, terminal
 from worker.host.looks import Parts
 from worker.host.untrusted import remove_briefly

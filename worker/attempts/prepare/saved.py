@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from store.worker.records import CAPTURED, Blobs, CheckpointFacts, resumable
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import ConfigError, DataError
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.text import printable
+from torchyard.contract.wire.text import printable
 from torchyard.host import disk
 from worker.attempts.notices import Notices
 from worker.attempts.records import AttemptRecords

@@ -8,11 +8,11 @@ import time
 from typing import TypeVar
 
 from store.worker.records import AttemptFacts
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
-from torchyard.contract.job import EndReason, Reason
-from torchyard.contract.records import ExitReport
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.spec import ScriptSpec, parse_spec
+from torchyard.contract.spec.spec import ScriptSpec, parse_spec
+from torchyard.contract.states import EndReason, Reason
 from torchyard.host import disk
 from worker.attempts.context import AttemptContext
 from worker.attempts.phases import Failed, Installing, Prepared, Unprepared

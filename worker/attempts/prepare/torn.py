@@ -13,9 +13,9 @@ from pathlib import Path
 import stat
 
 from store.worker.records import CAPTURED, Blobs, CheckpointFacts, captured_number
+from torchyard.contract.attempts.rundir import WORK, RunDir
 from torchyard.contract.errors import DataError
-from torchyard.contract.rundir import WORK, RunDir
-from torchyard.contract.text import printable
+from torchyard.contract.wire.text import printable
 from torchyard.host import disk
 from torchyard.host.untrusted import folder_inside, open_inside
 from worker.attempts.capture import folders

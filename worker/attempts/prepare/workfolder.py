@@ -9,9 +9,9 @@ from pathlib import Path
 import shutil
 
 from store.worker.records import AttemptFacts, Blobs, EarlierAttempt, Inherited
-from torchyard.contract.bundles import bundles_of
-from torchyard.contract.rundir import WORK, RunDir
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.attempts.rundir import WORK, RunDir
+from torchyard.contract.bundles.names import bundles_of
+from torchyard.contract.spec.spec import parse_spec
 from torchyard.host import terminal
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import write_record

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from torchyard.contract.codec import Record, at_most, between, cut_at, matching
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.records import Rank
+from torchyard.contract.attempts.records import Rank
+from torchyard.contract.cluster.devices import IsolationReport
+from torchyard.contract.wire.codec import Record, at_most, between, cut_at, matching
 
 _Text = Annotated[str, cut_at(500)]
 Port = Annotated[int, between(1, 65_535)]

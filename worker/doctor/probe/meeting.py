@@ -8,7 +8,7 @@ from pathlib import Path
 import socket
 import time
 
-from torchyard.contract.codec import Record
+from torchyard.contract.wire.codec import Record
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 from worker.doctor.probe.facts import Hello, Met, Place, ProbeFolder, ProbeRequest, Reached

@@ -9,9 +9,9 @@ import socket
 import sys
 import time
 
-from torchyard.contract.devices import IsolationReport
+from torchyard.contract.cluster.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.version import own_version
+from torchyard.contract.wire.version import own_version
 from torchyard.host.recordfiles import read_record, write_record
 from worker.doctor.probe import meeting
 from worker.doctor.probe.facts import Met, NodeFacts, ProbeFolder, ProbeRequest, Versions

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from torchyard.contract.devices import IsolationReport
-from torchyard.contract.records import Sandbox, Strict
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.records import Sandbox, Strict
+from torchyard.contract.attempts.rundir import Env, RunDir
+from torchyard.contract.cluster.devices import IsolationReport
 from worker.engines.base import AttemptPlan
 from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import sandbox_of, strict_sandbox, temporary_in

@@ -9,11 +9,11 @@ from pathlib import Path
 import signal
 from typing import Literal
 
-from torchyard.contract.devices import DeviceReport, IsolationReport, StartsReport
+from torchyard.contract.attempts.records import ExitReport, LaunchPlan, ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import DeviceReport, IsolationReport, StartsReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted

@@ -8,7 +8,7 @@ import os
 import select
 import threading
 
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 from worker.host import process
 
 _GONE = {errno.ESRCH, errno.EINVAL}

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 import os
 
+from torchyard.contract.attempts.records import LaunchPlan, NodePart
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.records import LaunchPlan, NodePart
-from torchyard.contract.rundir import RunDir
 from worker.engines.base import AttemptPlan
 from worker.engines.local.confinement import Confined, Confinement
 from worker.engines.local.environment import inherited

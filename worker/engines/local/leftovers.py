@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 import time
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ProcessIdentity, StopRequest
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ProcessIdentity, StopRequest
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 from worker.host import orphans, process

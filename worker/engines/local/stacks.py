@@ -5,10 +5,9 @@ import os
 from pathlib import Path
 import re
 
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.stacks import STACKS_SIGNAL
-from torchyard.contract.text import storable
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import STACKS_SIGNAL, RunDir
+from torchyard.contract.wire.text import storable
 from torchyard.host.untrusted import read_tail
 from worker.engines.base import RankStacks
 from worker.engines.local.launchers import strictness

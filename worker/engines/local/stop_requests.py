@@ -3,9 +3,9 @@
 from datetime import timedelta
 import time
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import StopRequest
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import StopRequest
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.base import stronger

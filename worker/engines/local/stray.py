@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from torchyard.contract.devices import DeviceReport
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import DeviceReport
 from worker.devices.inventory import Inventory
 from worker.engines.base import StrayMemory
 from worker.engines.local.launchers import strictness

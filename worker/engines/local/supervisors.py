@@ -8,8 +8,8 @@ import sys
 import time
 from types import MappingProxyType
 
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.failpoints import failpoint
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.local.environment import inherited

@@ -9,10 +9,10 @@ import signal
 import sys
 import time
 
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import TorchyardError
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host import inspection
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.local.supervisor.ending import launch_failure, log, write_report

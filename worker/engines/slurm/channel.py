@@ -16,7 +16,7 @@ import struct
 import time
 from typing import Any
 
-from torchyard.contract.codec import parse_object
+from torchyard.contract.wire.codec import parse_object
 from worker.engines.slurm.sealing import derived
 
 _LENGTH = struct.Struct("!I")

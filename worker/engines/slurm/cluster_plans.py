@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.version import own_version
+from torchyard.contract.wire.version import own_version
 from worker.engines.base import AttemptPlan, ClusterRequest
 from worker.engines.local.environment import inherited
 from worker.engines.slurm.records import ClusterPlan, NodeRules, Timing

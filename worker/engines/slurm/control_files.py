@@ -6,8 +6,8 @@ import socket
 import threading
 import time
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import StopRequest
+from torchyard.contract.attempts.records import StopRequest
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.local.supervisor.ending import log

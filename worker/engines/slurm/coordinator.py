@@ -12,9 +12,9 @@ import signal
 import socket
 import time
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, StopRequest
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ExitReport, StopRequest
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.slurm import addresses

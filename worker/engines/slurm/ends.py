@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from torchyard.contract.job import CANCELLED_BY_OWNER, DID_NOT_USE_GPUS, EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import CANCELLED_BY_OWNER, DID_NOT_USE_GPUS, EndReason
 from worker.engines.slurm.listing import Job
 
 _REQUESTS = {

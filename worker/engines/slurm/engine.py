@@ -13,11 +13,11 @@ from pathlib import Path
 import threading
 import time
 
-from torchyard.contract.devices import DeviceReport, PoolReport, StartsReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import DeviceReport, PoolReport, StartsReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted

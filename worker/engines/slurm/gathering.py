@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.engines.slurm.records import ClusterPlan, HostDevices, NodeFacts, NodesReport
 from worker.sandbox import levels
 

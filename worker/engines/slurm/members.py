@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import time
 from typing import Any
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, StopRequest
+from torchyard.contract.attempts.records import ExitReport, StopRequest
+from torchyard.contract.states import EndReason
 from worker.engines.local.supervisor.ending import log
 from worker.engines.slurm.channel import Channel, ChannelClosed, Message
 from worker.engines.slurm.merge import BY_THEMSELVES, Part

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.engines.local.supervisor.verdict import blames_a_peer
 
 BY_THEMSELVES = {EndReason.COMPLETED, EndReason.PAUSED}

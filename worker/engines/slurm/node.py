@@ -13,10 +13,10 @@ import socket
 import sys
 import time
 
+from torchyard.contract.attempts.records import ExitReport, NodePart, ProcessIdentity, StopRequest
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import ConfigError, TorchyardError
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, NodePart, ProcessIdentity, StopRequest
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host import inspection
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.local import stacks

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.engines import base
 from worker.engines.slurm import ends
 from worker.engines.slurm.listing import Job

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import re
 from typing import Literal
 
-from torchyard.contract.devices import PoolNodes, PoolReport, PoolRules
+from torchyard.contract.cluster.devices import PoolNodes, PoolReport, PoolRules
 from worker.engines.slurm.commands import Commands, NoAnswer
 
 _AWAY = ("down", "drain", "drng", "fail", "maint", "unk", "power", "boot", "inval", "no_respond", "future", "resv")

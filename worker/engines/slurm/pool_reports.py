@@ -3,7 +3,7 @@
 import logging
 import threading
 
-from torchyard.contract.devices import PoolReport
+from torchyard.contract.cluster.devices import PoolReport
 from worker.engines.slurm.commands import Commands, NoAnswer
 from worker.engines.slurm.pool import PoolSettings, read_pool, unknown_pool
 

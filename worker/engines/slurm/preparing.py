@@ -7,11 +7,11 @@ import re
 import socket
 import time
 
-from torchyard.contract.devices import DeviceReport, IsolationReport
+from torchyard.contract.attempts.records import NodePart
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import DeviceReport, IsolationReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.records import NodePart
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.version import own_version
+from torchyard.contract.wire.version import own_version
 from torchyard.host.datadir import enter_empty_folder
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted

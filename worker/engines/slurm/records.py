@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-from torchyard.contract.codec import Record, at_most, between, cut_at
-from torchyard.contract.devices import DeviceReport, IsolationReport
-from torchyard.contract.records import AttemptTerms, ExitReport
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import AttemptTerms, ExitReport
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import DeviceReport, IsolationReport
+from torchyard.contract.wire.codec import Record, at_most, between, cut_at
 from worker.engines.base import NamedEnvironment
 
 Node = Annotated[int, between(0, 9_999)]

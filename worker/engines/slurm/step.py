@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.untrusted import read_tail
 
 _END_S = 30.0

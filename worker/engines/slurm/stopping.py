@@ -5,7 +5,7 @@ import contextlib
 from datetime import timedelta
 import logging
 
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 from worker.engines.slurm.commands import Commands, NoAnswer
 from worker.engines.slurm.errands import Errands
 from worker.engines.slurm.tracked import Tracked

@@ -7,9 +7,9 @@ from pathlib import Path
 import re
 import sys
 
-from torchyard.contract.devices import PoolReport
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import PoolReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.engines.base import AttemptPlan, ClusterRequest
 from worker.engines.slurm import sealing

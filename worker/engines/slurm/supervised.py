@@ -9,9 +9,9 @@ import socket
 import traceback
 from typing import NoReturn
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import StopRequest
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import StopRequest
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.parent import end_with_parent
 from torchyard.host.recordfiles import write_record
 from worker.engines.local.supervisor.ending import log

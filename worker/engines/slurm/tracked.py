@@ -5,9 +5,9 @@ from datetime import timedelta
 import os
 import time
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, StopRequest
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ExitReport, StopRequest
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.untrusted import read_tail, read_untrusted
 from worker.engines.base import NodeDevices, Running
 from worker.engines.local.stop_requests import StopRequester

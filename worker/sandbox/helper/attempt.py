@@ -11,8 +11,8 @@ import signal
 import socket
 from typing import NoReturn
 
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
 from worker.host import process
 from worker.sandbox import privileges, seccomp, shared
 from worker.sandbox.helper import bubblewrap, mounts

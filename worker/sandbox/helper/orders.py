@@ -10,9 +10,9 @@ from pathlib import Path
 import re
 import stat
 
+from torchyard.contract.attempts.records import LaunchPlan
+from torchyard.contract.attempts.rundir import WORK
 from torchyard.contract.errors import DataError
-from torchyard.contract.records import LaunchPlan
-from torchyard.contract.rundir import WORK
 from torchyard.host.identity import boot_id
 from torchyard.host.untrusted import RECORD_LIMIT, folder_inside, open_inside
 from worker.host.datafolders import UNPACKED

@@ -7,8 +7,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from torchyard.contract.codec import Record
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.wire.codec import Record
 from torchyard.host.recordfiles import read_record, write_record
 from worker.host import process
 from worker.sandbox.strict.protocol import Refusal

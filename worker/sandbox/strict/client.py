@@ -6,7 +6,7 @@ import signal
 import socket
 from typing import TypeVar
 
-from torchyard.contract.records import ProcessIdentity, Strict
+from torchyard.contract.attempts.records import ProcessIdentity, Strict
 from worker.sandbox.strict.protocol import (
     Capabilities,
     Done,

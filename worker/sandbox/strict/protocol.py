@@ -10,9 +10,9 @@ import signal
 import socket
 from typing import Annotated, Literal, TypeVar
 
-from torchyard.contract.codec import Record, between, matching, parse_object
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.stacks import COLLECTIVES_SIGNAL, STACKS_SIGNAL
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import COLLECTIVES_SIGNAL, STACKS_SIGNAL
+from torchyard.contract.wire.codec import Record, between, matching, parse_object
 
 SIGNALS = frozenset({signal.SIGTERM, signal.SIGUSR1, STACKS_SIGNAL, COLLECTIVES_SIGNAL})
 """The signals that the helper sends on request."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 import sys
 
-from torchyard.contract.devices import IsolationReport
+from torchyard.contract.cluster.devices import IsolationReport
 from torchyard.contract.errors import ConfigError
 from worker.sandbox.strict import client
 from worker.sandbox.strict.protocol import Capabilities

@@ -8,7 +8,7 @@ import pytest
 from torchyard.cli.run.program import Program
 from torchyard.cli.run.spec import plan
 from torchyard.client.packing.bundle import pack
-from torchyard.contract.spec import ScriptSpec, parse_spec
+from torchyard.contract.spec.spec import ScriptSpec, parse_spec
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 from tests.torchyard.cli.answered import is_clean_error
 from tests.torchyard.cli.service import Team
-from torchyard.contract.team import Role
+from torchyard.contract.team.roles import Role
 
 FILE = """
 name: lr

@@ -9,10 +9,9 @@ import typer
 from torchyard.cli.declared.reading import declared
 from torchyard.cli.sweeps.argv import argv
 from torchyard.cli.sweeps.options import sweep_of
-from torchyard.contract.chosen import known_point
-from torchyard.contract.maximums import Maximums
-from torchyard.contract.points import resolved, spec_of
-from torchyard.contract.sweeps import parse_sweep
+from torchyard.contract.spec.maximums import Maximums
+from torchyard.contract.sweeps.points import known_point, resolved, spec_of
+from torchyard.contract.sweeps.spec import parse_sweep
 
 SOURCE = """\
 import argparse

@@ -16,8 +16,8 @@ import pytest
 from tests.approved import Approved
 from tests.leftovers import as_nobody
 from torchyard.client.packing import Bundle, bundle, contents, pack
+from torchyard.contract.bundles.tar import verify
 from torchyard.contract.errors import ConfigError, InvalidBundle, TooLarge
-from torchyard.contract.tar import verify
 
 Tree = Mapping[str, tuple[bytes, bool]]
 """Files by name: the contents, and whether the file can be executed."""

@@ -14,7 +14,7 @@ from tests.approved import Approved
 from tests.torchyard.models.test_loading import walls
 from tests.trainer.test_evaluate import RECIPES, checkpoint
 from torchyard.contract.errors import ExportError
-from torchyard.contract.exports import Format
+from torchyard.contract.models.names import Format
 from torchyard.models import Exported, Model, TextClassifier, export, load, unet
 from torchyard.models.exporting import folders, onnxfiles, weights
 from torchyard.models.exporting.graphs import Run, Trial

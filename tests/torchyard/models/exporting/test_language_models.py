@@ -17,7 +17,7 @@ from tests.trainer.bases import END, TEMPLATE, tiny_base
 from tests.trainer.rendering import rendered_here
 import torchyard
 from torchyard.contract.errors import ExportError
-from torchyard.contract.exports import Format
+from torchyard.contract.models.names import Format
 from torchyard.models import Generator, export
 from torchyard.models.exporting import languages, tensorfiles
 from torchyard.models.exporting.graphs import Run, Trial

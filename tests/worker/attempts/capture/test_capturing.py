@@ -13,7 +13,7 @@ from store.output.facts import Batch
 from tests.approved import Approved
 from tests.worker import eventfiles
 from tests.worker.attempts.output.relays import storing
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.attempts.capture import capturing
 from worker.attempts.files.matching import Search

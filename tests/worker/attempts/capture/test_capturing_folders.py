@@ -11,8 +11,8 @@ from store.blobs.files import Blobs
 from store.output.checkpoints_facts import CAPTURED
 from store.output.facts import Batch, NewCheckpoint
 from tests.worker.attempts.output.relays import storing
-from torchyard.contract import checkpointfiles
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.files import paths
 from torchyard.host.recordfiles import write_record
 from worker.attempts.capture import capturing, folders
 from worker.attempts.capture.folders import FolderMatch
@@ -283,7 +283,7 @@ def test_a_folder_with_the_value_of_a_secret_in_a_name_is_left_out(run: RunDir) 
 
 
 def test_too_many_files_are_told(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpointfiles, "MOST_FILES", 2)
+    monkeypatch.setattr(paths, "MOST_FILES", 2)
     write(run.work / "out/checkpoint-1", {"trainer_state.json": b"{}", "a": b"", "b": b""})
     found = look(relay_of(run, "out/*"), final=True, completed=True)
     assert saved(found) == []

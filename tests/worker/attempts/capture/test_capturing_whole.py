@@ -12,7 +12,7 @@ from store.blobs.files import Blobs
 from store.output.facts import Batch, NewCheckpoint
 from tests.approved import Approved
 from tests.worker.attempts.output.relays import storing
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.attempts.capture import capturing
 from worker.attempts.files.writers import Writers

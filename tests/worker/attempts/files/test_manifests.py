@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from torchyard.contract.checkpointfiles import MOST_FILES
+from torchyard.contract.attempts.records import Manifest
 from torchyard.contract.errors import DataError
-from torchyard.contract.records import Manifest
+from torchyard.contract.files.paths import MOST_FILES
 from torchyard.host.confined import Confined
 from worker.attempts.files import manifests
 from worker.attempts.files.manifests import LARGE_BYTES, manifest_of

@@ -12,7 +12,7 @@ from store.output.facts import Batch, NewArtifact, OutputLimits, Room, StoredArt
 from tests.approved import Approved
 from tests.disks import mounted
 from tests.worker.attempts.output.relays import drain, store, texts
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from worker.attempts.keep.artifacts import Artifacts
 from worker.attempts.output.relay import Relay, RelayState
 

@@ -21,10 +21,10 @@ from store.team import quotas
 from store.worker.verbs import WorkerStore
 from tests import sessions
 from tests.store.fixture import StoreFixture, store_on
-from torchyard.contract.bundles import bundle_url
+from torchyard.contract.bundles.names import bundle_url
 from torchyard.contract.errors import Conflict, NotFound
-from torchyard.contract.job import EndReason
-from torchyard.contract.views.checkpoints import KeepView
+from torchyard.contract.files.views import KeepView
+from torchyard.contract.states import EndReason
 from worker.attempts.keep import asked, left_files
 from worker.attempts.keep.asked import AskedFiles
 

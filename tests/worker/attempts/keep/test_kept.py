@@ -12,7 +12,7 @@ import pytest
 from store.blobs.files import Blobs, BlobWriter
 from store.output.facts import NewArtifact, OutputLimits, Room, StoredArtifact
 from tests.worker.attempts.output.relays import drain, texts
-from torchyard.contract.rundir import WORK, RunDir
+from torchyard.contract.attempts.rundir import WORK, RunDir
 from worker.attempts.files import walking
 from worker.attempts.keep import kept
 from worker.attempts.keep.kept import Keeping, KeptFiles

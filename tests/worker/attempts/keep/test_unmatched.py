@@ -8,7 +8,7 @@ import pytest
 
 from store.blobs.files import Blobs
 from tests.worker.attempts.output.relays import drain, texts
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from worker.attempts.capture.capturing import roots
 from worker.attempts.keep import unmatched
 from worker.attempts.keep.unmatched import Unmatched

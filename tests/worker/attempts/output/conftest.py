@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import time
 
 from store.blobs.files import Blobs
 from store.output.facts import Batch
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import Manifest, ManifestFile
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.attempts.output.relay import Relay, RelayState
 

@@ -5,7 +5,7 @@ from typing import Any
 from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.job import JobState
+from torchyard.contract.states import JobState
 from worker.engines.base import NotStartedYet
 
 HANDLE = {"engine": "memory", "number": 1}

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from store.output.facts import Batch
-from torchyard.contract.rundir import ORDER_MARK, RunDir
+from torchyard.contract.attempts.rundir import ORDER_MARK, RunDir
 from worker.attempts.output.logs import LogReader
 
 

@@ -13,7 +13,7 @@ from store.blobs.files import Blobs
 from store.output.facts import Batch, NewMedia
 from tests.approved import Approved
 from tests.worker.attempts.output.relays import announce, drain, relay_of, store, storing, texts, write_checkpoint
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.run.images import picture_bytes
 from worker.attempts.masking import masked_batch
 from worker.attempts.output import media

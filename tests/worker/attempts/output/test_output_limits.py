@@ -9,8 +9,8 @@ from store.output.facts import Batch, OutputLimits
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from tests.worker.attempts.output.relays import storing
-from torchyard.contract.job import JobState
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import JobState
 from worker.attempts.output.relay import Relay
 
 

@@ -1,7 +1,7 @@
 """Checkpoints that cannot be listed take no more of one turn than others do."""
 
 from tests.worker.attempts.output.relays import announce, drain, relay_of, storing, texts
-from torchyard.contract.rundir import MANIFEST, RunDir
+from torchyard.contract.attempts.rundir import MANIFEST, RunDir
 
 
 def publish_broken(run: RunDir, *, many: int, announced: bool) -> None:

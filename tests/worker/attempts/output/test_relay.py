@@ -21,7 +21,7 @@ from tests.worker.attempts.output.relays import (
     texts,
     write_checkpoint,
 )
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from worker.attempts.output import lines
 from worker.attempts.output.relay import Relay
 

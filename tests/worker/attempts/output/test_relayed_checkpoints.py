@@ -18,8 +18,8 @@ from tests.worker.attempts.output.relays import (
     texts,
     write_checkpoint,
 )
-from torchyard.contract.records import Manifest, ManifestFile
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import Manifest, ManifestFile
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 
 

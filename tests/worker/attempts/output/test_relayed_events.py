@@ -10,8 +10,8 @@ from store.output.facts import Batch
 from tests.approved import Approved
 from tests.worker import curvefiles, eventfiles
 from tests.worker.attempts.output.relays import drain, little_memory, next_curves, relay_of, store, storing, texts
-from torchyard.contract.events import Remeasured
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.events import Remeasured
+from torchyard.contract.attempts.rundir import RunDir
 from worker.curves import brought
 
 

@@ -20,8 +20,8 @@ from tests.servers import redis_server
 from tests.store.fixture import a_service, store_on
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.job import JobState
-from torchyard.contract.views.telemetry import LiveLine
+from torchyard.contract.states import JobState
+from torchyard.contract.telemetry.views import LiveLine
 from worker.attempts.output import showing
 from worker.attempts.output.showing import Showing
 from worker.attempts.records import AttemptRecords

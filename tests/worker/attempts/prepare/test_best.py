@@ -11,8 +11,8 @@ import pytest
 
 from store.blobs.files import Blobs
 from store.output.checkpoints_facts import CheckpointFacts
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.spec.spec import parse_spec
 from torchyard.host import disk
 from worker.attempts.prepare.best import BestBringer, BestSoFar
 

@@ -18,10 +18,10 @@ from tests.worker.attempts.fixture import INVENTORY, SimulatedRunnerFixture, wor
 from tests.worker.bundles.tars import Tree, read_tree, store, store_as, tar_of
 from tests.worker.engines.memory import MemoryEngine
 from tests.worker.eventfiles import NAME, scalars, write
-from torchyard.contract.bundles import bundle_url
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.rundir import Env
-from torchyard.contract.spec import RecipeSpec, parse_spec
+from torchyard.contract.attempts.rundir import Env
+from torchyard.contract.bundles.names import bundle_url
+from torchyard.contract.spec.spec import RecipeSpec, parse_spec
+from torchyard.contract.states import EndReason, JobState
 from worker.attempts import intents
 from worker.attempts.prepare.code import data_of
 from worker.bundles import copying

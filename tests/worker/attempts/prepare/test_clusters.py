@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.approved import Approved
-from torchyard.contract.devices import PoolNodes, PoolReport, PoolRules
+from torchyard.contract.cluster.devices import PoolNodes, PoolReport, PoolRules
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.spec import Spec, parse_spec
+from torchyard.contract.spec.spec import Spec, parse_spec
 from worker.attempts.prepare.clusters import request_of
 from worker.engines.base import ClusterRequest, NotStartedYet
 

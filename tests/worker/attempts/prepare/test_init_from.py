@@ -11,9 +11,9 @@ from store.jobs.submission import Submission
 from store.team.callers import Caller
 from tests.store.fixture import store_on
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.spec import parse_spec
-from torchyard.contract.team import Role
+from torchyard.contract.spec.spec import parse_spec
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.team.roles import Role
 from torchyard.run import Run
 from worker.engines.base import AttemptPlan
 

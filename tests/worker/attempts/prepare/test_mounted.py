@@ -10,8 +10,8 @@ from store.db.database import Database
 from store.output import artifacts
 from tests.worker.attempts.hosts import CODE, Hosts
 from tests.worker.bundles.tars import Tree, read_tree
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason, JobState
 from worker.attempts.capture import capturing
 from worker.host import rundirs, workfolders
 from worker.host.untrusted import remove_inside

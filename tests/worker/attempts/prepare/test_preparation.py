@@ -12,11 +12,11 @@ from urllib.parse import quote
 import pytest
 
 from tests.approved import Approved
-from torchyard.contract.devices import IsolationReport
+from torchyard.contract.attempts.records import LaunchPlan, NodePart
+from torchyard.contract.attempts.rundir import SHARD_ABOVE, Env, RunDir
+from torchyard.contract.cluster.devices import IsolationReport
 from torchyard.contract.errors import ConfigError, DataError, InvalidSpec
-from torchyard.contract.records import LaunchPlan, NodePart
-from torchyard.contract.rundir import SHARD_ABOVE, Env, RunDir
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 from torchyard.run.given import Given
 from worker.attempts.prepare.preparation import plan_of
 from worker.devices.inventory import Device

@@ -8,7 +8,7 @@ import pytest
 from store.blobs.files import Blobs
 from tests.worker.attempts.capture.test_capturing_folders import look_at_once, run, write
 from tests.worker.attempts.prepare.test_tornfolders import HALF, at_end, listed
-from torchyard.contract.rundir import WORK, RunDir
+from torchyard.contract.attempts.rundir import WORK, RunDir
 from worker.attempts.prepare.torn import TornFiles
 from worker.host import rundirs, untrusted, workfolders
 

@@ -8,7 +8,7 @@ import pytest
 from store.blobs.files import Blobs
 from tests.worker.attempts.capture.test_capturing_folders import DCP, look_at_once, run, write
 from tests.worker.attempts.prepare.test_tornfolders import at_end, listed
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from worker.attempts.prepare import restoring
 from worker.attempts.prepare.restoring import Place
 

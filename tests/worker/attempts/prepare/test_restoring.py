@@ -15,7 +15,7 @@ from tests.disks import mounted
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.hosts import CODE, Hosts
 from tests.worker.bundles.tars import read_tree
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.states import EndReason, JobState
 from worker.attempts.capture import capturing
 from worker.attempts.prepare import restoring
 from worker.attempts.prepare.restoring import Stored, StoredFile

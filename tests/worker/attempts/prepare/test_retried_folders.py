@@ -13,8 +13,8 @@ from tests.worker.attempt import wait_for
 from tests.worker.attempts.hosts import CODE, Hosts
 from tests.worker.bundles.tars import Tree, read_tree
 from tests.worker.eventfiles import NAME, scalars, write
-from torchyard.contract.job import EndReason, JobState
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason, JobState
 from torchyard.host import failpoints
 from worker.attempts.capture import capturing
 from worker.attempts.prepare import workfolder

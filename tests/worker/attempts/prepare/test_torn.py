@@ -13,7 +13,7 @@ import pytest
 from store.blobs.files import Blobs
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
 from tests.approved import Approved
-from torchyard.contract.rundir import WORK, RunDir
+from torchyard.contract.attempts.rundir import WORK, RunDir
 from torchyard.host import disk
 from worker.attempts.prepare.torn import TornFiles
 

@@ -12,7 +12,7 @@ from store.output.checkpoints_facts import CheckpointFacts
 from store.output.facts import NewCheckpoint
 from tests.worker.attempts.capture import test_capturing_folders as capturing
 from tests.worker.attempts.capture.test_capturing_folders import DCP, look, look_at_once, relay_of, run, write, zipped
-from torchyard.contract.rundir import WORK, RunDir
+from torchyard.contract.attempts.rundir import WORK, RunDir
 from worker.attempts.prepare import restoring
 from worker.attempts.prepare.torn import TornFiles
 

@@ -15,7 +15,7 @@ from tests.worker.attempt import wait_for
 from tests.worker.attempts.hosts import CODE, Hosts
 from tests.worker.bundles.tars import read_tree
 from tests.worker.eventfiles import NAME, scalars, write
-from torchyard.contract.job import EndReason, JobState
+from torchyard.contract.states import EndReason, JobState
 from torchyard.host.recordfiles import write_record
 from worker.attempts.capture import capturing
 from worker.attempts.prepare import setup

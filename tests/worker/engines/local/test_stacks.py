@@ -9,7 +9,7 @@ import pytest
 
 from tests.worker.attempt import EACH_LAUNCH, Attempt, rank_of, wait_for
 from tests.worker.programs import READY, RUNS_FOREVER
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 from torchyard.host.recordfiles import write_record
 from worker.engines.base import RankStacks
 from worker.engines.local.stacks import request_stacks

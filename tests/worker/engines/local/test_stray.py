@@ -9,8 +9,8 @@ import pytest
 from tests.worker.attempt import Attempt
 from tests.worker.programs import RUNS_FOREVER, rank_process
 from tests.worker.test_devices import FakeNvml
-from torchyard.contract.devices import DeviceProcess, DeviceReport
-from torchyard.contract.job import EndReason
+from torchyard.contract.cluster.devices import DeviceProcess, DeviceReport
+from torchyard.contract.states import EndReason
 from worker.devices.inventory import Inventory, discover
 from worker.engines.base import StrayMemory
 from worker.engines.local.stray import found_in, stray_memory

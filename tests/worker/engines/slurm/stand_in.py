@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torchyard.contract.records import ProcessIdentity
+    from torchyard.contract.attempts.records import ProcessIdentity
 
 _ROOT = Path(__file__).parents[4]
 _KILL_WAIT_S = 3.0

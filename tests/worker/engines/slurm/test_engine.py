@@ -12,9 +12,9 @@ import pytest
 from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from tests.worker.engines.slurm.engines import SlurmEngineFixture
+from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.states import EndReason
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.base import Absent, Ended, Handle, NotStartedYet, Observation, Running, Unknown, Waiting
 from worker.engines.slurm.records import ClusterFiles

@@ -1,8 +1,8 @@
 """How an attempt over several nodes ended, by the reports of its nodes."""
 
 from tests.approved import Approved
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.engines.slurm.merge import Part, merge
 
 DONE = ExitReport(reason=EndReason.COMPLETED)

@@ -12,8 +12,8 @@ import pytest
 from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from tests.worker.engines.slurm.engines import SlurmEngineFixture
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, ProcessIdentity
+from torchyard.contract.attempts.records import ExitReport, ProcessIdentity
+from torchyard.contract.states import EndReason
 from torchyard.host.recordfiles import read_record
 from worker.engines.base import Ended, Handle, Running
 from worker.host import process

@@ -2,8 +2,8 @@
 
 import pytest
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport
+from torchyard.contract.attempts.records import ExitReport
+from torchyard.contract.states import EndReason
 from worker.engines.base import Absent, Ended, Observation, Running, Unknown, Waiting
 from worker.engines.slurm.listing import Job
 from worker.engines.slurm.observing import Facts, observe

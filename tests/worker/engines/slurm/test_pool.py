@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.approved import Approved
-from torchyard.contract.devices import PoolNodes, PoolReport
+from torchyard.contract.cluster.devices import PoolNodes, PoolReport
 from worker.engines.slurm.commands import Commands, NoAnswer
 from worker.engines.slurm.pool import PoolSettings, read_pool
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.worker.test_devices import FakeNvml
-from torchyard.contract.job import EndReason
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.version import own_version
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
+from torchyard.contract.wire.version import own_version
 from worker.engines.slurm import sealing
 from worker.engines.slurm.gathering import obstacle
 from worker.engines.slurm.preparing import Preparation, devices_of

@@ -10,9 +10,9 @@ import pytest
 
 from tests.approved import Approved
 from tests.worker.engines.slurm.engines import SlurmEngineFixture
-from torchyard.contract.devices import PoolNodes, PoolReport
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.cluster.devices import PoolNodes, PoolReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.rundir import RunDir
 from worker.engines.base import AttemptPlan, ClusterRequest
 from worker.engines.slurm.commands import Commands, NoAnswer, Refused, Submission
 from worker.engines.slurm.submission import options_of

@@ -1,10 +1,9 @@
 /** Jobs that an address finds by a filter, instead of naming them: as many as a plot shows. */
 import type { ColumnView, JobSummary } from "../../api/wire";
-import { betterOf, type Better } from "../../plots/direction";
 import type { Named, PlotRow, PlotValue } from "../../plots/rows";
 import { plotValue } from "../../plots/sweep";
+import { measured, metricsOf, settingsOf } from "../../runs/suggested";
 import { shortKeys } from "../../text/keys";
-import { OF_CODE } from "./settings";
 
 /** What is plotted of a job. */
 export type Row = Pick<JobSummary, "id" | "name" | "columns" | "sweep">;
@@ -18,13 +17,8 @@ const MOST_METRICS = 10;
  * is shown, of one that should be great the greatest, of others the newest.
  */
 export function columnsFor(known: readonly ColumnView[]): readonly Named[] {
-  const byJobs = [...known].sort((a, b) => b.jobs - a.jobs);
-  const settings = byJobs
-    .filter(({ name, differs }) => differs && isSetting(name))
-    .slice(0, MOST_SETTINGS)
-    .map(({ name }) => name);
-  const metrics = byJobs.flatMap(({ name }) => /^metric:(.+):last$/.exec(name)?.[1] ?? []);
-  const ranked = [...metrics].sort((a, b) => rank(a) - rank(b)).slice(0, MOST_METRICS);
+  const settings = settingsOf(known).slice(0, MOST_SETTINGS);
+  const ranked = metricsOf(known).slice(0, MOST_METRICS);
   const titles = shortKeys([...settings, ...ranked]);
   return [
     ...settings.map((key) => ({ key, title: titles.get(key) ?? key, isMetric: false, better: null })),
@@ -59,20 +53,8 @@ export function rowsOf(jobs: readonly Row[], named: readonly Named[]): readonly 
   }));
 }
 
-/** Names and notes tell runs apart, but set nothing. Of the code, the commit is enough. */
-function isSetting(name: string): boolean {
-  if (OF_CODE.test(name)) return name === "config.git.commit";
-  return !name.startsWith("metric:") && name !== "name" && name !== "notes";
-}
-
-/** Evaluation comes first, and what has a direction. */
-function rank(key: string): number {
-  return (key.startsWith("val/") ? 0 : key.startsWith("train/") ? 2 : 4) + (betterOf(key) ? 0 : 1);
-}
-
-function metricColumn(key: string): Named {
-  const better: Better | null = betterOf(key);
-  const figure = better ?? "last";
+function metricColumn(metric: string): Named {
+  const { key, column, better } = measured(metric);
   const word = better === "min" ? "least " : better === "max" ? "greatest " : "";
-  return { key: `metric:${key}:${figure}`, title: `${word}${key}`, isMetric: true, better };
+  return { key: column, title: `${word}${key}`, isMetric: true, better };
 }

@@ -2,13 +2,12 @@
 import type { JobView } from "../../api/wire";
 import { codeOf, gitOf } from "../../code/origin";
 import type { PlotValue } from "../../plots/rows";
+import { OF_CODE } from "../../runs/suggested";
 import { shortKeys } from "../../text/keys";
 import { specRows, type SpecRow } from "./diff";
 
 /** What people vary comes first. */
 const FIRST = ["trainer", "args", "config", "resources", "checkpoint", "labels"];
-/** Where the code is from is one setting. */
-export const OF_CODE = /^config\.(code$|git\.|left_out$)/;
 const LETTERS_OF_COMMIT = 12;
 
 /** Returns the settings that differ, but for the name, with their values: those that most jobs lack come last. */

@@ -1,9 +1,10 @@
 /** The texts of the cells of a row, with how each is shown. */
 import type { JobSummary } from "../../api/wire";
+import { plotValue } from "../../plots/sweep";
 import { isNumeric, type Value } from "../../runs/columns";
 import { mayChange } from "../../shell/rights";
 import { placeText } from "../../text/devices";
-import { number } from "../../text/number";
+import { number, setting } from "../../text/number";
 import { labelsText } from "./edits";
 
 /** Letters of any width that fit into the narrowest cell, and digits. */
@@ -48,7 +49,7 @@ export function drawn(job: JobSummary, name: string, workers: ReadonlyMap<string
 export function cellOf(job: JobSummary, name: string): Cell {
   const value: Value = valueOf(job, name);
   const isNumber = isNumeric(value, name);
-  const text = value === null ? "" : name.startsWith("metric:") ? number(value as number) : String(value);
+  const text = textOf(value, name);
   const isShown = !isNumber && fits(text);
   return { text, isNumber, title: isShown ? undefined : String(value) };
 }
@@ -78,10 +79,23 @@ function placeOf({ devices }: JobSummary, workers: ReadonlyMap<string, string>):
   return first ? placeText(workers.get(first.worker) ?? first.worker, devices) : "";
 }
 
+function textOf(value: Value, name: string): string {
+  if (value === null) return "";
+  if (name.startsWith("metric:")) return number(value as number);
+  return typeof value === "number" ? setting(value) : String(value);
+}
+
 function valueOf(job: JobSummary, name: string): Value {
   if (name === "labels") return labelsText(job.labels);
   if (name.startsWith("label:")) return own(job.labels, name.slice("label:".length)); // as the stream tells it
-  return own(job.columns ?? {}, name);
+  const value = own(job.columns ?? {}, name);
+  return value ?? pointValue(job, name);
+}
+
+/** Returns what the sweep of a job has set: the service has no column of an option of a script. */
+function pointValue({ sweep }: JobSummary, name: string): Value {
+  const value = sweep && Object.hasOwn(sweep.point, name) ? plotValue(sweep.point[name]) : null;
+  return value;
 }
 
 /** A key may be `constructor`, that no object lacks. */

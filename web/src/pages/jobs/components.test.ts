@@ -418,6 +418,7 @@ test("columns are found, chosen, moved by keys and taken away", async () => {
     show(Picker, {
       ...{ filter: filterOf(new URLSearchParams()), names },
       choose: (chosen) => (names = chosen),
+      reset: () => undefined,
       close: () => undefined,
     });
   const host = open();
@@ -425,7 +426,7 @@ test("columns are found, chosen, moved by keys and taken away", async () => {
   expect(textsOf(host, "ol li > span")).toEqual(["Owner", "team"]);
   expect(textOf(host.querySelector("ul li:last-child"))).toContain("config.training.seed");
   host.querySelector<HTMLElement>("[aria-label='val/loss best']")?.click();
-  expect(names).toEqual(["owner", "label:team", "metric:val/loss:best"]);
+  expect(names).toEqual(["metric:val/loss:best", "owner", "label:team"]); // beside the job's name
   const handle = host.querySelector<HTMLElement>("[aria-label^='Move Owner']");
   handle?.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
   expect(names).toEqual(["label:team", "owner"]);

@@ -14,13 +14,20 @@ const MOST_VIEWS = 50;
 
 /** Each is kept by itself: a tab that changes one takes nothing of the other from another tab. */
 const columns = preference<{ readonly names: readonly string[] }>("runs.columns", { names: USUAL });
-const arrangement = preference<{ readonly isBeside: boolean }>("runs.beside", { isBeside: false });
+/** Beside charts there are other columns: without names, those that are suggested. */
+const arrangement = preference<{ readonly isBeside: boolean; readonly names: readonly string[] }>(
+  "runs.beside",
+  {
+    ...{ isBeside: false, names: [] },
+  },
+);
 const views = preference<{ readonly views: readonly SavedView[] }>("runs", { views: [] });
 
-/** Returns the names of the columns that are shown. Reactive. */
+/** Returns the names of the columns that were chosen; none where those shall be shown that are suggested. Reactive. */
 export function columnNames(): readonly string[] {
   const text = route().query.get("columns");
-  return read(text ?? listText(columns.value.names.filter((name) => typeof name === "string")));
+  const { names } = isBeside() ? arrangement.value : columns.value;
+  return read(text ?? listText(names.filter((name) => typeof name === "string")));
 }
 
 /** Whether charts are beside the table. Reactive. */
@@ -31,12 +38,13 @@ export function isBeside(): boolean {
 
 /** Shows charts beside the table, or the table alone, also the next time. */
 export function arrange(toBeside: boolean): void {
-  arrangement.value = { isBeside: toBeside };
-  setQuery({ as: toBeside ? "charts" : "table" });
+  arrangement.change((kept) => ({ ...kept, isBeside: toBeside }));
+  setQuery({ as: toBeside ? "charts" : "table", columns: null });
 }
 
 export function chooseColumns(names: readonly string[]): void {
-  columns.value = { names };
+  if (isBeside()) arrangement.change((kept) => ({ ...kept, names }));
+  else columns.value = { names };
   setQuery({ columns: listText(names) });
 }
 

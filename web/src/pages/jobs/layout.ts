@@ -26,7 +26,7 @@ const WIDTHS = new Map<string, Width>([
 /** A mean with its spread. */
 const CELL: Width = { least: 128, share: 1 };
 /** Beside charts, where there is less room. */
-const BESIDE: Width = { least: 88, share: 1 };
+const BESIDE: Width = { least: 72, share: 1 };
 const CHECK = 28;
 const EYE = 60;
 const STATE = 108;

@@ -134,17 +134,39 @@ function entry(changes: Record<string, unknown>): QueueEntry {
   } as unknown as QueueEntry;
 }
 
-test("a waiting job says what it needs, and why it waits as a sentence", () => {
+test("a waiting job is one line: whose devices it waits for, and under the pointer all else", () => {
+  const held = worker(
+    device(0, { job_id: "b", holder: { ...holder, name: "bob-hang" } }),
+    device(1, { job_id: null }),
+  );
+  const resources = { device: "cuda", nodes: 1, devices_per_node: 2, min_memory_gb: null };
+  const busy = { code: "devices_busy", message: "needs 2 GPUs; 1 free on box-a" };
   const later = new Date(Date.parse(AT) + 3_600_000).toISOString();
-  const host = show(Queue, {
-    entries: [entry({}), entry({ position: 2, job_id: null, not_before: later })],
-    hasMore: true,
+  const entries = [
+    entry({ resources, reason: busy }),
+    entry({ position: 2, job_id: null, not_before: later }),
+    entry({ position: 3 }),
+  ];
+  const host = show(Queue, { entries, workers: [held], hasMore: true });
+  expect(textsOf(host, ".need")).toEqual(["2 GPUs", "2 GPUs of 24 GiB", "2 GPUs of 24 GiB"]);
+  const [named, failing, plain] = textsOf(host, ".why");
+  expect([named, plain]).toEqual(["waits for bob-hang (box-a:0)", "1 is free"]);
+  expect(failing).toMatch(/^tries again in /);
+  expect(host.querySelector("li")?.title).toBe("Of ada.\nNeeds 2 GPUs; 1 free on box-a.");
+  expect(textsOf(host, "a")).toEqual(["digits", "digits", "All that wait"]);
+  expect(textOf(host.querySelector(".name"))).toBe("a job of ada");
+  const hidden = worker(device(0, { job_id: null, holder }), device(1));
+  const other = show(Queue, { entries: entries.slice(0, 1), workers: [hidden], hasMore: false });
+  expect(textsOf(other, ".why")).toEqual(["waits for a job of ada (box-a:0)"]);
+});
+
+test("a job that no worker can ever run is red in the queue", () => {
+  const never = entry({
+    position: 2,
+    reason: { code: "too_big", message: "needs 8 GPUs; the largest worker has 2" },
   });
-  expect(textsOf(host, ".need")).toEqual(["2 GPUs of 24 GiB", "2 GPUs of 24 GiB"]);
-  const [plain, failing] = textsOf(host, "li p");
-  expect(plain).toBe("ada. Needs 2; 1 is free.");
-  expect(failing).toMatch(/^ada\. Its attempts failed soon after their start: it tries again in .+\.$/);
-  expect(textsOf(host, "a")).toEqual(["digits", "All that wait"]);
+  const host = show(Queue, { entries: [entry({}), never], hasMore: false });
+  expect(textsOf(host, ".never")).toEqual(["no worker can run it"]);
 });
 
 test("the queue says how many wait, also beyond those that were read", async () => {
@@ -175,11 +197,13 @@ test("the queue is in the service's order, with what each job asks of the host a
   const host = show(Queue, { entries, hasMore: false });
   expect(textsOf(host, ".position")).toEqual(["1", "2", "3"]);
   expect(textsOf(host, ".need")).toEqual(["1 GPU", "1 GPU", "1 GPU"]);
-  expect(textsOf(host, ".further")).toEqual([
-    "H100 or L40S, 8 CPUs, 32 GiB of memory",
-    "H100 or L40S, 1 CPU, 32 GiB of memory",
+  const whole = [...host.querySelectorAll<HTMLElement>("li")].map(({ title }) => title.split("\n"));
+  expect(whole[0]).toEqual([
+    "Of ada.",
+    "Needs 1 GPU (H100 or L40S), 8 CPUs and 32 GiB of memory; none is free.",
   ]);
-  expect(textsOf(host, "li p")[1]).toBe("bob may run 1 job at once and runs 1 (quota).");
+  expect(whole[1]?.[1]).toBe("Asks for H100 or L40S, 8 CPUs, 32 GiB of memory.");
+  expect(textsOf(host, ".why")).toEqual(["none is free", "bob may run 1 job at once and runs 1 (quota)", ""]);
 });
 
 test("a waiting job says when it is expected to start, also a private one, once that is known", () => {
@@ -193,10 +217,10 @@ test("a waiting job says when it is expected to start, also a private one, once 
     entry({ position: 3, estimate: null }),
   ];
   const host = show(Queue, { entries, hasMore: false });
-  expect(textsOf(host, ".starts")).toEqual([
+  expect(textsOf(host, ".starts")).toEqual(["14:10–14:40", "after 14:10", ""]);
+  expect(host.querySelector("li")?.title).toContain(
     "Starts between 14:10 and 14:40; of the last 200 such estimates 79% held.",
-    "Starts after 14:10.",
-  ]);
+  );
 });
 
 test("new estimates are read while somebody waits", async () => {

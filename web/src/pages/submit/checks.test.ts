@@ -1,3 +1,4 @@
+import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { settled, textOf, textsOf } from "../../testing";
 import {
@@ -82,6 +83,39 @@ test("what a job would wait for is said", async () => {
   expect(textOf(host.querySelector("footer"))).toContain(
     "It would wait: needs 2 devices; 1 free on box-a. Number 3 in the queue.",
   );
+});
+
+test("a job that no worker can ever run is said in red", async () => {
+  const message = "needs 8 GPUs; the largest worker, box-a, has 2";
+  service.answer = () => ({
+    spec: {},
+    waits_for: { fits: false, code: "too_big", message, position: 3 },
+  });
+  const { host } = await open();
+  await checked();
+  expect(textOf(host.querySelector("footer .never"))).toBe(`No worker can ever run it: ${message}.`);
+});
+
+test("what a trainer needs is red once one has left it empty, or asks to submit", async () => {
+  service.answer = () => FITS;
+  const { host } = await open();
+  type(yamlOf(host), "trainer: script\n");
+  await checked();
+  const code = field(host, "field-config.code");
+  expect(host.querySelectorAll('[aria-invalid="true"]')).toHaveLength(0);
+  expect(textOf(host.querySelector("footer [role=status]"))).toBe("Needs config.code.");
+  expect(host.querySelector(".gutter .wrong")).toBeNull();
+  await pressCtrlEnter();
+  expect(document.activeElement).toBe(code);
+  expect(code.getAttribute("aria-invalid")).toBe("true");
+  expect(textOf(host.querySelector(".wrong .message"))).toBe("is missing.");
+  type(yamlOf(host), "trainer: segmentation\n");
+  const source = field(host, "field-config.data.source");
+  expect(source.getAttribute("aria-invalid")).toBeNull();
+  source.dispatchEvent(new FocusEvent("focusin", { bubbles: true }));
+  source.dispatchEvent(new FocusEvent("focusout", { bubbles: true }));
+  flushSync();
+  expect(source.getAttribute("aria-invalid")).toBe("true");
 });
 
 test("when a job would start, and with which changes at once, is said once the typing has rested", async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { byField, keyOfWrong } from "./errors";
+import { byField, keyOfWrong, shownAsWrong } from "./errors";
 
 const KEYS = ["sweep.trials", "sweep.labels", "config.optimizer.lr", "config.args", "labels", "name"];
 
@@ -38,4 +38,13 @@ test("a group that the service misses is not said beside the field that is missi
   const said = new Map([["config.data.source", "is missing"]]);
   const found = byField(said, [{ field: "config.data", message: "is missing" }], KEYS, { isSweep: false });
   expect([...found.keys()]).toEqual(["config.data.source"]);
+});
+
+test("that a value is missing is shown where one has left the field without it", () => {
+  const wrong = new Map([
+    ["config.code", "is missing"],
+    ["name", "is too long"],
+  ]);
+  expect([...shownAsWrong(wrong, new Set()).keys()]).toEqual(["name"]);
+  expect([...shownAsWrong(wrong, new Set(["config.code"])).keys()]).toEqual(["config.code", "name"]);
 });

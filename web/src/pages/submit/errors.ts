@@ -1,7 +1,7 @@
 /** Finds the field of the form for each error of a draft. */
 import { isObject, type Json } from "../../specs/json";
 import type { Field } from "../../specs/schema";
-import { wrong } from "../../specs/values";
+import { MISSING, wrong } from "../../specs/values";
 import type { Wrong } from "./checks.svelte";
 
 /** What a draft has of each field. */
@@ -59,6 +59,14 @@ export function byField(
     found.set(key, isNamed ? each.message.slice(each.message.indexOf(" ") + 1) : each.message);
   }
   return found;
+}
+
+/** Returns what is shown as wrong: that a value is missing only where one has left the field without it. */
+export function shownAsWrong(
+  wrong: ReadonlyMap<string, string>,
+  left: ReadonlySet<string>,
+): ReadonlyMap<string, string> {
+  return new Map([...wrong].filter(([key, message]) => message !== MISSING || left.has(key)));
 }
 
 function ownOf(field: string): string {

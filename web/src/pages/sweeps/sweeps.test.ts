@@ -157,7 +157,7 @@ test("a sweep leads to its jobs, and to a comparison of its five best", async ()
   const links = [...host.querySelectorAll(".links a")].map((link) => link.getAttribute("href"));
   expect(links[0]).toMatch(/jobs\?sweep=swp_1&columns=/);
   const table = new URLSearchParams(links[0]?.split("?")[1]);
-  expect(table.get("columns")).toBe("config.optimizer.lr,metric:val/loss:best,progress,age");
+  expect(table.get("columns")).toBe("config.optimizer.lr,args.seed,metric:val/loss:best,progress,age");
   expect(table.get("sort")).toBe("metric:val/loss:best");
   expect(decodeURIComponent(links[1] ?? "")).toMatch(/compare\?jobs=job_1,job_2,job_3,job_4,job_5$/);
   await removeAll();

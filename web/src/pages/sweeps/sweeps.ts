@@ -1,7 +1,7 @@
 /** What the pages of sweeps say of states, keys and values. */
 import type { JobState, SweepState, SweepSummary } from "../../api/wire";
 import { shortKeys } from "../../text/keys";
-import { number } from "../../text/number";
+import { number, setting } from "../../text/number";
 
 /** The state of a job whose sign a state of a sweep has. */
 export const SIGNS: Readonly<Record<SweepState, JobState>> = {
@@ -49,8 +49,7 @@ export function writtenAs(key: string, style: string | undefined): string {
 
 /** Formats a value of a point. */
 export function valueText(value: unknown): string {
-  if (typeof value === "number")
-    return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(6)));
+  if (typeof value === "number") return setting(value);
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 

@@ -11,9 +11,9 @@ from typing import Annotated, NoReturn
 
 from setproctitle import setproctitle
 
-from torchyard.contract.codec import Record, at_most, between, cut_at
-from torchyard.contract.records import ExitCode, LaunchPlan, ProcessIdentity
-from torchyard.contract.rundir import RunDir, process_title
+from torchyard.contract.attempts.records import ExitCode, LaunchPlan, ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir, process_title
+from torchyard.contract.wire.codec import Record, at_most, between, cut_at
 from torchyard.host import inspection
 from worker.engines.local.launchers import fork
 from worker.host import process

@@ -6,8 +6,8 @@ from pathlib import Path
 import signal
 from typing import Literal, Protocol
 
-from torchyard.contract.records import NodePart, ProcessIdentity
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.records import NodePart, ProcessIdentity
+from torchyard.contract.attempts.rundir import Env, RunDir
 from worker.engines.base import AttemptPlan
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from torchyard.contract.records import NodePart
+from torchyard.contract.attempts.records import NodePart
 from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers import rank_start
 from worker.engines.local.launchers.torchrun import TorchrunAgent

@@ -14,8 +14,8 @@ import time
 import traceback
 from typing import NoReturn
 
-from torchyard.contract.records import LaunchPlan
-from torchyard.contract.rundir import Env
+from torchyard.contract.attempts.records import LaunchPlan
+from torchyard.contract.attempts.rundir import Env
 from worker.sandbox.opening import enter_real
 
 OURS = frozenset({"worker", "trainer"})

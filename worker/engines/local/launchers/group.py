@@ -10,8 +10,8 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from torchyard.contract.records import LaunchPlan
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import LaunchPlan
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host import inspection
 from worker.engines.local.launchers import fork
 from worker.host import process

@@ -1,7 +1,7 @@
 """Reads the end of the stderr of a process of an attempt, for a report."""
 
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.text import storable
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.wire.text import storable
 from torchyard.host.untrusted import read_tail
 from worker.host.overwriting import newest_part
 

@@ -6,8 +6,8 @@ It matters twice: a fork also copies each page on which it changes so much as a 
 from datetime import timedelta
 import os
 
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, LaunchPlan, Sandbox, StopRequest
+from torchyard.contract.attempts.records import ExitReport, LaunchPlan, Sandbox, StopRequest
+from torchyard.contract.states import EndReason
 from torchyard.host.identity import identity_of
 from worker.engines.local.launchers import fork
 from worker.engines.local.launchers.agent import AgentReport

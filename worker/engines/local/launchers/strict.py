@@ -10,8 +10,8 @@ import errno
 import signal
 import socket
 
-from torchyard.contract.records import LaunchPlan, ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import LaunchPlan, ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.engines.local.launchers import logtail, strictness
 from worker.engines.local.launchers.command import failures_of

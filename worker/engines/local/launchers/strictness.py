@@ -1,7 +1,7 @@
 """The processes of an attempt that a helper has started: they are not below its supervisor, and have another user."""
 
-from torchyard.contract.records import LaunchPlan, ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import LaunchPlan, ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.untrusted import read_untrusted
 from worker.host import process
 from worker.sandbox.strict import client

@@ -14,8 +14,8 @@ import socket
 import sys
 from typing import Literal, NoReturn
 
-from torchyard.contract.records import LaunchPlan, NodePart
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.records import LaunchPlan, NodePart
+from torchyard.contract.attempts.rundir import Env, RunDir
 from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers import fork, logtail, rank_start
 from worker.engines.local.launchers.agent import AgentProcess

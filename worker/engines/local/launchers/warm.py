@@ -10,9 +10,9 @@ from pathlib import Path
 import re
 from typing import Literal
 
+from torchyard.contract.attempts.records import LaunchPlan, NodePart
+from torchyard.contract.attempts.rundir import PYTHONPATH, Env, RunDir
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.records import LaunchPlan, NodePart
-from torchyard.contract.rundir import PYTHONPATH, Env, RunDir
 from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers.agent import AgentProcess, AgentReport
 from worker.engines.local.launchers.group import RankGroup

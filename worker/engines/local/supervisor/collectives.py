@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 import contextlib
 
-from torchyard.contract.records import Collective, ProcessIdentity, RankCollectives
-from torchyard.contract.rundir import RunDir
-from torchyard.contract.stacks import COLLECTIVES_SIGNAL
-from torchyard.contract.text import storable
+from torchyard.contract.attempts.records import Collective, ProcessIdentity, RankCollectives
+from torchyard.contract.attempts.rundir import COLLECTIVES_SIGNAL, RunDir
+from torchyard.contract.wire.text import storable
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.local.supervisor.ranks import has_signal
 from worker.host import process

@@ -6,10 +6,10 @@ import sys
 import time
 from typing import Literal
 
-from torchyard.contract.events import Message
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, LaunchPlan
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.events import Message
+from torchyard.contract.attempts.records import ExitReport, LaunchPlan
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host.disk import PASSING, retry_while_unavailable
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import append_untrusted

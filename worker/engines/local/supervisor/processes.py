@@ -6,8 +6,8 @@ import functools
 import os
 import time
 
-from torchyard.contract.records import LaunchPlan, ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import LaunchPlan, ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
 from worker.engines.local.launchers.base import Launch
 from worker.engines.local.supervisor import temporaries
 from worker.engines.local.supervisor.ending import tell_owner

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection
 import os
 import time
 
-from torchyard.contract.records import NodePart
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import NodePart
+from torchyard.contract.attempts.rundir import RunDir
 from worker.engines.local.supervisor.ending import log
 
 _LOOK_EVERY_S = 1.0

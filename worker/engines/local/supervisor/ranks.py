@@ -6,8 +6,8 @@ from pathlib import Path
 import re
 import signal
 
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.untrusted import read_untrusted
 
 _PIDS = re.compile(rb"^NSpid:\s.*\b(\d+)$", re.MULTILINE)

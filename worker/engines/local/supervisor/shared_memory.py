@@ -7,7 +7,7 @@ from pathlib import Path
 import re
 import time
 
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 
 _FOLDER = Path("/dev/shm")  # noqa: S108 what POSIX shared memory uses
 _MAPPED = re.compile(r"^\S+ \S+ \S+ \S+ (\d+) +(/dev/shm/\S.*)$", re.MULTILINE)

@@ -5,10 +5,10 @@ from pathlib import Path
 import signal
 import time
 
-from torchyard.contract.durations import format_duration
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.records import ExitReport, LaunchPlan, ProcessIdentity
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
+from torchyard.contract.wire.units import format_duration
 from worker.engines.local.launchers.logtail import tail_of_stderr
 from worker.engines.local.supervisor import collectives
 from worker.host import process

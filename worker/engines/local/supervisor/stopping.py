@@ -5,7 +5,7 @@ import contextlib
 import signal
 import time
 
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 from worker.engines.local.supervisor.programs import Programs
 from worker.host.process import Send
 

@@ -17,10 +17,10 @@ import time
 
 from setproctitle import setproctitle
 
-from torchyard.contract.durations import format_duration
-from torchyard.contract.job import CANCELLED_BY_OWNER, DID_NOT_USE_GPUS, EndReason
-from torchyard.contract.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
-from torchyard.contract.rundir import Env, RunDir, process_title
+from torchyard.contract.attempts.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
+from torchyard.contract.attempts.rundir import Env, RunDir, process_title
+from torchyard.contract.states import CANCELLED_BY_OWNER, DID_NOT_USE_GPUS, EndReason
+from torchyard.contract.wire.units import format_duration
 from torchyard.host import inspection
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import write_record

@@ -14,9 +14,9 @@ import stat
 import sys
 import uuid
 
-from torchyard.contract.records import LaunchPlan, Sandbox
-from torchyard.contract.rundir import FROM_TMP, RunDir
-from torchyard.contract.text import printable
+from torchyard.contract.attempts.records import LaunchPlan, Sandbox
+from torchyard.contract.attempts.rundir import FROM_TMP, RunDir
+from torchyard.contract.wire.text import printable
 from torchyard.host import terminal
 from torchyard.host.untrusted import folder_inside
 from worker.engines.local.supervisor.ending import log, tell_owner

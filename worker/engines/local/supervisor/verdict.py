@@ -5,16 +5,16 @@ from pathlib import Path
 import re
 import signal
 
-from torchyard.contract import lasterror, usage
-from torchyard.contract.faults import device_fault
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ExitReport, ProcessIdentity, RankError
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts import last_error
+from torchyard.contract.attempts.last_error import device_fault
+from torchyard.contract.attempts.records import ExitReport, ProcessIdentity, RankError
+from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.states import EndReason
 from torchyard.host import disk
 from torchyard.host.untrusted import read_untrusted
 from worker.engines.local.launchers.logtail import tail_of_stderr
 
-_OWN = f"{Path(lasterror.__file__).parents[1]}{os.sep}"
+_OWN = f"{Path(last_error.__file__).parents[1]}{os.sep}"
 """The folder of our own package, whose code is not the job's."""
 _QUOTE_LENGTH = 1000
 """The most characters of a quoted error message."""
@@ -122,7 +122,7 @@ def _from_error(run: RunDir, error: RankError, codes: dict[int, int]) -> ExitRep
         reason=EndReason.USER_ERROR if unconfirmed else error.reason,
         message=error.message
         if complete
-        else f"{prefix}: {said or (cause and cause.line[:_QUOTE_LENGTH]) or lasterror.short_call(error.message)}",
+        else f"{prefix}: {said or (cause and cause.line[:_QUOTE_LENGTH]) or last_error.short_call(error.message)}",
         rank=error.rank,
         exit_code=1 if code == -signal.SIGTERM else code,
         traceback=None if said else error.traceback if cause is None or cause.traceback is None else cause.traceback,
@@ -140,7 +140,7 @@ def _from_exit_code(run: RunDir, rank: int, code: int, *, command: bool) -> Exit
     other = EndReason.KILLED if code < 0 else EndReason.USER_ERROR
     quoted = fault or hang or _usage_error(run, rank, code)
     trace = fatal[1] and fatal[1] + fatal[2]
-    if command and code > 0 and not quoted and (error := lasterror.said(stderr, without=_OWN)) is not None:
+    if command and code > 0 and not quoted and (error := last_error.said(stderr, without=_OWN)) is not None:
         quoted, trace = error.line, trace or error.traceback
     return ExitReport(
         reason=EndReason.DEVICE_FAULT if fault else EndReason.HANG if hang else other,
@@ -151,24 +151,24 @@ def _from_exit_code(run: RunDir, rank: int, code: int, *, command: bool) -> Exit
     )
 
 
-def _error_before_exit(run: RunDir, error: RankError) -> lasterror.Said | None:
+def _error_before_exit(run: RunDir, error: RankError) -> last_error.Said | None:
     """Returns the error that a program showed itself before it left with an exit code, as Hydra has it do."""
     if not error.message.startswith("exited with code"):
         return None
-    return lasterror.ended_by(tail_of_stderr(run, f"rank-{error.rank}"), without=_OWN)
+    return last_error.ended_by(tail_of_stderr(run, f"rank-{error.rank}"), without=_OWN)
 
 
-def _error_of_child(run: RunDir, error: RankError) -> lasterror.Said | None:
+def _error_of_child(run: RunDir, error: RankError) -> last_error.Said | None:
     """Returns the error of a program that the rank has run, if that is what failed."""
     if error.type != "CalledProcessError":
         return None
-    message = lasterror.said(tail_of_stderr(run, f"rank-{error.rank}"), without=_OWN)
+    message = last_error.said(tail_of_stderr(run, f"rank-{error.rank}"), without=_OWN)
     return None if message is None or error.type in message.line else message
 
 
 def _usage_error(run: RunDir, rank: int, code: int | None) -> str | None:
     """Returns what the program said of its arguments. Its traceback would blame the line that reads them."""
-    message = usage.said(tail_of_stderr(run, f"rank-{rank}"), exit_code=code)
+    message = last_error.wrong_argument(tail_of_stderr(run, f"rank-{rank}"), exit_code=code)
     return None if message is None else message[:_QUOTE_LENGTH]
 
 

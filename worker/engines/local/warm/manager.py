@@ -12,9 +12,9 @@ import threading
 import time
 from typing import TypeVar
 
-from torchyard.contract.codec import Record
-from torchyard.contract.devices import StartsReport
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.cluster.devices import StartsReport
+from torchyard.contract.wire.codec import Record
 from worker.engines.local.warm.fingerprint import fingerprint
 from worker.engines.local.warm.messages import LIMIT, ForkReply, ForkRequest, Ready
 from worker.host import orphans, process

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from torchyard.contract.codec import Record
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.wire.codec import Record
 
 LIMIT = 1 << 17
 """The most bytes of a packet."""

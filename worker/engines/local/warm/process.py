@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from setproctitle import setproctitle
 
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host import inspection
 from torchyard.host.identity import identity_of
 from worker.engines.local.launchers import fork, secrets

@@ -10,9 +10,9 @@ from tests.approved import Approved
 from tests.worker.attempt import Attempt, wait_for
 from tests.worker.engines.fixtures import LocalEngineFixture
 from tests.worker.engines.local.warm.light_process import LightWarmProcess
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ProcessIdentity
-from torchyard.contract.rundir import process_title
+from torchyard.contract.attempts.records import ProcessIdentity
+from torchyard.contract.attempts.rundir import process_title
+from torchyard.contract.states import EndReason
 from worker.engines.base import AttemptPlan, Ended
 from worker.engines.local.launchers.warm import warm_start_obstacle
 from worker.host import orphans, process

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from tests.warm import START_S
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.attempts.records import ProcessIdentity
 from worker.engines.local.warm.manager import WarmProcess
 from worker.host import orphans
 

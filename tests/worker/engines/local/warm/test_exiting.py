@@ -12,7 +12,7 @@ import zipfile
 import pytest
 
 from tests.worker.attempt import Attempt
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.rundir import Env, RunDir
 
 CHANGE_FOLDER = "import os\nos.chdir(os.path.dirname(os.path.abspath(__file__)))\n"
 PROGRAMS = {

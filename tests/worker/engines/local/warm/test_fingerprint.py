@@ -12,7 +12,7 @@ ENV = {"PATH": "/bin"}
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with a module in each package."""
-    for name in ("torchyard/contract/schema.py", "worker/engines/base.py", "trainer/recipes/text.py"):
+    for name in ("torchyard/contract/wire/schema.py", "worker/engines/base.py", "trainer/recipes/text.py"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("x = 1")
     (tmp_path / "requirements.lock").touch()
@@ -29,7 +29,7 @@ def test_a_changed_or_new_module_or_lock_file_changes_the_fingerprint(root: Path
 
 def test_a_removed_module_changes_the_fingerprint(root: Path) -> None:
     before = fingerprint(ENV)
-    (root / "torchyard/contract/schema.py").unlink()
+    (root / "torchyard/contract/wire/schema.py").unlink()
     assert fingerprint(ENV) != before
 
 

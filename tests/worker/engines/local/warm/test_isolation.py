@@ -11,7 +11,7 @@ import pytest
 from tests.processes import kill_attempt
 from tests.warm import identity
 from tests.worker.attempt import Attempt
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 from worker.engines.local.warm.manager import WarmProcess
 
 ROOT = Path(__file__).parents[5]

@@ -17,9 +17,9 @@ from tests.warm import START_S
 from tests.worker.attempt import Attempt, isolation, wait_for
 from tests.worker.engines.fixtures import LocalEngineFixture
 from tests.worker.engines.local.warm.light_process import LightWarmProcess
+from torchyard.contract.attempts.records import ProcessIdentity
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.job import EndReason
-from torchyard.contract.records import ProcessIdentity
+from torchyard.contract.states import EndReason
 from worker.engines.base import AttemptPlan, Ended, Engine, Handle, Running
 from worker.engines.local.warm.manager import WarmProcess, WarmProcessUnavailable
 from worker.host import orphans, process

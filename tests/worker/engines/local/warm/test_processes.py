@@ -3,7 +3,7 @@
 import pytest
 
 from tests.worker.attempt import EACH_LAUNCH, WARM_LAUNCH, Attempt
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 
 WARM = pytest.mark.parametrize("attempt", ["warm"], indirect=True)
 BOTH = pytest.mark.parametrize("attempt", [pytest.param("cold", marks=pytest.mark.thorough), "warm"], indirect=True)

@@ -9,7 +9,7 @@ import pytest
 from tests.processes import kill_attempt
 from tests.trainer.runs import same, state
 from tests.worker.attempt import Attempt
-from torchyard.contract.job import EndReason
+from torchyard.contract.states import EndReason
 from worker.engines.local.warm.manager import WarmProcess
 
 

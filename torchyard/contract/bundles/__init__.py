@@ -1,0 +1,1 @@
+"""Code and data of users, as tars."""

@@ -1,0 +1,72 @@
+"""The JSON of bundles, and of the code that a job runs."""
+
+from datetime import datetime
+from typing import Literal
+
+from torchyard.contract.wire.view import View
+
+
+class BundleView(View):
+    """A bundle, or what has arrived of one."""
+
+    sha256: str
+    size: int
+    """Bytes of the whole tar."""
+    files: int | None
+    """None as long as it is not complete."""
+    state: Literal["complete", "partial"]
+    received: int
+    """Bytes that have arrived. An upload that was cut continues there."""
+    created_at: datetime
+    """The time of the upload's end, or of its start as long as it is not complete."""
+    name: str | None = None
+    """What its owner calls it, as `data:NAME`."""
+
+
+class SharedPartsView(View):
+    """Parts of a new tar that follow each other in a complete bundle of one's own, too."""
+
+    index: int
+    """The first of them, among those that were asked for."""
+    count: int
+    source: str
+    """The sha256 of that bundle."""
+    start: int
+    """The byte of its tar with which they begin."""
+    size: int
+    """Their bytes."""
+
+
+class FoundParts(View):
+    """Which parts need not be sent."""
+
+    data: list[SharedPartsView]
+
+
+class CodeFileView(View):
+    path: str
+    size: int
+    executable: bool
+    sha256: str | None
+    """Only with `?digests=true`, of files whose text is sent, up to 64 MiB of them together."""
+
+
+class PackagesView(View):
+    """What is installed where rank 0 of the job's newest attempt runs."""
+
+    attempt: int | None
+    """Null before an attempt has logged its first step, and for programs that do not log."""
+    packages: dict[str, str]
+    """Versions by names."""
+
+
+class CodeView(View):
+    """The files of a job's code, by the bytes of their paths."""
+
+    sha256: str | None
+    """Of the bundle; null if the code is none."""
+    note: str | None
+    """Why no files are listed."""
+    files: list[CodeFileView]
+    total: int
+    """Files of the bundle: of more than 5,000 the first are listed."""

@@ -1,0 +1,1 @@
+"""Workers, pools and devices, and who had them."""

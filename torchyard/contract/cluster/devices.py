@@ -1,0 +1,181 @@
+"""What a worker reports about its devices and about how it starts jobs. The database keeps it as JSON."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Literal
+
+from torchyard.contract.wire.codec import Record, cut_at
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceProcess(Record):
+    """A process that holds memory of a device."""
+
+    pid: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceReport(Record):
+    """A device of a worker, at one moment."""
+
+    index: int
+    uuid: str
+    name: str
+    kind: Literal["cuda", "cpu"]
+    memory_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    utilization: float | None = None
+    """Share of the last sample period in which a kernel ran, 0…1. Of a CPU slot: the share of the host's processors
+    that the job which holds it has used, since the worker's previous report."""
+    power_watts: float | None = None
+    """What it draws now. None for a CPU slot, and where the driver does not tell."""
+    processes: list[DeviceProcess] = field(default_factory=list)
+    blocked: str | None = None
+    """Why no job can use the device, although no job holds it."""
+    returning: bool = False
+    """Whether it is `blocked` for some seconds only, until the memory of a job that has just ended is freed."""
+    job_id: str | None = None
+    """The job that holds it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IsolationReport(Record):
+    """What keeps a worker's jobs away from the service and from each other."""
+
+    level: Literal["off", "basic", "landlock", "strict"]
+    """`off`: nothing; `basic`: no inspection of other processes, no privileges; `landlock`: the kernel also restricts
+    their files and signals; `strict`: a user for each owner, and namespaces for each attempt."""
+    own_mounts: bool = False
+    """Whether each attempt has shared memory and terminals of its own, and mounts where all but its own folders is
+    read-only."""
+    own_pids: bool = False
+    """Whether each attempt sees and reaches its own processes alone, and the kernel ends them all with the first."""
+    filtered: bool = False
+    """Whether system calls are filtered that reach beyond the attempt: keyrings, limits and priorities of others."""
+    lacks: list[str] = field(default_factory=list)
+    """What this host cannot do, and what it would need."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachesReport(Record):
+    """What a host keeps for the next jobs of each owner, as it was measured last."""
+
+    packages_bytes: int
+    """Environments of packages, and what was downloaded for them."""
+    total_bytes: int
+    """With the owners' homes and the bundles that are unpacked."""
+    limit_bytes: int
+    """Of all together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TroubleReport(Record):
+    """What goes wrong in a worker's own work."""
+
+    work: str
+    """Such as `the heartbeat`."""
+    state: Literal["failed", "failing", "silent"]
+    """`failing`: three times in a row or more, until now. `failed`: less often, or it works again. `silent`: it makes
+    no turn, as what it calls hangs."""
+    since: datetime
+    """When it last failed; if it is failing or silent, when it began to."""
+    problem: str
+    """The newest error, in one line. The worker's log has its traceback."""
+    times: int = 1
+    """How often it failed in a row."""
+
+
+EnvironmentKind = Literal["venv", "conda"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentReport(Record):
+    """An environment of a worker's host in which jobs may run, as its files say: nothing of it was run."""
+
+    name: Annotated[str, cut_at(100)]
+    path: Annotated[str, cut_at(1000)]
+    kind: EnvironmentKind = "venv"
+    python: Annotated[str, cut_at(50)] = ""
+    """The version, such as `3.10.13`. Empty where it is not known: so are the next two."""
+    torch: Annotated[str, cut_at(50)] = ""
+    cuda: Annotated[str, cut_at(50)] = ""
+    """The version of CUDA that torch was built for."""
+    packages: int = 0
+    """How many packages it has."""
+    digest: Annotated[str, cut_at(64)] = ""
+    """The first 16 hexadecimal digits of the sha256 of its packages with their versions."""
+    obstacle: Annotated[str, cut_at(500)] = ""
+    """Why no job can run in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartsReport(Record):
+    """How a worker starts jobs now."""
+
+    mode: Literal["warm", "cold"]
+    """`warm`: as forks of a process that has imported torch; `cold`: by torchrun."""
+    why: str = ""
+    """Why jobs start cold."""
+    since: datetime | None = None
+    """When the warm process was started."""
+    forks: int = 0
+    """Jobs that this worker's warm processes have started since the worker was started."""
+    memory_bytes: int | None = None
+    """Resident memory of the warm process that is not shared with files."""
+    isolation: IsolationReport | None = None
+    cpus: float | None = None
+    """CPUs that the worker's jobs may use together."""
+    memory_gb: float | None = None
+    """Memory of the host, in GiB, that they may use together."""
+    caches: CachesReport | None = None
+    """None until they were measured, and where nothing limits them."""
+    environments: list[EnvironmentReport] = field(default_factory=list)
+    """Those that jobs may name."""
+    troubles: list[TroubleReport] = field(default_factory=list)
+    """What goes wrong in the worker's own work now, or did within the last hour."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolRules(Record):
+    """What jobs may ask of a pool's cluster besides devices. Empty: nothing."""
+
+    accounts: list[str] = field(default_factory=list)
+    qos: list[str] = field(default_factory=list)
+    constraints: list[str] = field(default_factory=list)
+    reservations: list[str] = field(default_factory=list)
+    account_of: dict[str, str] = field(default_factory=dict)
+    """The account of jobs that name none, by owner."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolNodes(Record):
+    """The nodes of a pool that are not down or drained. What they have is that of the smallest one."""
+
+    count: int
+    devices: int
+    """The most devices that one node has."""
+    gpus: list[str] = field(default_factory=list)
+    """The names of the GPUs, as the cluster's operator has called them."""
+    cpus: int | None = None
+    memory_gb: float | None = None
+    """In GiB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolReport(Record):
+    """A partition of a cluster, whose own scheduler starts jobs on it."""
+
+    engine: Literal["slurm"] = "slurm"
+    partition: str
+    kind: Literal["cuda", "cpu"]
+    nodes: PoolNodes
+    max_time_s: int | None = None
+    """The longest time limit of a job there. None: there is no limit."""
+    ahead: int = 10
+    """How many jobs of one owner may wait in the cluster's queue."""
+    rules: PoolRules = PoolRules()
+    state: str = "up"
+    """The partition's state in the cluster's own words."""
+    obstacle: str | None = None
+    """Why no job starts there now, such as that the cluster does not answer."""

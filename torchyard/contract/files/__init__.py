@@ -1,0 +1,1 @@
+"""Files that a job leaves: checkpoints, artifacts and kept files."""

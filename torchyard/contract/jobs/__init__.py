@@ -1,0 +1,1 @@
+"""Jobs: their lists, their changes, and how they are submitted."""

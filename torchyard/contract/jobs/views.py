@@ -1,0 +1,241 @@
+"""The JSON of jobs and of actions on them."""
+
+from datetime import datetime
+
+from pydantic import Field, JsonValue
+
+from torchyard.contract.jobs.columns import Scalar
+from torchyard.contract.jobs.submissions import ProspectView
+from torchyard.contract.queue.views import EstimateView, StopView
+from torchyard.contract.spec.after import Ending
+from torchyard.contract.spec.spec import JobSpec
+from torchyard.contract.states import EndReason, JobState
+from torchyard.contract.sweeps.views import JobSweep
+from torchyard.contract.team.roles import Visibility
+from torchyard.contract.wire.view import Number, Page, View
+
+
+class StatusReason(View):
+    """Why a job is in its state, as its scheduler or its worker decided."""
+
+    code: str
+    message: str
+    position: int | None = None
+    since: datetime
+    estimate: EstimateView | None = None
+    """Of a queued job: when it is expected to start. Null while none was made."""
+
+
+class ProgressView(View):
+    epoch: int | None = None
+    epochs: int | None = None
+    step: int = 0
+    total_steps: int | None = None
+    fraction: float | None = None
+    eta_seconds: float | None = None
+
+
+class BestView(View):
+    metric: str
+    value: Number
+    epoch: int | None
+    step: int
+    checkpoint_id: str
+    remeasured: Number | None = None
+    """The value that this checkpoint had when it was evaluated again, in one process after training."""
+
+
+class HeldDevice(View):
+    """A device of the newest attempt. They are listed by rank."""
+
+    worker: str
+    index: int
+    uuid: str
+    name: str
+    node: int = 0
+    """The number of its node, from 0. One worker has one node; a pool gives an attempt several."""
+    host: str | None = None
+    """The name of the node, where the cluster of a pool has chosen it. Null: the worker's own host."""
+
+
+class ErrorView(View):
+    """The failure of the job, or of its latest attempt. `code` is an EndReason."""
+
+    code: EndReason
+    message: str
+    rank: int | None = None
+    exit_code: int | None = None
+    traceback: str | None = None
+
+
+class JobSummary(View):
+    """A job as lists show it.
+
+    `metrics` has the newest value of `train/loss`, `val/loss` and the metric that `checkpoint.monitor` names; `error`
+    has no traceback; messages of more than 1,000 characters are cut. The job itself has everything.
+    """
+
+    id: str
+    name: str
+    trainer: str
+    state: JobState
+    status_reason: StatusReason
+    owner: str
+    visibility: Visibility = "private"
+    priority: int
+    labels: dict[str, str]
+    has_notes: bool = False
+    archived: bool = False
+    """Lists leave it out unless they are asked for archived jobs."""
+    starred: bool = False
+    """Whether you have starred it. What others have starred is not told."""
+    attempt: int
+    retry_of: str | None = None
+    sweep: JobSweep | None = None
+    schedule_id: str | None = None
+    """The schedule of which it is a run. It may be deleted."""
+    progress: ProgressView
+    metrics: dict[str, Number]
+    best: BestView | None = None
+    devices: list[HeldDevice]
+    error: ErrorView | None = None
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    version: int
+    position: int = 0
+    """The place of the newest thing that the job stored. A stream `after` it begins with the next one."""
+    columns: dict[str, Scalar] | None = Field(default=None, exclude_if=lambda value: value is None)
+    """The values of the columns that the list was asked for, by name; null is what the job has not, or what you may
+    not read. A text of more than 200 characters is cut; what is no text, number or truth value is its JSON."""
+
+
+class SpreadView(View):
+    """The finite numbers that jobs have in a column."""
+
+    count: int
+    mean: float
+    std: float | None
+    """The standard deviation of a sample; null of a single number, and where it is beyond all floats."""
+    min: float
+    max: float
+
+
+class JobGroup(View):
+    """Jobs that have the same value of a column; null: those without one."""
+
+    key: str
+    """What `in_group` takes to list its jobs."""
+    value: str | None
+    """A text as it is, others as JSON. Values that are shown alike are one."""
+    name: str | None = None
+    """Of a sweep."""
+    counts: dict[JobState, int]
+    total: int
+    columns: dict[str, SpreadView] | None = Field(default=None, exclude_if=lambda value: value is None)
+    """By name, of the columns that the list was asked for, those in which some of the jobs have numbers."""
+
+
+class JobPage(Page[JobSummary]):
+    """One page of jobs. The counts are of all jobs that the filter without its `state` matches."""
+
+    counts: dict[JobState, int] | None = None
+    """How many jobs are in each state; states without any are left out. Null unless it was asked for."""
+    total: int | None = None
+    """How many jobs there are in all states. Null unless it was asked for."""
+    counts_complete: bool | None = None
+    """False if there may be more: with other filters than `owner`, a list of more than 10,000 jobs is counted until
+    1,000 are found, the newest ones. Null unless it was asked for."""
+    groups: list[JobGroup] | None = None
+    """The jobs that the whole filter matches by the values of a column, the largest group first. At most 200 groups,
+    of the newest 10,000 jobs that you may read. Null unless it was asked for."""
+    groups_complete: bool | None = None
+    """False if there may be more groups or jobs. Null unless it was asked for."""
+    list_complete: bool | None = None
+    """False of a list that is sorted by a column, or of one group, if there are more jobs: it has those of the first
+    10,000, which are the newest of a list that is sorted by a column. Null of other lists."""
+
+
+class ColumnView(View):
+    """A column that a table of jobs may have."""
+
+    name: str
+    """A metric is named once, by `last`: it has `best`, `min` and `max`, too."""
+    jobs: int
+    """How many jobs have a value."""
+    differs: bool
+    """Whether the jobs have different values, or some have none."""
+
+
+class ColumnsView(View):
+    """The columns that jobs have, by name: at most 1,000, those that most of the jobs have."""
+
+    data: list[ColumnView]
+    jobs: int
+    """How many jobs were read: the newest ones, at most 500, that you may read."""
+
+
+class RefusedAction(View):
+    """A job on which an action was not done. `code` is that of the error."""
+
+    job_id: str
+    code: str
+    message: str
+
+
+class ActionsView(View):
+    """What an action did on many jobs."""
+
+    matched: int
+    """The jobs that were meant and that the caller may change."""
+    done: int
+    refused: list[RefusedAction]
+    """At most 50."""
+    more: bool
+    """Whether further jobs match the filter: repeat the request."""
+    price: StopView | None = Field(default=None, exclude_if=lambda value: value is None)
+    """What a `cancel` or a `pause` would cost. Only with `dry_run`."""
+
+
+class InitialView(View):
+    """The weights from which a job starts. Their source may be gone, or may be nothing that the caller may read."""
+
+    ref: str
+    """The `init_from` of the spec, which names exactly them."""
+    job_id: str | None
+    """The job that has saved them; null if that is not known."""
+    checkpoint_id: str | None
+    model: str | None
+    """The named model, as `OWNER/NAME@VERSION`; null of a job's checkpoint."""
+    step: int
+
+
+class AfterView(View):
+    """A job that must have ended before this one starts. `name` and `state` are of what the caller may read."""
+
+    job_id: str
+    name: str | None
+    """Null if it was deleted, or the caller may not read it."""
+    on: Ending
+    """How it must end."""
+    state: JobState | None
+    """Null if the caller may not read it, or nothing is left that says it."""
+
+
+class JobDetails(JobSummary):
+    """What a job has besides its summary, without the documents that are stored as JSON: its spec and its card."""
+
+    init_from: InitialView | None = None
+    """The weights from which it starts; null if its spec names none."""
+    after: list[AfterView] = Field(default=[], description="the jobs that must have ended before it starts")
+    notes: str = Field(default="", description="Markdown that its owner wrote: do not trust it as HTML")
+
+
+class JobView(JobDetails):
+    """A job, with its spec and the newest value of every metric."""
+
+    spec: JobSpec
+    card: dict[str, JsonValue] | None = None
+    """Facts that the run reports: its size, data and speed; null until it reports them."""
+    waits_for: ProspectView | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Only of a job that was just submitted with `forecast`."""

@@ -1,0 +1,1 @@
+"""Pictures, histograms, tables, texts and confusion matrices that a run shows."""

@@ -1,0 +1,51 @@
+"""The JSON of models."""
+
+from datetime import datetime
+
+from pydantic import Field, JsonValue
+
+from torchyard.contract.files.views import CheckpointFile, CheckpointFolder
+from torchyard.contract.team.roles import Visibility
+from torchyard.contract.wire.view import Number, View
+
+
+class ModelVersionSummary(View):
+    """A version of a model, as lists show it. `size` and `sha256` are as those of a checkpoint."""
+
+    owner: str
+    name: str
+    version: int
+    trainer: str
+    job_id: str | None = Field(description="the job that saved it, which may be deleted; null if you may not read it")
+    checkpoint_id: str | None
+    epoch: int | None
+    step: int
+    metrics: dict[str, Number]
+    files: list[CheckpointFile]
+    files_omitted: bool = False
+    """Whether a list left the files out, as they are many: ask for the version itself."""
+    folder: CheckpointFolder | None = None
+    size: int
+    sha256: str
+    stored_bytes: int
+    """Bytes of all its files."""
+    created_at: datetime
+
+
+class ModelVersionView(ModelVersionSummary):
+    """A version of a model, with the card that its job had."""
+
+    card: dict[str, JsonValue] | None = None
+
+
+class ModelView(View):
+    """A model with its newest version."""
+
+    owner: str
+    name: str
+    visibility: Visibility
+    versions: int
+    """How many versions it has. Their numbers may have gaps, as none is given twice."""
+    stored_bytes: int
+    """Bytes of the files of all versions."""
+    newest: ModelVersionSummary

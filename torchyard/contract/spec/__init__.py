@@ -1,0 +1,1 @@
+"""The job spec: what a user may ask for."""

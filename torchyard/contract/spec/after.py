@@ -1,0 +1,45 @@
+"""For which other jobs a job waits, and what each of them must end as."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from torchyard.contract.states import JobState
+from torchyard.contract.wire.schema import Schema
+
+MOST_AFTER = 32
+"""The most jobs for which one job waits."""
+Ending = Literal["succeeded", "finished", "failed"]
+
+
+class After(Schema):
+    """Another job that must have ended before this one starts."""
+
+    job: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+            description="its id or its name: of the newest of your jobs, else of the newest that you may read; in an "
+            "`atomic` batch also the name of another job of the batch",
+        ),
+    ]
+    on: Ending = Field(
+        default="succeeded",
+        description="how it must end; `finished`: in any way. If it ends otherwise, this job fails",
+    )
+
+
+def is_met(on: str, state: JobState) -> bool:
+    """Returns whether a job in this state has ended as `on` asks for."""
+    return state.terminal if on == "finished" else state == on
+
+
+def is_failed(on: str, state: JobState) -> bool:
+    """Returns whether a job in this state can no longer end as `on` asks for."""
+    return state.terminal and not is_met(on, state)
+
+
+def unmet(name: str, on: str, state: JobState) -> str:
+    """Says of a job for which `is_failed` holds what is wrong."""
+    ended = "was cancelled" if state is JobState.CANCELLED else f"has {state}"
+    return f"{name} {ended}, and this job waits for its {'success' if on == JobState.SUCCEEDED else 'failure'}"

@@ -1,0 +1,61 @@
+"""Which metrics are read from the lines that a job writes: expressions in RE2's syntax."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from torchyard.contract.wire.schema import Schema
+from torchyard.contract.wire.text import METRIC_KEY_LENGTH
+
+MOST_METRIC_PATTERNS = 8
+"""Expressions of one job by which metrics are read from its lines."""
+MOST_METRIC_PATTERN = 500
+"""Characters of one of them."""
+VALUE, STEP, KEY = "value", "step", "key"
+"""The named groups of an expression: the number, and if it has them, the step and the metric's key."""
+
+_NOT_RE2 = re.compile(r"(?<!\\)\(\?(?:[=!>(#]|<[=!]|P=)|(?<!\\)\\[1-9]")
+_ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\\?\Z)", re.DOTALL)
+"""An escape, or a class of characters: what is in them repeats nothing."""
+_POSSESSIVE = re.compile(r"(?:[*+?]|\{[0-9]*(?:,[0-9]*)?\})\+")
+_BEGINS = re.compile(r"(?:\^|\\b|\\s\*|\s|\(\?i\))*(?P<word>[A-Za-z_][A-Za-z0-9_/.\-]*)")
+_REPEATED = "*?{"
+"""What makes the last letter of a word one that need not be there."""
+
+
+def key_of(pattern: str) -> str:
+    """Returns the key of an expression without a group `key`: the word that it begins with, else `metric`."""
+    found = _BEGINS.match(pattern)
+    if found is None:
+        return "metric"
+    word = found["word"]
+    word = word[:-1] if pattern[found.end() :][:1] in _REPEATED and pattern[found.end() :] else word
+    return word[:METRIC_KEY_LENGTH].rstrip("/.-") or "metric"
+
+
+def _checked(pattern: str) -> str:
+    if _NOT_RE2.search(pattern):
+        raise ValueError("looks around, or refers to a group: RE2 has neither")
+    if _POSSESSIVE.search(_ATOM.sub("x", pattern)):
+        raise ValueError("has a possessive quantifier, such as a++: RE2 has none, and needs none. Write a+")
+    try:
+        groups = re.compile(pattern).groupindex
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    if VALUE not in groups:
+        raise ValueError(f"has no group (?P<{VALUE}>…), which is the number: 'loss=(?P<{VALUE}>[0-9.e+-]+)'")
+    return pattern
+
+
+MetricPattern = Annotated[str, Field(min_length=1, max_length=MOST_METRIC_PATTERN), AfterValidator(_checked)]
+
+
+class LogMetrics(Schema):
+    """The metrics that are read from what rank 0 writes."""
+
+    patterns: Annotated[list[MetricPattern], Field(max_length=MOST_METRIC_PATTERNS)] = Field(
+        default=[],
+        description="expressions in RE2's syntax, with a group `value`, the number. `step` is the step, else the lines "
+        "that match are counted; `key` the metric's name, else the word that the expression begins with",
+    )

@@ -1,0 +1,127 @@
+"""What a job asks for of its hosts, and of the cluster behind its pool."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from torchyard.contract.wire.schema import Schema
+from torchyard.contract.wire.wording import allowing
+
+_GPU_NAME = allowing(
+    r"^[A-Za-z0-9][A-Za-z0-9 ._/()+-]{0,99}$",
+    "1 to 100 letters, digits, spaces and characters of `._/()+-`, of which the first is a letter or a digit",
+)
+GpuName = Annotated[str, Field(pattern=_GPU_NAME)]
+_POOL_NAME = allowing(
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+    "1 to 64 letters, digits, `.`, `_` and `-`, of which the first is a letter or a digit",
+)
+PoolName = Annotated[str, Field(pattern=_POOL_NAME)]
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+def _not_empty(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names:
+        raise ValueError("must have at least 1 item")
+    return names
+
+
+GpuNames = Annotated[
+    tuple[GpuName, ...],
+    Field(strict=False, max_length=16, json_schema_extra={"minItems": 1}),  # JSON has no tuples
+    AfterValidator(_not_empty),  # pydantic's own would count only the valid names
+]
+
+
+Devices = Annotated[int, Field(ge=1, le=1024)]
+"""How many devices of a node."""
+
+
+class Resources(Schema):
+    """What one attempt holds while it runs."""
+
+    nodes: Annotated[int, Field(ge=1, le=10_000)] = Field(default=1, description="several need a pool")
+    devices_per_node: Devices = Field(default=1, description="one process (rank) for each")
+    device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
+    min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
+    gpu: GpuNames | None = Field(
+        default=None,
+        exclude_if=_is_none,
+        description="names of GPUs, any of which will do: `H100`, `A100-80GB`",
+    )
+    cpus: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
+        default=None, exclude_if=_is_none, description="processors of each host, for all its processes together"
+    )
+    memory_gb: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
+        default=None, exclude_if=_is_none, description="memory of each host, for all its processes together, in GiB"
+    )
+    pool: PoolName | None = Field(
+        default=None, exclude_if=_is_none, description="a cluster's partition; null: one of the service's own workers"
+    )
+
+    @property
+    def total_devices(self) -> int:
+        """The devices of all nodes: what a quota counts."""
+        return self.nodes * self.devices_per_node
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """What is requested of each host's memory."""
+        return None if self.memory_gb is None else max(1, round(self.memory_gb * (1 << 30)))
+
+    @property
+    def described(self) -> str:
+        """What is asked for, in words: `2 GPUs (H100) of at least 80 GiB, 8 CPUs and 32 GiB of memory`.
+
+        Of several nodes: `2 nodes with 4 GPUs each`.
+        """
+        count, plural = self.devices_per_node, "" if self.devices_per_node == 1 else "s"
+        noun = {"cuda": "GPU", "cpu": "CPU slot", "auto": "device"}[self.device]
+        names = f" ({' or '.join(self.gpu)})" if self.gpu else ""
+        least = f" of at least {self.min_memory_gb:g} GiB" if self.min_memory_gb else ""
+        cpus = [f"{self.cpus:g} CPU{'' if self.cpus == 1 else 's'}"] if self.cpus else []
+        memory = [f"{self.memory_gb:g} GiB of memory"] if self.memory_gb else []
+        *others, last = f"{count} {noun}{plural}{names}{least}", *cpus, *memory
+        of_node = f"{', '.join(others)} and {last}" if others else last
+        return of_node if self.nodes == 1 else f"{self.nodes} nodes with {of_node} each"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_are_of_gpus(cls, written: Any) -> Any:
+        """Resolves `auto`: who names GPUs wants no CPU slots."""
+        if not isinstance(written, dict):
+            return written
+        given: dict[str, Any] = written
+        if given.get("gpu") is None or given.get("device", "auto") != "auto":
+            return given
+        return {**given, "device": "cuda"}
+
+    @model_validator(mode="after")
+    def _cpu_slots_have_no_names(self) -> Self:
+        if self.gpu is not None and self.device == "cpu":
+            raise ValueError("gpu names GPUs, and device is cpu: leave one of them out")
+        return self
+
+
+_SLURM_WORD = allowing(
+    r"^[A-Za-z0-9_][A-Za-z0-9._@-]{0,99}$",
+    "1 to 100 letters, digits, `.`, `_`, `@` and `-`, of which the first is a letter, a digit or `_`",
+)
+SlurmWord = Annotated[str, Field(pattern=_SLURM_WORD)]
+_SLURM_FEATURES = allowing(
+    r"^[A-Za-z0-9_(\[][A-Za-z0-9._@&|*()\[\]-]{0,199}$",
+    "1 to 200 letters, digits and characters of `._@-&|*()[]`, of which the first is no `.`, `@`, `-`, `&`, `|` or `*`",
+)
+SlurmFeatures = Annotated[str, Field(pattern=_SLURM_FEATURES)]
+
+
+class SlurmOptions(Schema):
+    """What the job asks of the pool's cluster besides devices. The pool's operator says what is allowed."""
+
+    account: SlurmWord | None = Field(default=None, description="null: the one of the job's owner, if there is one")
+    qos: SlurmWord | None = Field(default=None, description="null: the account's")
+    constraint: SlurmFeatures | None = Field(default=None, description="features that the nodes must have")
+    reservation: SlurmWord | None = Field(default=None, description="a reservation of the cluster to run in")

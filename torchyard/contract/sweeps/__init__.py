@@ -1,0 +1,1 @@
+"""A job spec, what varies of it, and its trials."""

@@ -1,0 +1,1 @@
+"""Users, their roles, tokens, secrets and quotas."""

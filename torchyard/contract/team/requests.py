@@ -1,0 +1,141 @@
+"""The bodies of requests about users, tokens, secrets, sessions and quotas."""
+
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
+from pydantic_core import to_json
+
+from torchyard.contract.team.roles import Resource, Role, Scope
+from torchyard.contract.wire.schema import BOUND_IN_BYTES, NO_CONTROLS, UNSET, Duration, Schema
+from torchyard.contract.wire.wording import allowing
+
+USER_NAME = allowing(
+    r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$",
+    "1 to 64 letters, digits, `.`, `_`, `@` and `-`, of which the first is a letter or a digit",
+)
+UserName = Annotated[str, Field(pattern=USER_NAME)]
+MOST_PREFERENCES_BYTES = 32_768
+"""The most bytes of a user's preferences, as JSON."""
+MOST_SCOPES = 100
+"""The most scopes that are named for a token, equal ones included."""
+TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROLS)]
+
+
+def _role(value: Any) -> Any:
+    return Role(value) if isinstance(value, str) and value in set(Role) else value
+
+
+def _scopes(value: Any) -> Any:
+    return [_scope(item) for item in value] if isinstance(value, list) else value
+
+
+def _scope(value: Any) -> Any:
+    return Scope(value) if isinstance(value, str) and value in set(Scope) else value
+
+
+Limit = Annotated[int, Field(ge=0, lt=2**62)] | None
+RoleName = Annotated[Role, BeforeValidator(_role)]
+
+
+class NewUser(Schema):
+    """A user to add."""
+
+    name: UserName
+    role: RoleName = Role.MEMBER
+
+
+class UserPatch(Schema):
+    """What can be changed of a user. What is null or left out stays."""
+
+    role: RoleName | None = None
+    disabled: bool | None = None
+    jobs: Literal["keep", "cancel"] = Field(default="keep", description="what becomes of a disabled user's jobs")
+
+
+class NewToken(Schema):
+    """A token to make."""
+
+    name: TokenName = "token"
+    user: UserName | None = Field(default=None, description="whose token; only an administrator may name another user")
+    scopes: Annotated[list[Scope], BeforeValidator(_scopes)] | None = Field(
+        default=None, max_length=MOST_SCOPES, description="what it may be used for; null: all that its user may do"
+    )
+    lifetime: Duration | None = Field(default=timedelta(days=90), description="null: it does not expire")
+
+
+class QuotaPatch(Schema):
+    """Limits to set. What is left out stays; null is unlimited, but no `share` is null."""
+
+    devices: Limit = None
+    running: Limit = None
+    queued: Limit = None
+    priority: Annotated[int, Field(ge=-100, le=100)] | None = None
+    stored_bytes: Limit = None
+    share: Annotated[int, Field(ge=1, le=10_000, description="the part in the devices; without one, 100")] = UNSET
+
+    @property
+    def limits(self) -> dict[Resource, int | None]:
+        """The limits that were sent."""
+        return {Resource(name): value for name, value in self.model_dump(exclude_unset=True).items()}
+
+
+class SecretValue(Schema):
+    """The value of a secret."""
+
+    value: Annotated[str, Field(min_length=1, max_length=32_768)]
+
+
+class Login(Schema):
+    """What a browser sends for a session: a token."""
+
+    token: Annotated[str, Field(min_length=1, max_length=500)]
+
+
+class CodeLogin(Schema):
+    """What a browser on the service's machine may send instead: a login code."""
+
+    code: Annotated[str, Field(min_length=1, max_length=100)]
+
+
+def _small(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    size = len(to_json(document))
+    if size > MOST_PREFERENCES_BYTES:
+        raise ValueError(f"has {size} bytes of JSON: preferences have at most {MOST_PREFERENCES_BYTES}")
+    if not _is_exact(document):
+        raise ValueError(
+            "has an integer of more than 53 bits, which a browser does not keep exactly: write it as a text"
+        )
+    return document
+
+
+def _is_exact(value: JsonValue) -> bool:
+    if isinstance(value, dict):
+        return all(_is_exact(item) for item in value.values())
+    if isinstance(value, list):
+        return all(_is_exact(item) for item in value)
+    return not isinstance(value, int) or abs(value) <= 2**53
+
+
+class PreferenceChanges(Schema):
+    """How a user wants the page to be, by names that only the page knows. Null removes a name."""
+
+    preferences: Annotated[
+        dict[str, JsonValue], AfterValidator(_small), Field(json_schema_extra={BOUND_IN_BYTES: MOST_PREFERENCES_BYTES})
+    ]
+
+
+class FileLink(Schema):
+    """The file to link to."""
+
+    path: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=4000,
+            pattern=allowing(
+                r"^/v1/(jobs/|models/|usage\?)", "a path that begins with /v1/jobs/, /v1/models/ or /v1/usage?"
+            ),
+        ),
+    ]
+    """Its path with its query, as a download asks for it."""

@@ -1,0 +1,149 @@
+"""The JSON of users, tokens, sessions, quotas, secrets and the audit."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import JsonValue
+
+from torchyard.contract.team.roles import Resource, Role, Scope
+from torchyard.contract.wire.view import View
+
+
+class UserView(View):
+    name: str
+    role: Role
+    created_at: datetime
+    disabled_at: datetime | None = None
+
+
+class TokenView(View):
+    """A token, without its secret."""
+
+    id: str
+    user: str
+    name: str
+    scopes: list[Scope]
+    created_at: datetime
+    expires_at: datetime | None = None
+    used_at: datetime | None = None
+    """The last use, to the minute."""
+    revoked_at: datetime | None = None
+
+
+class NewTokenView(TokenView):
+    """A token that was just made. Its text is shown this once."""
+
+    token: str
+
+
+class MeView(View):
+    """Who makes the request, and what they may do with this token."""
+
+    name: str
+    role: Role
+    scopes: list[Scope]
+    token_id: str | None = None
+    """None for the bootstrap administrator's token."""
+    preferences: dict[str, JsonValue] | None = None
+    """What the page keeps for the user. None where it was not asked for."""
+
+
+class SessionView(MeView):
+    """Who has just logged in, and what the page must send beside the cookie."""
+
+    csrf: str
+    """Every request with the cookie sends it as `X-CSRF-Token`. It is told this once."""
+
+
+class BrowserSessionView(View):
+    """A browser that is signed in."""
+
+    id: str
+    token_id: str | None
+    """The token that opened it, with which it ends. None: the bootstrap administrator's."""
+    address: str
+    """From where it was used last; empty if that is not known."""
+    created_at: datetime
+    used_at: datetime | None
+    """The last use, to the minute."""
+    expires_at: datetime
+    current: bool
+    """Whether the request was made in it."""
+
+
+class FileLinkView(View):
+    """A link to one file, which needs neither a header nor a cookie."""
+
+    path: str
+    """The path of the file with its query, relative to the address of the service."""
+    expires_at: datetime
+    """Until then a download may begin."""
+
+
+class LoginCodeView(View):
+    """A one-time code that opens a session in a browser on the service's machine."""
+
+    code: str
+    expires_at: datetime
+    has_page: bool
+    """Whether the service has the page to log in to."""
+
+
+class CodeOwnerView(View):
+    """For whom a login code was made."""
+
+    name: str
+    role: Role
+
+
+class QuotaView(View):
+    """The limits that are set for a role or a user. A limit of null is unlimited."""
+
+    kind: Literal["role", "user"]
+    name: str
+    limits: dict[Resource, int | None]
+
+
+class QuotaUse(View):
+    """How much of a resource a user may use and uses. A limit of null is unlimited; a priority is not used up."""
+
+    resource: Resource
+    limit: int | None
+    used: int | None
+
+
+class UserQuotaView(View):
+    """What holds for a user: their own limits, else those of their role."""
+
+    user: str
+    uses: list[QuotaUse]
+
+
+class SecretView(View):
+    """A secret without its value."""
+
+    name: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class RotationView(View):
+    """How many secrets were encrypted with the new key."""
+
+    encrypted: int
+
+
+class AuditView(View):
+    """Who did what."""
+
+    id: int
+    time: datetime
+    who: str
+    """Empty for a failed login."""
+    token_id: str | None
+    address: str
+    action: str
+    object: str
+    outcome: str
+    """`ok`, or the code of the error."""
+    request_id: str

@@ -1,0 +1,1 @@
+"""Events, metrics, lines and stacks that a job stores while it runs."""
