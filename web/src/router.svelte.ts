@@ -22,8 +22,8 @@ export function route(): Route {
 }
 
 /** Returns the address of a page such as `jobs/job_…`, with a query. */
-export function href(path: string, query: Readonly<Record<string, string>> = {}): string {
-  const text = new URLSearchParams(query).toString();
+export function href(path: string, query: Readonly<Record<string, string>> | URLSearchParams = {}): string {
+  const text = new URLSearchParams(query as Record<string, string>).toString();
   return ROOT + path + (text ? `?${text}` : "");
 }
 
