@@ -447,7 +447,7 @@ test("each filter can be taken back, and a view keeps the address under a name",
     });
   const host = open([]);
   const chips = textsOf(host, "[aria-label='Active filters'] button");
-  expect(chips).toEqual(["“lr”", "of ada", "team: x", "running", "failed", "show all"]);
+  expect(chips).toEqual(["“lr”", "of ada", "team: x", "failed", "running", "show all"]);
   click(host, "failed");
   click(host, "mine");
   expect(changes).toEqual([{ state: "running" }, { owner: null }]);
