@@ -31,7 +31,7 @@ with paused():
     from worker.host import orphans
     from worker.sandbox import levels, shared
     from worker.sandbox.levels import Isolation
-    from worker.sandbox.places import WorkerPlaces
+    from worker.sandbox.writable import WritableFolders
     from worker.settings import Settings
 
 
@@ -87,7 +87,7 @@ def _confinement(settings: Settings) -> Confinement:
         settings.temporary.mkdir(mode=0o700, exist_ok=True)
     return Confinement(
         isolation=isolation,
-        places=WorkerPlaces(settings.root, temporary=settings.temporary),
+        own_folders=WritableFolders(settings.root, temporary=settings.temporary),
         readable=settings.allowed,
         writable=settings.writable,
         namespaces=settings.namespaces == "allow",

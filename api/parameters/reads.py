@@ -137,8 +137,8 @@ def _answer_of(answer: Any, request: Request) -> Parts[Response]:
 
 def _json(view: BaseModel) -> bytes:
     """Returns the view in JSON, one by one the items of its list: nothing else runs while one is encoded."""
-    items: list[BaseModel] | None = getattr(view, "data", None)
-    if not items:
+    items: list[Any] | None = getattr(view, "data", None)
+    if not items or not isinstance(items[0], BaseModel):  # a list of records is short
         return view.model_dump_json().encode()
     data = ",".join(item.model_dump_json() for item in items)
     return with_data(view.model_copy(update={"data": []}), f"[{data}]".encode())

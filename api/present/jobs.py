@@ -44,9 +44,10 @@ from torchyard.contract.jobs.views import (
     SpreadView,
     StatusReason,
 )
-from torchyard.contract.queue.views import QueueEntry, WaitingReason
+from torchyard.contract.queue.views import QueueEntry
 from torchyard.contract.spec.resources import Resources
 from torchyard.contract.spec.spec import SPEC
+from torchyard.contract.states import DatedReason
 from torchyard.contract.sweeps.views import JobSweep
 from torchyard.contract.wire.text import MOST_SHOWN_TEXT, shown_text
 
@@ -138,7 +139,7 @@ def known_columns(known: KnownColumns) -> ColumnsView:
 def queue_entry(facts: QueuedJob, caller: Caller) -> QueueEntry:
     """Returns the entry of a queued job, as the caller may see it."""
     seen, reason = may_list(caller, facts), facts.reason
-    shown = WaitingReason(code=reason.code, message=reason.message, since=time(reason.since))
+    shown = DatedReason(code=reason.code, message=reason.message, since=time(reason.since))
     return QueueEntry(
         position=facts.in_line,
         job_id=facts.id if seen else None,

@@ -28,9 +28,8 @@ from store.bundles.library import BundleCursor
 from store.bundles.partial import PartialFile
 from store.bundles.upload import Piece, Upload
 from torchyard.contract.bundles.names import is_digest
-from torchyard.contract.bundles.parts import SharedParts
 from torchyard.contract.bundles.requests import NewBundleName, WantedParts
-from torchyard.contract.bundles.views import BundleView, FoundParts, SharedPartsView
+from torchyard.contract.bundles.views import BundleView, FoundParts
 from torchyard.contract.errors import (
     Conflict,
     InvalidBundle,
@@ -99,9 +98,7 @@ async def upload_bundle(
 def find_parts(services: ServicesDep, caller: JobReader, wanted: PartsBody) -> FoundParts:
     """Tells which parts of a new tar are in one's complete bundles: `POST /v1/bundles/{sha256}/copy` takes them."""
     digests = [bytes.fromhex(sha256) for sha256 in wanted.parts]
-    return FoundParts(
-        data=[_parts_view(run) for run in library.find_shared_parts(services.store, caller.name, digests)]
-    )
+    return FoundParts(data=library.find_shared_parts(services.store, caller.name, digests))
 
 
 @router.post("/bundles/{sha256}/copy", status_code=201, responses=_UPLOADED)
@@ -245,7 +242,3 @@ def _view(bundle: BundleFacts | Partial) -> BundleView:
         created_at=time(bundle.created_at),
         name=bundle.name,
     )
-
-
-def _parts_view(run: SharedParts) -> SharedPartsView:
-    return SharedPartsView(index=run.index, count=run.count, source=run.source, start=run.start, size=run.size)

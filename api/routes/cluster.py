@@ -25,6 +25,7 @@ from store.cluster.facts import HolderFacts, PoolFacts, WorkerFacts, WorkerHisto
 from store.ids import is_id
 from store.jobs import queued
 from store.team.callers import Caller, may_list
+from torchyard.contract.cluster.devices import StartsReport
 from torchyard.contract.cluster.views import (
     DeviceColumns,
     DeviceHistory,
@@ -33,7 +34,6 @@ from torchyard.contract.cluster.views import (
     HolderView,
     KeptView,
     PoolView,
-    StartsView,
     TrainerView,
     WorkerHistoryView,
     WorkerView,
@@ -168,7 +168,7 @@ def worker_view(facts: WorkerFacts, caller: Caller) -> WorkerView:
         started_at=time(facts.started_at),
         seen_at=time(facts.seen_at),
         devices=[_device(device, facts.holders.get(device.uuid), caller) for device in seen],
-        starts=None if facts.starts is None else StartsView.model_validate(facts.starts),
+        starts=None if facts.starts is None else StartsReport.from_dict(facts.starts),
         kept=[
             KeptView(
                 kind="cuda" if kept.kind == "cuda" else "cpu",

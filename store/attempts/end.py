@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Collection
+from datetime import timedelta
 
-from sqlalchemy import update
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import WORKERS, announcement_of
@@ -13,16 +14,20 @@ from store.attempts.exit_reports import verified
 from store.attempts.facts import Claim
 from store.cluster import device_days
 from store.cluster.usage_facts import Held
-from store.db.database import now_us
+from store.db.database import in_us, now_us
 from store.jobs import jobs, outcome
 from store.notifications import signals
 from store.output import checkpoints
 from store.queue import usage
 from store.tables import Allocation, Attempt, Job
+from torchyard.contract.attempts.last_error import is_lost_peer
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.errors import StaleClaim
 from torchyard.contract.notifications.kinds import EventKind
 from torchyard.contract.states import EndReason, JobState
+
+_UNDER_WAY_AFTER = timedelta(minutes=5)
+"""A script may report nothing of what it does: after so long it counts as under way."""
 
 
 def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: Collection[EndReason] = ()) -> JobState:
@@ -63,6 +68,7 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
         job,
         report,
         published_checkpoint=published_checkpoint,
+        made_progress=not _is_own_error(report) or _has_made_progress(session, job),
         ran_us=closed.ran_us,
         by_itself=EndReason.PAUSED not in requested_stops,
     )
@@ -86,6 +92,19 @@ def rescue(session: Session, claim: Claim) -> bool:
     end(session, claim, ExitReport(reason=EndReason.WORKER_LOST, message=f"the lease of worker {name} expired"))
     signals.add(session, EventKind.WORKER_LOST, worker=(late.worker_id, name))
     return True
+
+
+def _is_own_error(report: ExitReport) -> bool:
+    """Whether the program itself failed, and not for want of another one of its processes."""
+    return report.reason is EndReason.USER_ERROR and not is_lost_peer(f"{report.message}\n{report.traceback}")
+
+
+def _has_made_progress(session: Session, job: Job) -> bool:
+    """Whether an attempt of the job told of a step, a metric or a checkpoint, or ran for long as a script."""
+    told = (Attempt.stepped_at.is_not(None), Attempt.point_bytes > 0, Attempt.checkpoints > 0)
+    ran_long = Attempt.ended_at - Attempt.running_at >= in_us(_UNDER_WAY_AFTER)
+    found = or_(*told, ran_long) if job.trainer == "script" else or_(*told)
+    return session.execute(select(Attempt.id).where(Attempt.job_id == job.id, found).limit(1)).first() is not None
 
 
 def _add_usage(session: Session, job: Job, attempt: Attempt, held: Counter[str], *, ran_us: int) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from torchyard.contract.spec.resources import Resources
+from torchyard.contract.spec.spec import DEFAULT_RESTARTS
 from torchyard.contract.wire.schema import Duration
 
 
@@ -28,7 +29,7 @@ class StoredSpec(_Part):
     checkpoint: StoredCheckpointPolicy = StoredCheckpointPolicy()
     preemptible: bool = False
     idle_timeout: Duration | None = None
-    max_restarts: int = 2
+    max_restarts: int = DEFAULT_RESTARTS
     stop_grace: Duration = timedelta(seconds=30)
     time_limit: Duration = timedelta(hours=24)
 

@@ -47,6 +47,7 @@ def apply(
     report: ExitReport,
     *,
     published_checkpoint: bool,
+    made_progress: bool,
     ran_us: int,
     by_itself: bool = False,
 ) -> JobState:
@@ -54,6 +55,8 @@ def apply(
 
     Raises StaleClaim if the job has no open attempt.
     `published_checkpoint`: whether the attempt published a checkpoint of a later step than the one it started from.
+    `made_progress`: whether an attempt of the job made some, or this one ended by no error of the program. Without it,
+    the job fails.
     `by_itself`: whether the worker had not asked it to stop, so that a pause is that of the job's `pause_at`.
     """
     if report.reason is EndReason.PREEMPTED and job.preempted_for is not None:
@@ -64,7 +67,13 @@ def apply(
     point = PausePoint.of(job.pause_at) if by_itself and job.pause_at is not None else None
     cancelled = None if job.cancel_requested_at is None else stop.cancelled_by(session, job)
     state, reason = _next_state(
-        job, report, attempts_without_checkpoint=without, backoff_s=backoff_s, point=point, cancelled=cancelled
+        job,
+        report,
+        attempts_without_checkpoint=without,
+        made_progress=made_progress,
+        backoff_s=backoff_s,
+        point=point,
+        cancelled=cancelled,
     )
     retried = state in {JobState.QUEUED, JobState.PAUSED}
     error = report.to_dict()
@@ -97,6 +106,7 @@ def _next_state(
     report: ExitReport,
     *,
     attempts_without_checkpoint: int,
+    made_progress: bool,
     backoff_s: int,
     point: PausePoint | None,
     cancelled: str | None,
@@ -111,19 +121,29 @@ def _next_state(
         return outcome.state, Reason(code, message)
     if cancelled is not None:
         return JobState.CANCELLED, Reason("cancelled", f"{cancelled}; its last attempt ended: {message}")
-    limit = job.stored_spec.max_restarts
-    used_up = outcome.counted and job.restarts >= limit
-    if not report.may_retry or used_up or attempts_without_checkpoint >= CRASH_LOOP_CAP:
-        restarts = f" (after {job.restarts} of {limit} restarts)" if limit else ""
-        in_a_row = f" ({attempts_without_checkpoint} attempts in a row published no checkpoint of a later step)"
-        why = restarts if used_up else in_a_row if report.may_retry else ""
-        return JobState.FAILED, Reason(code, message + why)
+    final = _why_final(job, report, attempts_without_checkpoint, made_progress=made_progress)
+    if final is not None:
+        return JobState.FAILED, Reason(code, message + final)
     if job.pause_requested_at is not None:
         return JobState.PAUSED, Reason("paused", f"paused by its owner; its last attempt ended: {message}")
     if report.reason is EndReason.PAUSED:
         return _paused(point)
     wait = f"; the next one starts in {backoff_s} s at the earliest" if backoff_s else ""
     return JobState.QUEUED, Reason("retrying", f"attempt {job.attempt} ended: {message}{wait}")
+
+
+def _why_final(job: Job, report: ExitReport, attempts_without_checkpoint: int, *, made_progress: bool) -> str | None:
+    """Returns what is said behind the message of a failure that is not retried; None if it is."""
+    if not report.may_retry:
+        return ""
+    limit = job.stored_spec.max_restarts
+    if OUTCOMES[report.reason].counted and job.restarts >= limit:
+        return f" (after {job.restarts} of {limit} restarts)" if limit else ""
+    if not made_progress:
+        return " (before its first step, metric or checkpoint, so it is not tried again)"
+    if attempts_without_checkpoint >= CRASH_LOOP_CAP:
+        return f" ({attempts_without_checkpoint} attempts in a row published no checkpoint of a later step)"
+    return None
 
 
 def _paused(point: PausePoint | None) -> tuple[JobState, Reason]:

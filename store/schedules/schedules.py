@@ -25,7 +25,6 @@ from torchyard.contract.schedules import (
     RefusedRun,
     ScheduledRun,
     SchedulePatch,
-    ScheduleReason,
     ScheduleState,
     ScheduleSummary,
     ScheduleView,
@@ -194,7 +193,7 @@ def _values_of(row: Schedule) -> dict[str, Any]:
     if row.last_error is not None:
         error = RefusedRun.model_validate({**row.last_error, "at": to_time(row.last_error["at"])})
     if row.reason_code is not None and row.reason_message is not None:
-        reason = ScheduleReason(code=row.reason_code, message=row.reason_message)
+        reason = Reason(code=row.reason_code, message=row.reason_message)
     return {
         "id": row.id,
         "name": row.name,

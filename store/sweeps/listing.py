@@ -15,9 +15,9 @@ from store.tables import Sweep
 from store.team import access
 from store.team.callers import Caller
 from torchyard.contract.errors import NotFound
-from torchyard.contract.states import JobState
+from torchyard.contract.states import DatedReason, JobState
 from torchyard.contract.sweeps.spec import SweepState
-from torchyard.contract.sweeps.views import SweepReason, SweepSummary, SweepView, TrialCounts
+from torchyard.contract.sweeps.views import SweepSummary, SweepView, TrialCounts
 
 TrialSort = Literal["value", "number"]
 _LISTED = (
@@ -83,7 +83,7 @@ def _values_of(sweep: Sweep, counted: Mapping[JobState, int], most_at_once: int 
         "id": sweep.id,
         "name": sweep.name,
         "state": SweepState(sweep.state),
-        "status_reason": SweepReason(
+        "status_reason": DatedReason(
             code=sweep.reason_code, message=sweep.reason_message, since=to_time(sweep.reason_since)
         ),
         "owner": sweep.owner,

@@ -1,4 +1,4 @@
-"""Who may use the service: users, their tokens, browser sessions, quotas and secrets, and what they did."""
+"""Who may use the service: users, their tokens, browser sessions, quotas, secrets and views, and what they did."""
 
 from typing import Any
 
@@ -126,6 +126,21 @@ class Preferences(Base):
 
     owner: Mapped[str] = mapped_column(String(100), primary_key=True)
     document: Mapped[dict[str, Any]]
+    updated_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+
+
+class SavedView(Base):
+    """A list of jobs that a user keeps under a name, as the page's address has it."""
+
+    __tablename__ = "saved_views"
+    __table_args__ = (Index("ix_saved_views_visibility", "visibility"),)
+
+    owner: Mapped[str] = mapped_column(String(100), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100), primary_key=True)
+    query: Mapped[str] = mapped_column(CleanText)
+    """Only the page knows what it means."""
+    visibility: Mapped[str] = mapped_column(String(8))
+    """A `torchyard.contract.team.roles.Visibility`."""
     updated_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
 
 

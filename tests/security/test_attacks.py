@@ -1,7 +1,6 @@
 """A job that attacks the service, as a review did, gets nothing that is not its own."""
 
 from collections.abc import Generator
-from dataclasses import asdict
 import json
 import os
 from pathlib import Path
@@ -172,7 +171,7 @@ def _attack(
     (worker,) = service.client.workers()
     assert worker.starts is not None
     assert worker.starts.isolation is not None
-    assert worker.starts.isolation.model_dump() == asdict(level)
+    assert worker.starts.isolation == level
     code = service.script("attack", ATTACK.read_text())
     (service.code / "attack" / "targets.json").write_text(json.dumps(targets))
     config = {"code": code, "args": [str(service.code / "attack" / "targets.json")]}

@@ -139,8 +139,18 @@ class StoreFixture:
         stored = Batch(offsets=batch.pop("offsets", {}), **batch)
         self.write(lambda session: append.record(session, claim, stored, seq=seq))
 
-    def end(self, claim: Claim, reason: EndReason, message: str = "", *, asked: bool = True) -> JobState:
-        """Ends the attempt. `asked`: whether the worker has requested a stop of this reason."""
+    def step(self, claim: Claim) -> None:
+        """Stores that the attempt has told of a step: an error of its program after that may be retried."""
+        told = update(Attempt).where(Attempt.id == claim.attempt_id, Attempt.ended_at.is_(None))
+        self.write(lambda session: session.execute(told.values(stepped_at=now_us())))
+
+    def end(
+        self, claim: Claim, reason: EndReason, message: str = "", *, asked: bool = True, stepped: bool = True
+    ) -> JobState:
+        """Ends the attempt. `asked`: whether the worker has requested a stop of this reason. `stepped`: whether it has
+        told of a step before an error of its program."""
+        if stepped and reason is EndReason.USER_ERROR:
+            self.step(claim)
         report, stops = ExitReport(reason=reason, message=message), {reason} if asked else set[EndReason]()
         return self.write(lambda session: end.end(session, claim, report, requested_stops=stops))
 

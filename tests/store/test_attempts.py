@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -148,6 +149,55 @@ def test_counted_retries_stop_at_max_restarts(db: StoreFixture, reason: EndReaso
     assert job.error is not None
     assert (job.error["code"], job.error["message"]) == (reason, "again")
     assert job.reason_message == (f"again (after {limit} of {limit} restarts)" if limit else "again")
+
+
+_PROGRESS: dict[str, dict[str, Any]] = {
+    "none": {"progress": {"step": 0}},
+    "a step": {"progress": {"step": 1}},
+    "a metric": {"points": [MetricPoint("train/loss", 0, 1.0, 1)]},
+    "a checkpoint": {"checkpoints": [checkpoint("step-0", step=0)]},
+}
+
+
+@pytest.mark.parametrize("progress", _PROGRESS)
+def test_an_error_of_the_program_before_its_first_progress_is_not_retried(
+    db: StoreFixture, progress: str, approved: Approved
+) -> None:
+    job_id, worker = db.submit(max_restarts=2), db.worker()
+    claim = db.running(job_id, worker)
+    db.record(claim, seq=0, lines=[NewLines(0, "stdout", ["begins"])], **_PROGRESS[progress])
+    wanted = JobState.FAILED if progress == "none" else JobState.QUEUED
+    assert db.end(claim, EndReason.USER_ERROR, "ValueError: a typing error", stepped=False) is wanted
+    assert db.job(job_id).reason_message == approved.of_row("reason_message")
+    if progress != "none":  # made by an earlier attempt
+        assert db.end(db.running(job_id, worker), EndReason.USER_ERROR, stepped=False) is JobState.QUEUED
+
+
+def test_what_is_no_error_of_the_program_is_retried_before_its_first_progress(db: StoreFixture) -> None:
+    job_id, worker = db.submit(max_restarts=2), db.worker()
+    for reason in [each for each in RETRIED if each is not EndReason.USER_ERROR]:
+        db.write(lambda session: session.execute(update(Job).values(restarts=0)))
+        assert db.end(db.running(job_id, worker), reason, "lost") is JobState.QUEUED, reason
+    lost = "DistStoreError: Timed out after 60 seconds waiting for clients. 1/2 clients joined."
+    assert db.end(db.running(job_id, worker), EndReason.USER_ERROR, lost, stepped=False) is JobState.QUEUED
+
+
+@pytest.mark.parametrize(
+    ("spec", "minutes", "wanted"),
+    [
+        ({}, 4, JobState.FAILED),
+        ({}, 6, JobState.QUEUED),
+        ({"trainer": "image-classification", "config": {"data": {"source": "digits"}}}, 6, JobState.FAILED),
+    ],
+)
+@quick_on_sqlite
+def test_a_script_that_reports_nothing_is_under_way_after_five_minutes(
+    db: StoreFixture, spec: dict[str, Any], minutes: int, wanted: JobState
+) -> None:
+    claim = db.running(db.submit(**spec), db.worker())
+    began = update(Attempt).values(running_at=Attempt.running_at - minutes * 60 * _SECOND_US)
+    db.write(lambda session: session.execute(began))
+    assert db.end(claim, EndReason.USER_ERROR, stepped=False) is wanted
 
 
 @pytest.mark.parametrize("reason", UNCOUNTED)

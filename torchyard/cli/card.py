@@ -18,7 +18,6 @@ _KNOWN_KEYS = (
 )
 """The keys that recipes write, in the order in which they are shown. Other keys follow."""
 
-_PREFIXES = ("", " k", " M", " G", " T", " P")
 _HASH_SHOWN = 12
 _MOST_SHOWN = 12
 
@@ -59,17 +58,8 @@ def _number(key: str, value: float) -> str:
     if key.endswith("_bytes"):
         return terminal.size(round(value))
     if key.endswith("parameters"):
-        return _scaled(value)
+        return terminal.scaled(value)
     if key.startswith("flops"):
-        scaled = _scaled(value)
+        scaled = terminal.scaled(value)
         return f"{scaled}FLOPs" if " " in scaled else f"{scaled} FLOPs"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _scaled(value: float) -> str:
-    """Formats three digits and a prefix, such as `1.23 M`."""
-    left = float(f"{value:.3g}")
-    power = 0
-    while abs(left) >= 1000 and power < len(_PREFIXES) - 1:
-        left, power = left / 1000, power + 1
-    return f"{left:.3g}{_PREFIXES[power]}"
+    return terminal.number(value)

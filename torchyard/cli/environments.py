@@ -10,7 +10,7 @@ from torchyard.cli.arguments import Json, connect
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.contract.cluster.views import EnvironmentView
+    from torchyard.contract.cluster.devices import EnvironmentReport
 
 
 def envs(*, as_json: Json = False) -> None:
@@ -22,7 +22,7 @@ def envs(*, as_json: Json = False) -> None:
         found = client.workers()
     rows = [(worker.name, each) for worker in found if worker.starts for each in worker.starts.environments]
     if as_json:
-        return terminal.write(json.dumps([{"worker": name, **each.model_dump(mode="json")} for name, each in rows]))
+        return terminal.write(json.dumps([{"worker": name, **each.to_dict()} for name, each in rows]))
     if not rows:
         return terminal.note("No worker offers an environment: its operator names some (TORCHYARD_ENVIRONMENTS).")
     headers = ("WORKER", "NAME", "PYTHON", "TORCH", "CUDA", "PACKAGES", "PATH")
@@ -34,5 +34,5 @@ def envs(*, as_json: Json = False) -> None:
     return None
 
 
-def _cells(each: EnvironmentView) -> tuple[str, ...]:
+def _cells(each: EnvironmentReport) -> tuple[str, ...]:
     return each.name, each.python, each.torch or "none", each.cuda, str(each.packages), each.path

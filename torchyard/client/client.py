@@ -177,4 +177,7 @@ class Client(Driver[ClientCore]):
     set_secret = blocking(ClientCore.set_secret)
     delete_secret = blocking(ClientCore.delete_secret)
     rotate_secrets = blocking(ClientCore.rotate_secrets)
+    saved_views = iterating(ClientCore.saved_views)
+    save_view = blocking(ClientCore.save_view)
+    delete_saved_view = blocking(ClientCore.delete_saved_view)
     audit = iterating(ClientCore.audit)

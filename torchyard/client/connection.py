@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 import time
 from typing import Any, TypeVar
 import warnings
@@ -20,8 +21,8 @@ from torchyard.client.stream import StreamItem, StreamReader
 from torchyard.client.transport import StreamedResponse, Transport, address_of, unreachable
 from torchyard.client.upload import Encode, OnUpload, Packed, Step, Steps, compressed, plain
 from torchyard.client.versions import difference
-from torchyard.contract.bundles.parts import LEAST_SHARED_BYTES, MOST_PARTS_ASKED, parts_in
-from torchyard.contract.bundles.views import BundleView, SharedPartsView
+from torchyard.contract.bundles.parts import LEAST_SHARED_BYTES, MOST_PARTS_ASKED, SharedParts, parts_in
+from torchyard.contract.bundles.views import BundleView
 from torchyard.contract.errors import (
     Conflict,
     NotFound,
@@ -180,15 +181,15 @@ class Connection:
         except NotFound:
             return None
 
-    async def _shared(self, packed: Packed) -> list[SharedPartsView]:
+    async def _shared(self, packed: Packed) -> list[SharedParts]:
         """Asks which parts of the tar are in bundles of the user."""
         if packed.size < LEAST_SHARED_BYTES:
             return []
         digests = [part.sha256.hex() for part in parts_in(packed.parts)]
-        found: list[SharedPartsView] = []
+        found: list[SharedParts] = []
         for first in range(0, len(digests), MOST_PARTS_ASKED):
             answer = await self.answer(calls.find_parts(digests[first : first + MOST_PARTS_ASKED]))
-            found += [run.model_copy(update={"index": run.index + first}) for run in answer.data]
+            found += [replace(run, index=run.index + first) for run in answer.data]
         return found
 
     async def _take(

@@ -8,8 +8,7 @@ from typing import Protocol
 from backports.zstd import ZstdCompressor
 
 from torchyard.contract.bundles.names import FREE_BYTES, is_compressed_too_much
-from torchyard.contract.bundles.parts import Shared, parts_in
-from torchyard.contract.bundles.views import SharedPartsView
+from torchyard.contract.bundles.parts import Shared, SharedParts, parts_in
 
 MOST_COPIES = 64
 """Pieces of a tar that the service copies from other bundles: each is a request. The largest are."""
@@ -48,7 +47,7 @@ class Step:
 class Steps:
     """Which bytes of a tar need not be sent."""
 
-    def __init__(self, packed: Packed, found: Sequence[SharedPartsView] = ()) -> None:
+    def __init__(self, packed: Packed, found: Sequence[SharedParts] = ()) -> None:
         """`found`: what the service has. Raises nothing: what does not fit to the tar is sent."""
         self._size = packed.size
         parts = parts_in(packed.parts)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from torchyard.contract.spec.schedule import Schedule, ScheduleKey
 from torchyard.contract.spec.spec import JobSpec
+from torchyard.contract.states import Reason
 from torchyard.contract.team.roles import Visibility
 from torchyard.contract.wire.schema import UNSET, Schema
 from torchyard.contract.wire.view import View
@@ -28,13 +29,6 @@ class SchedulePatch(Schema):
         UNSET
     )
     schedule: ScheduleKey = UNSET
-
-
-class ScheduleReason(View):
-    """Why a schedule is paused or has ended."""
-
-    code: str
-    message: str
 
 
 class ScheduledRun(View):
@@ -63,7 +57,7 @@ class ScheduleSummary(View):
     visibility: Visibility
     schedule: Schedule
     state: ScheduleState
-    status_reason: ScheduleReason | None = Field(description="null of an active one")
+    status_reason: Reason | None = Field(description="null of an active one")
     next_at: datetime | None = Field(description="when the next run is due; null unless it is active")
     last_run: ScheduledRun | None
     skipped: int

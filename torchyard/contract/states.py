@@ -1,6 +1,7 @@
 """The states of a job, the transitions between them, why it is in one, and the reasons for which an attempt ends."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from torchyard.contract.wire.since311 import StrEnum
 
@@ -52,10 +53,17 @@ def sources(target: JobState) -> frozenset[JobState]:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a job is in its state: a stable code and a sentence."""
+    """Why a job or a schedule is in its state: a stable code and a sentence."""
 
     code: str
     message: str
+
+
+@dataclass(frozen=True)
+class DatedReason(Reason):
+    """Why a job or a sweep is in its state, and since when."""
+
+    since: datetime
 
 
 AT_RUNG = "rung"

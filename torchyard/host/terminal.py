@@ -5,6 +5,7 @@ unchanged.
 """
 
 from datetime import UTC, datetime
+import math
 import os
 import re
 import sys
@@ -19,6 +20,7 @@ _CONTROL = re.compile(
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"  # single characters, and unfinished sequences
 )
 _RESET = "\x1b[0m"
+_PREFIXES = ("", " k", " M", " G", " T", " P")
 _MOST_WHOLE = 1e15
 """Above it, a number is written with an exponent."""
 
@@ -62,17 +64,32 @@ def paint(text: str, style: str, stream: TextIO) -> str:
 
 def size(count: int) -> str:
     """Bytes as people read them: `812 B`, `1.4 MiB`."""
-    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while round(value, 1) >= 1024 and len(units) > 1:
+    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while float(_rounded(value, ".1f")) >= 1024 and len(units) > 1:
         value /= 1024
         units.pop(0)
-    return f"{count} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
+    return f"{count} B" if units[0] == "B" else f"{_rounded(value, '.1f')} {units[0]}"
 
 
 def number(value: float) -> str:
     """Four digits, and from 1,000 on the whole number: `0.3142`, `98.77`, `12,346`."""
-    short = f"{value:.4g}"
-    return f"{value:,.0f}" if 1000 <= abs(float(short)) < _MOST_WHOLE else short
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    short = _rounded(value, ".4g")
+    return _rounded(value, ",.0f") if 1000 <= abs(float(short)) < _MOST_WHOLE else _without_plus(short)
+
+
+def setting(value: float) -> str:
+    """A number that was set, as it can be typed: `0.0003`, `1e-5`, `1500000`."""
+    return number(value).replace(",", "")
+
+
+def scaled(value: float) -> str:
+    """Three digits and a decimal prefix: `1.23 M`."""
+    left, power = float(_rounded(value, ".3g")), 0
+    while abs(left) >= 1000 and power < len(_PREFIXES) - 1:
+        left, power = left / 1000, power + 1
+    return f"{_rounded(left, '.3g')}{_PREFIXES[power]}"
 
 
 def duration(seconds: float) -> str:
@@ -96,6 +113,15 @@ def ago(moment: datetime) -> str:
 def age(moment: datetime) -> str:
     """`8s`, `3m`, `2h`, `3d`: where there is little room."""
     return "".join(duration((datetime.now(UTC) - moment).total_seconds()).split()[:2])
+
+
+def _rounded(value: float, form: str) -> str:
+    """Formats a number, halves away from zero, as the page does: Python rounds them to an even digit."""
+    return f"{math.nextafter(value, math.copysign(math.inf, value)) if value else value:{form}}"
+
+
+def _without_plus(short: str) -> str:
+    return re.sub(r"e([-+])0*", lambda found: f"e{found[1].strip('+')}", short)
 
 
 def _ends_coloured(line: str) -> bool:

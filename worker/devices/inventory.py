@@ -138,10 +138,10 @@ def of_device_files(numbers: Sequence[int], *, nvml: Nvml | None = None) -> Inve
     It counts GPUs in the order of the PCI bus, and numbers their files in the order in which it found them.
     """
     binding = nvml if nvml is not None else cast(Nvml, pynvml)
-    found = {_minor_number(binding, device): device for device in _gpus(binding, None)[0]}
-    if not found.keys() >= set(numbers):
+    by_number = {_minor_number(binding, device): device for device in _gpus(binding, None)[0]}
+    if not by_number.keys() >= set(numbers):
         return None
-    devices = sorted((found[number] for number in set(numbers)), key=lambda device: device.index)
+    devices = sorted((by_number[number] for number in set(numbers)), key=lambda device: device.index)
     return Inventory(tuple(devices), binding)
 
 
@@ -214,10 +214,10 @@ def _gpus(nvml: Nvml, visible: str | None, *, bus: Callable[[], int] = lambda: 0
         count = nvml.nvmlDeviceGetCount()
     except nvml.NVMLError as error:
         return [], _without_driver(error, bus)
-    found = [query(nvml, lambda index=index: _gpu(nvml, index), None) for index in range(count)]
-    silent = [index for index, device in enumerate(found) if device is None]
+    gpus = [query(nvml, lambda index=index: _gpu(nvml, index), None) for index in range(count)]
+    silent = [index for index, device in enumerate(gpus) if device is None]
     lacking = f"GPU {', '.join(map(str, silent))} of {count} does not respond, and is not offered" if silent else None
-    return [device for device in found if device is not None and _is_visible(device, visible)], lacking
+    return [device for device in gpus if device is not None and _is_visible(device, visible)], lacking
 
 
 def _without_driver(error: Exception, bus: Callable[[], int]) -> str | None:

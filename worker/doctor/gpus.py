@@ -44,8 +44,8 @@ def check_devices(settings: Settings, *, driver: Driver | None = None) -> Iterat
 
 def _check_without_driver(settings: Settings, why: str) -> Finding:
     slots = len(discover(settings.cpu_slots).devices)
-    if found := count_nvidia_gpus():
-        return failed("devices", f"{found} NVIDIA GPUs are here, but their driver does not respond: {why}", _NO_DRIVER)
+    if count := count_nvidia_gpus():
+        return failed("devices", f"{count} NVIDIA GPUs are here, but their driver does not respond: {why}", _NO_DRIVER)
     return ok("devices", f"no GPU; {slots} CPU slots")
 
 

@@ -23,7 +23,7 @@ def shown(**card: object) -> dict[str, str]:
         ("flops_per_sample", 12, "FLOPs per sample", "12 FLOPs"),
         ("peak_memory_bytes", 3 * 2**30, "peak memory", "3.0 GiB"),
         ("data_hash", "0123456789abcdef" * 4, "data hash", "0123456789ab"),
-        ("samples_per_second", 5120.4321, "samples per second", "5120.43"),
+        ("samples_per_second", 5120.4321, "samples per second", "5,120"),
         ("versions", {"torch": "2.14.1", "cuda": None}, "versions", "torch 2.14.1"),
         ("compiled", True, "compiled", "yes"),
         ("sizes", [1, 2.5], "sizes", "1, 2.5"),
@@ -31,7 +31,7 @@ def shown(**card: object) -> dict[str, str]:
         ("many", list(range(50)), "many", "50 entries"),
         ("speed", "NaN", "speed", "NaN"),
         ("big_bytes", 10**400, "big", "1" + "0" * 400),
-        ("small", -1e-9, "small", "-1e-09"),
+        ("small", -1e-9, "small", "-1e-9"),
         ("text", "a\x1b[31m\nb", "text", "a b"),
     ],
 )

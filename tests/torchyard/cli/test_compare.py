@@ -53,7 +53,7 @@ def test_the_shared_metrics_and_the_settings_that_differ_are_shown(server: FakeS
     assert lines == [
         ["ID", "NAME", "STATE", "BEST", "train/loss"],
         ["job_1", "short", "succeeded", "0.25", "val/loss", "0.5"],
-        ["job_2", "long", "running", "-", "nan"],
+        ["job_2", "long", "running", "-", "NaN"],
         [],
         ["SETTING", "short", "long"],
         ["config.training.epochs", "1", "9"],

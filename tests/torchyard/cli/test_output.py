@@ -1,5 +1,7 @@
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-import math
+import json
+from pathlib import Path
 
 import pytest
 
@@ -24,38 +26,17 @@ def test_durations_are_shown_in_at_most_two_units(seconds: float, text: str) -> 
     assert terminal.ago(datetime.now(UTC) - timedelta(days=3, hours=4, minutes=5)) == "3 d 4 h ago"
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1536, "1.5 KiB"),
-        (2**20 - 1, "1.0 MiB"),
-        (3 * 2**40, "3.0 TiB"),
-        (2**60, "1048576.0 TiB"),
-    ],
-)
-def test_sizes_are_shown_in_a_unit_that_fits(count: int, text: str) -> None:
-    assert terminal.size(count) == text
+CASES = json.loads((Path(__file__).parents[2] / "numbers.json").read_text())
+"""The page's tests read it, too."""
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (0.31415926, "0.3142"),
-        (98.7654, "98.77"),
-        (999.96, "1,000"),
-        (12345.67, "12,346"),
-        (-12345.67, "-12,346"),
-        (0.00001234, "1.234e-05"),
-        (3e20, "3e+20"),
-        (math.inf, "inf"),
-        (math.nan, "nan"),
-    ],
+    ("kind", "written"),
+    [("number", terminal.number), ("setting", terminal.setting), ("scaled", terminal.scaled), ("size", terminal.size)],
 )
-def test_numbers_have_four_digits_and_no_exponent_that_is_not_needed(value: float, text: str) -> None:
-    assert terminal.number(value) == text
+def test_numbers_and_sizes_are_written_as_on_the_page(kind: str, written: Callable[[float], str]) -> None:
+    for value, text in CASES[kind]:
+        assert written(float(value) if isinstance(value, str) else value) == text
 
 
 def test_a_long_line_hangs_below_its_text_in_a_terminal_and_is_whole_in_a_pipe(

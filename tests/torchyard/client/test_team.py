@@ -123,5 +123,15 @@ def test_usage_is_read_page_by_page(server: FakeServer, client: Client) -> None:
     assert server.requests[1].query["after"] == ["YQBi"]
 
 
+def test_views_of_the_page_are_saved_listed_and_removed(server: FakeServer, client: Client) -> None:
+    view = {"owner": "ada", "name": "lr / bs", "query": "q=lr", "visibility": "team", "updated_at": NOW}
+    server.on("/v1/saved-views", view, page([view]), Answer(b"", 204))
+    assert client.save_view("lr / bs", "q=lr", visibility="team").owner == "ada"
+    assert (server.requests[-1].method, _body(server)["visibility"]) == ("PUT", "team")
+    assert [saved.name for saved in client.saved_views()] == ["lr / bs"]
+    client.delete_saved_view("lr / bs", owner="ada")
+    assert (server.requests[-1].method, server.requests[-1].query["name"]) == ("DELETE", ["lr / bs"])
+
+
 def _body(server: FakeServer) -> Any:
     return json.loads(server.requests[-1].body)

@@ -75,7 +75,8 @@ class Hosts:
         return self.claim(host).start_ranks()
 
     def end(self, reason: EndReason = EndReason.USER_ERROR) -> None:
-        """Ends the newest attempt, as its program or an instruction does."""
+        """Ends the newest attempt, as its program does after a first step, or an instruction."""
+        self.store.step(self.last.claim)
         if reason is EndReason.PAUSED:
             self.last.request_stop("pause")
         elif reason is EndReason.PREEMPTED:

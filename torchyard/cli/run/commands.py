@@ -119,7 +119,7 @@ def run(
         str | None, typer.Option(metavar="TIME", help="How long it may use none of its GPUs: 30m. Then it is stopped.")
     ] = None,
     max_restarts: Annotated[
-        int | None, typer.Option(min=0, help="How often it runs again after it has failed: 0.")
+        int | None, typer.Option(min=0, help="How often it runs again when it fails, but not before its first step: 2.")
     ] = None,
     priority: Annotated[int | None, typer.Option(help="From -100 to 100. Higher starts first.")] = None,
     preemptible: Annotated[

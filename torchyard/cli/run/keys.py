@@ -17,7 +17,7 @@ from torchyard.contract.spec.environment import VARIABLE_NAME
 from torchyard.contract.spec.labels import Labels
 from torchyard.contract.spec.log_metrics import MOST_METRIC_PATTERNS
 from torchyard.contract.spec.resources import GpuName, PoolName, SlurmFeatures, SlurmWord
-from torchyard.contract.spec.spec import JOB_NAME, JobName, Priority
+from torchyard.contract.spec.spec import DEFAULT_RESTARTS, JOB_NAME, JobName, Priority
 from torchyard.contract.team.roles import Visibility
 from torchyard.contract.wire.schema import LONGEST_URL
 
@@ -256,9 +256,9 @@ KEYS = (
         "max_restarts",
         Annotated[int, Field(ge=0, le=1000)],
         "a whole number from 0 to 1000",
-        "how often the program runs again after it has failed",
-        "2",
-        default=0,
+        "how often the program runs again after it has failed, unless that was before its first step",
+        "0",
+        default=DEFAULT_RESTARTS,
         from_text=number,
     ),
     Key("priority", Priority, "a whole number from -100 to 100", "higher starts first", "0", from_text=number),

@@ -122,7 +122,7 @@ def _resources(settings: Settings) -> dict[str, Any]:
 def _restarts(most: int) -> str:
     if not most:
         return "0: --max-restarts N has it run again after it has failed"
-    return f"{most} at most, after it has failed: --max-restarts 0 has it run once"
+    return f"{most} at most, if it fails after its first step: --max-restarts 0 has it run once"
 
 
 def _devices(resources: Resources) -> str:

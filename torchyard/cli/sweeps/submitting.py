@@ -138,7 +138,8 @@ def _whole(keyed: dict[str, Any], trainer: str) -> dict[str, Any]:
 
 def _values(values: list[Any] | Range) -> str:
     if isinstance(values, Range):
-        between = f"{table.value_text(values.number(0) if values.integer else values.min)} to {values.max:.6g}"
+        least = table.value_text(values.number(0) if values.integer else values.min)
+        between = f"{least} to {terminal.setting(values.max)}"
         return between + (", logarithmic" if values.log else "") + (f" by {values.step:g}" if values.step else "")
     shown = [table.value_text(value) for value in values[:_SHOWN]]
     return ", ".join([*shown, *([f"… ({len(values)})"] if len(values) > _SHOWN else [])])

@@ -138,9 +138,9 @@ def short_keys(keys: Sequence[str]) -> dict[str, str]:
 
 
 def value_text(value: Any) -> str:
-    """Formats a value of a point: numbers in six digits, texts as they are, else JSON."""
+    """Formats a value of a point: numbers as they were set, texts as they are, else JSON."""
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return terminal.setting(value)
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 

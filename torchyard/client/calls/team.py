@@ -22,6 +22,7 @@ from torchyard.contract.team.views import (
     NewTokenView,
     QuotaView,
     RotationView,
+    SavedViewView,
     SecretView,
     TokenView,
     UserQuotaView,
@@ -110,6 +111,19 @@ def set_secret(name: str, value: str) -> Call[SecretView]:
 
 def delete_secret(name: str) -> Call[View]:
     return Call(View, "DELETE", _secret_path(name), repeatable=False)
+
+
+def saved_views() -> Call[Page[SavedViewView]]:
+    return Call(Page[SavedViewView], "GET", "/v1/saved-views")
+
+
+def save_view(name: str, query: str, *, visibility: str) -> Call[SavedViewView]:
+    content = json.dumps({"name": name, "query": query, "visibility": visibility})
+    return Call(SavedViewView, "PUT", "/v1/saved-views", content=content, headers=JSON)
+
+
+def delete_saved_view(name: str, *, owner: str | None) -> Call[View]:
+    return Call(View, "DELETE", "/v1/saved-views", {"name": name, "owner": owner})
 
 
 def rotate_secrets() -> Call[RotationView]:

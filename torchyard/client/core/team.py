@@ -7,7 +7,7 @@ from typing import Literal
 from torchyard.client.calls import team as calls
 from torchyard.client.calls.team import QuotaKind
 from torchyard.client.core.base import Core
-from torchyard.contract.team.roles import Resource, Role, Scope
+from torchyard.contract.team.roles import Resource, Role, Scope, Visibility
 from torchyard.contract.team.views import (
     AuditView,
     BrowserSessionView,
@@ -16,6 +16,7 @@ from torchyard.contract.team.views import (
     NewTokenView,
     QuotaView,
     RotationView,
+    SavedViewView,
     SecretView,
     TokenView,
     UserQuotaView,
@@ -115,6 +116,20 @@ class TeamCore(Core):
     async def delete_secret(self, name: str) -> None:
         """Deletes a secret of the caller. Raises NotFound."""
         await self._connection.send(calls.delete_secret(name))
+
+    def saved_views(self) -> AsyncGenerator[SavedViewView]:
+        """Yields the lists of jobs that the caller keeps on the page by name, and then those kept for the team."""
+        return self._connection.pages(calls.saved_views())
+
+    async def save_view(self, name: str, query: str, *, visibility: Visibility = "private") -> SavedViewView:
+        """Keeps a list of jobs, in place of one of its name. `query` is that of the page's address, such as
+        `state=failed&sort=name`. Raises Conflict if there are too many.
+        """
+        return await self._connection.answer(calls.save_view(name, query, visibility=visibility))
+
+    async def delete_saved_view(self, name: str, *, owner: str | None = None) -> None:
+        """Removes a list of jobs of the caller, or as an administrator one of `owner`. Raises NotFound."""
+        await self._connection.send(calls.delete_saved_view(name, owner=owner))
 
     async def rotate_secrets(self) -> RotationView:
         """Has every user's secrets encrypted with the newest key."""

@@ -1,4 +1,4 @@
-"""Recognizes in the output of a program why it ended: an error, a wrong argument, a broken device."""
+"""Recognizes in the output of a program why it ended: an error, a wrong argument, a broken device, a lost peer."""
 
 from dataclasses import dataclass
 import re
@@ -144,6 +144,9 @@ _FAULT = re.compile(
     r"|GPU requires (?:a )?reset",
     re.IGNORECASE,
 )
+_LOST_PEER = re.compile(
+    r"Dist(Network|Backend|Store)Error|Connection (closed|reset|refused)|Broken pipe|NCCL error|gloo/transport|TCPStore"
+)
 
 
 def device_fault(text: str) -> str | None:
@@ -157,3 +160,8 @@ def device_fault(text: str) -> str | None:
         return None
     start = text.rfind("\n", 0, found.start()) + 1
     return text[start:].partition("\n")[0].strip()
+
+
+def is_lost_peer(text: str) -> bool:
+    """Returns whether it is the error of a rank that lost its peer. Such an error is seldom the cause."""
+    return _LOST_PEER.search(text) is not None

@@ -117,16 +117,17 @@ class Shared:
 
 @dataclass(frozen=True)
 class SharedParts:
-    """Parts that follow each other in a new tar, from the one with this index, and in the bundle `source` as well.
-
-    `start` and `size`: where they are in its tar, and how many bytes.
-    """
+    """Parts of a new tar that follow each other in a complete bundle of the same owner, too."""
 
     index: int
+    """The first of them, among those that were asked for."""
     count: int
     source: str
+    """The sha256 of that bundle."""
     start: int
+    """The byte of its tar with which they begin."""
     size: int
+    """Their bytes."""
 
 
 def shared_parts(wanted: Sequence[bytes], stored: Iterable[tuple[str, bytes]]) -> list[SharedParts]:

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
+from torchyard.contract.bundles.parts import SharedParts
 from torchyard.contract.wire.view import View
 
 
@@ -23,24 +24,10 @@ class BundleView(View):
     """What its owner calls it, as `data:NAME`."""
 
 
-class SharedPartsView(View):
-    """Parts of a new tar that follow each other in a complete bundle of one's own, too."""
-
-    index: int
-    """The first of them, among those that were asked for."""
-    count: int
-    source: str
-    """The sha256 of that bundle."""
-    start: int
-    """The byte of its tar with which they begin."""
-    size: int
-    """Their bytes."""
-
-
 class FoundParts(View):
     """Which parts need not be sent."""
 
-    data: list[SharedPartsView]
+    data: list[SharedParts]
 
 
 class CodeFileView(View):

@@ -1,4 +1,7 @@
-"""What a worker reports about its devices and about how it starts jobs. The database keeps it as JSON."""
+"""What a worker reports about its devices and about how it starts jobs.
+
+The database keeps it as JSON, and answers about workers have it as it is.
+"""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -59,7 +62,8 @@ class IsolationReport(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CachesReport(Record):
-    """What a host keeps for the next jobs of each owner, as it was measured last."""
+    """What a host keeps for the next jobs of each owner, as it was measured last. What was not used for longest goes
+    first."""
 
     packages_bytes: int
     """Environments of packages, and what was downloaded for them."""
@@ -79,7 +83,7 @@ class TroubleReport(Record):
     """`failing`: three times in a row or more, until now. `failed`: less often, or it works again. `silent`: it makes
     no turn, as what it calls hangs."""
     since: datetime
-    """When it last failed; if it is failing or silent, when it began to."""
+    """`failed`: the time of the last failure. `failing`, `silent`: the time at which that began."""
     problem: str
     """The newest error, in one line. The worker's log has its traceback."""
     times: int = 1
@@ -124,26 +128,33 @@ class StartsReport(Record):
     memory_bytes: int | None = None
     """Resident memory of the warm process that is not shared with files."""
     isolation: IsolationReport | None = None
+    """None if the worker's engine has none of its own. So is the next one."""
     cpus: float | None = None
     """CPUs that the worker's jobs may use together."""
     memory_gb: float | None = None
     """Memory of the host, in GiB, that they may use together."""
     caches: CachesReport | None = None
-    """None until they were measured, and where nothing limits them."""
+    """What its host keeps for the next jobs. None until it was measured, and where nothing limits it."""
     environments: list[EnvironmentReport] = field(default_factory=list)
-    """Those that jobs may name."""
+    """Those that jobs may name as `config.python`."""
     troubles: list[TroubleReport] = field(default_factory=list)
     """What goes wrong in the worker's own work now, or did within the last hour."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoolRules(Record):
+class PoolChoices(Record):
     """What jobs may ask of a pool's cluster besides devices. Empty: nothing."""
 
     accounts: list[str] = field(default_factory=list)
     qos: list[str] = field(default_factory=list)
     constraints: list[str] = field(default_factory=list)
     reservations: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolRules(PoolChoices):
+    """What jobs may ask of a pool's cluster, and what else its operator has said."""
+
     account_of: dict[str, str] = field(default_factory=dict)
     """The account of jobs that name none, by owner."""
 

@@ -1,6 +1,6 @@
 """The data of items that are no pictures: what each kind has, checked as a stranger's."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 import itertools
 import json
@@ -30,17 +30,24 @@ def whole(value: float) -> float:
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
-def cell(value: Any) -> str | int | float | bool | None:
+class _CellCheck:
     """Returns a value of a table as JSON has it. Raises ValueError."""
-    if isinstance(value, float):
-        return json_number(value)
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, int):
-        return value if -(2**63) <= value < 2**63 else str(value)[:CLASS_LENGTH]
-    raise ValueError("a value of a table is a text, a number, true, false or null")
+
+    def __call__(self, value: Any) -> str | int | float | bool | None:
+        if isinstance(value, float):
+            return json_number(value)
+        if value is None or isinstance(value, bool | str):
+            return value
+        if isinstance(value, int):
+            return value if -(2**63) <= value < 2**63 else str(value)[:CLASS_LENGTH]
+        raise ValueError("a value of a table is a text, a number, true, false or null")
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """Tells the description of the API of which types the values are."""
+        return handler(str | int | float | bool | None)
 
 
+cell = _CellCheck()
 Count = Annotated[float, _count]
 Edge = Annotated[float, _finite]
 ClassName = Annotated[str, at_most(CLASS_LENGTH)]
@@ -49,11 +56,13 @@ ClassName = Annotated[str, at_most(CLASS_LENGTH)]
 @dataclass(frozen=True, kw_only=True)
 class _Data(Record):
     note: Annotated[str, cut_at(NOTE_LENGTH)] | None = None
-    """What was left out."""
+    """What was left out; None if that is nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Histogram(_Data):
+    """How many values lie between neighbouring edges: there is one edge more than counts."""
+
     edges: Annotated[list[Edge], at_most(MOST_BINS + 1)]
     counts: Annotated[list[Count], at_most(MOST_BINS)]
 
@@ -68,11 +77,13 @@ class Table(_Data):
 class Text(_Data):
     text: str
     expected: str | None = None
-    """What the text should be, if that is known."""
+    """What the text should be, if the run says it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Confusion(_Data):
+    """`matrix[t][p]` counts what is of class `t` and was taken for `p`."""
+
     classes: Annotated[list[ClassName], at_most(MOST_CLASSES)]
     matrix: Annotated[list[list[Count]], at_most(MOST_CLASSES)]
 

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
+from torchyard.contract.media.data import Confusion, Histogram, Table, Text
 from torchyard.contract.media.kinds import MediaKind, MediaPart
 from torchyard.contract.wire.view import Page, View
 
@@ -15,36 +16,6 @@ class PictureView(View):
     sha256: str
     width: int
     height: int
-
-
-class HistogramView(View):
-    """How many values lie between neighbouring edges: there is one edge more than counts."""
-
-    edges: list[float]
-    counts: list[float]
-    note: str | None = None
-    """What was left out; null if that is nothing. So it is of the other kinds."""
-
-
-class TableView(View):
-    columns: list[str]
-    rows: list[list[str | int | float | bool | None]]
-    note: str | None = None
-
-
-class TextView(View):
-    text: str
-    expected: str | None = None
-    """What the text should be, if the run says it."""
-    note: str | None = None
-
-
-class ConfusionView(View):
-    """`matrix[t][p]` counts what is of class `t` and was taken for `p`."""
-
-    classes: list[str]
-    matrix: list[list[float]]
-    note: str | None = None
 
 
 class MediaView(View):
@@ -61,7 +32,7 @@ class MediaView(View):
     classes: list[str] | None
     """What the values of masks mean, from 0. 255 is no class."""
     parts: dict[MediaPart, PictureView]
-    data: HistogramView | TableView | TextView | ConfusionView | None
+    data: Histogram | Table | Text | Confusion | None
     """Null of an image and an overlay."""
     created_at: datetime
 

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Literal
 
 from torchyard.contract.spec.resources import Resources
+from torchyard.contract.states import DatedReason
 from torchyard.contract.wire.view import Page, View
 
 
@@ -63,14 +64,6 @@ class StopView(View):
     """A sentence for all of them together."""
 
 
-class WaitingReason(View):
-    """Why a queued job has not started, as its scheduler decided."""
-
-    code: str
-    message: str
-    since: datetime
-
-
 class QueueEntry(View):
     """A queued job.
 
@@ -84,7 +77,7 @@ class QueueEntry(View):
     owner: str
     priority: int
     resources: Resources
-    reason: WaitingReason | None
+    reason: DatedReason | None
     not_before: datetime | None = None
     """It does not start before this time, because earlier attempts failed soon after their start."""
     estimate: EstimateView | None = None

@@ -44,6 +44,8 @@ JobName = Annotated[
     ),
 ]
 Priority = Annotated[int, Field(ge=-100, le=100, description="higher starts first")]
+DEFAULT_RESTARTS = 2
+"""How often a job runs again after a failure, if it does not say otherwise."""
 
 MOST_SPEC_BYTES = 262_144
 """The most bytes of a job spec that is submitted."""
@@ -76,7 +78,10 @@ class _Common(Schema):
     preemptible: bool = Field(
         default=False, description="may be stopped, with a checkpoint, so that another job can start"
     )
-    max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(default=2, description="retries that count")
+    max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(
+        default=DEFAULT_RESTARTS,
+        description="retries that count; an error of the program before its first progress has none",
+    )
     time_limit: Duration = Field(default=DEFAULT_TIME_LIMIT, description="over all attempts")
     stall_timeout: Duration = Field(
         default=STALL_TIMEOUT, description="without progress; that of a script counts from its first event"

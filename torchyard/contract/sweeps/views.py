@@ -5,18 +5,10 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from torchyard.contract.states import JobState
+from torchyard.contract.states import DatedReason, JobState
 from torchyard.contract.sweeps.spec import Method, SweepSpec, SweepState
 from torchyard.contract.team.roles import Visibility
 from torchyard.contract.wire.view import Number, View
-
-
-class SweepReason(View):
-    """Why a sweep is in its state."""
-
-    code: str
-    message: str
-    since: datetime
 
 
 class TrialCounts(View):
@@ -51,7 +43,7 @@ class SweepSummary(View):
     id: str
     name: str
     state: SweepState
-    status_reason: SweepReason
+    status_reason: DatedReason
     owner: str
     visibility: Visibility
     method: Method

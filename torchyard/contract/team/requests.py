@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 from pydantic_core import to_json
 
-from torchyard.contract.team.roles import Resource, Role, Scope
+from torchyard.contract.team.roles import Resource, Role, Scope, Visibility
 from torchyard.contract.wire.schema import BOUND_IN_BYTES, NO_CONTROLS, UNSET, Duration, Schema
 from torchyard.contract.wire.wording import allowing
 
@@ -123,6 +123,16 @@ class PreferenceChanges(Schema):
     preferences: Annotated[
         dict[str, JsonValue], AfterValidator(_small), Field(json_schema_extra={BOUND_IN_BYTES: MOST_PREFERENCES_BYTES})
     ]
+
+
+class NewView(Schema):
+    """A list of jobs to keep under a name."""
+
+    name: Annotated[str, Field(min_length=1, max_length=60, pattern=NO_CONTROLS)]
+    query: Annotated[str, Field(max_length=8000, pattern=NO_CONTROLS)] = Field(
+        description="the query of the page's address, such as `state=failed&sort=name`"
+    )
+    visibility: Visibility = Field(default="private", description="`team`: everybody may open it")
 
 
 class FileLink(Schema):

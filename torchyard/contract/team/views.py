@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from torchyard.contract.team.roles import Resource, Role, Scope
+from torchyard.contract.team.roles import Resource, Role, Scope, Visibility
 from torchyard.contract.wire.view import View
 
 
@@ -69,6 +69,18 @@ class BrowserSessionView(View):
     expires_at: datetime
     current: bool
     """Whether the request was made in it."""
+
+
+class SavedViewView(View):
+    """A list of jobs that a user keeps under a name."""
+
+    owner: str
+    name: str
+    query: str
+    """The query of the page's address, such as `state=failed&sort=name`."""
+    visibility: Visibility
+    """`team`: everybody may open it; its owner and administrators remove it."""
+    updated_at: datetime
 
 
 class FileLinkView(View):

@@ -76,8 +76,8 @@ test("a new best checkpoint is told with its value, and an old one is not told a
   for (const now of [{}, best("ckpt_1", 0.5), best("ckpt_1", 0.5), best("ckpt_2", 0.25)])
     watches.take(job(now));
   expect(told.map(({ kind, tag, body }) => [kind, tag, body])).toEqual([
-    ["best", "job_1 ckpt_1", "val/loss is 0.500000 at step 7"],
-    ["best", "job_1 ckpt_2", "val/loss is 0.250000 at step 7"],
+    ["best", "job_1 ckpt_1", "val/loss is 0.5 at step 7"],
+    ["best", "job_1 ckpt_2", "val/loss is 0.25 at step 7"],
   ]);
 });
 

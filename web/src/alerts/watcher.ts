@@ -1,5 +1,6 @@
 /** Finds out what has happened to somebody's jobs, from what the live stream tells of each. */
 import type { EventView, JobState, JobSummary } from "../api/wire";
+import { number } from "../text/number";
 
 /** Something that its user may be told of. Of one tag a browser shows one, whichever tab says it. */
 export interface Alert {
@@ -93,5 +94,5 @@ function alert(
 }
 
 function bestOf({ best }: JobSummary): string {
-  return best ? `${best.metric} is ${Number(best.value).toPrecision(6)} at step ${best.step}` : "";
+  return best ? `${best.metric} is ${number(best.value)} at step ${best.step}` : "";
 }

@@ -9,6 +9,7 @@ export type ColumnView = Schemas["ColumnView"];
 export type ColumnsView = Schemas["ColumnsView"];
 export type JobView = Schemas["JobView"];
 export type LogCurvesView = Schemas["LogCurvesView"];
+export type SavedView = Schemas["SavedViewView"];
 export type SweepSummary = Schemas["SweepSummary"];
 export type SweepView = Schemas["SweepView"];
 export type SweepState = Schemas["SweepState"];

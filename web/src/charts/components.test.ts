@@ -84,7 +84,7 @@ test("the head of a chart has its newest value, and the crosshair's in place of 
   const [point] = pointsAt([line("a", [3, 2, 1])], 2, false);
   expect(value()).toBe("0.5000");
   expect(value(point)).toBe("2");
-  expect(value(point && { ...point, shown: 2.5 })).toBe("~2.500 2");
+  expect(value(point && { ...point, shown: 2.5 })).toBe("~2.5 2");
 });
 
 test("the head says how the curves of each part are drawn", () => {

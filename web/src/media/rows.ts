@@ -1,7 +1,7 @@
 /** Sorts the rows of a table that a job logged, and writes them as CSV. */
 import { textCell } from "../charts/table";
 import { natural } from "../text/natural";
-import { number } from "../text/number";
+import { setting } from "../text/number";
 import type { Cell, Grid } from "./data";
 
 export interface Order {
@@ -39,7 +39,7 @@ export function csvOf(columns: Grid["columns"], rows: Grid["rows"]): string {
 
 export function cellText(cell: Cell): string {
   if (cell === null) return "—";
-  return typeof cell === "number" ? number(cell) : String(cell);
+  return typeof cell === "number" ? setting(cell) : String(cell);
 }
 
 function csvCell(cell: Cell): string {

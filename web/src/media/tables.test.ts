@@ -64,7 +64,7 @@ test("each class has its recall, precision and F1, where there is something to d
 });
 
 test("a count that no samples have is short", () => {
-  expect([0, 4000, 0.5, 1e308].map(countText)).toEqual(["0", "4,000", "0.5", "1.00e+308"]);
+  expect([0, 4000, 0.5, 1e308].map(countText)).toEqual(["0", "4,000", "0.5", "1e308"]);
 });
 
 test("samples belong to the cell that their captions name", () => {

@@ -66,8 +66,8 @@ def test_the_plan_says_what_will_run_and_how_to_come_back(team: Team, folder: Pa
     done = _run(team, folder, "run", "--detach", "--devices", "2", "--env", "A=1", "train.py", "two words")
     said = done.stderr.splitlines()
     assert {"program    train.py 'two words'", "devices    2", "launcher   auto", "env        A"} <= {*said}
-    assert "restarts   0: --max-restarts N has it run again after it has failed" in said
-    assert _job(team, done.stdout.strip())["spec"]["max_restarts"] == 0
+    assert "restarts   2 at most, if it fails after its first step: --max-restarts 0 has it run once" in said
+    assert _job(team, done.stdout.strip())["spec"]["max_restarts"] == 2
     assert "code       4 files, 11.0 MiB" in said
     assert said[0] == f"server     {team.url}"
     assert "large      photos.npz 11.0 MiB" in said

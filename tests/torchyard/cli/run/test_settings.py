@@ -41,7 +41,7 @@ def test_a_flag_goes_before_the_environment_and_that_before_both_files(tmp_path:
         "keep": ([], "default"),
         "metrics": ([], "default"),
         "after": ([], "default"),
-        "max_restarts": (0, "default"),
+        "max_restarts": (2, "default"),
         "detach": (True, "TORCHYARD_RUN_DETACH"),
     }
 

@@ -183,7 +183,7 @@ def test_keys_with_the_same_last_word_have_more_of_their_names(server: FakeServe
     server.on(f"{OF_ONE}/trials", page([trial(0, point=point, value="NaN")]))
     heading, row = run(server, "sweep", "show", ID).stdout.splitlines()[-2:]
     assert heading.split()[3:-2] == ["VALUE", "model.name", "optimizer.name", "--lr", "A"]
-    assert row.split()[:-1] == ["0", "running", "nan", "cnn", "sgd", "[1,", "2]", "null"]
+    assert row.split()[:-1] == ["0", "running", "NaN", "cnn", "sgd", "[1,", "2]", "null"]
 
 
 def test_the_table_fits_a_terminal_of_80_columns(server: FakeServer) -> None:

@@ -115,7 +115,7 @@ EARLIER_RUN: Tree = {
 @pytest.mark.parametrize("config", [{"mounts": {}, "checkpoints": ["**/*.pt"]}])
 def test_what_an_earlier_run_left_in_the_code_is_no_work_of_any_attempt(simulated: SimulatedRunnerFixture) -> None:
     service, job_id = simulated.store, simulated.claim.job_id
-    simulated.start_ranks().end(EndReason.USER_ERROR, "fails")
+    simulated.start_ranks().end(EndReason.KILLED, "fails")
     assert simulated.wait_for_end().state == JobState.QUEUED
     simulated.claim = service.starting(job_id, service.worker())
     attempt = simulated.start_ranks()

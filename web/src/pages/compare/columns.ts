@@ -3,7 +3,7 @@ import type { JobView } from "../../api/wire";
 import { betterOf, type Better, type Monitored } from "../../plots/direction";
 import { duration } from "../../text/duration";
 import { natural } from "../../text/natural";
-import { number } from "../../text/number";
+import { number, setting as settingNumber } from "../../text/number";
 import { visible } from "../../code/visible";
 import { ranFor, type Compared } from "./compared";
 import type { SpecRow } from "./diff";
@@ -221,5 +221,5 @@ function percentText(size: number): string {
 }
 
 function plain(value: number): string {
-  return String(Number(value.toPrecision(6)));
+  return settingNumber(value);
 }

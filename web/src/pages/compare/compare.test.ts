@@ -119,7 +119,7 @@ test("metrics have their best values where these are read and it is known which 
   const extremes = new Map([["a", new Map([["val/iou", { low: 0, high: 0.9 }]])]]);
   const found = columnsOf(jobs as unknown as Compared[], [], ["val/iou", "lr"], 0, extremes);
   expect(found.slice(1, 3).map(({ id, title, texts }) => [id, title, ...texts])).toEqual([
-    ["metric:val/iou", "greatest val/iou", "0.9000", "—"],
+    ["metric:val/iou", "greatest val/iou", "0.9", "—"],
     ["metric:lr", "lr", "1", "1"],
   ]);
 });
@@ -150,9 +150,9 @@ test("the best of a column is the least or the greatest number, where they diffe
 });
 
 test("a difference has its sign, its share of the baseline, and a verdict", () => {
-  expect(deltaOf(0.9, 0.8, "max")).toEqual({ text: "+0.1000", percent: "+12%", verdict: "better" });
+  expect(deltaOf(0.9, 0.8, "max")).toEqual({ text: "+0.1", percent: "+12%", verdict: "better" });
   expect(deltaOf(0.5512, 0.45571, "max")?.text).toBe("+0.0955");
-  expect(deltaOf(0.5, 0.500001, "min")).toEqual({ text: "−1.00e-6", percent: "−0.0002%", verdict: "better" });
+  expect(deltaOf(0.5, 0.500001, "min")).toEqual({ text: "−1e-6", percent: "−0.0002%", verdict: "better" });
   expect(deltaOf(-2, -1, "max")).toEqual({ text: "−1", percent: "−100%", verdict: "worse" });
   expect(deltaOf(1, 0, "min")).toEqual({ text: "+1", percent: "", verdict: "worse" });
   expect(deltaOf(1.997, 1, "min")?.percent).toBe("+100%");

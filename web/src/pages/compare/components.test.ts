@@ -155,7 +155,7 @@ test("the table has values of each job, and a way to remove it", () => {
   ];
   const { host, said } = results(jobs);
   expect(textsOf(host, "th.number")).toEqual(["best val/iou", "val/iou", "ran for"]);
-  expect(textsOf(host, "tbody tr:first-child td.number").slice(0, 2)).toEqual(["—", "0.5000"]);
+  expect(textsOf(host, "tbody tr:first-child td.number").slice(0, 2)).toEqual(["—", "0.5"]);
   click(host.querySelector("tbody tr:last-child") ?? host, "✕");
   expect(said).toEqual(["b"]);
 });
@@ -179,11 +179,7 @@ test("what differs in the specs is a column, and the best value of a metric is m
 
 test("a baseline is chosen, and the others say how far they are from it, and whether that is better", () => {
   const { host, said } = results(THREE, { base: "a" });
-  expect(textsOf(host, "tbody td:nth-child(5)")).toEqual([
-    "0.5000",
-    "0.6000 +0.1000 +20%",
-    "0.4000 −0.1000 −20%",
-  ]);
+  expect(textsOf(host, "tbody td:nth-child(5)")).toEqual(["0.5", "0.6 +0.1 +20%", "0.4 −0.1 −20%"]);
   const verdicts = [...host.querySelectorAll("td:nth-child(5) .delta svg")];
   expect(verdicts.map((sign) => sign.getAttribute("aria-label"))).toEqual(["better", "worse"]);
   host.querySelectorAll<HTMLInputElement>("input[type=radio]")[2]?.click();

@@ -49,7 +49,7 @@ test("a checkpoint that was evaluated again shows both values", async () => {
   serve(() => ({ data: all, has_more: false }));
   const host = show(Checkpoints, { job: view({ spec: { checkpoint: { monitor: "val/iou" } } }) });
   await settled();
-  expect(textsOf(host, ".again")).toEqual(["again 0.2500"]);
+  expect(textsOf(host, ".again")).toEqual(["again 0.25"]);
 });
 
 test("captured checkpoints show the file or the folder that the script wrote, and no step 0", async () => {

@@ -42,6 +42,7 @@ function job(id: string, changes: Record<string, unknown> = {}): JobSummary {
 beforeEach(() => {
   vi.useFakeTimers();
   vi.spyOn(live, "watch").mockReturnValue(() => undefined);
+  serve(() => ({ data: [], has_more: false }));
 });
 
 afterEach(async () => {
@@ -107,8 +108,8 @@ test("a row says how far a job is, why it waits or failed, and where it runs", (
 });
 
 const TABLE = {
-  ...{ columns: USUAL, views: [], query: "" },
-  ...{ pick: () => undefined, keepView: () => undefined, forgetView: () => undefined },
+  ...{ columns: USUAL, query: "" },
+  ...{ pick: () => undefined },
 };
 
 test("a row beside charts has an eye, and lights up with its curve", () => {
@@ -278,7 +279,7 @@ test("a group has its counts, and the mean and spread of each column", () => {
       ...{ isOpen: false, toggle: () => toggled.push("roads") },
     });
   const host = open("roads");
-  expect(textsOf(host, "td")).toEqual(["roads 3 jobs 2 running 1 failed", "0.5000 ± 0.25", ""]);
+  expect(textsOf(host, "td")).toEqual(["roads 3 jobs 2 running 1 failed", "0.5 ± 0.25", ""]);
   expect(host.querySelector("td")?.getAttribute("aria-colspan")).toBe("3"); // state, name and owner
   click(host, "roads 3 jobs 2 running 1 failed");
   expect(toggled).toEqual(["roads"]);
@@ -356,13 +357,9 @@ test("chosen columns show what the service answers, and the page keeps them", as
   setQuery({ columns: null });
 });
 
-test("columns and views that another program kept are shown as far as they are some", async () => {
+test("columns that another program kept are shown as far as they are some", async () => {
   signIn("member", "jobs:read");
-  const view = { name: "mine", query: "owner=ada" };
-  const preferences = {
-    runs: { views: [view, null, 3, view] },
-    "runs.columns": { names: [7, null, "constructor", "label:constructor"] },
-  };
+  const preferences = { "runs.columns": { names: [7, null, "constructor", "label:constructor"] } };
   if (session.me) session.me = { ...session.me, name: "hal", preferences };
   serve(({ path }) =>
     path === "v1/jobs"
@@ -372,7 +369,6 @@ test("columns and views that another program kept are shown as far as they are s
   const host = show(Jobs, {});
   await vi.advanceTimersByTimeAsync(100);
   await settled();
-  expect(textsOf(host, "[aria-label='Saved views'] option")).toEqual(["views", "mine"]);
   expect(textsOf(host, "td.cell")).toEqual(["", ""]);
   setQuery({ columns: null });
 });
@@ -434,34 +430,19 @@ test("columns are found, chosen, moved by keys and taken away", async () => {
   expect(names).toEqual(["label:team"]);
 });
 
-test("each filter can be taken back, and a view keeps the address under a name", () => {
+test("each filter can be taken back", () => {
   const changes: unknown[] = [];
-  const saved: unknown[] = [];
   signIn("member", "jobs:read");
-  const open = (views: readonly { name: string; query: string }[]): HTMLElement =>
-    show(Filters, {
-      filter: filterOf(new URLSearchParams("q=lr&owner=ada&label=team:x&state=failed,running")),
-      ...{ counts: {}, total: 0, isCounted: true, ...TABLE, views, query: "q=lr" },
-      ...{ change: (made: unknown) => changes.push(made), keepView: (made: unknown) => saved.push(made) },
-      forgetView: (name: string) => saved.push(name),
-    });
-  const host = open([]);
+  const host = show(Filters, {
+    filter: filterOf(new URLSearchParams("q=lr&owner=ada&label=team:x&state=failed,running")),
+    ...{ counts: {}, total: 0, isCounted: true, ...TABLE, query: "q=lr" },
+    change: (made: unknown) => changes.push(made),
+  });
   const chips = textsOf(host, "[aria-label='Active filters'] button");
   expect(chips).toEqual(["“lr”", "of ada", "team: x", "failed", "running", "show all"]);
   click(host, "failed");
   click(host, "mine");
   expect(changes).toEqual([{ state: "running" }, { owner: null }]);
-  click(host, "save view");
-  flushSync();
-  const field = host.querySelector<HTMLInputElement>("[aria-label='Name of the view']");
-  if (field) {
-    field.value = "rates";
-    field.dispatchEvent(new Event("input", { bubbles: true }));
-    field.form?.dispatchEvent(new Event("submit", { bubbles: true, cancelable: true }));
-  }
-  expect(saved).toEqual([{ name: "rates", query: "q=lr" }]);
-  click(open([{ name: "rates", query: "q=lr" }]), "forget view");
-  expect(saved.at(-1)).toBe("rates");
 });
 
 test("a row says whether you have starred the job, and whether it has notes", () => {

@@ -69,7 +69,7 @@ test("a model opens its versions, with their job and a download", async () => {
   expect(asked.at(-1)?.path).toBe("v1/models/a%40b/digits/versions");
   const inner = [...host.querySelectorAll("table[aria-label='Versions of digits'] tbody tr")];
   expect(inner.map((row) => textOf(row.querySelector("td")))).toEqual(["@3", "@1"]);
-  expect(textOf(inner[0])).toContain("val/iou 0.7000 train/loss 0.5000");
+  expect(textOf(inner[0])).toContain("val/iou 0.7 train/loss 0.5");
   expect(inner.map((row) => row.querySelector("a")?.getAttribute("href")?.endsWith("jobs/job_1"))).toEqual([
     true,
     undefined,

@@ -60,7 +60,7 @@ test("use and memory have columns where a device tells of them, in all tables al
   const all = "Device,Held by,Used,Last 15 minutes,Memory";
   expect(await heads(silent, full)).toEqual([all, all]);
   const host = show(WorkerDevices, { worker: full, jobs: new Map() });
-  expect(textOf(host.querySelector("td:last-child"))).toContain("61 GiB / 80 GiB");
+  expect(textOf(host.querySelector("td:last-child"))).toContain("61.0 GiB / 80.0 GiB");
 });
 
 test("of many devices the neighbouring ones of a job share a row, and trouble stands above all", async () => {
@@ -239,7 +239,7 @@ test("what ended says why it failed, or its best value", () => {
   const best = { metric: "val/iou", value: 0.713 };
   const error = { message: "all of it" };
   const host = show(Ended, { jobs: [job("a", { best }), job("b", { error, state: "failed" })] });
-  expect(textsOf(host, ".what")).toEqual(["val/iou 0.7130", "why"]);
+  expect(textsOf(host, ".what")).toEqual(["val/iou 0.713", "why"]);
 });
 
 const pool: PoolView = {
@@ -333,7 +333,7 @@ test("a running job shows the monitored value with its small curve, and a guest 
   );
   await vi.advanceTimersByTimeAsync(1_100);
   await settled();
-  expect(textOf(host.querySelector(".metric"))).toBe("val/iou 0.6800");
+  expect(textOf(host.querySelector(".metric"))).toBe("val/iou 0.68");
   expect(host.querySelector(".metric svg")?.getAttribute("aria-label")).toBe("val/iou of job a");
   expect(textOf(host.querySelector(".guest"))).toBe("guest");
   expect(asked.find(({ path }) => path === "v1/metrics")?.query.getAll("key")).toEqual(["val/iou"]);

@@ -1,6 +1,6 @@
 /** What quotas limit, in words, and how their values are written and read. */
 import type { UserQuotaView } from "../../api/wire";
-import { bytes } from "../../text/bytes";
+import { bytes, bytesOf } from "../../text/bytes";
 
 export type Resource = UserQuotaView["uses"][number]["resource"];
 
@@ -15,8 +15,6 @@ export const RESOURCES: Readonly<Record<Resource, { readonly title: string; read
 export const NAMES = Object.keys(RESOURCES) as Resource[];
 
 export const UNLIMITED = "unlimited";
-const SIZE = /^(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)b?$/i;
-const POWERS: Readonly<Record<string, number>> = { "": 0, k: 1, m: 2, g: 3, t: 4, p: 5 };
 
 /** Writes a limit or a use. */
 export function valueText(resource: Resource, value: number | null | undefined): string {
@@ -36,9 +34,8 @@ export function limitOf(resource: Resource, text: string): number | null | undef
   if (wanted === "") return undefined;
   if (wanted === UNLIMITED && resource !== "share") return null;
   if (resource !== "stored_bytes" && /^-?\d+$/.test(wanted)) return Number(wanted);
-  const [, number, prefix = "", binary] = (resource === "stored_bytes" && SIZE.exec(wanted)) || [];
-  if (number !== undefined)
-    return Math.round(Number(number) * (binary ? 1024 : 1000) ** (POWERS[prefix] ?? 0));
+  const stored = resource === "stored_bytes" ? bytesOf(wanted) : null;
+  if (stored !== null) return stored;
   const size = resource === "stored_bytes" ? ", such as 20 GB" : "";
   throw new Error(
     `${RESOURCES[resource].title}: a number${size}${resource === "share" ? "" : `, or ${UNLIMITED}`}.`,

@@ -141,14 +141,14 @@ test("a sweep ranks its trials, a column for each key, and links to their jobs",
     "Error",
   ]);
   const rows = [...host.querySelectorAll("tbody tr")].map((row) => textsOf(row, "td"));
-  expect(rows[0]).toEqual(["best 1", "lr-2", "succeeded", "0.2500", "0.2", "1", "1,200", ""]);
+  expect(rows[0]).toEqual(["best 1", "lr-2", "succeeded", "0.25", "0.2", "1", "1,200", ""]);
   expect(rows[2]).toEqual(["—", "lr-0", "failed", "NaN", "0", "1", "", "CUDA out of memory"]);
   expect(host.querySelectorAll("tr.best").length).toBe(1);
   const jobs = [...host.querySelectorAll("tbody tr")].map((row) =>
     row.querySelector("a")?.getAttribute("href"),
   );
   expect(jobs.map((job) => job?.replace(/.*\//, ""))).toEqual(["job_2", "job_1", "job_0", undefined]);
-  expect(textOf(host.querySelector("header"))).toContain("best val/loss 0.2500 of trial 2 lr 0.01");
+  expect(textOf(host.querySelector("header"))).toContain("best val/loss 0.25 of trial 2 lr 0.01");
 });
 
 test("a sweep leads to its jobs, and to a comparison of its five best", async () => {

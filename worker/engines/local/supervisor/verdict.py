@@ -2,11 +2,10 @@
 
 import os
 from pathlib import Path
-import re
 import signal
 
 from torchyard.contract.attempts import last_error
-from torchyard.contract.attempts.last_error import device_fault
+from torchyard.contract.attempts.last_error import device_fault, is_lost_peer
 from torchyard.contract.attempts.records import ExitReport, ProcessIdentity, RankError
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.states import EndReason
@@ -20,10 +19,6 @@ _QUOTE_LENGTH = 1000
 """The most characters of a quoted error message."""
 _SIGNALLED = 128
 """What a shell adds to the number of the signal that killed a program, for its own exit code."""
-_LOST_PEER = re.compile(
-    r"Dist(Network|Backend|Store)Error|Connection (closed|reset|refused)|Broken pipe|NCCL error|gloo/transport|TCPStore"
-)
-"""Errors of a rank that lost its peer. They are seldom the cause."""
 _COLLECTIVE_TIMEOUT = "Watchdog caught collective operation timeout"
 """NCCL prints this before it aborts a rank whose collective did not end in time."""
 
@@ -70,12 +65,12 @@ def blames_a_peer(error: RankError | ExitReport) -> bool:
     if error.reason is EndReason.DEVICE_FAULT:  # NCCL reports it with the same error type as a lost peer
         return False
     named = f"{error.type}: " if isinstance(error, RankError) else ""
-    return _LOST_PEER.search(f"{named}{error.message}\n{error.traceback}") is not None
+    return is_lost_peer(f"{named}{error.message}\n{error.traceback}")
 
 
 def _by_cause(run: RunDir, ranks: range) -> list[RankError]:
-    found = {rank: read_untrusted(run.errors / f"{rank}.json", RankError) for rank in ranks}
-    errors = [error for rank, error in found.items() if error is not None and error.rank == rank]
+    by_rank = {rank: read_untrusted(run.errors / f"{rank}.json", RankError) for rank in ranks}
+    errors = [error for rank, error in by_rank.items() if error is not None and error.rank == rank]
     return sorted(errors, key=lambda error: (blames_a_peer(error), error.time))
 
 
