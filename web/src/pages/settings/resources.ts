@@ -1,4 +1,5 @@
 /** What quotas limit, in words, and how their values are written and read. */
+import { ApiError } from "../../api/client";
 import type { UserQuotaView } from "../../api/wire";
 import { bytes } from "../../text/bytes";
 
@@ -30,7 +31,7 @@ export function typed(resource: Resource, value: number | null): string {
   return resource === "stored_bytes" ? sizeText(value) : String(value);
 }
 
-/** Reads a limit that was typed: null is unlimited, `undefined` none of its own. Throws Error that says what is wrong. */
+/** Reads a limit that was typed: null is unlimited, `undefined` none of its own. Throws ApiError that says what is wrong. */
 export function limitOf(resource: Resource, text: string): number | null | undefined {
   const wanted = text.trim().toLowerCase();
   if (wanted === "") return undefined;
@@ -40,7 +41,9 @@ export function limitOf(resource: Resource, text: string): number | null | undef
   if (number !== undefined)
     return Math.round(Number(number) * (binary ? 1024 : 1000) ** (POWERS[prefix] ?? 0));
   const size = resource === "stored_bytes" ? ", such as 20 GB" : "";
-  throw new Error(
+  throw new ApiError(
+    0,
+    "invalid",
     `${RESOURCES[resource].title}: a number${size}${resource === "share" ? "" : `, or ${UNLIMITED}`}.`,
   );
 }
