@@ -19,6 +19,7 @@ export const SITEMAP = {
   now: { path: "", title: "Now", within: "head", keys: "g n", does: "Shows what happens now" },
   jobs: { path: "jobs", title: "Jobs", within: "head", keys: "g j", does: "Lists the jobs" },
   sweeps: { path: "sweeps", title: "Sweeps", within: "head", keys: "g s", does: "Lists the sweeps" },
+  schedules: { path: "schedules", title: "Schedules", within: "head" },
   compare: { path: "compare", title: "Compare", within: "head", keys: "g c", does: "Compares jobs" },
   models: { path: "models", title: "Models", within: "head", keys: "g m", does: "Lists the models" },
   workers: { path: "workers", title: "Workers", within: "head", keys: "g w", does: "Lists the workers" },
@@ -26,7 +27,6 @@ export const SITEMAP = {
     ...{ path: "submit", title: "Submit", within: "button", scope: "jobs:write" },
     ...{ keys: "g u", does: "Opens the form of a new job" },
   },
-  schedules: { path: "schedules", title: "Schedules", within: "menu" },
   settings: { path: "settings", title: "Settings", within: "menu" },
 } as const satisfies Record<string, Entry>;
 

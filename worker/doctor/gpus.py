@@ -8,10 +8,9 @@ from typing import Protocol, cast
 import pynvml
 
 from torchyard.contract.cluster.devices import DeviceReport
-from torchyard.contract.errors import ConfigError
-from torchyard.host import terminal
+from torchyard.host import device_locks, terminal
 from worker.devices.bus import count_nvidia_gpus
-from worker.devices.inventory import LOCK_FOLDER, Nvml, discover, holder_in
+from worker.devices.inventory import Nvml, discover
 from worker.doctor.findings import Finding, failed, ok, warning
 from worker.settings import Settings
 
@@ -103,17 +102,5 @@ def _title(pid: int) -> str:
 
 def _offered(uuid: str) -> str:
     """Names the worker that holds the lock of the GPU."""
-    path = LOCK_FOLDER / f"torchyard-{uuid}.lock"
-    try:
-        inode = path.stat().st_ino
-        locked = any(f":{inode} " in line for line in Path("/proc/locks").read_text().splitlines() if "FLOCK" in line)
-        if not locked:
-            return ""
-        with open(path, "rb", opener=_open_at_once) as file:
-            return f", offered by the worker with pid {holder_in(file.fileno())['pid']}"
-    except (OSError, ValueError, KeyError, ConfigError):
-        return ""
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    holder = device_locks.holders().get(uuid)
+    return "" if holder is None else f", offered by {holder}"

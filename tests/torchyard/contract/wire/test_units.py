@@ -7,7 +7,7 @@ import pytest
 
 from torchyard.contract.wire.units import parse_size
 
-CASES = json.loads((Path(__file__).parents[2] / "numbers.json").read_text())["read size"]
+CASES = json.loads((Path(__file__).parents[3] / "numbers.json").read_text())["read size"]
 """The page's tests read it, too."""
 
 
