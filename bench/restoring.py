@@ -63,7 +63,7 @@ def _fill(source: Path, blobs: Blobs) -> list[list[Stored]]:
 
 def _stored(path: str, sha256: str, size: int) -> Stored:
     return Stored(
-        place="work",
+        root="work",
         path=path,
         files=[StoredFile(path, sha256, size, time.time_ns())],
         order=(1, 1, 1, path),

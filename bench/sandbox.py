@@ -16,8 +16,8 @@ from torchyard.contract.cluster.devices import IsolationReport
 from torchyard.host import inspection
 from worker.host.attempt_key import AttemptKey
 from worker.sandbox import entry, landlock, levels, namespaces, privileges
-from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import rules, sandbox_of
+from worker.sandbox.writable import WritableFolders
 
 REPEATS = 50
 _NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-ipc")
@@ -46,9 +46,9 @@ def measure() -> Iterator[Row]:
 def _sandbox(folder: Path, isolation: IsolationReport) -> Sandbox:
     run = RunDir(folder / "run")
     run.create()
-    places = WorkerPlaces(folder, temporary=folder).of(AttemptKey("job_x", 1), owner="ada")
-    places.create()
-    found = sandbox_of(isolation, run=run, places=places, readable=(), writable=(), gpus=False)
+    own_folders = WritableFolders(folder, temporary=folder).of(AttemptKey("job_x", 1), owner="ada")
+    own_folders.create()
+    found = sandbox_of(isolation, run=run, own_folders=own_folders, readable=(), writable=(), gpus=False)
     assert found is not None
     return found
 

@@ -15,7 +15,7 @@ import sys
 from types import FrameType
 
 from torchyard.contract.errors import TorchyardError
-from torchyard.host import inspection
+from torchyard.host import device_locks, inspection
 from torchyard.host.collector import paused
 from torchyard.host.datadir import check_allowed_paths, enter_empty_folder, make_files_private, parse_allowed_paths
 
@@ -31,7 +31,7 @@ with paused():
     from worker.host import orphans
     from worker.sandbox import levels, shared
     from worker.sandbox.levels import Isolation
-    from worker.sandbox.places import WorkerPlaces
+    from worker.sandbox.writable import WritableFolders
     from worker.settings import Settings
 
 
@@ -68,7 +68,8 @@ def _daemon(settings: Settings, *, umask: int) -> Generator[Daemon]:
             yield Daemon(settings, engine, pool=pool, store=store)
         return
     logging.info("jobs are %s", levels.describe(confinement.isolation))
-    inventory = devices.discover(settings.cpu_slots)
+    held = device_locks.holders() if settings.held_gpus == "leave" else {}
+    inventory = devices.discover(settings.cpu_slots, held=held)
     with devices.lock_devices(inventory.devices, settings.root):
         orphans.start_collecting()
         gpus = [device.uuid for device in inventory.devices if device.kind == "cuda"]
@@ -87,7 +88,7 @@ def _confinement(settings: Settings) -> Confinement:
         settings.temporary.mkdir(mode=0o700, exist_ok=True)
     return Confinement(
         isolation=isolation,
-        places=WorkerPlaces(settings.root, temporary=settings.temporary),
+        own_folders=WritableFolders(settings.root, temporary=settings.temporary),
         readable=settings.allowed,
         writable=settings.writable,
         namespaces=settings.namespaces == "allow",

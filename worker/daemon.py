@@ -144,7 +144,7 @@ class Daemon:
         self._stopping = True
 
     def serve(self) -> None:
-        """Works until told to stop."""
+        """Works until asked to stop."""
         wakeups = self._store.queue.listener()
         try:
             self._register()

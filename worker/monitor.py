@@ -42,7 +42,7 @@ class DeviceMonitor:
         self._engine = engine
         self._runners = runners
         self._sharing = (0, 1)
-        """The place among the workers that share the host's CPUs, and their number."""
+        """The index among the workers that share the host's CPUs, and their number."""
         self._runs = runs
         self._capacity = capacity
         self._quarantine = Quarantine(clock=clock)
@@ -74,11 +74,11 @@ class DeviceMonitor:
         """Has each attempt learn what its ranks hold on each other's devices."""
         self._runners.look_for_stray_memory()
 
-    def share_cpus(self, *, place: int, workers: int) -> None:
-        """Offers from now on each CPU slot whose index is `place` modulo `workers`, and those that jobs still hold."""
+    def share_cpus(self, *, index: int, workers: int) -> None:
+        """Offers from now on each CPU slot whose index is `index` modulo `workers`, and those that jobs still hold."""
         if workers != self._sharing[1]:
             logger.info("%s workers of this service share the CPUs of this host", workers)
-        self._sharing = (place, workers)
+        self._sharing = (index, workers)
 
     def starts(self) -> StartsReport:
         """Returns how jobs on these devices start, and what of the host they may use together."""
@@ -104,12 +104,12 @@ class DeviceMonitor:
         return None
 
     def _offered(self) -> list[DeviceReport]:
-        place, workers = self._sharing
+        index, workers = self._sharing
         views, uses = self._engine.capacity(), self._runners.device_uses()
         if workers == 1 or any(use.devices is None for use in uses):
             return views
         held = {uuid for use in uses for uuid in use.devices or ()}
-        return [view for view in views if view.kind != "cpu" or view.index % workers == place or view.uuid in held]
+        return [view for view in views if view.kind != "cpu" or view.index % workers == index or view.uuid in held]
 
     def _still_running(self, view: DeviceReport) -> str | None:
         """Returns a reason if an attempt that was rescued may still run on the device."""

@@ -71,7 +71,7 @@ class HostRegistration:
         starts = replace(seen, caches=self._housekeeper.caches, troubles=self._troubles.reports())
         sharers = self._store.heartbeat(HostOffer(devices), starts=starts).cpu_sharers
         if self._store.worker_id in sharers:
-            self._devices.share_cpus(place=sharers.index(self._store.worker_id), workers=len(sharers))
+            self._devices.share_cpus(index=sharers.index(self._store.worker_id), workers=len(sharers))
 
     def release(self) -> None:
         pass

@@ -92,6 +92,8 @@ class Settings(ClusterSettings):
     """Where the data is, which devices a worker offers, and what it keeps. Extends `store.settings.Settings`."""
 
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
+    held_gpus: Literal["refuse", "leave"] = "refuse"
+    """What it does where another worker of the host holds a GPU. `leave`: it starts, and offers the others."""
     job_cpus: Share = None
     """CPUs that jobs may request together. Empty: those that the worker may use."""
     job_memory_gb: Share = None

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 import time
 
 SILENT_S = 60.0
-"""After so long without a turn, a thread is told to be silent."""
+"""After so long without a turn, a thread counts as silent."""
 LOST_S = 300.0
 """After so long, the attempt that it carries out is given up."""
 _LONGEST_STEP_S = 20.0

@@ -36,7 +36,7 @@ def patterns() -> Prepare:
 
     def walk() -> None:
         with suppress(TooMany):
-            for _ in Walk(Path(folder.name), (), most=1_000_000, patterns=Patterns(names)).found():
+            for _ in Walk(Path(folder.name), (), most=1_000_000, patterns=Patterns(names)).entries():
                 pass
 
     return walk

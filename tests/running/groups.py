@@ -23,7 +23,7 @@ _LAUNCHES = (
     "worker/test_bundle_attempts.py",
     "security/test_inside.py",
     "security/test_levels.py",
-    "security/test_places.py",
+    "security/test_writable.py",
     "security/test_stores.py",
     "worker/attempts/test_runner_processes.py",
     "worker/engines/test_conformance.py",

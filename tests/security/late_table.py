@@ -18,8 +18,8 @@ from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.cluster.devices import IsolationReport
 from worker.host.attempt_key import AttemptKey
 from worker.sandbox import entry, levels
-from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import sandbox_of
+from worker.sandbox.writable import WritableFolders
 
 CANNOT = 3
 """The exit code where the kernel makes no such list, or lets no one have a network."""
@@ -69,9 +69,9 @@ def _start(folder: Path, level: IsolationReport) -> tuple[int, int]:
     """Enters a sandbox in a fork. Returns a descriptor that starts its walk when written to, and one of its answer."""
     run = RunDir(folder / "run")
     run.create()
-    places = WorkerPlaces(folder, temporary=folder).of(AttemptKey("job_x", 1), owner="ada")
-    places.create()
-    sandbox = sandbox_of(level, run=run, places=places, readable=(), writable=(), gpus=True)
+    own_folders = WritableFolders(folder, temporary=folder).of(AttemptKey("job_x", 1), owner="ada")
+    own_folders.create()
+    sandbox = sandbox_of(level, run=run, own_folders=own_folders, readable=(), writable=(), gpus=True)
     assert sandbox is not None
     waiting, order = os.pipe()
     answer, telling = os.pipe()

@@ -31,8 +31,8 @@ from worker.host import process
 from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import UNPACKED
 from worker.sandbox.helper.state import State
-from worker.sandbox.places import Places, WorkerPlaces
 from worker.sandbox.policy import strict_sandbox
+from worker.sandbox.writable import AttemptFolders, WritableFolders
 
 SERVICE = 61_000
 """The uid and gid of the service."""
@@ -131,7 +131,7 @@ class StrictAttempt:
         return RunDir(self.host.data / "runs" / self.job_id / "1")
 
     @property
-    def places(self) -> Places:
+    def own_folders(self) -> AttemptFolders:
         return self.host.worker_places.of(AttemptKey(self.job_id, 1), owner=self.owner)
 
     def plan(self, argv: Sequence[str], *, env: Mapping[str, str]) -> LaunchPlan:
@@ -142,14 +142,22 @@ class StrictAttempt:
             attempt=1,
             claimed_at=1,
             argv=list(argv),
-            env={"PATH": path, "OMP_NUM_THREADS": "1", **self.places.environment({}), "TMPDIR": "/tmp", **own, **env},
+            env={
+                "PATH": path,
+                "OMP_NUM_THREADS": "1",
+                **self.own_folders.environment({}),
+                "TMPDIR": "/tmp",
+                **own,
+                **env,
+            },
             cwd=str(self.run.job),
             world_size=self.world_size,
             time_limit=timedelta(minutes=5),
             stall_timeout=timedelta(minutes=5),
             stop_grace=timedelta(seconds=30),
             sandbox=strict_sandbox(
-                Strict(helper=str(self.host.socket), owner=self.owner, bundles=list(self.bundles)), self.places
+                Strict(helper=str(self.host.socket), owner=self.owner, bundles=list(self.bundles)),
+                self.own_folders,
             ),
         )
 
@@ -227,8 +235,8 @@ class StrictHost:
         return State(self.folder / "state", range(FIRST_UID, FIRST_UID + 4))
 
     @property
-    def worker_places(self) -> WorkerPlaces:
-        return WorkerPlaces(self.data, temporary=self.data / "tmp")
+    def worker_places(self) -> WritableFolders:
+        return WritableFolders(self.data, temporary=self.data / "tmp")
 
     @property
     def blobs(self) -> Blobs:
@@ -275,7 +283,7 @@ class StrictHost:
         script.write_text(text)
         command = [str(LAUNCHER), str(world_size)] if launcher is None else [*launcher, *rank_command([])]
         attempt.run.create()
-        attempt.places.create()
+        attempt.own_folders.create()
         argv = [sys.executable, "-P", *command, str(script), *args]
         write_record(attempt.run.launch, attempt.plan(argv, env=env))
         self.give_to_service()
@@ -285,7 +293,7 @@ class StrictHost:
         """Runs a command that would start its own ranks, two of them."""
         attempt = StrictAttempt(self, f"job_{uuid.uuid4()}", "ada", 2)
         attempt.run.create()
-        attempt.places.create()
+        attempt.own_folders.create()
         argv = [sys.executable, "-I", "-S", str(Path(rank_start.__file__)), COMMAND_OPTION, "0", "2", *program]
         plan = replace(attempt.plan(argv, env={}), launcher="command", rank_env=dict(env))
         write_record(attempt.run.launch, plan)

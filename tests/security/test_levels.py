@@ -169,7 +169,7 @@ def test_a_job_of_another_user_touches_only_what_is_its_own(
     start = supervisors.start
 
     def give_and_start(run: RunDir, **options: Any) -> ProcessIdentity | None:
-        temporary = attempt.places.temporary
+        temporary = attempt.own_folders.temporary
         for path in (temporary.parent, temporary, folder, *folder.rglob("*")):
             os.chown(path, OTHER_USER, OTHER_USER)
         return start(run, **options)

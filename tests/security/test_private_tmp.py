@@ -17,8 +17,8 @@ from torchyard.contract.attempts.rundir import FROM_TMP, RunDir
 from torchyard.contract.cluster.devices import IsolationReport
 from worker.engines.local.supervisor import temporaries
 from worker.host.attempt_key import AttemptKey
-from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import sandbox_of
+from worker.sandbox.writable import WritableFolders
 
 pytestmark = [
     pytest.mark.skipif(not isolation().own_mounts, reason="this host forbids mounts of one's own"),
@@ -148,10 +148,10 @@ def run_of(data: Path) -> RunDir:
 
 
 def sandboxed(data: Path, level: IsolationReport) -> Sandbox:
-    places = WorkerPlaces(data).of(KEY, owner="ada")
-    places.create()
+    own_folders = WritableFolders(data).of(KEY, owner="ada")
+    own_folders.create()
     readable = [data.parent / "installation"]
-    found = sandbox_of(level, run=run_of(data), places=places, readable=readable, writable=(), gpus=False)
+    found = sandbox_of(level, run=run_of(data), own_folders=own_folders, readable=readable, writable=(), gpus=False)
     assert found is not None
     return found
 
@@ -231,18 +231,18 @@ def test_a_mount_follows_no_link_that_lies_at_its_place(data: Path, tmp_path: Pa
 def test_tmp_stays_as_it_is_where_a_job_would_not_find_what_it_reads(data: Path, tmp_path: Path, how: str) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "installation")
     readable = tmp_path / "link" if how == "a link on the way" else Path(TMP)
-    places = WorkerPlaces(data).of(KEY, owner="ada")
-    places.create()
+    own_folders = WritableFolders(data).of(KEY, owner="ada")
+    own_folders.create()
     level = IsolationReport(level="landlock", own_mounts=True)
-    found = sandbox_of(level, run=run_of(data), places=places, readable=[readable], writable=(), gpus=False)
+    found = sandbox_of(level, run=run_of(data), own_folders=own_folders, readable=[readable], writable=(), gpus=False)
     assert found is not None
     assert found.temporary_at == ["/var/tmp"]
 
 
 def test_ranks_of_several_nodes_see_the_hosts_tmp(data: Path) -> None:
-    places = WorkerPlaces(data).of(KEY, owner="ada")
-    places.create()
+    own_folders = WritableFolders(data).of(KEY, owner="ada")
+    own_folders.create()
     run = run_of(data).of_node(1)
-    found = sandbox_of(isolation(), run=run, places=places, readable=(), writable=(), gpus=False)
+    found = sandbox_of(isolation(), run=run, own_folders=own_folders, readable=(), writable=(), gpus=False)
     assert found is not None
     assert found.temporary_at == []

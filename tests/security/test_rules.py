@@ -23,7 +23,7 @@ from torchyard.host.recordfiles import read_record, write_record
 from worker.bundles import unpack
 from worker.engines.local import supervisors
 from worker.sandbox import shared as shared_files
-from worker.sandbox.helper import places as helper_places
+from worker.sandbox.helper import attempt_mounts
 from worker.sandbox.helper.config import Config
 from worker.sandbox.landlock import READ, restrict
 from worker.sandbox.opening import closed_of, open_allowed, open_real
@@ -77,7 +77,7 @@ def test_no_attempt_gets_a_folder_that_contains_its_run_directory(
 def test_no_attempt_gets_what_else_lies_in_the_data_directory(
     attempt: Attempt, name: str, level: IsolationReport
 ) -> None:
-    theirs = attempt.places.home.parent.parent / name
+    theirs = attempt.own_folders.home.parent.parent / name
     theirs.parent.mkdir(parents=True, exist_ok=True)
     theirs.write_text("secret") if name == "token" else theirs.mkdir()
     attempt.isolation = level
@@ -130,9 +130,9 @@ def test_the_helper_of_strict_opens_what_a_link_led_to_when_it_looked(
     """Between the look at the names and the opening, a name may have become a link."""
     (tmp_path / "secret").mkdir()
     (tmp_path / "allowed").symlink_to("secret")
-    monkeypatch.setattr(helper_places.os.path, "realpath", str)
+    monkeypatch.setattr(attempt_mounts.os.path, "realpath", str)
     with ExitStack() as stack, pytest.raises(OSError, match="link"):
-        helper_places._opened(tmp_path / "allowed", stack, closed=closed_of([]), writable=False)  # pyright: ignore[reportPrivateUsage]
+        attempt_mounts._opened(tmp_path / "allowed", stack, closed=closed_of([]), writable=False)  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("name", ["input", "job"])
@@ -223,8 +223,8 @@ def test_the_helper_of_strict_opens_no_installation_that_jobs_may_write(tmp_path
     lines = [line for line in settings.read_text().splitlines() if not line.startswith("home")]
     settings.write_text("\n".join([*lines, f"home = {base}/bin"]))
     config = cast(Config, SimpleNamespace(environments=(envs,), data_dir=tmp_path / "data", allowed={}))
-    assert base / "lib" in helper_places.environment_paths(config)
+    assert base / "lib" in attempt_mounts.environment_paths(config)
     config = cast(Config, SimpleNamespace(environments=(envs,), data_dir=tmp_path / "data", allowed={base: True}))
-    assert helper_places.environment_paths(config) == [envs]
+    assert attempt_mounts.environment_paths(config) == [envs]
     config = cast(Config, SimpleNamespace(environments=(envs,), data_dir=base / "lib" / "data", allowed={}))
-    assert helper_places.environment_paths(config) == [envs]
+    assert attempt_mounts.environment_paths(config) == [envs]

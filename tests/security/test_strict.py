@@ -111,7 +111,7 @@ def test_the_service_reads_all_that_the_owners_user_writes(host: StrictHost) -> 
     attempt = host.attempt(HIDES, world_size=2)
     assert attempt.report().reason is EndReason.COMPLETED, host.logs()
     result = attempt.run.job / "hidden-1" / "result"
-    assert host.run_as_service("cat", str(result), str(attempt.places.home / "kept")) == "1of the owner"
+    assert host.run_as_service("cat", str(result), str(attempt.own_folders.home / "kept")) == "1of the owner"
     assert result.stat().st_uid == SERVICE
     assert result.stat().st_mode & 0o777 == 0o600
     uid, pid, count = map(int, attempt.log("rank-1").split())
@@ -188,7 +188,7 @@ def test_a_job_touches_only_what_is_its_own(host: StrictHost, tmp_path: Path) ->
     assert {attack for attack in got if "the first process" not in attack} == OF_ITS_OWN, got
     assert got["list runs"] == f"got ['{attempt.job_id}']"
     assert not Path("/tmp/torchyard-attack").exists()
-    assert not attempt.places.temporary.exists()
+    assert not attempt.own_folders.temporary.exists()
     assert all(file.read_text() == "key" for file in secrets)
 
 

@@ -43,7 +43,7 @@ def start(host: StrictHost, venv: Path, text: str) -> StrictAttempt:
     """Runs `text` as a command in the environment, as a worker does."""
     attempt = StrictAttempt(host, f"job_{os.urandom(16).hex()}", "ada", 1)
     attempt.run.create()
-    attempt.places.create()
+    attempt.own_folders.create()
     named, _ = named_environment.enter(read(venv), attempt.run, [], environ={"PATH": "/usr/bin:/bin"})
     script = host.code / f"{attempt.job_id}.py"
     script.write_text(text)

@@ -162,8 +162,8 @@ def _foreign_job_folder(attempt: StrictAttempt) -> None:
 
 
 def _link_home(attempt: StrictAttempt) -> None:
-    attempt.places.home.rename(attempt.places.home.with_name("moved"))
-    attempt.places.home.symlink_to("/root")
+    attempt.own_folders.home.rename(attempt.own_folders.home.with_name("moved"))
+    attempt.own_folders.home.symlink_to("/root")
 
 
 def _another_attempts_plan(attempt: StrictAttempt) -> None:

@@ -42,8 +42,8 @@ from worker.host import process
 from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import UNPACKED
 from worker.sandbox import levels
-from worker.sandbox.places import Places, WorkerPlaces
 from worker.sandbox.policy import sandbox_of, temporary_in
+from worker.sandbox.writable import AttemptFolders, WritableFolders
 
 EACH_LAUNCH = pytest.mark.parametrize("attempt", ["cold", "warm"], indirect=True)
 """Runs a test twice: with torchrun or its stand-in, and with forks of the warm process."""
@@ -103,7 +103,9 @@ def isolation() -> IsolationReport:
 
 def confinement(folder: Path, *, readable: Sequence[Path] = ()) -> Confinement:
     """Returns how a worker confines attempts by default. `folder`: its data directory."""
-    return Confinement(isolation=isolation(), places=WorkerPlaces(folder), readable=(LAUNCHER.parent, *readable))
+    return Confinement(
+        isolation=isolation(), own_folders=WritableFolders(folder), readable=(LAUNCHER.parent, *readable)
+    )
 
 
 @dataclass
@@ -165,8 +167,8 @@ class Attempt:
         return bundle_url(self.bundles.blobs.add(BytesIO(content + END)).sha256)
 
     @property
-    def places(self) -> Places:
-        return self.confinement.places.of(self.key, owner="ada")
+    def own_folders(self) -> AttemptFolders:
+        return self.confinement.own_folders.of(self.key, owner="ada")
 
     @property
     def supervisor(self) -> ProcessIdentity:
@@ -203,18 +205,18 @@ class Attempt:
         write_record(self.run.launch, replace(plan, reports=reports, launcher=self.launcher))
 
     def plan(self, argv: list[str], *, grace: int = 30, time_limit: int = 600, stall: int = 600) -> LaunchPlan:
-        places, confinement = self.places, self.confinement
-        places.create()
+        own_folders, confinement = self.own_folders, self.confinement
+        own_folders.create()
         sandbox = sandbox_of(
             confinement.isolation,
             run=self.run,
-            places=places,
+            own_folders=own_folders,
             readable=confinement.readable,
             writable=confinement.writable,
             gpus=self.gpus,
             namespaces=self.namespaces,
         )
-        own = places.environment({}) | ({} if sandbox is None else {"TMPDIR": temporary_in(sandbox)})
+        own = own_folders.environment({}) | ({} if sandbox is None else {"TMPDIR": temporary_in(sandbox)})
         return LaunchPlan(
             job_id=self.job_id,
             attempt=self.number,
@@ -331,7 +333,7 @@ class Attempt:
 
     def normalized(self, text: str) -> str:
         """Replaces what is another one for each attempt."""
-        own = {str(self.run.root): "RUN", self.job_id: "JOB", str(self.places.temporary): "TEMPORARY"}
+        own = {str(self.run.root): "RUN", self.job_id: "JOB", str(self.own_folders.temporary): "TEMPORARY"}
         return functools.reduce(lambda found, item: found.replace(*item), own.items(), text)
 
     def running_processes(self) -> list[ProcessIdentity]:

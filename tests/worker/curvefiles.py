@@ -11,7 +11,7 @@ from store.output.facts import MetricPoint
 from tests.worker.eventfiles import nested, varint
 from worker.curves import parsing
 from worker.curves.child import Parser
-from worker.curves.following import CurveFiles, Found
+from worker.curves.following import CurveFiles, CurvesRead
 
 _BLOCK = 1 << 15
 
@@ -38,7 +38,7 @@ def files_of(root: Path, **named: Any) -> CurveFiles:
     return CurveFiles(root, parser=parser, **named)
 
 
-def points_of(found: Found) -> list[MetricPoint]:
+def points_of(found: CurvesRead) -> list[MetricPoint]:
     return [point for points in found.points.values() for point in points]
 
 

@@ -26,7 +26,7 @@ from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.supervisor.ranks import running_ranks
 from worker.host import process
-from worker.sandbox.places import WorkerPlaces
+from worker.sandbox.writable import WritableFolders
 
 LOOPBACK = "127.0.0.1"
 _PROGRAM = "tests.worker.node"
@@ -87,7 +87,7 @@ class Nodes:
             for node in range(self.nodes):
                 run = self.of(node)
                 run.ctl.mkdir(parents=True)
-                places = WorkerPlaces(self.attempt.run.root / "worker", temporary=self._temporaries(node))
+                own_folders = WritableFolders(self.attempt.run.root / "worker", temporary=self._temporaries(node))
                 written = launch_plan(
                     plan,
                     run=run,
@@ -95,7 +95,7 @@ class Nodes:
                     slots=self.ranks,
                     devices=[f"cpu-node-{node}-{slot}" for slot in range(self.ranks)],
                     node=self._part(node, port=listener.getsockname()[1]),
-                    confinement=replace(self.attempt.confinement, places=places),
+                    confinement=replace(self.attempt.confinement, own_folders=own_folders),
                 )
                 write_record(run.launch, written)
                 self._start(node, listener)

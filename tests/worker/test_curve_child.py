@@ -14,7 +14,7 @@ from tests.worker.curvefiles import Database, files_of, history, points_of, wand
 from tests.worker.eventfiles import NAME, scalars, write
 from worker.curves import child, following, parsed, parsing
 from worker.curves.child import Child, Failed
-from worker.curves.following import CurveFiles, Found
+from worker.curves.following import CurveFiles, CurvesRead
 from worker.sandbox import seccomp
 
 _PATIENCE_S = 120.0
@@ -33,10 +33,10 @@ def pid_of(parser: Child) -> int:
     return process.pid
 
 
-def next_found(files: CurveFiles, offsets: dict[str, int], *, final: bool = False) -> Found:
+def next_found(files: CurveFiles, offsets: dict[str, int], *, final: bool = False) -> CurvesRead:
     """Reads until something is found or said."""
     until = time.monotonic() + _PATIENCE_S
-    while (found := files.read(offsets, final=final)) == Found():
+    while (found := files.read(offsets, final=final)) == CurvesRead():
         assert time.monotonic() < until
     offsets.update(found.offsets)
     return found
@@ -66,7 +66,7 @@ def test_without_a_file_no_process_is_started(tmp_path: Path, parser: Child) -> 
     write(tmp_path / "out" / "loss.csv", b"1,2\n")
     files = CurveFiles(tmp_path, parser=parser, look_s=0)
     for final in (False, False, True):
-        assert files.read({}, final=final) == Found()
+        assert files.read({}, final=final) == CurvesRead()
     assert parser._process._process is None  # pyright: ignore[reportPrivateUsage]
 
 
@@ -98,7 +98,7 @@ def test_a_stopped_process_holds_nothing_up_and_is_replaced(
     os.kill(pid_of(parser), signal.SIGSTOP)
     with path.open("ab") as file:
         file.write(scalars("loss", {2: 0.5}))
-    assert files.read(offsets, final=False) == Found()
+    assert files.read(offsets, final=False) == CurvesRead()
     found = next_found(files, offsets)
     assert found.warnings == ["the process that parses files with curves ended with -9, and is started again"]
     monkeypatch.undo()
@@ -147,7 +147,7 @@ def test_a_process_that_ends_again_and_again_is_not_started_any_more(tmp_path: P
     parser = Dying()
     files = files_of(tmp_path, parser=parser)
     warnings = list[str]()
-    while (found := files.read({}, final=True)) != Found() or files.unfinished:
+    while (found := files.read({}, final=True)) != CurvesRead() or files.unfinished:
         warnings += found.warnings
     assert parser.questions == following.MOST_FAILURES
     assert warnings[-1] == "the process that parses files with curves ended with 1, again: no more are read"

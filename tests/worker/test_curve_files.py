@@ -16,7 +16,7 @@ from tests.worker.curvefiles import files_of, points_of, rest
 from tests.worker.eventfiles import NAME, event, nested, record, scalars, simple, tensor, varint, write
 from worker.curves import budget, looking
 from worker.curves.brought import MOST_ALIKE, Brought
-from worker.curves.following import Found
+from worker.curves.following import CurvesRead
 from worker.curves.kinds import EVENTS
 
 REAL = base64.b64decode(
@@ -29,7 +29,7 @@ REAL = base64.b64decode(
 """What torch.utils.tensorboard.SummaryWriter of TensorBoard wrote."""
 
 
-def read(job: Path, offsets: dict[str, int] | None = None) -> Found:
+def read(job: Path, offsets: dict[str, int] | None = None) -> CurvesRead:
     return files_of(job).read(offsets or {}, final=True)
 
 
@@ -127,7 +127,7 @@ def test_a_damaged_file_is_read_up_to_the_damage(tmp_path: Path, place: int, app
     found = files.read({}, final=True)
     assert [point.step for point in points_of(found)] == [1]
     assert found.warnings[0] == approved("warnings")
-    assert files.read(found.offsets, final=True) == Found()
+    assert files.read(found.offsets, final=True) == CurvesRead()
 
 
 @pytest.mark.parametrize("content", [b"\x0a", b"\x0a\xff\xff\xff\xff\x0f", b"\xff" * 11, b"\x0b", b"\x2a\x02\x0a\x09"])
@@ -175,7 +175,7 @@ def test_a_file_that_became_a_pipe_or_a_link_is_given_up(tmp_path: Path, approve
     path.unlink()
     os.mkfifo(path)
     assert files.read(offsets, final=True).warnings[0] == approved("warnings")
-    assert files.read(offsets, final=True) == Found()
+    assert files.read(offsets, final=True) == CurvesRead()
 
 
 def test_a_shorter_file_is_read_from_its_start_and_a_new_one_beside_the_old(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_of_files_that_were_there_before_only_what_is_appended_is_read(tmp_path:
     write(tmp_path / "copied" / NAME, old)
     os.utime(path)
     files, offsets = files_of(tmp_path, brought=brought), dict[str, int]()
-    assert files.read(offsets, final=False) == Found()
+    assert files.read(offsets, final=False) == CurvesRead()
     path.write_bytes(old + scalars("loss", {7: 0.5}))
     path.rename(tmp_path / "runs" / f"{NAME}.renamed")
     assert rest(files, offsets) == [("loss", 7, 0.5)]
@@ -272,21 +272,21 @@ def test_files_beyond_those_of_one_look_wait_for_the_next(tmp_path: Path, monkey
     brought = Brought.found_in(tmp_path)
     write(tmp_path / "z" / "z" / NAME, first_event(99) + scalars("loss", {2: 1.0}))
     files = files_of(tmp_path, brought=brought)
-    assert files.read({}, final=False) == Found()
+    assert files.read({}, final=False) == CurvesRead()
     assert not files.unfinished
-    assert files.read({}, final=True) == Found()
+    assert files.read({}, final=True) == CurvesRead()
     assert files.unfinished
     found = files.read({}, final=True)
     assert [(point.key, point.step) for point in points_of(found)] == [("loss", 2)]
-    assert files.read(found.offsets, final=True) == Found()
+    assert files.read(found.offsets, final=True) == CurvesRead()
     assert not files.unfinished
 
 
 def test_after_the_end_files_are_searched_once(tmp_path: Path) -> None:
     files = files_of(tmp_path)
-    assert files.read({}, final=False) == files.read({}, final=True) == Found()
+    assert files.read({}, final=False) == files.read({}, final=True) == CurvesRead()
     write(tmp_path / NAME, scalars("loss", {1: 1.0}))
-    assert files.read({}, final=True) == Found()
+    assert files.read({}, final=True) == CurvesRead()
 
 
 def test_more_than_a_hundred_files_are_not_read(tmp_path: Path, approved: Approved) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 import fcntl
 import os
 from pathlib import Path
+import pwd
 import stat
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 
 from tests.approved import Approved
 from torchyard.contract.errors import ConfigError
+from torchyard.host import device_locks
+from torchyard.host.device_locks import Holder
 from worker.devices.bus import count_nvidia_gpus
 from worker.devices.inventory import Device, discover, lock_devices
 from worker.host import process
@@ -231,6 +234,23 @@ def test_a_gpu_belongs_to_one_worker_of_the_host(tmp_path: Path, approved: Appro
         assert caught.value.message == (approved("message", getpid=os.getpid(), first=first))
         lock_devices(devices[:0], second, folder=tmp_path).close()  # the refused worker holds no lock
     lock_devices(devices, second, folder=tmp_path).close()
+
+
+def test_gpus_that_another_worker_holds_are_left_to_it(tmp_path: Path) -> None:
+    binding, data = _two_gpus(), tmp_path / "first"
+    data.mkdir()
+    gpus = discover(nvml=binding, environ={}).devices
+    with lock_devices(gpus[:1], data, folder=tmp_path):
+        held = device_locks.holders(folder=tmp_path)
+        assert held == {"GPU-aaaa": Holder(os.getpid(), str(data))}
+        left = discover(nvml=binding, environ={}, held=held)
+    assert [device.uuid for device in left.devices] == ["GPU-bbbb"]
+    who = f"the worker of {pwd.getpwuid(os.getuid()).pw_name} (pid {os.getpid()}, data in {data})"
+    assert left.lacking == f"GPU 0 belongs to {who}, and is not offered"
+    with lock_devices(gpus, data, folder=tmp_path):
+        none_left = discover(2, nvml=binding, environ={}, held=device_locks.holders(folder=tmp_path))
+    assert [device.uuid for device in none_left.devices] == ["cpu-0", "cpu-1"]
+    assert device_locks.holders(folder=tmp_path) == {}
 
 
 @pytest.mark.parametrize("text", ["[" * 10_000, '{"pid": ' + "9" * 9_000 + "}", "[1]", '{"pid": 1}', "{"])

@@ -22,10 +22,10 @@ from worker.doctor.findings import Status
 from worker.doctor.nodes import Expected, judge
 from worker.doctor.probe.facts import (
     Hello,
+    Listener,
     Met,
     NodeFacts,
     Outcome,
-    Place,
     ProbeFolder,
     ProbeRequest,
     Reached,
@@ -85,7 +85,7 @@ STRANGERS = (
     b"GET / HTTP/1.1\r\n\r\n",
     b"\xff" * 5000,
     b"{}\n",
-    f"{Hello(token='cd' * 32, rank=1, place=Place(address='127.0.0.1', port=1)).to_json()}\n".encode(),
+    f"{Hello(token='cd' * 32, rank=1, listener=Listener(address='127.0.0.1', port=1)).to_json()}\n".encode(),
 )
 
 
@@ -93,10 +93,10 @@ def test_strangers_are_answered_nothing_and_keep_nobody_away(tmp_path: Path) -> 
     folder = ProbeFolder(tmp_path)
     write_record(folder.request, request())
     with node(folder, 0) as first, contextlib.ExitStack() as stack:
-        wait_for(folder.place.exists, "the first node listens")
-        place = read_record(folder.place, Place)
-        assert place is not None
-        address = (place.address, place.port)
+        wait_for(folder.listener.exists, "the first node listens")
+        listener = read_record(folder.listener, Listener)
+        assert listener is not None
+        address = (listener.address, listener.port)
         strangers = [stack.enter_context(socket.create_connection(address)) for _ in STRANGERS]
         for stranger, said in zip(strangers, STRANGERS, strict=True):
             stranger.sendall(said)
@@ -115,8 +115,8 @@ def test_a_node_that_is_not_reached_says_so_and_the_first_does_not_wait_for_it(t
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with node(folder, 0) as first:
-        wait_for(folder.place.exists, "the first node listens")
-        write_record(folder.place, Place(address="127.0.0.1", port=port))
+        wait_for(folder.listener.exists, "the first node listens")
+        write_record(folder.listener, Listener(address="127.0.0.1", port=port))
         with node(folder, 1) as second:
             assert [first.wait(), second.wait()] == [0, 0]
     (reached,) = facts_of(folder, 1).met.reached

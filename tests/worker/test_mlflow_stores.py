@@ -9,7 +9,7 @@ import pytest
 
 from tests.worker.curvefiles import Database, files_of, mlflow_run, points_of, rest
 from worker.curves.brought import Brought
-from worker.curves.following import Found
+from worker.curves.following import CurvesRead
 from worker.curves.snapshots import MOST_BYTES
 
 
@@ -63,7 +63,7 @@ def test_of_a_metric_that_came_with_the_code_only_what_is_appended_is_read(tmp_p
     path = mlflow_run(tmp_path) / "loss"
     path.write_text("1500 0.5 1\n")
     brought = Brought.found_in(tmp_path)
-    assert files_of(tmp_path, brought=brought).read({}, final=True) == Found()
+    assert files_of(tmp_path, brought=brought).read({}, final=True) == CurvesRead()
     with path.open("a") as file:
         file.write("1501 0.25 2\n1502 0.125 3\n1503 0.0625 4\n")
     assert [step for _, step, _ in rest(files_of(tmp_path, brought=brought), {})] == [2, 3, 4]
@@ -97,7 +97,7 @@ def test_a_database_that_is_written_just_now_waits_and_is_read_at_the_end(tmp_pa
     journal = tmp_path / "mlflow.db-journal"
     journal.write_bytes(b"x")
     files = files_of(tmp_path)
-    assert files.read({}, final=False) == Found()
+    assert files.read({}, final=False) == CurvesRead()
     assert rest(files, {}) == [("loss", 1, 0.5)]
 
 
@@ -105,7 +105,7 @@ def test_a_database_with_a_log_beside_it_waits_until_that_is_merged(tmp_path: Pa
     database = Database(tmp_path / "mlflow.db")
     database.connection.execute("PRAGMA journal_mode = WAL")
     database.log("loss", 0.5, step=1)
-    assert files_of(tmp_path).read({}, final=False) == Found()
+    assert files_of(tmp_path).read({}, final=False) == CurvesRead()
     database.connection.close()
     assert rest(files_of(tmp_path), {}) == [("loss", 1, 0.5)]
 
@@ -179,5 +179,5 @@ def test_a_database_that_is_too_large_is_given_up(tmp_path: Path) -> None:
     files = files_of(tmp_path)
     found = files.read({}, final=True)
     assert found.warnings == ["mlflow.db has more than 64 MiB, and is not read"]
-    assert files.read({}, final=True) == Found()
+    assert files.read({}, final=True) == CurvesRead()
     assert not files.unfinished

@@ -24,14 +24,13 @@ from worker.engines.local.supervisor import temporaries
 def attempt(attempt: Attempt) -> Attempt:
     """An attempt whose job has a working folder, and which sees its temporary folder in `/tmp`."""
     attempt.run.work.mkdir()
-    attempt.places.create()
+    attempt.own_folders.create()
     return attempt
 
 
 def plan_of(attempt: Attempt) -> LaunchPlan:
-    shown = Sandbox(
-        landlock=True, own_mounts=True, readable=[], writable=[], devices=[], temporary=str(attempt.places.temporary)
-    )
+    temporary = str(attempt.own_folders.temporary)
+    shown = Sandbox(landlock=True, own_mounts=True, readable=[], writable=[], devices=[], temporary=temporary)
     return replace(attempt.plan(["true"]), sandbox=replace(shown, temporary_at=["/tmp", "/var/tmp"]))
 
 
@@ -49,7 +48,7 @@ def messages(run: RunDir) -> list[Message]:
 
 
 def test_the_next_attempt_finds_in_its_temporary_folder_what_this_one_left(attempt: Attempt) -> None:
-    plan, temporary = plan_of(attempt), attempt.places.temporary
+    plan, temporary = plan_of(attempt), attempt.own_folders.temporary
     fill(temporary)
     temporaries.end(attempt.run, plan)
     assert not temporary.exists()
@@ -66,7 +65,7 @@ def test_the_next_attempt_finds_in_its_temporary_folder_what_this_one_left(attem
 
 
 def test_what_libraries_leave_goes_without_a_word(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
-    temporary = attempt.places.temporary
+    temporary = attempt.own_folders.temporary
     for name in ("pymp-a1b2c3d4", "tmpk3_ab9x1", "torchinductor_ada", "ray", "torchelastic_1.x", "empty"):
         (temporary / name).mkdir()
         (temporary / name / "file").write_text("" if name == "empty" else "x")
@@ -84,7 +83,7 @@ def test_what_libraries_leave_goes_without_a_word(attempt: Attempt, monkeypatch:
 
 
 def test_what_would_stop_the_next_attempt_does_not_go_on_with_the_rest(attempt: Attempt) -> None:
-    temporary = attempt.places.temporary
+    temporary = attempt.own_folders.temporary
     fill(temporary)
     store = FileStore(str(temporary / "meeting"), 2)
     store.set("rank", "0")
@@ -112,7 +111,7 @@ def with_a_full_place(run: RunDir) -> None:
 @pytest.mark.parametrize("change", [without_folder, with_a_link, with_a_full_place])
 def test_what_cannot_go_on_is_told(attempt: Attempt, change: Callable[[RunDir], None]) -> None:
     change(attempt.run)
-    temporary = attempt.places.temporary
+    temporary = attempt.own_folders.temporary
     for number in range(1, 8):
         (temporary / f"run-{number}").mkdir()
         (temporary / f"run-{number}" / "x").write_bytes(bytes(number * 1024))
@@ -127,7 +126,7 @@ def test_what_cannot_go_on_is_told(attempt: Attempt, change: Callable[[RunDir], 
 def test_a_folder_that_the_program_has_made_there_stays_beside(attempt: Attempt) -> None:
     (attempt.run.work / FROM_TMP).mkdir()
     (attempt.run.work / FROM_TMP / "theirs").touch()
-    fill(attempt.places.temporary)
+    fill(attempt.own_folders.temporary)
     temporaries.end(attempt.run, plan_of(attempt))
     assert (attempt.run.work / FROM_TMP / "theirs").exists()
     assert (attempt.run.work / f"{FROM_TMP}-2" / "best.pt").exists()
@@ -139,13 +138,13 @@ def test_only_a_folder_becomes_the_temporary_one(attempt: Attempt, kind: str) ->
     place = attempt.run.work / FROM_TMP
     _ = place.symlink_to(attempt.run.job) if kind == "link" else place.touch()
     temporaries.begin(attempt.run, plan_of(attempt))
-    assert attempt.places.temporary.is_dir() and not attempt.places.temporary.is_symlink()
+    assert attempt.own_folders.temporary.is_dir() and not attempt.own_folders.temporary.is_symlink()
     assert os.path.lexists(place)
-    attempt.places.temporary.rmdir()
+    attempt.own_folders.temporary.rmdir()
 
 
 def test_a_closed_folder_goes_on_too(attempt: Attempt) -> None:
-    plan, temporary = plan_of(attempt), attempt.places.temporary
+    plan, temporary = plan_of(attempt), attempt.own_folders.temporary
     fill(temporary)
     (temporary / "logs").chmod(0)
     temporary.chmod(0)
@@ -159,7 +158,7 @@ def test_a_closed_folder_goes_on_too(attempt: Attempt) -> None:
 def test_a_supervisor_that_was_killed_leaves_nothing_behind(attempt: Attempt) -> None:
     folder = attempt.run.root.parent
     write_record(attempt.run.launch, plan_of(attempt))
-    temporary = attempt.places.temporary
+    temporary = attempt.own_folders.temporary
     fill(temporary)
     runs = folder / "runs"
     runs.joinpath(attempt.job_id).mkdir(parents=True)
@@ -174,10 +173,10 @@ def test_a_supervisor_that_was_killed_leaves_nothing_behind(attempt: Attempt) ->
 
 def test_very_many_files_are_not_all_counted_and_all_go_on(attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(temporaries, "_MOST_ENTRIES", 10)
-    fill(attempt.places.temporary)
+    fill(attempt.own_folders.temporary)
     for number in range(50):
-        (attempt.places.temporary / "logs" / f"{number}").write_bytes(bytes(10))
-        (attempt.places.temporary / f"{number}").write_bytes(bytes(10))
+        (attempt.own_folders.temporary / "logs" / f"{number}").write_bytes(bytes(10))
+        (attempt.own_folders.temporary / f"{number}").write_bytes(bytes(10))
     temporaries.end(attempt.run, plan_of(attempt))
     assert len([*(attempt.run.work / FROM_TMP).rglob("*")]) == 2 * 50 + 5
     assert len(messages(attempt.run)) == 1

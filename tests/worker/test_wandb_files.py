@@ -7,7 +7,7 @@ import pytest
 
 from tests.worker.curvefiles import files_of, history, points_of, rest, wandb_log
 from tests.worker.eventfiles import nested, write
-from worker.curves.following import Found
+from worker.curves.following import CurvesRead
 
 NAME = "wandb/offline-run-20260101_120000-abcdefgh/run-abcdefgh.wandb"
 
@@ -82,7 +82,7 @@ def test_what_is_no_such_file_gives_no_points_and_is_read_once(tmp_path: Path, c
     write(tmp_path / NAME, content)
     files, offsets = files_of(tmp_path), dict[str, int]()
     assert rest(files, offsets) == []
-    assert files.read(offsets, final=True) == Found()
+    assert files.read(offsets, final=True) == CurvesRead()
 
 
 @pytest.mark.parametrize("record", [b"\x12\xff", b"\x12\x02\x0a\x09", b"\xff" * 20, nested(2, nested(1, b"\x0b"))])

@@ -44,7 +44,7 @@ class StrayMemoryWatch:
         self._notices = notices
         self._devices = devices
         self._found: Sequence[StrayMemory] = ()
-        self._told: set[tuple[int, int]] = set()
+        self._warned: set[tuple[int, int]] = set()
         self._next_look = 0.0
 
     def look(self, handle: Handle) -> None:
@@ -56,16 +56,16 @@ class StrayMemoryWatch:
 
     def tell(self) -> None:
         """Warns once of each rank and device that was found. Raises what `Notices.send` raises."""
-        for found in self._found:
-            if (found.rank, found.device_of) not in self._told:
-                self._told.add((found.rank, found.device_of))
-                self._notices.send(_warning(found))
+        for stray in self._found:
+            if (stray.rank, stray.device_of) not in self._warned:
+                self._warned.add((stray.rank, stray.device_of))
+                self._notices.send(_warning(stray))
 
 
-def _warning(found: StrayMemory) -> str:
-    size = f"{found.memory_bytes / _GIB:.1f} GiB" if found.memory_bytes else "memory"
+def _warning(stray: StrayMemory) -> str:
+    size = f"{stray.memory_bytes / _GIB:.1f} GiB" if stray.memory_bytes else "memory"
     return (
-        f"rank {found.rank} holds {size} on the GPU of rank {found.device_of}, beside its own: have it call "
+        f"rank {stray.rank} holds {size} on the GPU of rank {stray.device_of}, beside its own: have it call "
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before anything uses CUDA, and give torch.load a "
         "map_location"
     )

@@ -68,10 +68,10 @@ class AttemptExecutor:
             engine.adopt(handle)
             self._following.follow(handle, facts)
             return None
-        found = engine.find(key, world_size=world_size, claimed_at=facts.started_at)
-        if found is None:
+        engine_run = engine.find(key, world_size=world_size, claimed_at=facts.started_at)
+        if engine_run is None:
             return Unprepared()
-        self._following.launched(found, facts)
+        self._following.launched(engine_run, facts)
         return None
 
     def start(self) -> None:

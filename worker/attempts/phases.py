@@ -41,7 +41,7 @@ class Preparing:
 
 @dataclass(frozen=True)
 class Starting:
-    """A phase: the engine was told to start the attempt, and some ranks have not come up yet."""
+    """A phase: the engine was asked to start the attempt, and some ranks have not come up yet."""
 
 
 @dataclass(frozen=True)

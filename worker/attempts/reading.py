@@ -35,7 +35,7 @@ class Reading:
         self._is_new = False
         """Whether nothing was stored since the attempt is followed."""
         self._has_stored = False
-        """Whether something was stored since `take_turn` has told so."""
+        """Whether something was stored since `take_turn` has returned so."""
         self._ended_at: float | None = None
         """Since when all processes have ended."""
         self._completed = False

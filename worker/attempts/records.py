@@ -86,12 +86,12 @@ class AttemptRecords:
     def read(self) -> AttemptFacts:
         """Returns the attempt and what its worker needs of its job. Raises StaleClaim if the attempt has ended."""
         with self._order:
-            found = self._patience.call(lambda: self._store.read(self._claim))
-            self._seq, self.start_step, self.cut = found.relay_seq, found.start_step, found.cut
-            self.secrets = found.secrets
-            self._values.update(found.secrets.values.values())
+            record = self._patience.call(lambda: self._store.read(self._claim))
+            self._seq, self.start_step, self.cut = record.relay_seq, record.start_step, record.cut
+            self.secrets = record.secrets
+            self._values.update(record.secrets.values.values())
             self.mask = Mask(self._values | self._masked)
-        return found
+        return record
 
     @property
     def secret_values(self) -> frozenset[str]:
@@ -106,19 +106,19 @@ class AttemptRecords:
         """Returns the checkpoint with its files, if it is still there."""
         if not checkpoint.files_omitted:
             return checkpoint
-        found = self._patience.call(lambda: self._history.find_checkpoint(checkpoint.id))
-        return checkpoint if found is None else found
+        stored = self._patience.call(lambda: self._history.find_checkpoint(checkpoint.id))
+        return checkpoint if stored is None else stored
 
     def files_of(self, job_id: str) -> tuple[Sequence[CheckpointFacts], Sequence[ArtifactFacts]]:
         """Returns the checkpoints of a job, newest first, and the files that it has left."""
         return self._patience.call(lambda: self._history.list_files(job_id))
 
     def not_kept_of(self, attempt: int) -> str:
-        """Returns what an earlier attempt of the job has told to be not kept; empty if it has told nothing."""
+        """Returns what an earlier attempt of the job has reported as not kept; empty if it has reported nothing."""
         job_id = self._claim.job_id
         texts = self._patience.call(lambda: self._history.list_messages(job_id, attempt=attempt))
-        told = next((text for text in texts if text.startswith(not_kept.BEGINS)), "")
-        return told.removeprefix(not_kept.BEGINS).partition(not_kept.STILL)[0]
+        text_kept = next((text for text in texts if text.startswith(not_kept.BEGINS)), "")
+        return text_kept.removeprefix(not_kept.BEGINS).partition(not_kept.STILL)[0]
 
     def attempts_of(self, job_id: str) -> list[EarlierAttempt]:
         """Returns all attempts of another job, oldest first."""

@@ -44,7 +44,7 @@ class StacksAnswerer:
         ranks = self._collection.complete()
         if ranks is None:
             return
-        views = [RankStacksView(rank=rank, text=found.text, note=found.note) for rank, found in enumerate(ranks)]
+        views = [RankStacksView(rank=rank, text=stack.text, note=stack.note) for rank, stack in enumerate(ranks)]
         self._records.store_stacks(self._collection.requested_at, self._collection.taken_at, views)
         self._answered, self._collection = self._collection.requested_at, None
 
@@ -76,12 +76,12 @@ class _Collection:
             return None
         self._next_read = now + READ_EVERY_S
         try:
-            found = self.read()
+            answers = self.read()
         except OSError as error:
             logger.warning("cannot read stacks: %s", error)
-            found = self._last
-        settled = found == self._last and RankStacks() not in found
-        self._last = found
+            answers = self._last
+        settled = answers == self._last and RankStacks() not in answers
+        self._last = answers
         if not settled and now < self._deadline:
             return None
-        return [_NO_ANSWER if answer == RankStacks() else answer for answer in found]
+        return [_NO_ANSWER if answer == RankStacks() else answer for answer in answers]

@@ -13,7 +13,7 @@ _LATEST = 4_102_444_800_000_000
 """The year 2100: what a cluster expects later is not worth a word."""
 _LONGEST = 300
 _AGAIN_S = 30.0
-"""So often at most, what is told is corrected if only the expected start has changed."""
+"""So often at most, what is reported is corrected if only the expected start has changed."""
 
 
 class WaitingReasons:
@@ -22,7 +22,7 @@ class WaitingReasons:
     def __init__(self, records: AttemptRecords, *, number: int) -> None:
         self._records = records
         self._number = number
-        self._told: Waiting | None = None
+        self._reported: Waiting | None = None
         self._next = 0.0
 
     def show(self, waiting: Waiting) -> None:
@@ -31,11 +31,14 @@ class WaitingReasons:
         shown = Waiting(
             printable(headline(waiting.reason))[:_LONGEST], minute if waiting.queued else None, queued=waiting.queued
         )
-        only_eta = self._told is not None and (shown.reason, shown.queued) == (self._told.reason, self._told.queued)
-        if shown == self._told or (only_eta and time.monotonic() < self._next):
+        only_eta = self._reported is not None and (shown.reason, shown.queued) == (
+            self._reported.reason,
+            self._reported.queued,
+        )
+        if shown == self._reported or (only_eta and time.monotonic() < self._next):
             return
         self._records.set_reason(self._reason(shown))
-        self._told, self._next = shown, time.monotonic() + _AGAIN_S
+        self._reported, self._next = shown, time.monotonic() + _AGAIN_S
 
     def _reason(self, waiting: Waiting) -> Reason:
         if not waiting.queued:

@@ -25,8 +25,8 @@ def copy_tree(source: Path, target: Path, *, check: Callable[[], object] = lambd
     raise to end the copy. Raises OSError.
     """
     target.mkdir(mode=0o700)
-    with os.scandir(source) as found:
-        entries = list(found)  # few descriptors are open at any depth
+    with os.scandir(source) as listing:
+        entries = list(listing)  # few descriptors are open at any depth
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             copy_tree(source / entry.name, target / entry.name, check=check)

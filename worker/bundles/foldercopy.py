@@ -163,19 +163,19 @@ class Copier:
         folders: list[str] = []
         with os.scandir(here) as entries:
             for entry in entries:
-                found = os.stat(entry.name, dir_fd=here, follow_symlinks=False)
-                if stat.S_ISDIR(found.st_mode):
+                listed = os.stat(entry.name, dir_fd=here, follow_symlinks=False)
+                if stat.S_ISDIR(listed.st_mode):
                     folders.append(entry.name)
-                elif stat.S_ISLNK(found.st_mode):
+                elif stat.S_ISLNK(listed.st_mode):
                     os.symlink(os.readlink(entry.name, dir_fd=here), entry.name, dir_fd=there)
-                elif stat.S_ISREG(found.st_mode):
-                    self._copy_file(here, there, entry.name, found)
+                elif stat.S_ISREG(listed.st_mode):
+                    self._copy_file(here, there, entry.name, listed)
                 else:
                     self.left_out += 1
         return _Level(folders, _identity(status), status)
 
-    def _copy_file(self, here: int, there: int, name: str, found: os.stat_result) -> None:
-        known = self._linked.get(_identity(found)) if found.st_nlink > 1 else None
+    def _copy_file(self, here: int, there: int, name: str, listed: os.stat_result) -> None:
+        known = self._linked.get(_identity(listed)) if listed.st_nlink > 1 else None
         if known is not None and self._link(known, there, name):
             return
         reading = _opened(here, name, _FILE, stat.S_IRUSR)
@@ -190,15 +190,15 @@ class Copier:
             writing = os.open(name, _NEW, 0o600, dir_fd=there)
             try:
                 _clone(reading, writing, status.st_size)
-                _set_status(writing, found)
+                _set_status(writing, listed)
             finally:
                 os.close(writing)
         finally:
             os.close(reading)
         self.files += 1
         failpoint("folder.copy")
-        if found.st_nlink > 1 and len(self._linked) < _MOST_LINKED and len(self._path) < _DEEPEST_LINKED:
-            self._linked[_identity(found)] = "/".join((*self._path, name))
+        if listed.st_nlink > 1 and len(self._linked) < _MOST_LINKED and len(self._path) < _DEEPEST_LINKED:
+            self._linked[_identity(listed)] = "/".join((*self._path, name))
 
     def _link(self, known: str, there: int, name: str) -> bool:
         try:
@@ -210,10 +210,10 @@ class Copier:
         return True
 
     def _open_folder(self, here: int, name: str) -> int | None:
-        found = _opened(here, name, _FOLDER, stat.S_IRWXU)
-        if found is None:
+        descriptor = _opened(here, name, _FOLDER, stat.S_IRWXU)
+        if descriptor is None:
             self.left_out += 1
-        return found
+        return descriptor
 
 
 def _opened(folder: int, name: str, flags: int, needed: int) -> int | None:

@@ -63,12 +63,12 @@ class Caches:
 
         What unfinished attempts use stays. Yields after each folder. Raises Unavailable.
         """
-        found = [*self._found_homes(), *self._found_bundles(), *self._found_environments()]
+        folders = [*self._found_homes(), *self._found_bundles(), *self._found_environments()]
         if keep_bytes is None:
             return
-        used = {folder: _used_at(folder.path) for folder in found}
+        used = {folder: _used_at(folder.path) for folder in folders}
         sizes: dict[CachedFolder, int] = {}
-        for folder in sorted(found, key=lambda folder: used[folder]):
+        for folder in sorted(folders, key=lambda folder: used[folder]):
             sizes[folder] = self._size(folder, used[folder])
             yield
         self._sizes = {(folder.path, used[folder]): size for folder, size in sizes.items() if folder.sha256 is not None}

@@ -18,7 +18,7 @@ from worker.cleanup.folders import FolderSizes
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import ENVIRONMENTS, UNPACKED
-from worker.sandbox.places import WorkerPlaces
+from worker.sandbox.writable import WritableFolders
 from worker.settings import Retention
 from worker.troubles import Troubles
 from worker.watch import Turns
@@ -64,7 +64,7 @@ class Housekeeper:
         )
         self._folders = FolderSizes(self._runs, store, worker_id, clock=clock)
         folder = root.absolute()
-        self._caches = Caches(WorkerPlaces(root).homes, folder / UNPACKED, folder / ENVIRONMENTS, store)
+        self._caches = Caches(WritableFolders(root).homes, folder / UNPACKED, folder / ENVIRONMENTS, store)
         self._troubles = troubles
         self.turns = Turns("the pass of the housekeeping")
         """Those of the thread that makes a pass; while there is none, it counts as one that makes turns."""

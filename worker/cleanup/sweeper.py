@@ -76,11 +76,11 @@ class RunDirSweeper:
 
     def sweep(self, *, orphan_age: timedelta = ORPHAN_AGE) -> Generator[None]:
         """Makes one pass. Yields after each query and after each directory. Raises Unavailable."""
-        found = rundirs.by_job(self._runs)
+        runs = rundirs.by_job(self._runs)
         ended: list[_Ended] = []
         waiting: list[_Ended] = []
         """Folders of which another one can be made."""
-        job_ids = sorted(found)
+        job_ids = sorted(runs)
         for first in range(0, len(job_ids), _JOBS_PER_QUERY):
             some = job_ids[first : first + _JOBS_PER_QUERY]
             with self._store.read() as session:
@@ -90,12 +90,12 @@ class RunDirSweeper:
                 if job_id not in known:
                     yield from self._remove_orphaned_job(job_id, orphan_age)
                     continue
-                if known[job_id].finished and not found[job_id]:
+                if known[job_id].finished and not runs[job_id]:
                     self._remove_empty(job_id)
-                ended += _ended(job_id, found[job_id], known[job_id])
+                ended += _ended(job_id, runs[job_id], known[job_id])
                 ended += self._ended_folder(job_id, known[job_id])
                 waiting += self._waiting_folder(job_id, known[job_id])
-                yield from self._remove_orphaned_attempts(job_id, found[job_id], known[job_id], orphan_age)
+                yield from self._remove_orphaned_attempts(job_id, runs[job_id], known[job_id], orphan_age)
         for attempt in sorted(ended):
             if not attempt.is_folder:
                 yield from self._remove_unfinished_checkpoints(attempt)
@@ -244,15 +244,15 @@ class RunDirSweeper:
 
     def _measure(self, final: Collection[Path]) -> Generator[None, None, dict[Path, int]]:
         """Returns the bytes on disk of each run directory and working folder. `final`: those that no longer change."""
-        found: dict[Path, int] = {}
+        sizes: dict[Path, int] = {}
         for job_id, numbers in rundirs.by_job(self._runs).items():
             for number in (*numbers, *([WORK] if workfolders.exists(self._runs / job_id) else [])):
                 path = self._runs / job_id / number
                 size = self._final_sizes.get(path)
-                found[path] = size if size is not None else rundirs.size(path, unlock=path in final)
+                sizes[path] = size if size is not None else rundirs.size(path, unlock=path in final)
                 yield
-        self._final_sizes = {path: size for path, size in found.items() if path in final}
-        return found
+        self._final_sizes = {path: size for path, size in sizes.items() if path in final}
+        return sizes
 
     def _ended_folder(self, job_id: str, known: KnownJob) -> list[_Ended]:
         if known.age is None or known.runs or known.asked or not workfolders.exists(self._runs / job_id):

@@ -27,7 +27,7 @@ def find(root: Path, job: Parts = (), *, skipped: Collection[str] = OWN) -> list
     """
     looks = Looks(root, most=_MOST_ENTRIES)
     skipped = {*skipped, WORK} if job else skipped
-    found: list[Parts] = []
+    files: list[Parts] = []
     level: list[tuple[Parts, bool]] = [(top, False) for top in ([(WORK,), job] if job else [()])]
     for _ in range(_DEEPEST + 1):
         inner: list[tuple[Parts, bool]] = []
@@ -36,11 +36,11 @@ def find(root: Path, job: Parts = (), *, skipped: Collection[str] = OWN) -> list
             named = folder if folder[:1] == (WORK,) else folder[len(job) :]
             names = {*(match.parts[-1] for match in here.files), *here.others}
             is_run = kinds.RUN in names and not is_metrics
-            found += [(*named, name) for name in sorted(names) if is_metrics or name != kinds.RUN]
+            files += [(*named, name) for name in sorted(names) if is_metrics or name != kinds.RUN]
             entered = (name for name in here.folders if folder != job or name not in skipped)
             inner += [((*folder, name), is_metrics or (is_run and name == kinds.METRICS)) for name in entered]
         level = inner
-    return found
+    return files
 
 
 def _is_wanted(entry: os.DirEntry[str]) -> bool:

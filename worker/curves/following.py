@@ -38,7 +38,7 @@ MOST_FAILURES = 10
 
 
 @dataclass
-class Found:
+class CurvesRead:
     """What one call has read. `offsets`: the bytes or rows of each file that are stored with it."""
 
     offsets: dict[str, int] = field(default_factory=dict[str, int])
@@ -104,40 +104,40 @@ class CurveFiles:
         goes_on = self._has_asked or self._snapshots.has_more or self._looking.has_waiting or not self._has_looked
         return self._has_ended and goes_on and self._failures < MOST_FAILURES
 
-    def read(self, offsets: Mapping[str, int], *, final: bool) -> Found:
+    def read(self, offsets: Mapping[str, int], *, final: bool) -> CurvesRead:
         """Reads at most 256 KiB of each file behind its offset, 1 MiB of all, and 512 KiB of all in a second.
 
         What is found may come with a later call. `final`: all processes have ended, so nothing is to wait for: up to
         64 MiB are read as fast as they are asked for. Raises OSError.
         """
-        found = Found()
+        new = CurvesRead()
         if self._failures >= MOST_FAILURES:
-            return found
+            return new
         self._has_ended = final
         if not self._asked:
             if self._looking.is_due or (final and (self._looking.has_waiting or not self._has_looked)):
-                found.warnings += self._looking.look(offsets.keys())
+                new.warnings += self._looking.look(offsets.keys())
             self._has_looked = final
             self._budget.refill(final=final)
-            self._asked = self._next_parts(offsets, found, final=final)
+            self._asked = self._next_parts(offsets, new, final=final)
         self._has_asked = bool(self._asked)
         if self._asked:
             try:
-                self._take(final=final, found=found)
+                self._take(final=final, new=new)
             except Failed as failure:
-                self._note_failure(failure, found)
-        return found
+                self._note_failure(failure, new)
+        return new
 
     def close(self) -> None:
         """Ends the process that parses."""
         self._parser.close()
 
-    def _next_parts(self, offsets: Mapping[str, int], found: Found, *, final: bool) -> list[_Asked]:
+    def _next_parts(self, offsets: Mapping[str, int], new: CurvesRead, *, final: bool) -> list[_Asked]:
         """Returns what to parse next: a database alone, or parts of other files."""
         for name, parts in self._looking.files.items():
             if not kind_of(parts).is_database or name in self._given_up:
                 continue
-            if (one := self._database(name, parts, self._offset(name, offsets), found, final=final)) is not None:
+            if (one := self._database(name, parts, self._offset(name, offsets), new, final=final)) is not None:
                 return [one]
         asked: list[_Asked] = []
         end = self._budget.left - _CALL
@@ -148,16 +148,16 @@ class CurveFiles:
             if asked and name in self._suspects:
                 continue
             if self._budget.left <= 0 and final:
-                self._warn("late", "more than 64 MiB of files with curves were unread: some is left out", found)
+                self._warn("late", "more than 64 MiB of files with curves were unread: some is left out", new)
             if self._budget.left <= max(end, 0):
                 break
-            if (one := self._part(name, parts, offset, found)) is not None:
+            if (one := self._part(name, parts, offset, new)) is not None:
                 asked.append(one)
                 if name in self._suspects:
                     break
         return asked
 
-    def _take(self, *, final: bool, found: Found) -> None:
+    def _take(self, *, final: bool, new: CurvesRead) -> None:
         """Adds the answer of the parser to `found`, if it is there. Raises Failed."""
         if not self._is_asked:
             self._is_asked = True
@@ -173,25 +173,25 @@ class CurveFiles:
         asked, self._asked, self._is_asked = self._asked, [], False
         for one, result in zip(asked, results, strict=True):
             self._suspects.pop(one.name, None)
-            self._add(one, result, found)
+            self._add(one, result, new)
 
-    def _note_failure(self, failure: Failed, found: Found) -> None:
+    def _note_failure(self, failure: Failed, new: CurvesRead) -> None:
         """Has the same parts parsed again, each alone; one with which the parser fails twice is given up."""
         asked, self._asked, self._is_asked = self._asked, [], False
         self._failures += 1
         if self._failures >= MOST_FAILURES:
-            found.warnings.append(f"the process that parses files with curves {failure}, again: no more are read")
+            new.warnings.append(f"the process that parses files with curves {failure}, again: no more are read")
             return
-        self._warn("failure", f"the process that parses files with curves {failure}, and is started again", found)
+        self._warn("failure", f"the process that parses files with curves {failure}, and is started again", new)
         for one in asked:
             self._snapshots.forget(one.name)
             self._suspects[one.name] = self._suspects.get(one.name, 0) + (len(asked) == 1)
             if self._suspects[one.name] > 1:
                 text = f"{self._shown(one.parts)} cannot be parsed: the process that does it {failure}"
-                self._give_up(one.name, text, found)
+                self._give_up(one.name, text, new)
 
-    def _database(self, name: str, parts: Parts, offset: int, found: Found, *, final: bool) -> _Asked | None:
-        file = self._opened(name, parts, found)
+    def _database(self, name: str, parts: Parts, offset: int, new: CurvesRead, *, final: bool) -> _Asked | None:
+        file = self._opened(name, parts, new)
         if file is None:
             return self._snapshots.forget(name)
         with file:
@@ -199,11 +199,11 @@ class CurveFiles:
                 part = self._snapshots.take(name, self._path(parts), file, offset, final=final)
             except DataError as error:
                 self._snapshots.forget(name)
-                return self._give_up(name, f"{self._shown(parts)} {error.message}, and is not read", found)
+                return self._give_up(name, f"{self._shown(parts)} {error.message}, and is not read", new)
         return None if part is None else _Asked(name, parts, part, offset)
 
-    def _part(self, name: str, parts: Parts, offset: int, found: Found) -> _Asked | None:
-        file = self._opened(name, parts, found)
+    def _part(self, name: str, parts: Parts, offset: int, new: CurvesRead) -> _Asked | None:
+        file = self._opened(name, parts, new)
         if file is None:
             return None
         with file:
@@ -219,51 +219,51 @@ class CurveFiles:
             name, parts, Part(kind=kind.name, offset=begin, size=size, data=data, metric=metric), offset, warnings
         )
 
-    def _add(self, asked: _Asked, result: Parsed, found: Found) -> None:
+    def _add(self, asked: _Asked, result: Parsed, new: CurvesRead) -> None:
         name, parts, part = asked.name, asked.parts, asked.part
-        found.warnings += asked.warnings
+        new.warnings += asked.warnings
         if result.offset != asked.offset:
-            found.offsets[name] = result.offset
+            new.offsets[name] = result.offset
             self._fruitless.pop(name, None)
         elif not kind_of(parts).is_database:
             self._fruitless[name] = part.size
         if part.kind == DATABASE.name:
             self._snapshots.note(name, result.offset, more=result.more)
-        points = found.points.setdefault(kind_of(parts).source, []) if result.points else []
+        points = new.points.setdefault(kind_of(parts).source, []) if result.points else []
         for tag, step, value, written in result.points:
             key = keys.key_of(tag, parts, self._looking.folders, self._mask)
             if key is not None:
                 points.append(MetricPoint(key, step, value, written))
                 continue
             text = f"a tag must be text of 1 to {METRIC_KEY_LENGTH} characters, and is left out"
-            self._warn("tag", f"{self._shown(parts)}: {text}: {keys.start_of(tag, self._mask)!r}", found)
+            self._warn("tag", f"{self._shown(parts)}: {text}: {keys.start_of(tag, self._mask)!r}", new)
         for notice in result.notices:
-            self._warn_of(notice, name, parts, offset=result.offset, found=found)
+            self._warn_of(notice, name, parts, offset=result.offset, new=new)
 
-    def _warn_of(self, notice: Notice, name: str, parts: Parts, *, offset: int, found: Found) -> None:
+    def _warn_of(self, notice: Notice, name: str, parts: Parts, *, offset: int, new: CurvesRead) -> None:
         shown, detail = self._shown(parts), storable(notice.detail)[:_MOST_DETAIL]
         match notice.topic:
             case parsed.LARGE:
                 text = f"{shown} has records of more than {MOST_RECORD} bytes, which are left out"
-                self._warn(f"{name} large", text, found)
+                self._warn(f"{name} large", text, new)
             case parsed.MALFORMED:
                 what = "an event" if kind_of(parts) is EVENTS else "something"
-                self._warn("malformed", f"{shown} has {what} that cannot be read: {detail}", found)
+                self._warn("malformed", f"{shown} has {what} that cannot be read: {detail}", new)
             case parsed.STEP:
                 what = "an event" if kind_of(parts) is EVENTS else "a value"
-                self._warn("step", f"{shown} has {what} of the step {detail}, which is left out", found)
+                self._warn("step", f"{shown} has {what} of the step {detail}, which is left out", new)
             case parsed.SHORTER:
-                found.warnings.append(f"{shown} has become shorter, and is read again from its start")
+                new.warnings.append(f"{shown} has become shorter, and is read again from its start")
             case _:
-                self._give_up(name, f"{shown} is damaged at byte {offset}, and is not read further", found)
+                self._give_up(name, f"{shown} is damaged at byte {offset}, and is not read further", new)
 
-    def _opened(self, name: str, parts: Parts, found: Found) -> BinaryIO | None:
+    def _opened(self, name: str, parts: Parts, new: CurvesRead) -> BinaryIO | None:
         try:
             return open_inside(self._root, *self._looking.located(parts))
         except DataError as error:
-            return self._give_up(name, f"{storable(error.message)}, and is not read", found)
+            return self._give_up(name, f"{storable(error.message)}, and is not read", new)
         except PermissionError:
-            return self._give_up(name, f"{self._shown(parts)} cannot be opened", found)
+            return self._give_up(name, f"{self._shown(parts)} cannot be opened", new)
 
     def _has_nothing_new(self, name: str, parts: Parts, offset: int) -> bool:
         """Returns True if the file surely has nothing new."""
@@ -279,15 +279,15 @@ class CurveFiles:
     def _path(self, parts: Parts) -> Path:
         return self._root.joinpath(*self._looking.located(parts))
 
-    def _give_up(self, name: str, text: str, found: Found) -> None:
+    def _give_up(self, name: str, text: str, new: CurvesRead) -> None:
         self._given_up.add(name)
-        found.warnings.append(text)
+        new.warnings.append(text)
 
     def _shown(self, parts: Parts) -> str:
         return storable(self._mask.text("/".join(parts)))[-200:]
 
-    def _warn(self, topic: str, text: str, found: Found) -> None:
+    def _warn(self, topic: str, text: str, new: CurvesRead) -> None:
         """Warns once about each topic."""
         if topic not in self._warned:
             self._warned.add(topic)
-            found.warnings.append(text)
+            new.warnings.append(text)

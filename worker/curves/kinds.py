@@ -46,9 +46,9 @@ def is_wanted(name: str) -> bool:
 
 def metric_of(parts: Parts) -> str:
     """Returns the metric that a file of MLflow is of: its path below the run's folder of metrics."""
-    places = [place for place, name in enumerate(parts[:-1]) if name == METRICS]
-    named = (place for place in places if place and _RUN_ID.fullmatch(parts[place - 1]))  # a metric may be `metrics/x`
-    return "/".join(parts[next(named, places[0]) + 1 :])
+    indexes = [index for index, name in enumerate(parts[:-1]) if name == METRICS]
+    named = (index for index in indexes if index and _RUN_ID.fullmatch(parts[index - 1]))  # a metric may be `metrics/x`
+    return "/".join(parts[next(named, indexes[0]) + 1 :])
 
 
 def _named(name: str) -> Kind | None:

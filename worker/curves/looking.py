@@ -105,8 +105,8 @@ class Looking:
         """Returns whether a file that may have come with the code has anything that was not there before."""
         try:
             status = self._root.joinpath(*self.located(parts)).lstat()
-            found = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-            if self._idle.get(name) == found:
+            identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+            if self._idle.get(name) == identity:
                 return False
             if self._comparisons <= 0:
                 self.has_waiting = True
@@ -119,6 +119,6 @@ class Looking:
             with file:
                 self.starts[name] = self._brought.end_in(file)
         if self.starts.get(name) == status.st_size:
-            self._idle[name] = found
+            self._idle[name] = identity
             return False
         return True

@@ -64,19 +64,19 @@ def parse_database(part: Part) -> Parsed:
                 parsed.offset = 0
             for row in database.execute(_ROWS, (_LONGEST_KEY, parsed.offset, MOST_ROWS)):
                 parsed.offset = row[0]
-                _add_row(*row[1:], since_ms=part.since_ms, found=parsed)
+                _add_row(*row[1:], since_ms=part.since_ms, parsed=parsed)
             parsed.more = parsed.offset < last
         except (sqlite3.Error, OverflowError, ValueError, TypeError) as error:
             parsed.notices.append(Notice(MALFORMED, str(error)))
     return parsed
 
 
-def _add_line(line: bytes, metric: str, found: Parsed) -> None:
+def _add_line(line: bytes, metric: str, parsed: Parsed) -> None:
     words = line.split()
     try:
-        _add(metric, int(words[2]) if len(words) > 2 else 0, float(words[1]), int(words[0]), found)
+        _add(metric, int(words[2]) if len(words) > 2 else 0, float(words[1]), int(words[0]), parsed)
     except (ValueError, IndexError):
-        found.notices.append(Notice(MALFORMED, "a line has no time, value and step"))
+        parsed.notices.append(Notice(MALFORMED, "a line has no time, value and step"))
 
 
 def _add_row(
@@ -87,15 +87,15 @@ def _add_row(
     is_nan: int | None,
     *,
     since_ms: int,
-    found: Parsed,
+    parsed: Parsed,
 ) -> None:
     if key is not None and (time or 0) >= since_ms:
         number = math.nan if is_nan or value is None else value
-        _add(key.decode("utf-8", "surrogateescape"), step or 0, number, time or 0, found)
+        _add(key.decode("utf-8", "surrogateescape"), step or 0, number, time or 0, parsed)
 
 
-def _add(metric: str, step: int, value: float, time_ms: int, found: Parsed) -> None:
+def _add(metric: str, step: int, value: float, time_ms: int, parsed: Parsed) -> None:
     if not 0 <= step <= LAST_STEP:
-        found.notices.append(Notice(STEP, str(step)[:40]))
+        parsed.notices.append(Notice(STEP, str(step)[:40]))
         return
-    found.points.append(Point(metric, step, value, min(max(time_ms * 1000, 0), LAST_TIME_US)))
+    parsed.points.append(Point(metric, step, value, min(max(time_ms * 1000, 0), LAST_TIME_US)))

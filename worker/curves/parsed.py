@@ -55,7 +55,7 @@ class Parsed:
     points: list[Point] = field(default_factory=list[Point])
     notices: list[Notice] = field(default_factory=list[Notice])
     more: bool = False
-    """Whether the same part has more, which has no place in one answer."""
+    """Whether the same part has more, which does not fit one answer."""
 
 
 def question_of(parts: Sequence[Part]) -> bytes:
@@ -64,18 +64,18 @@ def question_of(parts: Sequence[Part]) -> bytes:
 
 
 def parts_of(question: bytes) -> list[Part]:
-    place = question.index(b"\n") + 1
-    heads: list[dict[str, Any]] = json.loads(question[:place])
-    found: list[Part] = []
+    position = question.index(b"\n") + 1
+    heads: list[dict[str, Any]] = json.loads(question[:position])
+    parts_read: list[Part] = []
     for head in heads:
         size: int = head.pop("data")
-        found.append(Part(data=question[place : place + size], **head))
-        place += size
-    return found
+        parts_read.append(Part(data=question[position : position + size], **head))
+        position += size
+    return parts_read
 
 
-def answer_of(found: Sequence[Parsed]) -> bytes:
-    return json.dumps([[one.offset, one.points, one.notices, one.more] for one in found]).encode()
+def answer_of(parts_read: Sequence[Parsed]) -> bytes:
+    return json.dumps([[one.offset, one.points, one.notices, one.more] for one in parts_read]).encode()
 
 
 def parsed_of(answer: bytes, parts: Sequence[Part]) -> list[Parsed]:
@@ -91,7 +91,7 @@ def parsed_of(answer: bytes, parts: Sequence[Part]) -> list[Parsed]:
 def _parsed(offset: Any, points: Any, notices: Any, more: Any, *, part: Part) -> Parsed:
     last = LAST_STEP if part.kind == "database" else part.size
     if type(offset) is not int or not (0 <= offset <= last):
-        raise ValueError("it has an impossible place")
+        raise ValueError("it has an impossible offset")
     return Parsed(offset, [_point(*each) for each in points], [_parse_notice(*each) for each in notices], more is True)
 
 

@@ -53,18 +53,18 @@ def parse_events(part: Part) -> Parsed:
     return parsed
 
 
-def _add_event(record: bytes, found: Parsed) -> None:
+def _add_event(record: bytes, parsed: Parsed) -> None:
     try:
         event = summaries.parse(record)
     except ValueError as error:
-        found.notices.append(Notice(MALFORMED, str(error)))
+        parsed.notices.append(Notice(MALFORMED, str(error)))
         return
     if event.values and event.step < 0:
-        found.notices.append(Notice(STEP, str(event.step)))
+        parsed.notices.append(Notice(STEP, str(event.step)))
         return
     written = summaries.microseconds(event.time, last=LAST_TIME_US)
     texts = ((tag.decode("utf-8", "surrogateescape"), value) for tag, value in event.values)
-    found.points += [Point(tag, event.step, value, written) for tag, value in texts]
+    parsed.points += [Point(tag, event.step, value, written) for tag, value in texts]
 
 
 _PARSERS: dict[str, Callable[[Part], Parsed]] = {
@@ -83,9 +83,9 @@ def _prepared(_: bytes) -> Answer:
     return answered
 
 
-def _without_repeats(found: Parsed) -> Parsed:
-    found.notices = _first_of_each(found.notices)
-    return found
+def _without_repeats(parsed: Parsed) -> Parsed:
+    parsed.notices = _first_of_each(parsed.notices)
+    return parsed
 
 
 def _first_of_each(notices: Sequence[Notice]) -> list[Notice]:

@@ -59,9 +59,9 @@ def masked_crc(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
-def _header(data: bytes, place: int) -> tuple[int, int] | None:
+def _header(data: bytes, position: int) -> tuple[int, int] | None:
     """Returns the length of a record and the checksum of this length. None if they are not in `data`."""
-    if place + _HEADER.size > len(data):
+    if position + _HEADER.size > len(data):
         return None
-    length, checksum = _HEADER.unpack_from(data, place)
+    length, checksum = _HEADER.unpack_from(data, position)
     return length, checksum

@@ -50,17 +50,17 @@ class _Joined:
     data: list[bytes] = field(default_factory=list[bytes])
 
 
-def _records(part: Part, found: Parsed) -> list[bytes]:
+def _records(part: Part, parsed: Parsed) -> list[bytes]:
     """Returns the whole records, and moves the offset behind the last. A damaged block is left out from there on."""
-    data, begin, place = part.data, part.offset, max(part.offset, _START)
+    data, begin, position = part.data, part.offset, max(part.offset, _START)
     records: list[bytes] = []
     joined: _Joined | None = None
     while True:
-        left = _BLOCK - place % _BLOCK
+        left = _BLOCK - position % _BLOCK
         if left < _HEADER.size:
-            place += left
+            position += left
             continue
-        at = place - begin
+        at = position - begin
         if at + _HEADER.size > len(data):
             break
         checksum, length, kind = _HEADER.unpack_from(data, at)
@@ -69,38 +69,38 @@ def _records(part: Part, found: Parsed) -> list[bytes]:
         if fits and len(content) < length:
             break
         if not fits or zlib.crc32(content, zlib.crc32(bytes([kind]))) != checksum:
-            if place + left > part.size:
+            if position + left > part.size:
                 break  # it may be written just now
-            found.notices.append(Notice(MALFORMED, "a block of it is damaged"))
-            place, joined = place + left, None
-            found.offset = place
+            parsed.notices.append(Notice(MALFORMED, "a block of it is damaged"))
+            position, joined = position + left, None
+            parsed.offset = position
             continue
         if kind in {_FULL, _FIRST}:
-            joined = _Joined(place)
+            joined = _Joined(position)
         if joined is not None:
             joined.data.append(content)
-        place += _HEADER.size + length
+        position += _HEADER.size + length
         if kind in {_FULL, _LAST}:
             if joined is not None:
                 records.append(b"".join(joined.data))
             joined = None
-        found.offset = place if joined is None else joined.start
+        parsed.offset = position if joined is None else joined.start
     if joined is not None and joined.start == begin and len(data) < part.size - begin:
-        found.notices.append(Notice(LARGE))  # it fills the part: what is left of it has no beginning, and is left out
-        found.offset = place
+        parsed.notices.append(Notice(LARGE))  # it fills the part: what is left of it has no beginning, and is left out
+        parsed.offset = position
     return records
 
 
-def _points(record: bytes, found: Parsed) -> list[Point]:
+def _points(record: bytes, parsed: Parsed) -> list[Point]:
     """Returns the numbers of a record of the history. Raises ValueError if it is malformed."""
     points: list[Point] = []
     for item in fields(record):
         if (item.number, item.kind) == (_RECORD_HISTORY, BYTES):
-            points += _history(item.content, found)
+            points += _history(item.content, parsed)
     return points
 
 
-def _history(written: bytes, found: Parsed) -> list[Point]:
+def _history(written: bytes, parsed: Parsed) -> list[Point]:
     values: dict[str, float] = {}
     step: int | None = None
     for item in fields(written):
@@ -114,7 +114,7 @@ def _history(written: bytes, found: Parsed) -> list[Point]:
         counted = values.get("_step", -1.0)
         step = int(counted) if 0 <= counted <= LAST_STEP else -1
     if not 0 <= step <= LAST_STEP:
-        found.notices.append(Notice(STEP, str(step)))
+        parsed.notices.append(Notice(STEP, str(step)))
         return []
     time = microseconds(values.get("_timestamp", 0.0), last=LAST_TIME_US)
     return [Point(key, step, value, time) for key, value in values.items() if not key.startswith("_")]

@@ -21,33 +21,33 @@ class Field(NamedTuple):
 
 def fields(message: bytes) -> Iterator[Field]:
     """Yields the fields of a message. Raises ValueError where it is malformed."""
-    place = 0
-    while place < len(message):
-        key, place = varint(message, place)
+    position = 0
+    while position < len(message):
+        key, position = varint(message, position)
         number, kind = key >> 3, key & 7
         if kind == VARINT:
-            value, place = varint(message, place)
+            value, position = varint(message, position)
             yield Field(number, kind, b"", value)
             continue
         if kind == BYTES:
-            size, place = varint(message, place)
+            size, position = varint(message, position)
         elif kind in _FIXED:
             size = _FIXED[kind]
         else:
             raise ValueError(f"a field has the unknown type {kind}")
-        if place + size > len(message):
+        if position + size > len(message):
             raise ValueError("a field is longer than its message")
-        yield Field(number, kind, message[place : place + size])
-        place += size
+        yield Field(number, kind, message[position : position + size])
+        position += size
 
 
-def varint(message: bytes, place: int) -> tuple[int, int]:
-    """Returns the number at `place`, 64 bits at most, and where it ends. Raises ValueError."""
+def varint(message: bytes, position: int) -> tuple[int, int]:
+    """Returns the number at `position`, 64 bits at most, and where it ends. Raises ValueError."""
     value = 0
-    for count, byte in enumerate(message[place : place + _LONGEST_VARINT]):
+    for count, byte in enumerate(message[position : position + _LONGEST_VARINT]):
         value |= (byte & 0x7F) << (7 * count)
         if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, place + count + 1
+            return value & 0xFFFFFFFFFFFFFFFF, position + count + 1
     raise ValueError("a number has no end")
 
 

@@ -9,11 +9,11 @@ _DISPLAY = "0x03"
 
 def count_nvidia_gpus(devices: Path = _DEVICES) -> int:
     """Returns the number of NVIDIA GPUs among the `devices` of the bus."""
-    found = 0
+    count = 0
     for device in devices.glob("*"):
         try:
             vendor, kind = (device / "vendor").read_text(), (device / "class").read_text()
         except OSError:
             continue
-        found += vendor.strip() == _NVIDIA and kind.startswith(_DISPLAY)
-    return found
+        count += vendor.strip() == _NVIDIA and kind.startswith(_DISPLAY)
+    return count

@@ -60,12 +60,12 @@ class Health:
         """
         if self._nvml is None:
             return {}
-        found = {uuid: self._read_gpu(self._nvml, uuid) for uuid in devices if not uuid.startswith("cpu-")}
+        by_uuid = {uuid: self._read_gpu(self._nvml, uuid) for uuid in devices if not uuid.startswith("cpu-")}
         if not adopted:
-            return found
+            return by_uuid
         return {
             uuid: GpuHealth(uncorrected_errors=now.uncorrected_errors, fault_xids=now.fault_xids)
-            for uuid, now in found.items()
+            for uuid, now in by_uuid.items()
         }
 
     def judge(self, report: ExitReport, *, since: Mapping[str, GpuHealth]) -> Verdict:

@@ -8,24 +8,23 @@ import json
 import os
 from pathlib import Path
 import stat
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, Self, TypeVar, cast
 
 import pynvml
 
 from torchyard.contract.cluster.devices import DeviceProcess, DeviceReport
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.wire.codec import parse_object
+from torchyard.host import device_locks
+from torchyard.host.device_locks import Holder
 from torchyard.host.failpoints import failpoint
 from worker.devices.bus import count_nvidia_gpus
 
 T = TypeVar("T")
 
-LOCK_FOLDER = Path("/tmp")  # noqa: S108 the same for every worker of the host, whoever runs it
-
 _GIB = 1 << 30
 _NO_LIBRARY = 12
 """NVML's code of a host on which no driver of NVIDIA is installed."""
-_MOST_HOLDER_BYTES = 10_000
 
 
 class Nvml(Protocol):
@@ -118,14 +117,18 @@ def discover(
     nvml: Nvml | None = None,
     environ: Mapping[str, str] = os.environ,
     bus: Callable[[], int] = count_nvidia_gpus,
+    held: Mapping[str, Holder] = MappingProxyType({}),
 ) -> Inventory:
     """Returns the GPUs that the driver shows and `cpu_slots` CPU slots. None: slots only if there is no GPU.
 
     CUDA_VISIBLE_DEVICES (indices in PCI order, or UUIDs) selects the GPUs that this worker may offer. `bus` counts the
-    NVIDIA GPUs of the host, where the driver does not answer.
+    NVIDIA GPUs of the host, where the driver does not answer. GPUs that are `held` by other workers are left out.
     """
     binding = nvml if nvml is not None else cast(Nvml, pynvml)
     gpus, lacking = _gpus(binding, environ.get("CUDA_VISIBLE_DEVICES"), bus=bus)
+    others = [f"GPU {gpu.index} belongs to {held[gpu.uuid]}, and is not offered" for gpu in gpus if gpu.uuid in held]
+    gpus = [gpu for gpu in gpus if gpu.uuid not in held]
+    lacking = "; ".join([*([lacking] if lacking else []), *others]) or None
     if cpu_slots is None:
         cpu_slots = 0 if gpus else max(2, os.cpu_count() or 1)
     slots = [Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(cpu_slots)]
@@ -138,10 +141,10 @@ def of_device_files(numbers: Sequence[int], *, nvml: Nvml | None = None) -> Inve
     It counts GPUs in the order of the PCI bus, and numbers their files in the order in which it found them.
     """
     binding = nvml if nvml is not None else cast(Nvml, pynvml)
-    found = {_minor_number(binding, device): device for device in _gpus(binding, None)[0]}
-    if not found.keys() >= set(numbers):
+    by_number = {_minor_number(binding, device): device for device in _gpus(binding, None)[0]}
+    if not by_number.keys() >= set(numbers):
         return None
-    devices = sorted((found[number] for number in set(numbers)), key=lambda device: device.index)
+    devices = sorted((by_number[number] for number in set(numbers)), key=lambda device: device.index)
     return Inventory(tuple(devices), binding)
 
 
@@ -183,7 +186,7 @@ class DeviceLocks:
         self._open.close()
 
 
-def lock_devices(devices: Iterable[Device], data_dir: Path, *, folder: Path = LOCK_FOLDER) -> DeviceLocks:
+def lock_devices(devices: Iterable[Device], data_dir: Path, *, folder: Path = device_locks.FOLDER) -> DeviceLocks:
     """Locks every GPU on this host and the CPU slots of `data_dir` for this worker: all of them or none.
 
     Raises ConfigError if another worker holds one of them, and OSError.
@@ -194,17 +197,12 @@ def lock_devices(devices: Iterable[Device], data_dir: Path, *, folder: Path = LO
         undo.callback(locks.close)
         for device in devices:
             if device.kind == "cuda":
-                path = folder / f"torchyard-{device.uuid}.lock"
+                path = device_locks.path_of(device.uuid, folder=folder)
                 name = f"GPU {device.index} ({device.uuid})"
                 locks.acquire(path, name=name, holder=holder, mode=0o666)  # other users' workers lock it too
         locks.acquire(data_dir / "worker.lock", name=f"the data directory {data_dir}", holder=holder)
         undo.pop_all()
     return locks
-
-
-def holder_in(descriptor: int) -> dict[str, Any]:
-    """Returns what is written in a lock file, which anybody of the host may have done. Raises ValueError, OSError."""
-    return parse_object(os.pread(descriptor, _MOST_HOLDER_BYTES, 0))
 
 
 def _gpus(nvml: Nvml, visible: str | None, *, bus: Callable[[], int] = lambda: 0) -> tuple[list[Device], str | None]:
@@ -214,10 +212,10 @@ def _gpus(nvml: Nvml, visible: str | None, *, bus: Callable[[], int] = lambda: 0
         count = nvml.nvmlDeviceGetCount()
     except nvml.NVMLError as error:
         return [], _without_driver(error, bus)
-    found = [query(nvml, lambda index=index: _gpu(nvml, index), None) for index in range(count)]
-    silent = [index for index, device in enumerate(found) if device is None]
+    gpus = [query(nvml, lambda index=index: _gpu(nvml, index), None) for index in range(count)]
+    silent = [index for index, device in enumerate(gpus) if device is None]
     lacking = f"GPU {', '.join(map(str, silent))} of {count} does not respond, and is not offered" if silent else None
-    return [device for device in found if device is not None and _is_visible(device, visible)], lacking
+    return [device for device in gpus if device is not None and _is_visible(device, visible)], lacking
 
 
 def _without_driver(error: Exception, bus: Callable[[], int]) -> str | None:
@@ -288,7 +286,7 @@ def _open_lock(path: Path, name: str, mode: int) -> int:
 
 def _holder(descriptor: int) -> str:
     try:
-        holder = holder_in(descriptor)
+        holder = device_locks.written_in(descriptor)
         return f"pid {holder['pid']}, data directory {holder['data_dir']}"
     except (ValueError, KeyError):
         return "one that did not write its name"

@@ -33,9 +33,9 @@ def main() -> int:
     parser.add_argument("--embedded-redis", type=Path, metavar="SOCKET", help="the socket of torchyard up's own Redis")
     arguments = parser.parse_args()
     try:
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for finding in _findings(Settings.load(), embedded_redis=arguments.embedded_redis):
-            found.append(finding)
+            findings.append(finding)
             if not arguments.json:
                 _print_finding(finding)
     except TorchyardError as error:
@@ -44,10 +44,10 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     if arguments.json:
-        terminal.write(json.dumps([asdict(finding) for finding in found]))
+        terminal.write(json.dumps([asdict(finding) for finding in findings]))
     else:
-        terminal.note(_summary(found))
-    return 1 if any(finding.status is Status.FAILED for finding in found) else 0
+        terminal.note(_summary(findings))
+    return 1 if any(finding.status is Status.FAILED for finding in findings) else 0
 
 
 def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Finding]:
@@ -112,13 +112,12 @@ def _wrapped(text: str) -> Sequence[str]:
     return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False) or [""]
 
 
-def _summary(found: Sequence[Finding]) -> str:
+def _summary(findings: Sequence[Finding]) -> str:
     failures, warnings = (
-        sum(finding.status is status for finding in found) for status in (Status.FAILED, Status.WARNING)
+        sum(finding.status is status for finding in findings) for status in (Status.FAILED, Status.WARNING)
     )
-    return (
-        f"{len(found)} checks: {failures or 'none'} failed, {warnings or 'no'} warning{'' if warnings == 1 else 's'}."
-    )
+    warned = f"{warnings or 'no'} warning{'' if warnings == 1 else 's'}"
+    return f"{len(findings)} checks: {failures or 'none'} failed, {warned}."
 
 
 if __name__ == "__main__":

@@ -29,21 +29,21 @@ def used(data_dir: Path) -> int:
 
 
 def _check_disk(check: str, wanted: Path, *, local: bool) -> Finding:
-    place = nearest(wanted)
-    name = str(wanted) if place == wanted else f"{wanted} (does not exist yet)"
-    if (error := _write_error(place)) is not None:
-        advice = f"make {place} writable for this user, on a disk with free space"
+    folder = nearest(wanted)
+    name = str(wanted) if folder == wanted else f"{wanted} (does not exist yet)"
+    if (error := _write_error(folder)) is not None:
+        advice = f"make {folder} writable for this user, on a disk with free space"
         return failed(check, f"{name}: no file can be stored: {error}", advice)
-    found = os.statvfs(place)
-    free, total = found.f_frsize * found.f_bavail, found.f_frsize * found.f_blocks
-    fact = f"{name}: {terminal.size(free)} free of {terminal.size(total)}, on {file_system(place)}"
+    status = os.statvfs(folder)
+    free, total = status.f_frsize * status.f_bavail, status.f_frsize * status.f_blocks
+    fact = f"{name}: {terminal.size(free)} free of {terminal.size(total)}, on {file_system(folder)}"
     if free < _TOO_LOW_BYTES:
         return failed(check, f"{fact}: no checkpoint can be stored", _FREE_SPACE_ADVICE)
     if free < _LOW_BYTES or free < _LOW_SHARE * total:
         return warning(check, f"{fact}: soon full", _FREE_SPACE_ADVICE)
-    if found.f_files and found.f_favail < _LOW_SHARE * found.f_files:
-        return warning(check, f"{fact}, but only {found.f_favail} inodes of {found.f_files}", _FREE_SPACE_ADVICE)
-    if local and file_system(place) in NETWORKED:
+    if status.f_files and status.f_favail < _LOW_SHARE * status.f_files:
+        return warning(check, f"{fact}, but only {status.f_favail} inodes of {status.f_files}", _FREE_SPACE_ADVICE)
+    if local and file_system(folder) in NETWORKED:
         return warning(check, f"{fact}, a network file system", "give each host a data directory on a disk of its own")
     return ok(check, fact)
 
@@ -55,13 +55,13 @@ _FREE_SPACE_ADVICE = (
 
 def nearest(path: Path) -> Path:
     """Returns the folder itself, or its nearest parent that exists."""
-    return next(place for place in (path, *path.parents) if place.is_dir())
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 
-def _write_error(place: Path) -> str | None:
+def _write_error(parent: Path) -> str | None:
     """Writes, locks, syncs and renames a file here. Returns the error, or None."""
     try:
-        with tempfile.TemporaryDirectory(prefix=".torchyard-doctor-", dir=place) as folder:
+        with tempfile.TemporaryDirectory(prefix=".torchyard-doctor-", dir=parent) as folder:
             path = Path(folder, "new")
             with path.open("wb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,12 +14,12 @@ _MUCH = 0.5
 
 def check_folders(runs: Path, *, used: int) -> Iterator[Finding]:
     """`used`: bytes of the disk that are in use. Says nothing where there is no working folder."""
-    found = [runs / job_id / WORK for job_id in rundirs.by_job(runs) if workfolders.exists(runs / job_id)]
-    if not found:
+    folders = [runs / job_id / WORK for job_id in rundirs.by_job(runs) if workfolders.exists(runs / job_id)]
+    if not folders:
         return
-    sizes = {path.parent.name: rundirs.size(path, unlock=False) for path in found}
+    sizes = {path.parent.name: rundirs.size(path, unlock=False) for path in folders}
     total, largest = sum(sizes.values()), max(sizes, key=lambda job_id: sizes[job_id])
-    count = f"{len(found)} working folder{'s' if len(found) > 1 else ''}"
+    count = f"{len(folders)} working folder{'s' if len(folders) > 1 else ''}"
     fact = f"{count} of scripts: {terminal.size(total)}, the largest of {largest} ({terminal.size(sizes[largest])})"
     if total < _MUCH * used:
         yield ok("folders", fact)

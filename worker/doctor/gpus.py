@@ -8,10 +8,9 @@ from typing import Protocol, cast
 import pynvml
 
 from torchyard.contract.cluster.devices import DeviceReport
-from torchyard.contract.errors import ConfigError
-from torchyard.host import terminal
+from torchyard.host import device_locks, terminal
 from worker.devices.bus import count_nvidia_gpus
-from worker.devices.inventory import LOCK_FOLDER, Nvml, discover, holder_in
+from worker.devices.inventory import Nvml, discover
 from worker.doctor.findings import Finding, failed, ok, warning
 from worker.settings import Settings
 
@@ -44,8 +43,8 @@ def check_devices(settings: Settings, *, driver: Driver | None = None) -> Iterat
 
 def _check_without_driver(settings: Settings, why: str) -> Finding:
     slots = len(discover(settings.cpu_slots).devices)
-    if found := count_nvidia_gpus():
-        return failed("devices", f"{found} NVIDIA GPUs are here, but their driver does not respond: {why}", _NO_DRIVER)
+    if count := count_nvidia_gpus():
+        return failed("devices", f"{count} NVIDIA GPUs are here, but their driver does not respond: {why}", _NO_DRIVER)
     return ok("devices", f"no GPU; {slots} CPU slots")
 
 
@@ -103,17 +102,5 @@ def _title(pid: int) -> str:
 
 def _offered(uuid: str) -> str:
     """Names the worker that holds the lock of the GPU."""
-    path = LOCK_FOLDER / f"torchyard-{uuid}.lock"
-    try:
-        inode = path.stat().st_ino
-        locked = any(f":{inode} " in line for line in Path("/proc/locks").read_text().splitlines() if "FLOCK" in line)
-        if not locked:
-            return ""
-        with open(path, "rb", opener=_open_at_once) as file:
-            return f", offered by the worker with pid {holder_in(file.fileno())['pid']}"
-    except (OSError, ValueError, KeyError, ConfigError):
-        return ""
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    holder = device_locks.holders().get(uuid)
+    return "" if holder is None else f", offered by {holder}"

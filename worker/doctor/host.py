@@ -84,10 +84,10 @@ def _check_open_files() -> Finding:
 def _check_shared_memory(path: Path) -> Finding:
     advice = "docker run --shm-size=8g (Compose: shm_size), or mount -o remount,size=8G /dev/shm"
     try:
-        found = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError as error:
         return warning("shm", f"{path} does not exist: {error.strerror}", advice)
-    total, free = found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
+    total, free = status.f_frsize * status.f_blocks, status.f_frsize * status.f_bavail
     fact = f"{path} has {terminal.size(free)} free of {terminal.size(total)}"
     if free >= _SHARED_MEMORY:
         return ok("shm", fact)

@@ -58,10 +58,12 @@ def _ran(outcome: Outcome, expected: Expected) -> Finding:
     silent = expected.nodes - len(outcome.facts)
     if not silent:
         return ok("probe", f"its job ran on {names}")
-    told = f"only {names} told" if names else "no node told"
+    answered = f"only {names} told" if names else "no node told"
     printed = [line.strip() for line in outcome.log.splitlines() if line.strip()]
     said = f"it printed: {'; '.join(printed[-_LINES:])[-_PRINTED:]}" if printed else "it printed nothing"
-    return failed("probe", f"{told} the doctor anything; Slurm says {outcome.state or 'nothing'}, and {said}", _PATHS)
+    return failed(
+        "probe", f"{answered} the doctor anything; Slurm says {outcome.state or 'nothing'}, and {said}", _PATHS
+    )
 
 
 def _folders(nodes: Sequence[NodeFacts], expected: Expected) -> Finding:
@@ -98,12 +100,12 @@ def _isolation(nodes: Sequence[NodeFacts]) -> Finding:
     advice = "docs/security.md says what this means, and how a kernel allows it"
     if refused:
         return failed("isolation", "; ".join(refused), advice)
-    found = {node.host: node.isolation for node in nodes if node.isolation is not None}
+    by_host = {node.host: node.isolation for node in nodes if node.isolation is not None}
     by_text: dict[str, list[str]] = {}
-    for host, level in found.items():
+    for host, level in by_host.items():
         by_text.setdefault(levels.describe(level), []).append(host)
     fact = "; ".join(f"on {_together(hosts)} jobs are {text}" for text, hosts in by_text.items())
-    lacks = any(level.lacks for level in found.values())
+    lacks = any(level.lacks for level in by_host.values())
     return warning("isolation", fact, advice) if lacks else ok("isolation", fact)
 
 

@@ -28,13 +28,13 @@ def check_variables(settings: Settings) -> Finding:
 
 def check_packages(settings: Settings) -> Finding:
     """Starts nothing, and asks no index."""
-    found = settings.package_rules(levels.OFF)
-    if not found.allowed:
+    allowed = settings.package_rules(levels.OFF)
+    if not allowed.allowed:
         return ok("packages", "jobs get no packages of their own: TORCHYARD_PACKAGES is forbid")
     if settings.isolation is Isolation.STRICT:
         return ok("packages", "jobs get no packages of their own: isolation is strict")
     version = rules.version("uv")
     if not version:
         return failed("packages", "uv is not installed, so jobs get no packages of their own", _INSTALL)
-    limit = format_duration(found.timeout)
-    return ok("packages", f"jobs may have packages of their own: uv {version}, from {found.shown_index}, in {limit}")
+    limit = format_duration(allowed.timeout)
+    return ok("packages", f"jobs may have packages of their own: uv {version}, from {allowed.shown_index}, in {limit}")

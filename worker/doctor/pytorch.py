@@ -38,25 +38,25 @@ def check_torch(*, gpus: int) -> Finding:
     return judge(json.loads(done.stdout.splitlines()[-1]), gpus=gpus)
 
 
-def judge(found: dict[str, Any], *, gpus: int) -> Finding:
+def judge(torch: dict[str, Any], *, gpus: int) -> Finding:
     """Judges what `trainer.probe` printed."""
-    fact = _fact(found)
-    if not found["gloo"]:
+    fact = _fact(torch)
+    if not torch["gloo"]:
         return failed("torch", f"{fact}: no Gloo, which ranks on CPUs need", _INSTALL)
-    if gpus and found["cuda"] is None:
+    if gpus and torch["cuda"] is None:
         return failed("torch", f"{fact}: a build for CPUs, on a host with GPUs", f"{_INSTALL} (the CUDA build)")
-    if gpus and not found["available"]:
-        advice = f"update the NVIDIA driver to one for CUDA {found['cuda']}, and check CUDA_VISIBLE_DEVICES"
-        return failed("torch", f"{fact}: CUDA cannot be used: {found['why']}", advice)
-    if gpus and not found["nccl"]:
+    if gpus and not torch["available"]:
+        advice = f"update the NVIDIA driver to one for CUDA {torch['cuda']}, and check CUDA_VISIBLE_DEVICES"
+        return failed("torch", f"{fact}: CUDA cannot be used: {torch['why']}", advice)
+    if gpus and not torch["nccl"]:
         return failed("torch", f"{fact}: no NCCL, which ranks on GPUs need", _INSTALL)
-    version = tuple(int(part) for part in re.findall(r"\d+", found["version"])[:2])
+    version = tuple(int(part) for part in re.findall(r"\d+", torch["version"])[:2])
     if not _FROM <= version < _BEFORE:
         return warning("torch", f"{fact}: not among the supported ones, 2.11 to 2.14", _INSTALL)
     return ok("torch", fact)
 
 
-def _fact(found: dict[str, Any]) -> str:
-    cuda = f"CUDA {found['cuda']}, {found['devices']} GPUs usable" if found["cuda"] else "no CUDA"
-    backends = ", ".join([*([f"NCCL {found['nccl']}"] if found["nccl"] else []), *(["Gloo"] if found["gloo"] else [])])
-    return f"{found['version']}, {cuda}, {backends or 'no backend'}"
+def _fact(torch: dict[str, Any]) -> str:
+    cuda = f"CUDA {torch['cuda']}, {torch['devices']} GPUs usable" if torch["cuda"] else "no CUDA"
+    backends = ", ".join([*([f"NCCL {torch['nccl']}"] if torch["nccl"] else []), *(["Gloo"] if torch["gloo"] else [])])
+    return f"{torch['version']}, {cuda}, {backends or 'no backend'}"

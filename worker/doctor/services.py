@@ -95,27 +95,27 @@ def check_redis(settings: Settings, *, embedded: Path | None) -> Finding:
     return _redis(report)
 
 
-def _redis(found: RedisInfo) -> Finding:
-    if not found.supported:
-        return failed("redis", f"{found.name}: too old", "update it: Redis 6.2 or later, or Valkey")
-    if not found.writable:
+def _redis(redis: RedisInfo) -> Finding:
+    if not redis.supported:
+        return failed("redis", f"{redis.name}: too old", "update it: Redis 6.2 or later, or Valkey")
+    if not redis.writable:
         return failed(
-            "redis", f"{found.name}: a replica, which takes no writes", "name the primary in TORCHYARD_REDIS_URL"
+            "redis", f"{redis.name}: a replica, which takes no writes", "name the primary in TORCHYARD_REDIS_URL"
         )
-    if found.missing:
-        fact = f"{found.name}: forbids its user what is needed, so the line is read from the database"
-        return failed("redis", fact, f"add to the rules of its user (ACL SETUSER): {' '.join(found.missing)}")
+    if redis.missing:
+        fact = f"{redis.name}: forbids its user what is needed, so the line is read from the database"
+        return failed("redis", fact, f"add to the rules of its user (ACL SETUSER): {' '.join(redis.missing)}")
     wrong: list[tuple[str, str]] = []
-    if not found.appendonly:
+    if not redis.appendonly:
         wrong.append(("appendonly no: a restart loses the queue until it is rebuilt", "appendonly yes"))
-    if found.maxmemory_policy != "noeviction":
+    if redis.maxmemory_policy != "noeviction":
         wrong.append(
-            (f"maxmemory-policy {found.maxmemory_policy}: it may drop the queue", "maxmemory-policy noeviction")
+            (f"maxmemory-policy {redis.maxmemory_policy}: it may drop the queue", "maxmemory-policy noeviction")
         )
     if wrong:
         facts, settings_ = zip(*wrong, strict=True)
-        return warning("redis", f"{found.name}, {', '.join(facts)}", f"set in redis.conf: {'; '.join(settings_)}")
-    return ok("redis", f"{found.name}, appendonly yes, maxmemory-policy noeviction")
+        return warning("redis", f"{redis.name}, {', '.join(facts)}", f"set in redis.conf: {'; '.join(settings_)}")
+    return ok("redis", f"{redis.name}, appendonly yes, maxmemory-policy noeviction")
 
 
 def _service_id(settings: Settings) -> str:
@@ -128,33 +128,33 @@ def _service_id(settings: Settings) -> str:
     return "svc_doctor" if known is None else known.id
 
 
-def _tables(found: DatabaseInfo, *, embedded: bool) -> Finding:
-    fact = f"{found.name}, tables at revision {found.revision}"
-    if not found.supported:
+def _tables(database: DatabaseInfo, *, embedded: bool) -> Finding:
+    fact = f"{database.name}, tables at revision {database.revision}"
+    if not database.supported:
         return failed("database", f"{fact}: too old", "update it: SQLite 3.40, PostgreSQL 15, or later")
-    if found.revision is None:
-        return _unmigrated(f"{found.name}: it has no tables yet", embedded=embedded)
-    if found.revision < found.oldest:
-        advice = f"bring them to {found.oldest} by the last version that has their migrations"
-        return failed("database", f"{fact}, and this version reads {found.oldest} and later", advice)
-    if found.revision < found.needed:
-        return _unmigrated(f"{fact}, and this version needs {found.needed}", embedded=embedded)
-    if found.revision > found.needed:
-        newer = f"{fact}, newer than this version's {found.needed}"
+    if database.revision is None:
+        return _unmigrated(f"{database.name}: it has no tables yet", embedded=embedded)
+    if database.revision < database.oldest:
+        advice = f"bring them to {database.oldest} by the last version that has their migrations"
+        return failed("database", f"{fact}, and this version reads {database.oldest} and later", advice)
+    if database.revision < database.needed:
+        return _unmigrated(f"{fact}, and this version needs {database.needed}", embedded=embedded)
+    if database.revision > database.needed:
+        newer = f"{fact}, newer than this version's {database.needed}"
         return failed("database", newer, "install the newer version of Torchyard here")
-    return ok("database", f"{fact} (the newest)") if embedded else _clocks(fact, found)
+    return ok("database", f"{fact} (the newest)") if embedded else _clocks(fact, database)
 
 
 def _unmigrated(fact: str, *, embedded: bool) -> Finding:
     return (warning if embedded else failed)("database", fact, _MIGRATE)
 
 
-def _clocks(fact: str, found: DatabaseInfo) -> Finding:
-    skew = abs(found.clock_ahead_s)
-    side = "ahead of" if found.clock_ahead_s > 0 else "behind"
-    if skew - found.clock_uncertainty_s > _SKEW_S:
+def _clocks(fact: str, database: DatabaseInfo) -> Finding:
+    skew = abs(database.clock_ahead_s)
+    side = "ahead of" if database.clock_ahead_s > 0 else "behind"
+    if skew - database.clock_uncertainty_s > _SKEW_S:
         skewed = f"{fact}; its clock is {skew:.1f} s {side} this host's, so times in logs and in the database differ"
         return warning("database", skewed, "synchronise both clocks: timedatectl set-ntp true, or chrony")
     return ok(
-        "database", f"{fact} (the newest), its clock within {skew + found.clock_uncertainty_s:.3f} s of this host's"
+        "database", f"{fact} (the newest), its clock within {skew + database.clock_uncertainty_s:.3f} s of this host's"
     )

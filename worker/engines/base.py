@@ -136,7 +136,7 @@ class Waiting:
     eta: int | None = None
     """When the cluster expects to start it, in microseconds since the epoch."""
     queued: bool = False
-    """Whether it waits in a cluster's queue: nothing of it runs, and the job's owner is told the reason."""
+    """Whether it waits in a cluster's queue: nothing of it runs, and the job's owner reads the reason."""
 
 
 @dataclass(frozen=True)

@@ -49,21 +49,21 @@ def activate(environment: Environment, *, path: str) -> Activation:
         return Activation(own | {"VIRTUAL_ENV": str(environment.path)})
     name = environment.path.name
     own |= {"CONDA_PREFIX": str(environment.path), "CONDA_DEFAULT_ENV": name, "CONDA_SHLVL": "1"}
-    found, notes = dict(own), list[str]()
-    for file, values in (*_scripts(environment.path, found), *_tables(environment.path)):
+    variables, notes = dict(own), list[str]()
+    for file, values in (*_scripts(environment.path, variables), *_tables(environment.path)):
         if values is None:
             notes.append(f"{file} of the environment {name} does more than set variables: it is not run")
             continue
         refused = sorted(key for key in values if key in own or (is_reserved(key) and key != _LIBRARIES))
         if refused:
             notes.append(f"{file} of the environment {name} sets {', '.join(refused)}, which the service sets itself")
-        found |= {key: value for key, value in values.items() if key not in refused}
-    return Activation(found, notes)
+        variables |= {key: value for key, value in values.items() if key not in refused}
+    return Activation(variables, notes)
 
 
 def assignments(text: str, known: Mapping[str, str]) -> dict[str, str] | None:
     """Returns the variables that a script of a shell sets; None if it does anything else. `known`: those before it."""
-    found: dict[str, str] = {}
+    assigned: dict[str, str] = {}
     left = _MOST_SET
     for line in text.splitlines():
         stripped = line.strip()
@@ -75,12 +75,12 @@ def assignments(text: str, known: Mapping[str, str]) -> dict[str, str] | None:
         if match["plain"] is not None:
             value = match["plain"]
         else:
-            value = _expanded(match["quoted"] or match["bare"] or "", {**known, **found})
+            value = _expanded(match["quoted"] or match["bare"] or "", {**known, **assigned})
         if value is None or not _is_value(value) or len(value) > left:
             return None
         left -= len(value)
-        found[match["name"]] = value
-    return found
+        assigned[match["name"]] = value
+    return assigned
 
 
 def _scripts(prefix: Path, known: dict[str, str]) -> Iterator[tuple[str, dict[str, str] | None]]:
@@ -109,17 +109,17 @@ def _files(folder: Path, suffix: str) -> list[str]:
 
 def _object(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(_text(file))
+        content = json.loads(_text(file))
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _texts(values: Any) -> dict[str, str] | None:
     pairs = values.items() if isinstance(values, dict) else ()
-    found = {str(name): value for name, value in pairs if isinstance(value, str) and value != _UNSET}
-    possible = all(re.fullmatch(_NAME, name) and _is_value(value) for name, value in found.items())
-    return found if possible else None
+    texts = {str(name): value for name, value in pairs if isinstance(value, str) and value != _UNSET}
+    possible = all(re.fullmatch(_NAME, name) and _is_value(value) for name, value in texts.items())
+    return texts if possible else None
 
 
 def _text(file: Path) -> str:

@@ -114,10 +114,10 @@ def _read(folder: Path, settings: dict[str, str] | None) -> Environment:
         raise ConfigError(f"the environment {folder} has no bin/python, or it leads nowhere")
     bases = () if settings is None else _bases(folder, settings, python)
     whole = settings is not None and settings.get("include-system-site-packages", "").lower() == "true"
-    found = (place for prefix in (folder, *(bases if whole else ())) for place in _places(prefix, python))
-    places = list(dict.fromkeys(islice(found, _MOST_PLACES)))
-    names = sorted({*_packages(places), *_packages_of_conda(folder)})
-    torch, cuda = _torch_in(places)
+    site_folders = (site for prefix in (folder, *(bases if whole else ())) for site in _sites(prefix, python))
+    sites = list(dict.fromkeys(islice(site_folders, _MOST_PLACES)))
+    names = sorted({*_packages(sites), *_packages_of_conda(folder)})
+    torch, cuda = _torch_in(sites)
     return Environment(
         path=folder,
         kind="conda" if settings is None else "venv",
@@ -147,8 +147,8 @@ def _python_of_venv(settings: dict[str, str]) -> str:
 
 
 def _python_of_conda(folder: Path) -> str:
-    found = (_PYTHON_OF_CONDA.fullmatch(name) for name in _names(folder / CONDA_META))
-    return next((match[1] for match in found if match is not None), "")
+    matches = (_PYTHON_OF_CONDA.fullmatch(name) for name in _names(folder / CONDA_META))
+    return next((match[1] for match in matches if match is not None), "")
 
 
 def _bases(folder: Path, settings: dict[str, str], python: str) -> tuple[Path, ...]:
@@ -165,22 +165,22 @@ def _bases(folder: Path, settings: dict[str, str], python: str) -> tuple[Path, .
     return tuple(bases)
 
 
-def _places(prefix: Path, python: str) -> Iterator[Path]:
+def _sites(prefix: Path, python: str) -> Iterator[Path]:
     """Yields the folders of packages below a prefix, and those that a file there adds."""
     for lib in ("lib", "lib64"):
-        place = prefix / lib / f"python{_minor(python)}" / "site-packages"
-        if not place.is_dir() or (lib == "lib64" and (prefix / lib).is_symlink()):
+        site = prefix / lib / f"python{_minor(python)}" / "site-packages"
+        if not site.is_dir() or (lib == "lib64" and (prefix / lib).is_symlink()):
             continue
-        yield place
-        for name in _names(place):
+        yield site
+        for name in _names(site):
             if name.endswith(".pth"):
-                lines = (line.strip() for line in _text(place / name).splitlines())
+                lines = (line.strip() for line in _text(site / name).splitlines())
                 yield from (Path(line) for line in lines if line.startswith("/") and Path(line).is_dir())
 
 
-def _packages(places: Sequence[Path]) -> Iterator[str]:
-    for place in places:
-        yield from (name for name in _names(place) if name.endswith(_METADATA))
+def _packages(sites: Sequence[Path]) -> Iterator[str]:
+    for site in sites:
+        yield from (name for name in _names(site) if name.endswith(_METADATA))
 
 
 def _packages_of_conda(folder: Path) -> list[str]:
@@ -188,10 +188,10 @@ def _packages_of_conda(folder: Path) -> list[str]:
     return [name for name in _names(meta) if name.endswith(".json")] if meta.is_dir() else []
 
 
-def _torch_in(places: Sequence[Path]) -> tuple[str, str]:
+def _torch_in(sites: Sequence[Path]) -> tuple[str, str]:
     """Returns the versions of the first torch, and of its CUDA; nothing where there is none."""
-    for place in places:
-        file = place / "torch" / "version.py"
+    for site in sites:
+        file = site / "torch" / "version.py"
         if file.is_file():
             text = _text(file)
             torch, cuda = _TORCH.search(text), _CUDA.search(text)
@@ -213,8 +213,8 @@ def _minor(python: str) -> str:
 
 
 def _numbers(version: str) -> tuple[int, int]:
-    found = _NUMBERS.match(version)
-    return (0, 0) if found is None else (int(found[1]), int(found[2]))
+    match = _NUMBERS.match(version)
+    return (0, 0) if match is None else (int(match[1]), int(match[2]))
 
 
 def difference(before: EnvironmentReport, now: EnvironmentReport) -> str:

@@ -55,8 +55,8 @@ class Environments:
         if not self.roots:
             return []
         if not self._listed or time.monotonic() - self._listed[-1][0] > _LISTED_FOR_S:
-            found = islice(folders_of(self.roots), MOST_LISTED)
-            self._listed[:] = [(time.monotonic(), [self._report(folder) for folder in found])]
+            folders = islice(folders_of(self.roots), MOST_LISTED)
+            self._listed[:] = [(time.monotonic(), [self._report(folder) for folder in folders])]
         return self._listed[-1][1]
 
     def find(self, text: str) -> Environment:
@@ -92,15 +92,15 @@ class Environments:
         return environment.report(obstacle=self._unsafe(environment) or "")
 
     def _named(self, name: str) -> Path:
-        found = [folder for folder in folders_of(self.roots) if folder.name == name]
-        if len(found) > 1:
-            both = ", ".join(map(str, found[:_SHOWN]))
+        folders = [folder for folder in folders_of(self.roots) if folder.name == name]
+        if len(folders) > 1:
+            both = ", ".join(map(str, folders[:_SHOWN]))
             raise ConfigError(
                 f"this worker has several environments with the name {name}: give the path of one: {both}"
             )
-        if not found:
+        if not folders:
             raise ConfigError(f"this worker has no environment {name}: {self._offer()}")
-        return found[0]
+        return folders[0]
 
     def _require_allowed(self, path: Path) -> Path:
         folder = path.parent.parent if path.parent.name == "bin" and path.name.startswith("python") else path
@@ -121,5 +121,5 @@ class Environments:
 
     def _unsafe(self, environment: Environment) -> str | None:
         """Returns why jobs could change what others run in the environment, or None."""
-        found = (self.unsafe_place(part) for part in (environment.path, *environment.bases))
-        return next((problem for problem in found if problem is not None), None)
+        problems = (self.unsafe_place(part) for part in (environment.path, *environment.bases))
+        return next((problem for problem in problems if problem is not None), None)

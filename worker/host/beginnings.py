@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 _MOST_TRIES = 100
-"""Of places where one of the texts may begin and be cut off. Beyond them, one is said to begin there."""
+"""Of indexes where one of the texts may begin and be cut off. Beyond them, one is said to begin there."""
 
 
 @dataclass
@@ -15,16 +15,16 @@ class _Group:
     texts: list[str]
     longest: int = 0
     inner: list[int] = field(default_factory=list[int])
-    """Of each, the place of the longest other one with which it begins; -1 without one."""
+    """Of each, the index of the longest other one with which it begins; -1 without one."""
 
     def __post_init__(self) -> None:
         self.longest = max(map(len, self.texts))
         above: list[int] = []
-        for place, text in enumerate(self.texts):
+        for index, text in enumerate(self.texts):
             while above and not text.startswith(self.texts[above[-1]]):
                 above.pop()
             self.inner.append(above[-1] if above else -1)
-            above.append(place)
+            above.append(index)
 
 
 class Beginnings:
@@ -37,7 +37,7 @@ class Beginnings:
             by_start.setdefault(text[:least], []).append(text)
         self._groups = {start: _Group(same) for start, same in by_start.items()}
 
-    def places(self, text: str) -> Iterator[tuple[int, int]]:
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Yields where each begins that is in the text, and where the longest of those that begin there ends."""
         for start in range(len(text) - self._least + 1) if self._groups else ():
             group = self._groups.get(text[start : start + self._least])
@@ -45,33 +45,33 @@ class Beginnings:
                 yield start, start + size
 
     def cut_off(self, text: str) -> int | None:
-        """Returns the first place from which the text goes on to its end as one of them begins, for `least` characters.
+        """Returns the first index from which the text goes on to its end as one of them begins, for `least` characters.
 
         None without any.
         """
         starts = {text[start : start + self._least] for start in range(len(text) - self._least + 1)}
-        found = (_cut_off(self._groups[start], text, start) for start in starts & self._groups.keys())
-        return min((place for place in found if place is not None), default=None)
+        cuts = (_cut_off(self._groups[start], text, start) for start in starts & self._groups.keys())
+        return min((index for index in cuts if index is not None), default=None)
 
 
 def _longest(group: _Group, text: str) -> int:
     """Returns the size of the longest text of the group with which `text` begins, 0 without one."""
     # Whatever is between a beginning of the text and the text in this order begins so, too.
-    place = bisect_right(group.texts, text) - 1
-    while place >= 0 and not text.startswith(group.texts[place]):
-        place = group.inner[place]
-    return len(group.texts[place]) if place >= 0 else 0
+    index = bisect_right(group.texts, text) - 1
+    while index >= 0 and not text.startswith(group.texts[index]):
+        index = group.inner[index]
+    return len(group.texts[index]) if index >= 0 else 0
 
 
 def _cut_off(group: _Group, text: str, start: str) -> int | None:
-    place = max(0, len(text) - group.longest + 1)
+    index = max(0, len(text) - group.longest + 1)
     for _ in range(_MOST_TRIES):
-        place = text.find(start, place)
-        if place < 0:
+        index = text.find(start, index)
+        if index < 0:
             return None
-        rest = text[place:]
+        rest = text[index:]
         at = bisect_left(group.texts, rest)
         if at < len(group.texts) and group.texts[at].startswith(rest):
-            return place
-        place += 1
-    return place
+            return index
+        index += 1
+    return index

@@ -47,11 +47,11 @@ def _cpu_limits(root: Path) -> Iterator[float]:
 
 def _own_memory(root: Path) -> int:
     """Returns the bytes of this host, or of the narrowest control group."""
-    found = _TOTAL.search((root / "proc/meminfo").read_text())
-    if found is None:
+    match = _TOTAL.search((root / "proc/meminfo").read_text())
+    if match is None:
         raise ValueError("/proc/meminfo has no MemTotal")
     limits = (_read(folder / file, "max") for name, file in _MEMORY_LIMITS.items() for folder in own_groups(name, root))
-    return min([int(found[1]) * 1024, *(int(limit) for limit in limits if limit != "max")])
+    return min([int(match[1]) * 1024, *(int(limit) for limit in limits if limit != "max")])
 
 
 def _read(path: Path, default: str) -> str:

@@ -21,10 +21,10 @@ def names_in(text: str) -> tuple[str, ...]:
 
 def given(environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables with their values, those of proxies in both cases: programs differ in which they read."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for name in names_in(environ.get(VARIABLE, "")):
         spellings = (name, name.lower(), name.upper()) if _PROXY.fullmatch(name) else (name,)
         value = next((environ[each] for each in spellings if each in environ), None)
         if value is not None:
-            found |= {each: environ.get(each, value) for each in spellings}
-    return found
+            variables |= {each: environ.get(each, value) for each in spellings}
+    return variables

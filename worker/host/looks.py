@@ -46,10 +46,10 @@ class Looks:
 
     def entries(self, folder: Parts, wanted: Callable[[os.DirEntry[str]], bool] = lambda _: True) -> Entries:
         """Returns what lies in a folder, or what of it is wanted."""
-        found = Entries([], [], [])
+        listed = Entries([], [], [])
         self._left -= 1  # so that a pattern of many `**` ends, also in empty folders
         if self.is_cut:
-            return found
+            return listed
         try:
             with folder_inside(self.root, *folder) as opened, os.scandir(opened) as entries:
                 for entry in entries:
@@ -59,14 +59,16 @@ class Looks:
                     if not wanted(entry):
                         continue
                     if entry.is_dir(follow_symlinks=False):
-                        found.folders.append(entry.name)
+                        listed.folders.append(entry.name)
                     elif entry.is_file(follow_symlinks=False):
-                        found.files.append(Match((*folder, entry.name), entry.stat(follow_symlinks=False)))
+                        listed.files.append(Match((*folder, entry.name), entry.stat(follow_symlinks=False)))
                     else:
-                        found.others.append(entry.name)
+                        listed.others.append(entry.name)
         except OSError:  # it vanished, it is a link now, or the job closed it
             pass
-        return Entries(sorted(found.files, key=lambda match: match.parts), sorted(found.folders), sorted(found.others))
+        return Entries(
+            sorted(listed.files, key=lambda match: match.parts), sorted(listed.folders), sorted(listed.others)
+        )
 
     def below(
         self,
@@ -94,9 +96,9 @@ def names_of(root: Path, folders: Iterable[Parts], wanted: Iterable[Inode]) -> M
 
     `root` is a folder that no job can replace. After 50,000 entries it has not found all.
     """
-    found: dict[Inode, list[Parts]] = {inode: [] for inode in wanted}
-    for _, here in Looks(root, most=_MOST_NAMED).below(*folders, deepest=_DEEPEST_NAMED) if found else ():
+    by_inode: dict[Inode, list[Parts]] = {inode: [] for inode in wanted}
+    for _, here in Looks(root, most=_MOST_NAMED).below(*folders, deepest=_DEEPEST_NAMED) if by_inode else ():
         for match in here.files:
-            if (names := found.get((match.status.st_dev, match.status.st_ino))) is not None:
+            if (names := by_inode.get((match.status.st_dev, match.status.st_ino))) is not None:
                 names.append(match.parts)
-    return found
+    return by_inode

@@ -37,7 +37,7 @@ class Mask:
 
     def finds(self, text: str) -> bool:
         """Returns whether the text has a secret."""
-        return next(self._whole.places(text), None) is not None
+        return next(self._whole.spans(text), None) is not None
 
     def text(self, text: str) -> str:
         """Returns the text with its secrets masked, also one that was cut in two at the end of a long line."""
@@ -65,7 +65,7 @@ class Mask:
                 text = text.replace(part, MASK)
             return text
         kept, end = list[str](), 0
-        for start, stop in self._whole.places(text):
+        for start, stop in self._whole.spans(text):
             if start >= end:
                 kept += (text[end:start], MASK)
             end = max(end, stop)

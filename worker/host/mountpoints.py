@@ -22,9 +22,9 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def withdraw(folder: Path, made: Mapping[str, str]) -> None:
-    """Removes the links that were made here, by their places. What has taken their place stays. Raises OSError."""
-    for place, target in made.items():
-        *above, name = parts_of(place)
+    """Removes the links that were made here, by their paths. What has replaced them stays. Raises OSError."""
+    for path, target in made.items():
+        *above, name = parts_of(path)
         with suppressed(errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EINVAL):
             make_accessible(folder, *above)
             with folder_inside(folder, *above) as opened:
@@ -33,17 +33,17 @@ def withdraw(folder: Path, made: Mapping[str, str]) -> None:
 
 
 def make(folder: Path, wanted: Mapping[str, str]) -> str:
-    """Makes the links, by their places. Returns what to tell of what lay there; empty: nothing. Raises OSError.
+    """Makes the links, by their paths. Returns what to tell of what lay there; empty: nothing. Raises OSError.
 
     It is renamed. An empty folder goes.
     """
-    told: list[str] = []
-    for place, target in wanted.items():
-        *above, name = parts_of(place)
-        with _made(folder, above, told) as opened:
-            _clear(opened, name, told, shown=above)
+    messages: list[str] = []
+    for path, target in wanted.items():
+        *above, name = parts_of(path)
+        with _made(folder, above, messages) as opened:
+            _clear(opened, name, messages, shown=above)
             os.symlink(target, name, dir_fd=opened)
-    return "; ".join(told)
+    return "; ".join(messages)
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def suppressed(*numbers: int) -> Generator[None]:
 
 
 @contextmanager
-def _made(root: Path, parts: list[str], told: list[str]) -> Generator[int]:
+def _made(root: Path, parts: list[str], messages: list[str]) -> Generator[int]:
     """Opens a folder, of which it makes what is missing."""
     with ExitStack() as stack:
         make_accessible(root)
@@ -68,14 +68,14 @@ def _made(root: Path, parts: list[str], told: list[str]) -> Generator[int]:
             except OSError as error:
                 if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
                     raise
-                _clear(folder, part, told, shown=parts[:depth])
+                _clear(folder, part, messages, shown=parts[:depth])
                 os.mkdir(part, 0o700, dir_fd=folder)
             folder = os.open(part, _FOLDER, dir_fd=folder)
             stack.callback(os.close, folder)
         yield folder
 
 
-def _clear(folder: int, name: str, told: list[str], *, shown: list[str]) -> None:
+def _clear(folder: int, name: str, messages: list[str], *, shown: list[str]) -> None:
     """Renames what has this name in the folder."""
     with suppress(FileNotFoundError), suppressed(errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.ELOOP):
         os.rmdir(name, dir_fd=folder)
@@ -90,7 +90,7 @@ def _clear(folder: int, name: str, told: list[str], *, shown: list[str]) -> None
             os.stat(other, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             os.rename(name, other, src_dir_fd=folder, dst_dir_fd=folder)
-            place = "/".join((*shown, name))
-            told.append(f"{place} makes room for a mount, and is {'/'.join((*shown, other))} now")
+            path = "/".join((*shown, name))
+            messages.append(f"{path} makes room for a mount, and is {'/'.join((*shown, other))} now")
             return
     raise OSError(errno.EEXIST, f"there are {_MOST_ASIDE} files beside it that were set aside", name)

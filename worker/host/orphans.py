@@ -22,7 +22,7 @@ from worker.host import process
 logger = logging.getLogger(__name__)
 
 _lock = threading.RLock()
-"""Held from the start of a child until it is registered, and while orphans are told from registered children."""
+"""Held from the start of a child until it is registered, and while orphans are separated from registered children."""
 _registered: set[ProcessIdentity] = set()
 """The children of this process that are no orphans."""
 _collecting = threading.Event()

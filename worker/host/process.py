@@ -42,12 +42,12 @@ def state(process: ProcessIdentity) -> Literal["runs", "stopped", "gone"]:
 
     `stopped` (by SIGSTOP or a debugger): until it continues, it reacts to SIGKILL alone. A zombie is `gone`.
     """
-    found = read_stat(process.pid)
-    if found is None or not found.running:
+    stat = read_stat(process.pid)
+    if stat is None or not stat.running:
         return "gone"
-    if found.start_time != process.start_time or process.boot_id != boot_id():
+    if stat.start_time != process.start_time or process.boot_id != boot_id():
         return "gone"
-    return "stopped" if found.state in b"Tt" else "runs"
+    return "stopped" if stat.state in b"Tt" else "runs"
 
 
 def is_alive(process: ProcessIdentity) -> bool:
@@ -92,8 +92,8 @@ def own_memory(process: ProcessIdentity) -> int | None:
         status = Path(f"/proc/{process.pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    found = re.search(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)
-    return int(found[1]) << 10 if found else None
+    match = re.search(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(match[1]) << 10 if match else None
 
 
 def descendants(*pids: int) -> list[ProcessIdentity]:
@@ -277,6 +277,6 @@ def _may_claim(pid: int) -> bool:
 
 def _namespace_of(pid: int) -> tuple[int, int]:
     """Returns how deep the pid namespace of a process is, and the pid that it has there."""
-    found = re.search(rb"^NSpid:\t([\d\t]+)$", Path(f"/proc/{pid}/status").read_bytes(), re.MULTILINE)
-    pids = found[1].split() if found is not None else []
+    match = re.search(rb"^NSpid:\t([\d\t]+)$", Path(f"/proc/{pid}/status").read_bytes(), re.MULTILINE)
+    pids = match[1].split() if match is not None else []
     return len(pids), int(pids[-1]) if pids else pid

@@ -34,8 +34,8 @@ class Process:
 
 def read_table() -> dict[int, Process]:
     """Returns all processes, by pid."""
-    found = (read_stat(int(entry.name)) for entry in os.scandir("/proc") if entry.name.isdecimal())
-    return {process.pid: process for process in found if process is not None}
+    processes = (read_stat(int(entry.name)) for entry in os.scandir("/proc") if entry.name.isdecimal())
+    return {process.pid: process for process in processes if process is not None}
 
 
 def read_stat(pid: int) -> Process | None:

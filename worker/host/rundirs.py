@@ -110,11 +110,11 @@ def remove_checkpoint_copies(
             run = RunDir(folder / str(attempt))
             copies = checkpoints_path(run)
             folders = folders_inside(run.root, *copies, most=_MOST_ENTRIES)
-            found = [name for name in folders if name.isascii()]
+            names = [name for name in folders if name.isascii()]
         except OSError as error:
             logger.warning("%s: the copies of removed checkpoints cannot be listed: %s", folder.name, error)
             continue
-        for name in removed_among(attempt, found[:_COPIES_PER_ATTEMPT]) if found else ():
+        for name in removed_among(attempt, names[:_COPIES_PER_ATTEMPT]) if names else ():
             if not remove_inside(folder, run.root.name, *copies, name):
                 logger.warning("%s: the copy of checkpoint %s cannot be removed", folder.name, name)
 

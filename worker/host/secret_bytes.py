@@ -31,7 +31,7 @@ class SecretBytes:
     def are_in(self, data: bytes) -> bool:
         """Returns whether the bytes have a value."""
         if len(self._texts) > _FEW:  # each further text would take the time by the length of the data
-            return next(self._many.places(data.decode("latin-1")), None) is not None
+            return next(self._many.spans(data.decode("latin-1")), None) is not None
         return any(text in data for text in self._texts)
 
     def scan(self) -> "Scan":

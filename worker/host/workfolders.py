@@ -35,28 +35,28 @@ class WorkRecord(Record):
     """As in the attempt's row: numbers are used again after an older database was restored."""
     came_ns: int
     """When all was there that came with the code, by the clock of its disk. What is newer, the job has written."""
-    told: str = ""
-    """What the job's owner is told of the folder when an attempt runs in it."""
+    message: str = ""
+    """The message to the job's owner of the folder, when an attempt runs in it."""
     trimmed: bool = False
     """Whether what came with the code and did not change was removed, as the job has succeeded."""
     stored: bool = False
     """Whether all that the attempt changed was stored when it ended: another folder can be made of that."""
     mounts: dict[str, str] = field(default_factory=dict[str, str])
-    """The targets of the links that are the job's mounts, by their places. They are noted before they are made."""
+    """The targets of the links that are the job's mounts, by their paths. They are noted before they are made."""
 
 
 def record_of(run: RunDir) -> WorkRecord | None:
     """Returns the record of the job's working folder; None if there is no whole one."""
-    found = read_untrusted(run.work_record, WorkRecord)
+    record = read_untrusted(run.work_record, WorkRecord)
     with suppress(OSError):
-        return found if stat.S_ISDIR(run.work.lstat().st_mode) else None
+        return record if stat.S_ISDIR(run.work.lstat().st_mode) else None
     return None
 
 
 def came_ns(run: RunDir) -> int:
     """Returns when all was there that came with the code; 0 for a job without a working folder."""
-    found = read_untrusted(run.work_record, WorkRecord)
-    return 0 if found is None else found.came_ns
+    record = read_untrusted(run.work_record, WorkRecord)
+    return 0 if record is None else record.came_ns
 
 
 def note_stored(run: RunDir, attempt: int) -> None:
@@ -87,7 +87,7 @@ def publish(run: RunDir, name: str, record: WorkRecord) -> None:
 
 
 def set_aside(run: RunDir, *, check: Callable[[], object]) -> None:
-    """Renames what lies at the folder's place, so that another one can be made. Raises OSError.
+    """Renames what lies at the folder's path, so that another one can be made. Raises OSError.
 
     The sweep removes it after the same time as an orphan. What was set aside before goes now: `check` is called at each
     entry, and may raise.
@@ -133,11 +133,11 @@ def trim(run: RunDir, tree: Path) -> None:
 
 def _remove_unchanged(folder: int, name: str, *, like: Path, came_ns: int) -> None:
     with suppress(FileNotFoundError):
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if not stat.S_ISREG(found.st_mode) or found.st_size != like.stat().st_size or found.st_mtime_ns > came_ns:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != like.stat().st_size or status.st_mtime_ns > came_ns:
             return
         # Programs set the time of a file's content, such as `cp -p`; that of its status only the kernel does.
-        if found.st_ctime_ns <= came_ns or _has_content_of(like, folder, name):
+        if status.st_ctime_ns <= came_ns or _has_content_of(like, folder, name):
             os.unlink(name, dir_fd=folder)
 
 

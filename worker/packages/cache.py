@@ -65,10 +65,10 @@ class PackageCache:
 
 def complete_in(folder: Path, *, shared: bool = False) -> Path | None:
     """Returns the environment in the folder that is whole, if there is one: needs the folder's lock."""
-    found = read_record(folder / _COMPLETE, _Complete)
-    if found is None or found.boot != era.name(shared=shared):
+    record = read_record(folder / _COMPLETE, _Complete)
+    if record is None or record.boot != era.name(shared=shared):
         return None
-    fresh = folder / found.name
+    fresh = folder / record.name
     return fresh / VENV if has_environment(fresh) else None
 
 

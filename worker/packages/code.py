@@ -34,12 +34,12 @@ class Code:
             raise DataError(f"there is no {code / name}")
         with open(path, "rb", opener=_open_at_once) as file:
             # Its owner may have put a link or a pipe in its place meanwhile.
-            opened, found = Path(f"/proc/self/fd/{file.fileno()}").readlink(), os.fstat(file.fileno())
-            if opened != path or not stat.S_ISREG(found.st_mode):
+            opened, status = Path(f"/proc/self/fd/{file.fileno()}").readlink(), os.fstat(file.fileno())
+            if opened != path or not stat.S_ISREG(status.st_mode):
                 raise DataError(f"{code / name} changed while it was read")
             content = file.read(most + 1)
         if len(content) > most:
-            raise too_large(name, size=max(found.st_size, len(content)), most=most)
+            raise too_large(name, size=max(status.st_size, len(content)), most=most)
         try:
             # uv takes each of the three for the end of a line.
             return content.removeprefix(_MARK).decode().replace("\r\n", "\n").replace("\r", "\n")

@@ -185,8 +185,8 @@ def _tell_overridden(order: InstallOrder) -> None:
     """Says what the installed packages ask of the worker's, and do not get, before the ranks start."""
     versions = {name: rules_of_packages.version(name) for name in order.provided if name != SERVICE}
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    place = ("venv", "lib", python, "site-packages")
-    with contextlib.suppress(OSError), folder_inside(Path(order.folder), *place) as site:
+    path = ("venv", "lib", python, "site-packages")
+    with contextlib.suppress(OSError), folder_inside(Path(order.folder), *path) as site:
         for name in sorted(os.listdir(site)):  # noqa: PTH208 of a descriptor
             if name.endswith(".dist-info"):
                 for line in overridden(_metadata(site, name), versions):

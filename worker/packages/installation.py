@@ -129,9 +129,9 @@ class Installation:
         if lock is None:
             return None
         self._locks.append(lock)
-        found = cache.complete_in(folder, shared=self._packages.shared)
-        if found is not None:
-            return Installed(found, was_there=True)
+        installed = cache.complete_in(folder, shared=self._packages.shared)
+        if installed is not None:
+            return Installed(installed, was_there=True)
         downloads = self._packages.downloads(owner=self._owner)
         shared = cache.try_lock(downloads, shared=True)
         if shared is None:  # they are being removed

@@ -62,10 +62,10 @@ class Lines:
         """Adds the lines of a file of the code, and of those that it includes. Raises DataError and ConfigError."""
         waiting = [(posixpath.normpath(name), False)]
         while waiting:
-            found = waiting.pop()
-            if found not in self._seen:
-                self._seen.add(found)
-                waiting += self._add_file(*found)
+            file = waiting.pop()
+            if file not in self._seen:
+                self._seen.add(file)
+                waiting += self._add_file(*file)
 
     def add_requirement(self, text: str, where: str) -> None:
         """Adds one requirement. Raises ConfigError and DataError."""

@@ -37,24 +37,24 @@ def toml(text: str, name: str) -> dict[str, Any]:
 
 def dependencies(metadata: dict[str, Any], name: str) -> list[str]:
     """Returns the requirements in a script's metadata. Raises DataError."""
-    found = metadata.get("dependencies", [])
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+    names = metadata.get("dependencies", [])
+    if not isinstance(names, list) or not all(isinstance(item, str) for item in names):
         raise DataError(f"{name}: dependencies must be a list of texts")
-    return found
+    return names
 
 
 def locked(lock: dict[str, Any]) -> list[str]:
     """Returns the packages of a `uv.lock` as requirements of exactly these versions."""
     packages = lock.get("package", [])
-    found = [_table(item) for item in packages] if isinstance(packages, list) else []
-    return [f"{item.get('name')}=={item.get('version')}" for item in found if item.get("version")]
+    tables = [_table(item) for item in packages] if isinstance(packages, list) else []
+    return [f"{item.get('name')}=={item.get('version')}" for item in tables if item.get("version")]
 
 
 def required_by(table: dict[str, Any], name: str, *, own_index: bool) -> list[str]:
     """Returns what a `pyproject.toml` requires, to be built and to run. Raises ConfigError for an address there."""
     build, project = _table(table.get("build-system")), _table(table.get("project"))
-    found = [*_texts(project.get("dependencies")), *_texts(build.get("requires"))]
-    for line in found if own_index else []:
+    lines = [*_texts(project.get("dependencies")), *_texts(build.get("requires"))]
+    for line in lines if own_index else []:
         if "@" in line.partition(";")[0]:
             raise ConfigError(f"{name}: {one_index(f'the address in {line[:100]}')}")
     return _texts(project.get("dependencies"))

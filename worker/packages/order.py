@@ -1,4 +1,4 @@
-"""What the processes that read requirements and install packages are told, and what the first one answers."""
+"""The orders of the processes that read requirements and install packages, and the answer of the first one."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal

@@ -110,5 +110,5 @@ def _parsed(line: str) -> Requirement | None:
         return None
 
 
-def _applies(found: Requirement) -> bool:
-    return found.marker is None or found.marker.evaluate({"extra": ""})
+def _applies(requirement: Requirement) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": ""})

@@ -107,8 +107,8 @@ def _note_project(lines: Lines, name: str, order: ReadOrder, code: Code) -> None
 
 
 def _report(kind: Kind, wishes: Wishes) -> ReadReport:
-    found = wishes.decide()
-    return ReadReport(kind=kind, own_torch=found.own_torch, provided=[*found.names], notes=[*found.notes])
+    decision = wishes.decide()
+    return ReadReport(kind=kind, own_torch=decision.own_torch, provided=[*decision.names], notes=[*decision.notes])
 
 
 def _project(order: ReadOrder, code: Code) -> tuple[ReadReport, dict[str, str]]:

@@ -35,8 +35,8 @@ def estimates_of(
 
 
 def _estimated(job_id: str, attempt: int, now: int, wait_us: int, tracks: Mapping[int, Track]) -> Estimated:
-    found = interval(tracks, wait_us).since(now)
-    return Estimated(job_id, attempt, wait_us, found.bucket, found.expected, found.low, found.high)
+    estimate = interval(tracks, wait_us).since(now)
+    return Estimated(job_id, attempt, wait_us, estimate.bucket, estimate.expected, estimate.low, estimate.high)
 
 
 def _after(made: list[Estimated]) -> int | None:

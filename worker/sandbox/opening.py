@@ -99,8 +99,8 @@ class Way:
         else:
             opened, above = os.open("/", _ON_THE_WAY), ()
         status = os.fstat(opened)
-        found = self._folders[names] = opened, (*above, (status.st_dev, status.st_ino))
-        return found
+        entered = self._folders[names] = opened, (*above, (status.st_dev, status.st_ino))
+        return entered
 
 
 def ways() -> closing[Way]:

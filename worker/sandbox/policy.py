@@ -14,8 +14,8 @@ from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.sandbox import landlock
 from worker.sandbox.landlock import DEVICE, READ, WRITE, Access
 from worker.sandbox.opening import canonical
-from worker.sandbox.places import Places
 from worker.sandbox.shared import TEMPORARY, of_python, of_system, of_variables
+from worker.sandbox.writable import AttemptFolders
 
 _KERNEL = ("/proc", "/sys")
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 what POSIX shared memory uses
@@ -32,7 +32,7 @@ def sandbox_of(
     isolation: IsolationReport,
     *,
     run: RunDir,
-    places: Places,
+    own_folders: AttemptFolders,
     readable: Sequence[Path],
     writable: Sequence[Path],
     gpus: bool,
@@ -45,19 +45,19 @@ def sandbox_of(
 
     `readable` and `writable`: what the operator allows. `gpus`: whether the attempt has any. `own`: what it reads
     besides, of its owner. `checked`: canonical paths that it reads besides, at which no link is followed any more.
-    `namespaces`: whether it may make some. `environ`: the worker's variables, with the places of libraries and shared
+    `namespaces`: whether it may make some. `environ`: the worker's variables, with the paths of libraries and shared
     caches.
     """
     if isolation.level == "off":
         return None
-    caches = places.home.parent
+    caches = own_folders.home.parent
     closed = (run.root, caches, caches.with_name(ENVIRONMENTS), caches.with_name(UNPACKED))
     python = [*of_python((Path.home(), *closed))]
     shared = _known((*map(Path, _KERNEL), *of_system(), *python))
-    temporary = canonical(places.temporary)
+    temporary = canonical(own_folders.temporary)
     theirs = [*map(canonical, (*own, run.input))]
     work = [run.work] if run.work.is_dir() else []
-    written = [*map(canonical, (run.job, *work, places.home)), temporary]
+    written = [*map(canonical, (run.job, *work, own_folders.home)), temporary]
     may_read = [*dict.fromkeys((*shared, *_paths((*of_variables(environ), *readable)), *checked)), *theirs]
     may_write = [*written, *_paths((_SHARED_MEMORY, *writable))]
     named = (run.root, *readable, *writable, *of_variables(environ), *(path.parent for path in python))
@@ -96,7 +96,7 @@ def install_sandbox(
     runs may replace nothing there, as only some folders below it are `readable` or `writable`.
     """
     python = [*of_python((Path.home(), folder))]
-    found = (*map(Path, _KERNEL), *of_system(), *python, *of_variables(os.environ))
+    paths = (*map(Path, _KERNEL), *of_system(), *python, *of_variables(os.environ))
     return Sandbox(
         landlock=landlock.abi() > 0,
         own_mounts=isolation.own_mounts,
@@ -105,14 +105,14 @@ def install_sandbox(
         closed=[canonical(folder)],
         data_dir=os.path.realpath(data_dir),
         own=[*map(canonical, (*readable, *writable)), *_paths(python)],
-        readable=[*_paths(found), *map(canonical, readable)],
+        readable=[*_paths(paths), *map(canonical, readable)],
         writable=[*map(canonical, writable), *_paths([_SHARED_MEMORY] if isolation.own_mounts else [])],
         devices=_paths(_devices(gpus=False, terminals=isolation.own_mounts)),
         temporary=str(temporary),
     )
 
 
-def strict_sandbox(strict: Strict, places: Places) -> Sandbox:
+def strict_sandbox(strict: Strict, own_folders: AttemptFolders) -> Sandbox:
     """Returns the sandbox of an attempt that a helper starts."""
     return Sandbox(
         landlock=False,
@@ -120,7 +120,7 @@ def strict_sandbox(strict: Strict, places: Places) -> Sandbox:
         readable=[],
         writable=[],
         devices=[],
-        temporary=str(places.temporary),
+        temporary=str(own_folders.temporary),
         strict=strict,
     )
 
@@ -163,15 +163,15 @@ def _devices(*, gpus: bool, terminals: bool) -> Iterator[Path]:
         yield from device.glob(pattern)
 
 
-def _known(found: Iterable[Path]) -> list[str]:
+def _known(paths: Iterable[Path]) -> list[str]:
     """Returns each existing path once, with links resolved, of what no job can change: each is looked up once."""
-    names = [str(path) for path in found]
+    names = [str(path) for path in paths]
     for name in names:
         if name not in _real_paths and os.path.exists(name):  # noqa: PTH110 a hundred paths for each attempt
             _real_paths[name] = os.path.realpath(name)
     return list(dict.fromkeys(_real_paths[name] for name in names if name in _real_paths))
 
 
-def _paths(found: Sequence[Path] | Iterator[Path]) -> list[str]:
+def _paths(paths: Sequence[Path] | Iterator[Path]) -> list[str]:
     """Returns each existing path once, with links resolved: no job and no build may write where one of them lies."""
-    return list(dict.fromkeys(os.path.realpath(path) for path in found if path.exists()))
+    return list(dict.fromkeys(os.path.realpath(path) for path in paths if path.exists()))

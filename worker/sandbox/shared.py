@@ -70,12 +70,12 @@ def of_python(hidden: Sequence[Path]) -> Iterator[Path]:
 
 @cache
 def _of_installation() -> tuple[Path, ...]:
-    found = [Path(prefix, name) for prefix in (sys.prefix, sys.base_prefix) for name in _OF_PREFIX]
+    paths = [Path(prefix, name) for prefix in (sys.prefix, sys.base_prefix) for name in _OF_PREFIX]
     for package in _PACKAGES:
         spec = importlib.util.find_spec(package)
         if spec is not None:
-            found += map(Path, spec.submodule_search_locations or ())
-    return tuple(found)
+            paths += map(Path, spec.submodule_search_locations or ())
+    return tuple(paths)
 
 
 def of_variables(environ: Mapping[str, str]) -> Iterator[Path]:

@@ -1,10 +1,12 @@
 """The service of one user on one machine, which `run` starts where no server is known."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 import json
 import os
 from pathlib import Path
+import pwd
 import stat
 
 import psutil
@@ -18,6 +20,8 @@ from torchyard.client import Client
 from torchyard.client.discovery import is_any_known
 from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.errors import ConfigError
+from torchyard.host import device_locks
+from worker.devices.inventory import Device, lock_devices
 
 
 @pytest.fixture
@@ -30,6 +34,17 @@ def home(tmp_path: Path) -> Iterator[Path]:
     for process in alive:
         process.kill()
     assert alive == []
+
+
+@contextmanager
+def gpu_of_another_worker(data: Path) -> Generator[None]:
+    """A GPU that another worker of this host holds, as its lock says."""
+    gpu = Device(0, f"GPU-stand-in-{os.getpid()}", "stand-in", "cuda")
+    try:
+        with lock_devices([gpu], data):
+            yield
+    finally:
+        device_locks.path_of(gpu.uuid).unlink()
 
 
 def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> None:
@@ -45,9 +60,11 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
         folder.mkdir()
         (folder / "main.py").write_text("print('it runs')")
     command = ["run", "main.py", "--launcher", "torchrun"]
-    with ThreadPoolExecutor() as pool:
+    with gpu_of_another_worker(tmp_path), ThreadPoolExecutor() as pool:
         started = [pool.submit(run_process, command, env, cwd=folder) for folder in folders]
-    done = [each.result() for each in started]
+        done = [each.result() for each in started]
+    whose = f"1 GPU of this machine: held by the worker of {pwd.getpwuid(os.getuid()).pw_name} (pid {os.getpid()}, data"
+    assert any(f"{whose} in {tmp_path})" in each.stderr for each in done)
     for each in done:
         assert (each.returncode, each.stdout) == (0, "rank 0 | it runs\n"), each.stderr
         assert "starting one on this machine" in each.stderr

@@ -1,5 +1,6 @@
 """The service of this user on this machine: `run` starts it where no server is known, `up --detach` where one asks."""
 
+from collections.abc import Callable
 import json
 import os
 from pathlib import Path
@@ -10,11 +11,12 @@ import time
 
 from torchyard.cli.up import programs
 from torchyard.cli.up.datadir import DataDir, last_lines
+from torchyard.cli.up.held import say_who_holds_gpus
 from torchyard.client.localserver import MOST_BYTES, read_server
 from torchyard.client.logins import Login
 from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.errors import ConfigError, Conflict, ServerUnreachable, Unavailable
-from torchyard.host import privatefile
+from torchyard.host import privatefile, terminal
 from torchyard.host.datadir import SERVER_FILE, own_data_dir
 from torchyard.host.disk import NETWORKED, file_system
 
@@ -26,10 +28,13 @@ _POLL_S = 0.02
 _LOG = "up.log"
 
 
-def start(data_dir: Path | None = None, *, options: tuple[str, ...] = ()) -> Login:
+def start(
+    data_dir: Path | None = None, *, options: tuple[str, ...] = (), say: Callable[[str], None] = terminal.note
+) -> Login:
     """Starts the service on the data directory, by default this user's own, and returns it when it accepts jobs.
 
-    One that runs already is returned as it is; of two that start at once, one serves. Raises ConfigError inside a job,
+    One that runs already is returned as it is; of two that start at once, one serves. `say` is called with what the
+    user is told of another worker that holds GPUs. Raises ConfigError inside a job,
     on a network disk, and where the folder is not this user's; Unavailable if the service does not start.
     """
     if os.environ.get(Env.JOB_ID):
@@ -40,6 +45,7 @@ def start(data_dir: Path | None = None, *, options: tuple[str, ...] = ()) -> Log
         return running
     _prepare(root)
     log = root / "logs" / _LOG
+    say_who_holds_gpus(say)
     started = _spawn(root, log, options)
     deadline = time.monotonic() + _START_S
     while (running := find(root)) is None:

@@ -14,6 +14,7 @@ from torchyard.cli.up import address, programs, redis_server
 from torchyard.cli.up.child import Child
 from torchyard.cli.up.datadir import DataDir, last_lines
 from torchyard.cli.up.forked import Forked, Starter
+from torchyard.cli.up.held import say_who_holds_gpus
 from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host import inspection
 from torchyard.host.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
@@ -102,6 +103,7 @@ class Service:
 
     def _serve(self, keep: int, on_ready: Callable[[str, str], None]) -> None:
         starter = self._open_starter()
+        say_who_holds_gpus(self._say)
         host, port = self._options.host, address.free_port(self._options.host, self._options.port)
         url, token = f"http://{address.authority(address.connectable(host), port)}", self.data.token()
         redis = self._options.redis or self._start_redis(keep)
@@ -141,6 +143,7 @@ class Service:
         slots = self._options.cpu_slots
         return {
             **self._settings(redis),
+            "TORCHYARD_HELD_GPUS": os.environ.get("TORCHYARD_HELD_GPUS") or "leave",
             "TORCHYARD_UMASK": os.environ.get("TORCHYARD_UMASK") or f"{self._umask:03o}",
             "TORCHYARD_ALLOW_PATHS": format_allowed_paths(self._options.allow_paths),
             **({"TORCHYARD_CPU_SLOTS": str(slots)} if slots is not None else {}),

@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
-from worker.attempts.capture.captured import Found
+from worker.attempts.capture.captured import Candidate
 from worker.attempts.capture.folders import FolderMatch
 from worker.host.looks import Parts
 
 
-def alike(found: Sequence[Found], *, since_ns: int) -> dict[Parts, bool]:
+def alike(candidates: Sequence[Candidate], *, since_ns: int) -> dict[Parts, bool]:
     """Returns the folders that have each name that another one beside them has, and beside which there is one; and
     whether that one was begun when they were written.
 
     `since_ns`: only of those that were written later, all by one attempt: of these at most the newest is torn.
     """
-    groups: dict[Parts, list[Found]] = {}
-    for item in found:
+    groups: dict[Parts, list[Candidate]] = {}
+    for item in candidates:
         if isinstance(item.match, FolderMatch) and _begun_ns(item) > since_ns:
             groups.setdefault(item.parts[:-1], []).append(item)
     return {
@@ -25,9 +25,9 @@ def alike(found: Sequence[Found], *, since_ns: int) -> dict[Parts, bool]:
     }
 
 
-def _begun_ns(item: Found) -> int:
+def _begun_ns(item: Candidate) -> int:
     return min(file.status.st_mtime_ns for file in item.files)
 
 
-def _names(item: Found) -> set[Parts]:
+def _names(item: Candidate) -> set[Parts]:
     return {file.parts[len(item.parts) :] for file in item.files}

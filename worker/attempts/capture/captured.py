@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True)
-class Found:
+class Candidate:
     """A file or a folder that matches, as one look found it."""
 
     match: Match
@@ -57,7 +57,7 @@ class Found:
         """It alone, or all files of the folder."""
         return self.match.files if isinstance(self.match, FolderMatch) else [self.match]
 
-    def place(self, looked_ns: int) -> tuple[int, Sequence[int], Parts]:
+    def order_key(self, looked_ns: int) -> tuple[int, Sequence[int], Parts]:
         """Returns what sorts the files of one look by age: the time of saving, then the numbers in the name."""
         numbers = [int(number) for number in _NUMBER.findall(self.parts[-1])]
         return min(self.match.status.st_mtime_ns, looked_ns), numbers, self.parts
@@ -66,13 +66,15 @@ class Found:
 class CapturedCopy(FileCopy):
     """Copies one file that becomes a checkpoint. Has the interface of `CheckpointCopy`, too."""
 
-    def __init__(self, run: RunDir, blobs: Blobs, found: Found, *, step: int, limit: int) -> None:
+    def __init__(self, run: RunDir, blobs: Blobs, candidate: Candidate, *, step: int, limit: int) -> None:
         """Raises as `FileCopy` does."""
-        super().__init__(run.root.parent, blobs, found.match, limit=limit, what="a checkpoint", names=found.names)
-        self.found = found
-        self.name = found.name
-        told = is_whole(self.source, found.parts[-1])
-        self.damaged = not (found.rested if told is None else told)
+        super().__init__(
+            run.root.parent, blobs, candidate.match, limit=limit, what="a checkpoint", names=candidate.names
+        )
+        self.candidate = candidate
+        self.name = candidate.name
+        whole = is_whole(self.source, candidate.parts[-1])
+        self.damaged = not (candidate.rested if whole is None else whole)
         self._step = step
 
     @property
@@ -80,7 +82,7 @@ class CapturedCopy(FileCopy):
         """What is listed, once all is copied."""
         root, *names = rundirs.own_path(self.parts)
         path, is_own = listed_path(names)
-        links = [listed_path(rundirs.own_path(link)[1:]) for link in self.found.links]
+        links = [listed_path(rundirs.own_path(link)[1:]) for link in self.candidate.links]
         file = CapturedFile(
             path=path,
             size=self.blob.size,
@@ -94,7 +96,7 @@ class CapturedCopy(FileCopy):
             Manifest(step=self._step, files=[]),
             [file],
             source=CAPTURED,
-            saved_at=self.found.saved_at,
+            saved_at=self.candidate.saved_at,
             damaged=self.damaged,
         )
 

@@ -10,7 +10,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.files.paths import check_paths, is_file_path
 from torchyard.contract.wire.text import printable
 from worker.attempts.capture import folders
-from worker.attempts.capture.captured import Found
+from worker.attempts.capture.captured import Candidate
 from worker.attempts.capture.folders import FolderMatch
 from worker.attempts.capture.whole import is_whole
 from worker.attempts.files.copying import Changed, FileCopy, identity, require_room
@@ -29,20 +29,20 @@ class CapturedFolder:
     """
 
     def __init__(
-        self, run: RunDir, blobs: Blobs, found: Found, match: FolderMatch, *, step: int, limit: int, final: bool
+        self, run: RunDir, blobs: Blobs, candidate: Candidate, match: FolderMatch, *, step: int, limit: int, final: bool
     ) -> None:
         """Copies nothing. Raises DataError if the folder cannot be stored, and OSError."""
-        self.found = found
+        self.candidate = candidate
         self.match = match
-        self.name = found.name
+        self.name = candidate.name
         self._root = run.root.parent
         self._blobs = blobs
         self._step = step
         self._limit = limit
         self._final = final
-        is_told = match.is_sealed or found.rested
-        self._is_whole = match.lacks is None and (is_told or found.is_alike)
-        self._newest_ns = None if is_told else max(file.status.st_mtime_ns for file in match.files)
+        is_reported = match.is_sealed or candidate.rested
+        self._is_whole = match.lacks is None and (is_reported or candidate.is_alike)
+        self._newest_ns = None if is_reported else max(file.status.st_mtime_ns for file in match.files)
         """Of the file that was written last, where its own bytes have to say that it is whole."""
         self._done: list[FileCopy] = []
         self._copy: FileCopy | None = None
@@ -86,7 +86,7 @@ class CapturedFolder:
             Manifest(step=self._step, files=[]),
             files,
             source=CAPTURED,
-            saved_at=self.found.saved_at,
+            saved_at=self.candidate.saved_at,
             damaged=self.damaged,
         )
 
@@ -130,10 +130,10 @@ class CapturedFolder:
         return copy
 
     def _is_torn(self, match: Match, copy: FileCopy) -> bool:
-        told = is_whole(copy.source, match.parts[-1])
+        whole = is_whole(copy.source, match.parts[-1])
         if match.status.st_mtime_ns == self._newest_ns:
-            return told is not True
-        return match.status.st_size > 0 and told is False
+            return whole is not True
+        return match.status.st_size > 0 and whole is False
 
     def _check_unchanged(self) -> None:
         """Raises Changed if the files are not all those that were looked at: they were copied one after the other."""
@@ -161,11 +161,11 @@ def _names(root: Path, run: RunDir, match: FolderMatch) -> Mapping[tuple[int, in
     linked = {_inode(file): file for file in match.files if file.status.st_nlink > 1}
     if not linked:
         return {}
-    found = names_of(root, [(WORK,), rundirs.job_path(run)], linked)
+    by_inode = names_of(root, [(WORK,), rundirs.job_path(run)], linked)
     for inode, file in linked.items():
-        if len(found[inode]) < file.status.st_nlink:
+        if len(by_inode[inode]) < file.status.st_nlink:
             raise DataError(f"{file.parts[-1]} has names outside the job's folders")
-    return {inode: len(names) for inode, names in found.items()}
+    return {inode: len(names) for inode, names in by_inode.items()}
 
 
 def _inode(match: Match) -> tuple[int, int]:

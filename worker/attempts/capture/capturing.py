@@ -16,7 +16,7 @@ from torchyard.contract.errors import DataError
 from torchyard.contract.wire.text import storable
 from worker.attempts.capture import folders
 from worker.attempts.capture.alike import alike
-from worker.attempts.capture.captured import TORN, CapturedCopy, Found
+from worker.attempts.capture.captured import TORN, Candidate, CapturedCopy
 from worker.attempts.capture.capturedfolder import CapturedFolder, Torn
 from worker.attempts.capture.folders import FolderMatch
 from worker.attempts.files.copy_queue import CopyQueue
@@ -93,7 +93,7 @@ class Capturing:
         """Those that were at rest, and not whole."""
         self._captured_at: dict[Parts, float] = {}
         self._queue = CopyQueue[Captured]()
-        self._chosen: dict[Parts, Found] = {}
+        self._chosen: dict[Parts, Candidate] = {}
         """Those in the queue."""
         self._warned: set[str] = set()
         self._refused: set[str] = set()
@@ -102,7 +102,7 @@ class Capturing:
 
     def has(self, match: Match) -> bool:
         """Returns whether the file was captured as it is, by itself or in a folder."""
-        name = self._folder_of.get(identity(match.status)) or Found(match).name
+        name = self._folder_of.get(identity(match.status)) or Candidate(match).name
         return identity(match.status) in self._linked or (name in self._known and name not in self._refused)
 
     @property
@@ -134,9 +134,9 @@ class Capturing:
             begin = partial(self._copy_of, step=step, final=final)
             for copy in self._queue.copy(budget, begin=begin, refuse=refuse):
                 self._captured_at[copy.parts] = time.monotonic()
-                if copy.found.names > 1:
+                if copy.candidate.names > 1:
                     self._linked.add(identity(copy.match.status))
-                self._more += _weight(copy.found) - 1
+                self._more += _weight(copy.candidate) - 1
                 if copy.damaged:
                     self._say(copy.parts, "is not whole: it is stored as a damaged checkpoint", warn)
                 done.append(copy)
@@ -162,22 +162,22 @@ class Capturing:
 
     def _look(self, taken: Collection[str], *, final: bool, completed: bool, warn: Warn) -> None:
         began, before = time.monotonic(), self._seen
-        found = self._find(warn)
+        matching = self._find(warn)
         rests = self._rests
-        self._seen = {item.parts: identity(item.match.status) for item in found}
+        self._seen = {item.parts: identity(item.match.status) for item in matching}
         self._rests = {parts: each for parts, each in self._seen.items() if before.get(parts) == each}
         self._folder_of = {}
-        for item in found:
+        for item in matching:
             if isinstance(item.match, FolderMatch):
                 self._folder_of |= dict.fromkeys((identity(file.status) for file in item.files), item.name)
         self._torn = {parts: each for parts, each in self._torn.items() if parts in self._seen}
         came_ns = workfolders.came_ns(self._run)
-        found = [item for item in found if item.match.status.st_size and not _came(item, came_ns)]
-        found = [item for item in found if not any(name.endswith(TORN) for name in item.parts)]
-        new = [item for item in found if item.name not in self._known and item.name not in taken]
-        new = self._each_once([item for item in new if not self._has_secret(item, warn)], found, warn)
+        matching = [item for item in matching if item.match.status.st_size and not _came(item, came_ns)]
+        matching = [item for item in matching if not any(name.endswith(TORN) for name in item.parts)]
+        new = [item for item in matching if item.name not in self._known and item.name not in taken]
+        new = self._each_once([item for item in new if not self._has_secret(item, warn)], matching, warn)
         new = self._in_order(new)
-        chosen = self._last(new, found, completed=completed, warn=warn) if final else self._due(new, rests, warn)
+        chosen = self._last(new, matching, completed=completed, warn=warn) if final else self._due(new, rests, warn)
         self._chosen = {item.parts: item for item in chosen}
         for left_out in [each for item in chosen for each in _left_out(item)[:1]]:
             self._say(left_out, "is a link or no file: its checkpoint is stored without what is", warn)
@@ -185,15 +185,17 @@ class Capturing:
         now = time.monotonic()
         self._next_look = now + max(self._look_s, LOOK_SHARE * (now - began))
 
-    def _find(self, warn: Warn) -> list[Found]:
+    def _find(self, warn: Warn) -> list[Candidate]:
         """Returns the files and folders that are a checkpoint each, each once."""
         search = Search(self._run.root.parent)
-        found = [Found(match) for root in roots(self._run) for match in folders.find(search, root, self._patterns)]
+        candidates = [
+            Candidate(match) for root in roots(self._run) for match in folders.find(search, root, self._patterns)
+        ]
         if search.is_cut:
             self._warn_once("cut", "config.checkpoints: not all files are looked at, as there are too many", warn)
-        return found
+        return candidates
 
-    def _has_secret(self, item: Found, warn: Warn) -> bool:
+    def _has_secret(self, item: Candidate, warn: Warn) -> bool:
         """Says so of a file whose path has the value of a secret. It is no checkpoint."""
         if not any(self._mask.finds("/".join(rundirs.own_path(file.parts))) for file in item.files):
             return False
@@ -201,7 +203,7 @@ class Capturing:
         self._say_left_out(item.parts, "its path has the value of a secret", warn)
         return True
 
-    def _each_once(self, new: Sequence[Found], found: Sequence[Found], warn: Warn) -> list[Found]:
+    def _each_once(self, new: Sequence[Candidate], matching: Sequence[Candidate], warn: Warn) -> list[Candidate]:
         """Returns each file under one of its names, and leaves those out that have others outside the job's folders.
 
         A name with a number is the one that stays when the others are given to the next file.
@@ -209,8 +211,8 @@ class Capturing:
         linked = [item for item in new if item.match.status.st_nlink > 1]
         if not linked:
             return list(new)
-        known = {_inode(item) for item in found if item.name in self._known}
-        by_inode: dict[tuple[int, int], list[Found]] = {}
+        known = {_inode(item) for item in matching if item.name in self._known}
+        by_inode: dict[tuple[int, int], list[Candidate]] = {}
         for item in linked:
             by_inode.setdefault(_inode(item), []).append(item)
         wanted = by_inode.keys() - known
@@ -229,24 +231,26 @@ class Capturing:
             chosen[first.parts] = replace(first, names=len(names[inode]), links=links)
         return [*chosen.values()]
 
-    def _in_order(self, new: Iterable[Found]) -> list[Found]:
+    def _in_order(self, new: Iterable[Candidate]) -> list[Candidate]:
         """Returns the files, oldest first, with the times of their saving: no two have the same."""
         looked_ns, newest = time.time_ns(), 0
-        ordered: list[Found] = []
-        for item in sorted(new, key=lambda item: item.place(looked_ns)):
-            newest = max(item.place(looked_ns)[0], newest + 1)
+        ordered: list[Candidate] = []
+        for item in sorted(new, key=lambda item: item.order_key(looked_ns)):
+            newest = max(item.order_key(looked_ns)[0], newest + 1)
             ordered.append(replace(item, saved_at=newest))
         return ordered
 
-    def _due(self, new: Sequence[Found], rested: dict[Parts, tuple[int, ...]], warn: Warn) -> list[Found]:
+    def _due(self, new: Sequence[Candidate], rested: dict[Parts, tuple[int, ...]], warn: Warn) -> list[Candidate]:
         """Returns those that are captured while the script runs. `rested`: what was at rest at the look before."""
         settled = [item for item in new if item.parts in self._rests]
         # Between two files of a folder a program may compute for seconds.
         settled = [item for item in settled if _is_sealed(item) or rested.get(item.parts) == self._rests[item.parts]]
         settled = [item for item in settled if self._torn.get(item.parts) != identity(item.match.status)]
-        found = open_for_writing(self._run.root.parent, [file for item in settled for file in item.files])
-        settled = [item for item in settled if found.written.isdisjoint(file.parts for file in item.files)]
-        settled = [replace(item, rested=found.untold.isdisjoint(file.parts for file in item.files)) for item in settled]
+        open_files = open_for_writing(self._run.root.parent, [file for item in settled for file in item.files])
+        settled = [item for item in settled if open_files.written.isdisjoint(file.parts for file in item.files)]
+        settled = [
+            replace(item, rested=open_files.unknown.isdisjoint(file.parts for file in item.files)) for item in settled
+        ]
         self._rested = {item.parts: identity(item.match.status) for item in settled if item.rested}
         now, pause = time.monotonic(), self._pause_s()
         due = [item for item in settled if now - self._captured_at.get(item.parts, -pause) >= pause]
@@ -263,7 +267,9 @@ class Capturing:
         self._next_at_will = now + pause
         return due[-1:]
 
-    def _last(self, new: Sequence[Found], found: Sequence[Found], *, completed: bool, warn: Warn) -> list[Found]:
+    def _last(
+        self, new: Sequence[Candidate], matching: Sequence[Candidate], *, completed: bool, warn: Warn
+    ) -> list[Candidate]:
         """Returns those files that are captured when the script has ended. `found`: all that match."""
         kept = _fitting(new[::-1], self._left_at_end)[::-1]
         if len(kept) < len(new):
@@ -271,7 +277,7 @@ class Capturing:
                 "end", f"only the newest {MOST_AT_END} files of config.checkpoints are stored at the end", warn
             )
         self._left_at_end -= sum(map(_weight, kept))
-        same = alike(found, since_ns=rundirs.started_ns(self._run))
+        same = alike(matching, since_ns=rundirs.started_ns(self._run))
         return [
             replace(
                 item,
@@ -290,10 +296,10 @@ class Capturing:
         return min(max(_AGAIN_S, age_s / _AGAIN_SHARE), _LONGEST_AGAIN_S)
 
     def _copy_of(self, match: Match, *, step: int, final: bool) -> Captured:
-        found = self._chosen[match.parts]
+        candidate = self._chosen[match.parts]
         if isinstance(match, FolderMatch):
-            return CapturedFolder(self._run, self._blobs, found, match, step=step, limit=self._limit, final=final)
-        copy = CapturedCopy(self._run, self._blobs, found, step=step, limit=self._limit)
+            return CapturedFolder(self._run, self._blobs, candidate, match, step=step, limit=self._limit, final=final)
+        copy = CapturedCopy(self._run, self._blobs, candidate, step=step, limit=self._limit)
         if copy.damaged and not final:
             copy.discard()
             raise Torn("it is not whole")
@@ -333,19 +339,19 @@ def roots(run: RunDir) -> tuple[Parts, ...]:
     return (WORK,), (*rundirs.job_path(run), run.artifacts.name)
 
 
-def _came(item: Found, came_ns: int) -> bool:
+def _came(item: Candidate, came_ns: int) -> bool:
     """Returns whether the file came with the code."""
     return item.parts[0] == WORK and item.match.status.st_mtime_ns <= came_ns
 
 
-def _weight(item: Found) -> int:
+def _weight(item: Candidate) -> int:
     """Returns as how many checkpoints it counts."""
     return max(1, len(item.files) // _FILES_OF_ONE)
 
 
-def _fitting(items: Sequence[Found], most: int) -> list[Found]:
+def _fitting(items: Sequence[Candidate], most: int) -> list[Candidate]:
     """Returns the first items, until they count as so many checkpoints."""
-    fitting = list[Found]()
+    fitting = list[Candidate]()
     for item in items:
         if most <= 0:
             break
@@ -354,17 +360,17 @@ def _fitting(items: Sequence[Found], most: int) -> list[Found]:
     return fitting
 
 
-def _left_out(item: Found) -> Sequence[Parts]:
+def _left_out(item: Candidate) -> Sequence[Parts]:
     return item.match.left_out if isinstance(item.match, FolderMatch) else ()
 
 
-def _is_sealed(item: Found) -> bool:
+def _is_sealed(item: Candidate) -> bool:
     return not isinstance(item.match, FolderMatch) or item.match.is_sealed
 
 
-def _inode(item: Found) -> tuple[int, int]:
+def _inode(item: Candidate) -> tuple[int, int]:
     return item.match.status.st_dev, item.match.status.st_ino
 
 
-def _stays_first(item: Found) -> tuple[bool, Parts]:
+def _stays_first(item: Candidate) -> tuple[bool, Parts]:
     return not any(character.isdigit() for character in item.parts[-1]), item.parts

@@ -48,7 +48,7 @@ def looked_at(root: Path, parts: Parts) -> FolderMatch | None:
     """Returns a folder that is one checkpoint, as it is now; None if it has no files any more."""
     grouping = _Grouping(Search(root), ())
     grouping.take(parts)
-    return next(iter(grouping.found), None)
+    return next(iter(grouping.matches), None)
 
 
 class _Grouping:
@@ -57,7 +57,7 @@ class _Grouping:
         self._base = base
         self._matched = set[Parts]()
         """Folders that match, or in which something does."""
-        self.found: list[FolderMatch] = []
+        self.matches: list[FolderMatch] = []
         self._covered: set[Parts] = set()
         """Folders whose files belong to a checkpoint."""
         self._beside: set[Parts] = set()
@@ -70,7 +70,7 @@ class _Grouping:
             if parts not in self._covered:
                 self._look(parts)
         alone = [match for match in files.values() if match.parts[:-1] not in self._covered]
-        return [*(match for match in alone if match.parts not in self._beside), *self.found]
+        return [*(match for match in alone if match.parts not in self._beside), *self.matches]
 
     def _look(self, parts: Parts) -> None:
         here = self._search.entries(parts)
@@ -87,25 +87,25 @@ class _Grouping:
                 self.take(each)
 
     def take(self, parts: Parts) -> None:
-        found, left_out, lacks = list[Match](), list[Parts](), None
+        matches, left_out, lacks = list[Match](), list[Parts](), None
         for folder, here in self._walk(parts):
             self._covered.add(folder)
-            found += here.files
+            matches += here.files
             left_out += [(*folder, name) for name in here.others]
             sizes = {match.parts[-1]: match.status.st_size for match in here.files}
             lacks = lacks or layouts.lacking(folder[-1], sizes)
-        direct = [match for match in found if match.parts[:-1] == parts]
+        direct = [match for match in matches if match.parts[:-1] == parts]
         beside = self._latest(parts) if layouts.is_of_deepspeed(parts[-1], _names(direct)) else []
-        if not found:
+        if not matches:
             return
         if self._search.is_cut:
             lacks = lacks or "not all of its files were looked at"
-        times = {"/".join(match.parts[len(parts) :]): match.status.st_mtime_ns for match in found}
-        self.found.append(
+        times = {"/".join(match.parts[len(parts) :]): match.status.st_mtime_ns for match in matches}
+        self.matches.append(
             FolderMatch(
                 parts,
-                _status(found),
-                files=sorted([*found, *beside], key=lambda match: match.parts),
+                _status(matches),
+                files=sorted([*matches, *beside], key=lambda match: match.parts),
                 lacks=lacks,
                 is_sealed=layouts.is_sealed(times),
                 left_out=left_out,

@@ -75,12 +75,12 @@ def is_sealed(modified_ns: Mapping[str, int]) -> bool:
 
 
 def _missing_part(names: Iterable[str]) -> str | None:
-    found: dict[tuple[str, int, str], set[int]] = {}
+    numbers_by_kind: dict[tuple[str, int, str], set[int]] = {}
     for name in names:
         part = _PART.fullmatch(name)
         if part is not None and 1 <= int(part[2]) <= int(part[3]) <= _MOST_PARTS:
-            found.setdefault((part[1], int(part[3]), part[4]), set()).add(int(part[2]))
-    for (before, count, after), numbers in found.items():
+            numbers_by_kind.setdefault((part[1], int(part[3]), part[4]), set()).add(int(part[2]))
+    for (before, count, after), numbers in numbers_by_kind.items():
         if len(numbers) < count:
             first = next(number for number in range(1, count + 1) if number not in numbers)
             return f"there is no {before}-{first:05}-of-{count:05}{after}"

@@ -86,21 +86,21 @@ def _is_whole_safetensors(descriptor: int, size: int) -> bool:
     if length > min(_LONGEST_HEADER, size - _HEADER_LENGTH.size):
         return False
     header = os.pread(descriptor, length, _HEADER_LENGTH.size)
-    end = _parsed_end(header) if length <= _LONGEST_PARSED else _found_end(header)
+    end = _parsed_end(header) if length <= _LONGEST_PARSED else _searched_end(header)
     return end is not None and _HEADER_LENGTH.size + length + end == size
 
 
 def _parsed_end(header: bytes) -> int | None:
     """Returns where the last tensor ends; None for a header that is none."""
     try:
-        found = json.loads(header)
-        ends = [item["data_offsets"][1] for name, item in found.items() if name != "__metadata__"]
+        entries = json.loads(header)
+        ends = [item["data_offsets"][1] for name, item in entries.items() if name != "__metadata__"]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
     return max(ends, default=0) if all(isinstance(end, int) for end in ends) else None
 
 
-def _found_end(header: bytes) -> int | None:
+def _searched_end(header: bytes) -> int | None:
     """Does the same for a long header, without parsing it: that takes seconds in which no other thread runs."""
     if b"\0" in header or not header.startswith(b"{") or not header.rstrip(b" ").endswith(b"}"):
         return None

@@ -45,8 +45,8 @@ class CopyQueue(Generic[C]):
         """Bytes of the unfinished copy."""
         return 0 if self._copy is None else self._copy.copied
 
-    def add(self, found: Iterable[Match]) -> None:
-        self._waiting.extend(found)
+    def add(self, matches: Iterable[Match]) -> None:
+        self._waiting.extend(matches)
 
     def copy(
         self, budget: int, *, begin: Callable[[Match], C], refuse: Callable[[Match, DataError], None]

@@ -29,15 +29,15 @@ class Search(Looks):
 
     def find(self, base: Parts, patterns: Sequence[str]) -> dict[Parts, Match]:
         """Returns the files below `base`, which is below the root, by path. At most 50,000, of as many entries."""
-        found: dict[Parts, Match] = {}
+        matches: dict[Parts, Match] = {}
         for pattern in patterns:
             wanted = tuple(part for part in pattern.split("/") if part not in {"", "."})
             names_folders = pattern.endswith("/")
             for match in self._expand(base, wanted, names_folders=names_folders):
-                if len(found) == _MOST_FOUND:
-                    return found
-                found[match.parts] = match
-        return found
+                if len(matches) == _MOST_FOUND:
+                    return matches
+                matches[match.parts] = match
+        return matches
 
     def _expand(self, folder: Parts, wanted: Parts, *, names_folders: bool) -> Iterator[Match]:
         if not wanted or len(folder) > _DEEPEST or self.is_cut:

@@ -23,7 +23,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Entry:
     """What is no folder, or a folder that is not looked into. `parts`: its path below the folder of the walk."""
 
     parts: Parts
@@ -115,7 +115,7 @@ class Walk:
         self._without = without
         self._since_ns = since_ns
 
-    def found(self) -> Iterator[Found | None]:
+    def entries(self) -> Iterator[Entry | None]:
         """Yields what it finds, and None now and then. Raises TooMany."""
         start = None if self._patterns is None else self._patterns.start
         try:
@@ -124,9 +124,9 @@ class Walk:
         except FileNotFoundError:
             return  # it vanished
         except OSError:
-            yield Found((), None)
+            yield Entry((), None)
 
-    def _look(self, opened: int, folder: Parts, states: _States | None, by: frozenset[int]) -> Iterator[Found | None]:
+    def _look(self, opened: int, folder: Parts, states: _States | None, by: frozenset[int]) -> Iterator[Entry | None]:
         """Looks into an open folder, and at once into each folder there: of few folders it keeps where it is."""
         with os.scandir(opened) as entries:
             for entry in entries:
@@ -147,15 +147,15 @@ class Walk:
                     if is_artifact_path("/".join(inner)):
                         yield from self._enter(opened, inner, after, matched)
                     elif after is None:
-                        yield Found(inner, None, matched)
+                        yield Entry(inner, None, matched)
 
-    def _enter(self, above: int, folder: Parts, states: _States | None, by: frozenset[int]) -> Iterator[Found | None]:
+    def _enter(self, above: int, folder: Parts, states: _States | None, by: frozenset[int]) -> Iterator[Entry | None]:
         try:
             opened = os.open(folder[-1], _FOLDER, dir_fd=above)
         except FileNotFoundError:
             return  # it vanished
         except OSError:
-            yield Found(folder, None, by)
+            yield Entry(folder, None, by)
             return
         try:
             yield from self._look(opened, folder, states, by)
@@ -170,12 +170,12 @@ class Walk:
             raise TooMany
         return self._left // _TICK != before // _TICK
 
-    def _file(self, folder: Parts, entry: os.DirEntry[str], by: frozenset[int]) -> Found | None:
+    def _file(self, folder: Parts, entry: os.DirEntry[str], by: frozenset[int]) -> Entry | None:
         try:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
             return None
-        return Found((*folder, entry.name), status, by) if status.st_ctime_ns > self._since_ns else None
+        return Entry((*folder, entry.name), status, by) if status.st_ctime_ns > self._since_ns else None
 
 
 def _parts(pattern: str) -> tuple[str, ...]:

@@ -28,8 +28,8 @@ class Writers:
     """What is known about who writes files."""
 
     written: set[Parts]
-    """Those that a process has open for writing, or of which that cannot be told now."""
-    untold: set[Parts]
+    """Those that a process has open for writing, or of which that is not known now."""
+    unknown: set[Parts]
     """Those of other users, of which nobody can tell. They may be open for writing or not."""
 
 
@@ -44,7 +44,7 @@ def open_for_writing(root: Path, matches: Iterable[Match]) -> Writers:
         elif use is _Use.WRITTEN:
             writers.written.add(match.parts)
         elif use is _Use.OF_ANOTHER_USER:
-            writers.untold.add(match.parts)
+            writers.unknown.add(match.parts)
     writers.written.update(_search(leaseless) if leaseless else ())
     return writers
 
@@ -82,14 +82,14 @@ def _ask_by_lease(file: BinaryIO) -> _Use:
 
 def _search(wanted: Mapping[tuple[int, int], Parts]) -> set[Parts]:
     """Looks once at the descriptors of this user's processes. Returns all of `wanted` if there are too many of them."""
-    found: set[Parts] = set()
+    written: set[Parts] = set()
     for count, descriptor in enumerate(_descriptors()):
         if count >= MOST_LOOKED_AT:
             return set(wanted.values())
         parts = None if descriptor is None else wanted.get(_identity(descriptor))
         if descriptor is not None and parts is not None and _is_writable(descriptor):
-            found.add(parts)
-    return found
+            written.add(parts)
+    return written
 
 
 def _descriptors() -> Iterator[Path | None]:

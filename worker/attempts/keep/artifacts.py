@@ -63,9 +63,9 @@ class Artifacts(LeftFiles):
 
     def _look(self, *, final: bool) -> Iterator[Match | None]:
         self._left_out = LeftOut(self._mask)
-        found: list[Match] = []
+        matches: list[Match] = []
         try:
-            for item in Walk(self._root, (_BASE,), most=_MOST_ENTRIES).found():
+            for item in Walk(self._root, (_BASE,), most=_MOST_ENTRIES).entries():
                 if item is None:
                     yield None
                 elif item.why_not is not None or item.status is None:
@@ -75,10 +75,10 @@ class Artifacts(LeftFiles):
                 elif self._mask.finds(item.path):
                     self._left_out.add(item.parts, "its path has the value of a secret")
                 else:
-                    found.append(Match((_BASE, *item.parts), item.status))
+                    matches.append(Match((_BASE, *item.parts), item.status))
         except TooMany:
             self._left_out.add(("the rest",), f"there are more than {_MOST_ENTRIES} files and folders")
-        yield from sorted(found, key=lambda match: match.parts)
+        yield from sorted(matches, key=lambda match: match.parts)
 
     def _path_of(self, match: Match) -> str:
         return "/".join(match.parts[1:])

@@ -18,7 +18,7 @@ from store.worker.records import DEFAULTS, Blobs, NewArtifact, OutputLimits, Roo
 from torchyard.contract.errors import DataError
 from torchyard.contract.files.paths import KEPT, MOST_PATH_BYTES
 from worker.attempts.files.copying import FileCopy, identity
-from worker.attempts.files.walking import Found, Patterns, TooMany, Walk
+from worker.attempts.files.walking import Entry, Patterns, TooMany, Walk
 from worker.attempts.files.writers import open_for_writing
 from worker.attempts.keep.left_files import AGAIN_S, TOO_MANY, LeftFiles
 from worker.attempts.keep.not_kept import STILL, NotKept
@@ -129,7 +129,7 @@ class KeptFiles(LeftFiles):
         began = time.thread_time()
         took = 0.0
         try:
-            for item in self._walk().found():
+            for item in self._walk().entries():
                 if item is None:
                     took += time.thread_time() - began
                     yield None
@@ -160,7 +160,7 @@ class KeptFiles(LeftFiles):
             since_ns=keeping.since_ns(),
         )
 
-    def _candidate(self, item: Found) -> Match | None:
+    def _candidate(self, item: Entry) -> Match | None:
         """Returns the file if it is to be stored, and notes why it is not."""
         status, why = item.status, item.why_not
         if status is not None and not stat.S_ISREG(status.st_mode) and self._patterns is None:
@@ -178,17 +178,17 @@ class KeptFiles(LeftFiles):
             return None
         return match
 
-    def _settled(self, found: Sequence[Match]) -> list[Match]:
-        before, self._seen = self._seen, {match.parts: identity(match.status) for match in found}
+    def _settled(self, matches: Sequence[Match]) -> list[Match]:
+        before, self._seen = self._seen, {match.parts: identity(match.status) for match in matches}
         now = time.monotonic()
         same = [
             match
-            for match in found
+            for match in matches
             if before.get(match.parts) == self._seen[match.parts]
             and self._spaces.get(self._path_of(match), (0.0, 0.0))[0] <= now
         ]
-        told = open_for_writing(self._root, same)
-        written = told.written | told.untold
+        open_files = open_for_writing(self._root, same)
+        written = open_files.written | open_files.unknown
         return [match for match in same if match.parts not in written]
 
     def _path_of(self, match: Match) -> str:

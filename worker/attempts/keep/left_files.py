@@ -174,20 +174,20 @@ class LeftFiles(ABC):
     def _whole_look(self, *, final: bool) -> Iterator[None]:
         if self._stored is None:
             self._stored = {item.path: (item.size, item.modified_ns) for item in self._room().stored}
-        found: list[Match] = []
+        matches: list[Match] = []
         for match in self._look(final=final):
             if match is None:
                 yield
             else:
-                found.append(match)
-        fitting = self._fitting(found) if found else []
-        if found and not fitting:
+                matches.append(match)
+        fitting = self._fitting(matches) if matches else []
+        if matches and not fitting:
             self._next_look = max(self._next_look, time.monotonic() + AGAIN_S)
         self._queue.add(fitting)
 
-    def _fitting(self, found: Sequence[Match]) -> list[Match]:
+    def _fitting(self, matches: Sequence[Match]) -> list[Match]:
         """Returns the files for which there is room."""
-        room, paths = self._room(), {self._path_of(match) for match in found}
+        room, paths = self._room(), {self._path_of(match) for match in matches}
         others = [item for item in room.stored if item.path not in paths]
         replaced = sum(item.size for item in room.stored) - sum(item.size for item in others)
         files = _less(self._limits.artifacts, len(others))
@@ -202,7 +202,7 @@ class LeftFiles(ABC):
         ]
         fitting: list[Match] = []
         size = 0
-        for match in found:
+        for match in matches:
             over = [why for most, why in limits if most is not None and size + match.status.st_size > most]
             if files is not None and len(fitting) >= files:
                 self._leave_out(match, TOO_MANY)

@@ -58,7 +58,7 @@ class Unmatched:
         patterns = Patterns([pattern for pattern, _ in self._named])
         for folder in self._folders:
             try:
-                for item in Walk(self._root, folder, most=_MOST_ENTRIES, patterns=patterns).found():
+                for item in Walk(self._root, folder, most=_MOST_ENTRIES, patterns=patterns).entries():
                     matched |= frozenset() if item is None else item.patterns
                     if len(matched) == len(self._named):
                         return []
@@ -71,7 +71,7 @@ class Unmatched:
         anywhere = [f"**/{pattern}" for pattern in patterns if not pattern.startswith("**/")]
         try:
             for folder in self._folders if anywhere else ():
-                for item in Walk(self._root, folder, most=_MOST_ENTRIES, patterns=Patterns(anywhere)).found():
+                for item in Walk(self._root, folder, most=_MOST_ENTRIES, patterns=Patterns(anywhere)).entries():
                     if item is not None and item.patterns:
                         return f"; {printable(item.path)!r} matches {printable(anywhere[min(item.patterns)])!r}"
         except TooMany:

@@ -156,8 +156,8 @@ class LineReader:
         while final or read < _SEARCH_LIMIT:
             position = _skip_hole(file, position)
             data = _read(file, position)
-            if (found := (_PART_END if overwrites else _LINE_END).search(data)) is not None:
-                position += found.start()
+            if (match := (_PART_END if overwrites else _LINE_END).search(data)) is not None:
+                position += match.start()
                 end = _end_at(file, position, final=final)
                 if end is not None:
                     return end

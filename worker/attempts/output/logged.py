@@ -32,9 +32,9 @@ class LoggedMetrics:
                     self._leave_out(len(lines) - index, batch)
                     return
                 following = offsets.get(counted, 0) + 1
-                if found := [*pattern.points(line, counted=following, now=now, ends=ends)]:
+                if points := [*pattern.points(line, counted=following, now=now, ends=ends)]:
                     offsets[counted] = following
-                    batch.logged += found
+                    batch.logged += points
 
     def _expressions(self, batch: Batch) -> list[tuple[str, LinePattern]]:
         """Returns the expressions with what counts their lines, and says which RE2 does not take."""

@@ -38,13 +38,13 @@ class LogReader:
         """Adds the next lines of each log to the batch, and moves its offset behind them. Raises OSError."""
         for source, rank in self._sources:
             before = (offsets.get(f"{source}.stdout", 0), offsets.get(f"{source}.stderr", 0))
-            found = {
+            by_stream = {
                 stream: self._read(f"{source}.{stream}", rank, stream, batch, offsets, final=final)
                 for stream in self._by_age(source)
             }
-            marks = self._marks[rank].read(before) if rank is not None and all(found.values()) else []
-            streams = _STREAMS if marks else [*found]
-            for number, run in merged([found[stream] for stream in streams], marks):
+            marks = self._marks[rank].read(before) if rank is not None and all(by_stream.values()) else []
+            streams = _STREAMS if marks else [*by_stream]
+            for number, run in merged([by_stream[stream] for stream in streams], marks):
                 lines = [as_text(line, cut) for line, cut, _ in run]
                 batch.lines.append(NewLines(rank=rank, stream=streams[number], lines=lines))
 
@@ -52,18 +52,18 @@ class LogReader:
         self, name: str, rank: int | None, stream: str, batch: Batch, offsets: dict[str, int], *, final: bool
     ) -> Sequence[Line]:
         offset = offsets.get(name, 0)
-        found = self._reader.read("logs", name, offset=offset, keep=_MAX_LINE, final=final, overwrites=True)
-        for text in found.warnings:
+        part = self._reader.read("logs", name, offset=offset, keep=_MAX_LINE, final=final, overwrites=True)
+        for text in part.warnings:
             warn(batch, text)
-        if found.offset != offset:
-            offsets[name] = found.offset
-        if found.unfinished is not None:
-            text, cut, _ = found.unfinished
+        if part.offset != offset:
+            offsets[name] = part.offset
+        if part.unfinished is not None:
+            text, cut, _ = part.unfinished
             left = max(0, len(text) - _MAX_UNFINISHED)
             self.unfinished[rank, stream] = as_text(text[: len(text) - left], cut + left)
         if rank == 0:
-            self._metrics.read([line for line, _, _ in found.lines], batch, offsets)
-        return found.lines
+            self._metrics.read([line for line, _, _ in part.lines], batch, offsets)
+        return part.lines
 
     def _by_age(self, source: str) -> Sequence[str]:
         """Returns the streams: the one that was written last comes last, as far as a clock tells."""

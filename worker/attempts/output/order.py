@@ -12,7 +12,7 @@ from worker.attempts.output.lines import Line
 
 _CHUNK = 1 << 20
 """Bytes of marks that one call reads."""
-_Place = tuple[int, int]
+_Offsets = tuple[int, int]
 
 
 class Marks:
@@ -21,9 +21,9 @@ class Marks:
     def __init__(self, job: Path, source: str) -> None:
         self._job, self._name = job, f"{source}.order"
         self._offset = 0
-        self._kept: list[_Place] = []
+        self._kept: list[_Offsets] = []
 
-    def read(self, offsets: _Place) -> list[_Place]:
+    def read(self, offsets: _Offsets) -> list[_Offsets]:
         """Returns the marks that lie behind these offsets of stdout and stderr. The list is empty if there are none.
 
         Raises OSError.
@@ -43,7 +43,7 @@ class Marks:
         return self._kept
 
 
-def merged(streams: Sequence[Sequence[Line]], marks: Sequence[_Place]) -> Iterator[tuple[int, list[Line]]]:
+def merged(streams: Sequence[Sequence[Line]], marks: Sequence[_Offsets]) -> Iterator[tuple[int, list[Line]]]:
     """Yields runs of lines of one of two streams, which is 0 or 1, in the order of the marks.
 
     Between two marks, lines of the first stream come first.

@@ -28,7 +28,7 @@ _FLOODS = frozenset({"points", "messages"})
 """Outputs of `events.jsonl`. Once one of them is cut, its lines are read slowly."""
 _RETRY_S = 1.0
 REPORTED_OUTAGE_S = 2.0
-"""The shortest outage of the database that the owner is told of: a failed call may be tried again this late."""
+"""The shortest outage of the database that the owner is notified of: a failed call may be tried again this late."""
 _TOPIC = "store"
 _WAITING = "what the attempt writes cannot be stored now, and waits"
 _RECOVERED = "what the attempt writes is stored again"
@@ -208,7 +208,7 @@ def output_of(
 def _unmatched(spec: Mapping[str, Any], run: RunDir) -> Unmatched:
     config = spec.get("config", {})
     patterns = {"keep": _patterns(spec, "keep"), "checkpoints": _patterns(config, "checkpoints")}
-    note = f"; {told}" if (told := used_in_place(spec)) else ""
+    note = f"; {warning}" if (warning := used_in_place(spec)) else ""
     return Unmatched(run.root.parent, roots(run), patterns, began_ns=lambda: rundirs.began_ns(run), note=note)
 
 

@@ -234,11 +234,11 @@ class Relay:
 
     def _read_curve_files(self, batch: Batch, offsets: dict[str, int], *, final: bool) -> None:
         """Adds what the files of TensorBoard, wandb and MLflow say."""
-        found = self._curve_files.read(self._state.offsets, final=final)
-        offsets.update(found.offsets)
-        for source, points in found.points.items():
+        curves = self._curve_files.read(self._state.offsets, final=final)
+        offsets.update(curves.offsets)
+        for source, points in curves.points.items():
             batch.curves[source] = points
-        for text in found.warnings:
+        for text in curves.warnings:
             warn(batch, text)
 
     def _capture(
@@ -252,8 +252,10 @@ class Relay:
         if final and (self._checkpoints.copying or state != self._state):
             return state
         taken = [new.name for new in batch.checkpoints]
-        told = partial(warn, batch)
-        for copy in capturing.take(COPY_LIMIT, step=step, final=final, completed=completed, taken=taken, warn=told):
+        warn_batch = partial(warn, batch)
+        for copy in capturing.take(
+            COPY_LIMIT, step=step, final=final, completed=completed, taken=taken, warn=warn_batch
+        ):
             batch.checkpoints.append(copy.checkpoint)
             self._copied.append(copy)
         return state

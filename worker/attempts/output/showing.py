@@ -24,11 +24,11 @@ class Showing:
         now = time.monotonic()
         if now < self._next and not final:
             return {}
-        found = {} if final else {key: text for key, text in texts.items() if text}
+        shown = {} if final else {key: text for key, text in texts.items() if text}
         again = now >= self._all_at
-        due = {key: text for key, text in found.items() if again or self._shown.get(key) != text}
-        due |= {key: "" for key in self._shown if key not in found}
-        self._shown = found
+        due = {key: text for key, text in shown.items() if again or self._shown.get(key) != text}
+        due |= {key: "" for key in self._shown if key not in shown}
+        self._shown = shown
         if due:
             self._next = now + _SPACE_S
         if again:

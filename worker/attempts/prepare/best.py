@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class BestSoFar(Record):
-    """What the program is told of that checkpoint."""
+    """What the program gets of that checkpoint."""
 
     name: str
     attempt: Annotated[int, between(0, 2**31 - 1)]
@@ -85,5 +85,5 @@ def _best_of(checkpoints: Sequence[CheckpointFacts], policy: CheckpointPolicy) -
     """Returns the one that `best` names: the earliest of equal ones."""
     sign = 1.0 if policy.mode == "min" else -1.0
     values = {item.id: sign * item.monitored for item in checkpoints if item.monitored is not None}
-    found = [item for item in checkpoints if item.id in values and not item.damaged]
-    return min(found, key=lambda item: (values[item.id], *order_key(item)), default=None)
+    measured = [item for item in checkpoints if item.id in values and not item.damaged]
+    return min(measured, key=lambda item: (values[item.id], *order_key(item)), default=None)

@@ -41,9 +41,9 @@ def _gpu(wanted: tuple[str, ...] | None, pool: PoolReport) -> str | None:
     if wanted is None:
         return None
     for name in wanted:
-        found = [there for there in pool.nodes.gpus if is_named(there, name)]
-        if found:
-            return min(found, key=len)
+        names = [there for there in pool.nodes.gpus if is_named(there, name)]
+        if names:
+            return min(names, key=len)
     if not pool.nodes.count:
         raise NotStartedYet(f"the nodes of pool {pool.partition} are not known: {pool.obstacle or pool.state}")
     raise ConfigError(f"resources.gpu: pool {pool.partition} has no {' or '.join(wanted)}")

@@ -30,23 +30,23 @@ def prepare(
     trees = {field: bundles.fetch(sha256, owner=owner, check=check) for field, sha256 in bundles_of(spec).items()}
     if isinstance(spec, ScriptSpec) and spec.config.mounts:
         run.mounts.mkdir(mode=0o700)
-        for place, target in _targets(spec, allowed, trees).items():
-            if not is_path(place):
-                (run.mounts / place).symlink_to(target)
+        for path, target in _targets(spec, allowed, trees).items():
+            if not is_path(path):
+                (run.mounts / path).symlink_to(target)
     return trees
 
 
 def mounted(spec: ScriptSpec, allowed: Sequence[Path], trees: Mapping[str, Path]) -> dict[str, str]:
-    """Returns the folders that lie in the working folder, by their places there. Raises DataError."""
-    return {place: str(target) for place, target in _targets(spec, allowed, trees).items() if is_path(place)}
+    """Returns the folders that lie in the working folder, by their paths there. Raises DataError."""
+    return {path: str(target) for path, target in _targets(spec, allowed, trees).items() if is_path(path)}
 
 
 def _targets(spec: ScriptSpec, allowed: Sequence[Path], trees: Mapping[str, Path]) -> dict[str, Path]:
     targets: dict[str, Path] = {}
-    for place, url in spec.config.mounts.items():
-        folder = targets[place] = trees.get(f"{_MOUNT}{place}") or resolve(url, allowed)
+    for path, url in spec.config.mounts.items():
+        folder = targets[path] = trees.get(f"{_MOUNT}{path}") or resolve(url, allowed)
         if not folder.is_dir():
-            raise DataError(f"the mount {place} is not a folder: {folder}")
+            raise DataError(f"the mount {path} is not a folder: {folder}")
     return targets
 
 
@@ -77,10 +77,10 @@ def data_of(spec: RecipeSpec, allowed: Sequence[Path], *, unpacked: Mapping[str,
     bundle, base = unpacked.get("config.data.source"), unpacked.get("config.model.weights")
     if bundle is not None:
         data = str(_file_alone(bundle) or bundle)
-    found = {Env.DATA.value: str(resolve(data, allowed)) if data.startswith(_FILE) else data}
+    variables = {Env.DATA.value: str(resolve(data, allowed)) if data.startswith(_FILE) else data}
     if base is not None or weights.startswith(_FILE):
-        found[Env.WEIGHTS.value] = str(base or resolve(weights, allowed))
-    return found
+        variables[Env.WEIGHTS.value] = str(base or resolve(weights, allowed))
+    return variables
 
 
 def program_of(spec: ScriptSpec, *, source: Path, folder: Path) -> tuple[str, ...]:
@@ -111,5 +111,5 @@ def entrypoint(code: Path, name: str, *, shown: Path) -> Path:
 
 def _file_alone(folder: Path) -> Path | None:
     """Returns the file of a bundle that has no other and no folder: data such as one `.npz` or `.csv`."""
-    found = list(folder.iterdir())
-    return found[0] if len(found) == 1 and found[0].is_file() else None
+    entries = list(folder.iterdir())
+    return entries[0] if len(entries) == 1 and entries[0].is_file() else None

@@ -1,4 +1,4 @@
-"""The environment of the host that a job names: found, made ready for one attempt, and told to the job's owner."""
+"""The environment of the host that a job names: found, made ready for one attempt, and described to the job's owner."""
 
 from collections.abc import Mapping, Sequence
 import os
@@ -21,10 +21,10 @@ def find(spec: Spec, environments: Environments) -> Environment | None:
     """Returns the environment that the spec names, as it is now, if it names one. Raises ConfigError."""
     if not isinstance(spec, ScriptSpec) or spec.config.python is None:
         return None
-    found = environments.find(spec.config.python)
-    if spec.config.command is None and found.obstacle:
-        raise ConfigError(f"no ranks can run in the environment {found.path}: {found.obstacle}")
-    return found
+    environment = environments.find(spec.config.python)
+    if spec.config.command is None and environment.obstacle:
+        raise ConfigError(f"no ranks can run in the environment {environment.path}: {environment.obstacle}")
+    return environment
 
 
 def enter(
@@ -36,14 +36,14 @@ def enter(
     """
     run_package.write(run.run_package)
     activated = activate(environment, path=_path_without_service(environ))
-    found = environment.report()
-    said = [("info", f"runs in {_described(found)}"), *(("warning", note) for note in activated.notes)]
+    report = environment.report()
+    said = [("info", f"runs in {_described(report)}"), *(("warning", note) for note in activated.notes)]
     before = next((each for each in reversed(earlier) if each.environment is not None), None)
     if before is not None and before.environment is not None:
-        changed = difference(EnvironmentReport.from_dict(before.environment), found)
+        changed = difference(EnvironmentReport.from_dict(before.environment), report)
         if changed:
             said.append(
-                ("warning", f"the environment {found.name} has changed since attempt {before.number}: {changed}")
+                ("warning", f"the environment {report.name} has changed since attempt {before.number}: {changed}")
             )
     named = NamedEnvironment(
         python=str(environment.interpreter),
@@ -61,7 +61,7 @@ def _path_without_service(environ: Mapping[str, str]) -> str:
     return os.pathsep.join(part for part in parts if part not in own)
 
 
-def _described(found: EnvironmentReport) -> str:
-    torch = f"torch {found.torch}" if found.torch else "no torch"
-    cuda = f" for CUDA {found.cuda}" if found.cuda else ""
-    return f"{found.path}: Python {found.python}, {torch}{cuda}, {found.packages} packages ({found.digest})"
+def _described(report: EnvironmentReport) -> str:
+    torch = f"torch {report.torch}" if report.torch else "no torch"
+    cuda = f" for CUDA {report.cuda}" if report.cuda else ""
+    return f"{report.path}: Python {report.python}, {torch}{cuda}, {report.packages} packages ({report.digest})"

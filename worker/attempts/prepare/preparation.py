@@ -103,8 +103,8 @@ class Preparation:
         )
         if isinstance(spec, ScriptSpec):
             folder = self._folder(attempt, earlier, mounts=code.mounted(spec, self.worker.allowed, unpacked))
-            if told := folder.take(unpacked.get(code.CODE)):
-                self.notices.send_once(told, level="info")
+            if message := folder.take(unpacked.get(code.CODE)):
+                self.notices.send_once(message, level="info")
         brought.remember(self.run, read=_read_by(earlier), check=self.check_wanted)
         plan = plan_of(
             spec,

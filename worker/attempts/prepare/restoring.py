@@ -21,7 +21,7 @@ from torchyard.host import disk, terminal
 from worker.host.looks import Parts
 from worker.host.untrusted import remove_briefly
 
-Place = Literal["work", "artifacts"]
+Root = Literal["work", "artifacts"]
 Placed = dict[tuple[int, int, int, str], tuple[Path, int]]
 _ARTIFACTS = "artifacts"
 _KEPT_FREE = 64 << 20
@@ -41,7 +41,7 @@ class StoredFile:
 class Stored:
     """A version of a file, or of a folder that is one checkpoint, that is stored."""
 
-    place: Place
+    root: Root
     """Below which folder of the job it belongs."""
     path: str
     files: Sequence[StoredFile]
@@ -73,8 +73,8 @@ class Restored:
         named = ", ".join(self.left_out[:_MOST_NAMED])
         more = len(self.left_out) - _MOST_NAMED
         rest = f"not put back: {named}" + (f", and {more} more" if more > 0 else "") if self.left_out else ""
-        told = f"restored {parts} ({terminal.size(self.size)}) of {of}" if parts else ""
-        return "; ".join(part for part in (told, rest) if part)
+        restored = f"restored {parts} ({terminal.size(self.size)}) of {of}" if parts else ""
+        return "; ".join(part for part in (restored, rest) if part)
 
 
 def stored_of(
@@ -92,17 +92,17 @@ def stored_of(
 
 def versions_of(stored: Sequence[Stored]) -> list[list[Stored]]:
     """Returns the versions of each file, its newest one first; checkpoints before other files."""
-    found: dict[tuple[Place, str], list[Stored]] = {}
+    by_path: dict[tuple[Root, str], list[Stored]] = {}
     for each in sorted(stored, key=_order, reverse=True):
         if all(is_path(file.path) for file in each.files):
-            found.setdefault((each.place, each.path), []).append(each)
-    return sorted(found.values(), key=lambda versions: not versions[0].is_checkpoint)
+            by_path.setdefault((each.root, each.path), []).append(each)
+    return sorted(by_path.values(), key=lambda versions: not versions[0].is_checkpoint)
 
 
 def restore(
     versions: Sequence[Sequence[Stored]],
     *,
-    folders: dict[Place, Path],
+    folders: dict[Root, Path],
     blobs: Blobs,
     check: Callable[[], object] = lambda: None,
 ) -> Restored:
@@ -111,12 +111,12 @@ def restore(
     Raises OSError, also if a disk has no room for the checkpoints, and what `check` raises.
     """
     restored = Restored()
-    here = [each for each in versions if each[0].place in folders]
+    here = [each for each in versions if each[0].root in folders]
     for folder in folders.values():
         disk.require_free_space(folder.parent, needed_for(here))
     for each in here:
         check()
-        _put_back(each, folders[each[0].place], blobs, restored, check)
+        _put_back(each, folders[each[0].root], blobs, restored, check)
     return restored
 
 
@@ -186,11 +186,11 @@ def _put(stored: Stored, folder: Path, blobs: Blobs, placed: Placed, check: Call
         return True
     copies = {str(number): file for number, file in enumerate(stored.files)}
     files = [replace(file, path=name) for name, file in copies.items()]
-    with fetched(files, folder, prefix=".", blobs=blobs, check=check) as place:
-        if place is None:
+    with fetched(files, folder, prefix=".", blobs=blobs, check=check) as staged:
+        if staged is None:
             return False
         for name, file in copies.items():
-            _rename(place / name, folder / file.path, own=own)
+            _rename(staged / name, folder / file.path, own=own)
     if stored.is_checkpoint and len(stored.files) == 1:
         target = folder / stored.files[0].path
         placed.setdefault(stored.order, (target, target.stat().st_ino))
@@ -204,9 +204,9 @@ def _rename(copy: Path, target: Path, *, own: Path) -> None:
     copy.rename(target)
 
 
-def _is_linked(place: tuple[Path, int], other: Path) -> bool:
+def _is_linked(source: tuple[Path, int], other: Path) -> bool:
     """Makes the file's other name. Returns False if its disk has no links, or another file lies in its place now."""
-    path, inode = place
+    path, inode = source
     try:
         os.link(path, other)
     except OSError:
@@ -233,17 +233,17 @@ def _of_checkpoint(checkpoint: CheckpointFacts, generation: int) -> list[Stored]
 
 def _under_its_path(checkpoint: CheckpointFacts, generation: int) -> Stored:
     if not checkpoint.files:
-        return _of_folder(checkpoint, generation, place="work", path=checkpoint.id)
-    for place in get_args(Place):
-        if (folder := path_of(place, checkpoint)) is not None:
-            return _of_folder(checkpoint, generation, place=place, path="/".join(folder))
+        return _of_folder(checkpoint, generation, root="work", path=checkpoint.id)
+    for root in get_args(Root):
+        if (folder := path_of(root, checkpoint)) is not None:
+            return _of_folder(checkpoint, generation, root=root, path="/".join(folder))
     _, digest, modified, *_ = (*checkpoint.name.split("-"), "", "", "")
     paths = [str(file["path"]) for file in checkpoint.files]
-    place, path = _place_of(paths[0] if len(paths) == 1 else os.path.commonpath(paths), digest)
-    prefix = f"{_ARTIFACTS}/" if place == "artifacts" else ""
+    root, path = _root_of(paths[0] if len(paths) == 1 else os.path.commonpath(paths), digest)
+    prefix = f"{_ARTIFACTS}/" if root == "artifacts" else ""
     modified_ns = _hexadecimal(modified) or checkpoint.saved_at
     return Stored(
-        place=place,
+        root=root,
         path=path,
         files=[
             StoredFile(str(file["path"]).removeprefix(prefix), file["sha256"], file["size"], modified_ns)
@@ -254,9 +254,9 @@ def _under_its_path(checkpoint: CheckpointFacts, generation: int) -> Stored:
     )
 
 
-def _of_folder(checkpoint: CheckpointFacts, generation: int, *, place: Place, path: str) -> Stored:
+def _of_folder(checkpoint: CheckpointFacts, generation: int, *, root: Root, path: str) -> Stored:
     return Stored(
-        place=place,
+        root=root,
         path=path,
         files=[
             StoredFile(file["path"], file["sha256"], file["size"], file["modified_ns"]) for file in checkpoint.files
@@ -269,7 +269,7 @@ def _of_folder(checkpoint: CheckpointFacts, generation: int, *, place: Place, pa
 def _of_artifact(artifact: ArtifactFacts, generation: int) -> Stored:
     saved_ns = artifact.created_at * 1000 if artifact.modified_ns is None else artifact.modified_ns
     return Stored(
-        place="work" if artifact.kept else "artifacts",
+        root="work" if artifact.kept else "artifacts",
         path=artifact.path,
         files=[StoredFile(artifact.path, artifact.sha256, artifact.size, saved_ns)],
         order=(generation, artifact.attempt, saved_ns, artifact.id),
@@ -277,7 +277,7 @@ def _of_artifact(artifact: ArtifactFacts, generation: int) -> Stored:
     )
 
 
-def _place_of(path: str, digest: str) -> tuple[Place, str]:
+def _root_of(path: str, digest: str) -> tuple[Root, str]:
     """Returns where a captured file lay. The digest in the checkpoint's name is that of its path below the run."""
     below = path.removeprefix(f"{_ARTIFACTS}/")
     if digest == _digest(f"{WORK}/{path}") or (below == path and digest != _digest(f"{_ARTIFACTS}/{path}")):
@@ -320,7 +320,7 @@ def _shown(stored: Stored) -> str:
     return printable(stored.path)[-100:]
 
 
-def folders_of(run: RunDir, *, work: Path | None, artifacts: bool) -> dict[Place, Path]:
+def folders_of(run: RunDir, *, work: Path | None, artifacts: bool) -> dict[Root, Path]:
     """Returns where to put files back: into a new working folder, and into the attempt's empty `artifacts`."""
-    found: dict[Place, Path] = {} if work is None else {"work": work}
-    return {**found, "artifacts": run.artifacts} if artifacts else found
+    folders: dict[Root, Path] = {} if work is None else {"work": work}
+    return {**folders, "artifacts": run.artifacts} if artifacts else folders

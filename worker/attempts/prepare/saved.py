@@ -29,22 +29,22 @@ class SavedFiles:
     def fetch_checkpoint(self) -> CheckpointFacts | None:
         """Copies the newest intact checkpoint into the run directory, and tells the owner which ones were skipped."""
         skipped: list[CheckpointFacts] = []
-        found: CheckpointFacts | None = None
+        fetched: CheckpointFacts | None = None
         for checkpoint in resumable(self.records.checkpoints()):
             files = self.records.with_files(checkpoint).files
             if files and self._copy(files, self.run.resume):
-                found = checkpoint
+                fetched = checkpoint
                 break
             skipped.append(checkpoint)
-        step = found.step if found is not None else 0
+        step = fetched.step if fetched is not None else 0
         if skipped or step != self.records.start_step:  # the claim assumed that all are intact
-            self.records.prepared(step, is_known=found is not None and found.source is None)
+            self.records.prepared(step, is_known=fetched is not None and fetched.source is None)
         if skipped:
             names = ", ".join(row.id for row in skipped)
             self.notices.send_once(f"{len(skipped)} damaged checkpoints were skipped: {names}")
-        if found is not None:
-            self.notices.send_once(_describe(found), level="info")
-        return found
+        if fetched is not None:
+            self.notices.send_once(_describe(fetched), level="info")
+        return fetched
 
     def fetch_initial(self) -> Path:
         """Copies what the spec's `init_from` names into the run directory, and returns the folder.

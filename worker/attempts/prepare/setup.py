@@ -115,30 +115,30 @@ class Setup:
 
     def _install(self, plan: AttemptPlan, installation: Installation) -> Prepared | Installing | Unprepared | Failed:
         self.has_log = True
-        found = self._try(installation.poll)
-        if found is None:
+        outcome = self._try(installation.poll)
+        if outcome is None:
             return Installing()
         self._filled += installation.has_filled_disk
         self.close()
         if self._filled >= _MOST_FILLED:
             message = f"the packages do not fit on the disk of this host: they have filled it {self._filled} times"
             return _failed(EndReason.WORKER_LOST, message)
-        if isinstance(found, NotInstalled):
-            found = self._unless_tried(found)
-            return Failed(ExitReport(reason=found.reason, message=found.message, may_retry=found.may_retry))
-        if isinstance(found, Unprepared | Failed):
-            return found
-        self._plan = replace(plan, environment=found.environment)
+        if isinstance(outcome, NotInstalled):
+            outcome = self._unless_tried(outcome)
+            return Failed(ExitReport(reason=outcome.reason, message=outcome.message, may_retry=outcome.may_retry))
+        if isinstance(outcome, Unprepared | Failed):
+            return outcome
+        self._plan = replace(plan, environment=outcome.environment)
         return Prepared()
 
-    def _unless_tried(self, found: NotInstalled) -> NotInstalled:
+    def _unless_tried(self, failure: NotInstalled) -> NotInstalled:
         """Has the job fail whose packages could not be downloaded in so many attempts: the address may be wrong."""
-        if not found.message.startswith(UNREACHABLE):
-            return found
+        if not failure.message.startswith(UNREACHABLE):
+            return failure
         tried = self._attempt.records.count_ended(EndReason.WORKER_LOST, since=1, why=UNREACHABLE)
         if tried < _MOST_UNREACHABLE:
-            return found
-        return NotInstalled(EndReason.LAUNCH_FAILED, f"{found.message}\nIt was tried {tried + 1} times.")
+            return failure
+        return NotInstalled(EndReason.LAUNCH_FAILED, f"{failure.message}\nIt was tried {tried + 1} times.")
 
     def _try(self, step: Callable[[], T]) -> T | Unprepared | Failed:
         try:

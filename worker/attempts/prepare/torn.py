@@ -87,8 +87,8 @@ class TornFiles:
 
     def message(self) -> str:
         """Returns what to tell the job's owner of what was replaced; empty: nothing."""
-        told = (_name_paths(self.replaced, "replaced by the version before"), _name_paths(self.moved, "moved aside"))
-        return "; ".join(text for text in told if text)
+        parts = (_name_paths(self.replaced, "replaced by the version before"), _name_paths(self.moved, "moved aside"))
+        return "; ".join(text for text in parts if text)
 
     def remove_unfinished(self) -> None:
         """Removes files that were never put in their place, as far as possible."""
@@ -165,46 +165,46 @@ class TornFiles:
             if error.errno not in _IN_THE_WAY | _KEPT_OUT:
                 raise
 
-    def _mend_folder(self, place: Parts, path: Parts, versions: Sequence[CheckpointFacts]) -> None:
+    def _mend_folder(self, parts: Parts, path: Parts, versions: Sequence[CheckpointFacts]) -> None:
         """Moves a folder aside if it is as it was stored. Leaves it where it is if it cannot be moved."""
-        if not self._is_as_stored(place, versions[0]):
+        if not self._is_as_stored(parts, versions[0]):
             return
         whole = next((each for each in versions if not each.damaged), None)
         try:
-            if self._replace(place, path, whole):
+            if self._replace(parts, path, whole):
                 (self.moved if whole is None else self.replaced).append("/".join(path))
         except OSError as error:
             if error.errno not in _KEPT_OUT:
                 raise
 
-    def _is_as_stored(self, place: Parts, version: CheckpointFacts) -> bool:
+    def _is_as_stored(self, parts: Parts, version: CheckpointFacts) -> bool:
         """Returns whether the folder is what was stored as not whole: the job may have gone on with it since."""
-        found = folders.looked_at(self._job, place)
-        if found is None or found.status.st_ino != captured_number(version.name):
+        folder_match = folders.looked_at(self._job, parts)
+        if folder_match is None or folder_match.status.st_ino != captured_number(version.name):
             return False
-        return found.lacks is not None or any(
-            self._is_torn(file.parts) for file in found.files if file.status.st_size > 0
+        return folder_match.lacks is not None or any(
+            self._is_torn(file.parts) for file in folder_match.files if file.status.st_size > 0
         )
 
-    def _replace(self, place: Parts, path: Parts, whole: CheckpointFacts | None) -> bool:
+    def _replace(self, parts: Parts, path: Parts, whole: CheckpointFacts | None) -> bool:
         files = [] if whole is None else _files_in(path, whole)
         with self._fetched(files) if files else nullcontext() as fetched:
             if whole is not None and fetched is None:
                 return False
-            torn = place[-1] + TORN
-            remove_checked(self._job, *place[:-1], torn, check=self.check)
-            with folder_inside(self._job, *place[:-1]) as around:
-                os.rename(place[-1], torn, src_dir_fd=around, dst_dir_fd=around)
+            torn = parts[-1] + TORN
+            remove_checked(self._job, *parts[:-1], torn, check=self.check)
+            with folder_inside(self._job, *parts[:-1]) as around:
+                os.rename(parts[-1], torn, src_dir_fd=around, dst_dir_fd=around)
                 if fetched is not None:
-                    os.rename(fetched, place[-1], dst_dir_fd=around)
+                    os.rename(fetched, parts[-1], dst_dir_fd=around)
         return True
 
     @contextmanager
     def _fetched(self, files: Sequence[StoredFile]) -> Generator[Path | None]:
         """Yields a version in the job's folder, to be renamed; None if a file of it is missing or damaged."""
         disk.require_free_space(self._job, sum(file.size for file in files))
-        with restoring.fetched(files, self._job, prefix=_PREFIX, blobs=self.blobs, check=self.check) as place:
-            yield place
+        with restoring.fetched(files, self._job, prefix=_PREFIX, blobs=self.blobs, check=self.check) as staged:
+            yield staged
 
     def _make_folders(self, parts: Parts) -> None:
         for depth in range(1, len(parts)):

@@ -51,10 +51,10 @@ class WorkFolder:
     """The working folder of one job, for the attempt that has `run`. No process of an earlier one runs any more.
 
     `earlier`: the attempts that were claimed before. `inherited`: of a retry, what it finds of the other job;
-    `attempts_of`: reads the attempts of that. `not_kept_of`: reads what an attempt has told to be not kept. `in_pool`:
+    `attempts_of`: reads the attempts of that. `not_kept_of`: reads what an attempt has reported as not kept. `in_pool`:
     a node that was cut off may write on what an attempt had open. `stored`: reads the versions of files that the
-    service has. `torn` gives the place of a file that is not whole to a whole version. `mounts`: the folders that lie
-    in it, by their places. `check` is called again and again, and may raise to end a step.
+    service has. `torn` replaces a file that is not whole by a whole version. `mounts`: the folders that lie
+    in it, by their paths. `check` is called again and again, and may raise to end a step.
     """
 
     run: RunDir
@@ -77,13 +77,13 @@ class WorkFolder:
         `tree`: the job's code, unpacked; None: it runs where it is, and has no such folder. Raises OSError, and what
         `check` raises.
         """
-        told = self._take(tree)
+        message = self._take(tree)
         if self.torn is None or self._origin is None:
-            return told
+            return message
         self.torn.remove_unfinished()
         for root in (WORK, self.run.artifacts.name):
             self.torn.mend(root)
-        return "; ".join(text for text in (told, self.torn.message()) if text)
+        return "; ".join(text for text in (message, self.torn.message()) if text)
 
     def _take(self, tree: Path | None) -> str:
         artifacts = not self._bring_artifacts() and self._origin is not None and _is_empty(self.run.artifacts)
@@ -98,14 +98,16 @@ class WorkFolder:
             return self._make(tree, artifacts=artifacts, silent=record)
         if artifacts:
             self._restore(None, artifacts=True)
-        told = record.told
+        message = record.message
         if self._last is not None and record.attempt <= self._last:
-            told = f"continues in the folder of attempt {self._last}"
+            message = f"continues in the folder of attempt {self._last}"
         mountpoints.withdraw(self.run.work, record.mounts)
         mounts = {**self.mounts}
-        own = replace(record, attempt=self.number, claimed_at=self.claimed_at, told=told, mounts=mounts, stored=False)
+        own = replace(
+            record, attempt=self.number, claimed_at=self.claimed_at, message=message, mounts=mounts, stored=False
+        )
         workfolders.use(self.run, own)
-        return _joined(told, mountpoints.make(self.run.work, self.mounts))
+        return _joined(message, mountpoints.make(self.run.work, self.mounts))
 
     @property
     def _last(self) -> int | None:
@@ -133,15 +135,15 @@ class WorkFolder:
         folder = self.run.root.parent
         name = workfolders.fresh_name()
         try:
-            came_ns, told = self._fill(folder / name, tree, silent)
+            came_ns, message = self._fill(folder / name, tree, silent)
             if came_ns is None:
                 remove_checked(folder, name, check=self.check)  # what was copied by then
                 self._require_room(tree)
                 copy_tree(tree, folder / name, check=self.check)
                 failpoint("folder.copy")
                 write_record(self.run.came, Brought.found_in(folder / name, check=self.check))
-                told = _joined(told, self._restore(folder / name, artifacts=artifacts))
-                told = _joined(told, mountpoints.make(folder / name, self.mounts))
+                message = _joined(message, self._restore(folder / name, artifacts=artifacts))
+                message = _joined(message, mountpoints.make(folder / name, self.mounts))
                 came_ns = _touched_ns(folder / name)
             if silent is not None:
                 workfolders.set_aside(self.run, check=self.check)
@@ -149,13 +151,13 @@ class WorkFolder:
                 attempt=self.number,
                 claimed_at=self.claimed_at,
                 came_ns=came_ns,
-                told=told,
+                message=message,
                 mounts={**self.mounts},
             )
             workfolders.publish(self.run, name, own)
         finally:
             remove_briefly(folder, name)  # a cancel may wait; the sweep and the next attempt remove the rest
-        return told
+        return message
 
     def _fill(self, fresh: Path, tree: Path, silent: WorkRecord | None) -> tuple[int | None, str]:
         """Copies a folder that another attempt has left, if there is one. Returns since when files are the job's own.
@@ -164,10 +166,10 @@ class WorkFolder:
         """
         if silent is not None:
             why = self._copy(self.run.work, fresh)
-            told = f"continues in a copy of the folder of attempt {self._last or silent.attempt}"
+            message = f"continues in a copy of the folder of attempt {self._last or silent.attempt}"
             if why is not None:
                 return None, f"the folder cannot be copied: {why}"
-            return silent.came_ns, _joined(told, self._mount_anew(fresh, silent))
+            return silent.came_ns, _joined(message, self._mount_anew(fresh, silent))
         if self._last is not None or self.inherited is None or self.inherited.inherits != "folder":
             return None, ""
         other = RunDir(self.run.root.parent.with_name(self.inherited.job_id) / "1")
@@ -181,11 +183,11 @@ class WorkFolder:
             return None, f"the folder of job {self.inherited.job_id} cannot be copied: {why}"
         if record.trimmed:
             copy_missing(tree, fresh, check=self.check)
-        told = _joined(
+        message = _joined(
             f"begins in a copy of the folder of job {self.inherited.job_id}", self._mount_anew(fresh, record)
         )
         write_record(self.run.came, Brought.found_in(fresh, check=self.check))
-        return _touched_ns(fresh), told
+        return _touched_ns(fresh), message
 
     def _mount_anew(self, fresh: Path, record: WorkRecord) -> str:
         """Makes the mounts in a copy of the folder that has this record. Returns what to tell."""
@@ -220,9 +222,9 @@ class WorkFolder:
         if not folders or self._origin is None:
             return ""
         restored = restoring.restore(self.stored(), folders=folders, blobs=self.blobs, check=self.check)
-        for place, folder in folders.items():
+        for root, folder in folders.items():
             if self.torn is not None:
-                self.torn.lay(place, folder=folder.name if place == WORK else None)
+                self.torn.lay(root, folder=folder.name if root == WORK else None)
         lost = "" if work is None or self._last is None else self.not_kept_of(self._last)
         return "; ".join(filter(None, (restored.message(of=self._origin), lost and f"not captured: {lost}")))
 
@@ -240,7 +242,7 @@ class WorkFolder:
             return False  # what is stored of them is put back
         root, name = self.run.root.parent, self.run.artifacts.name
         try:
-            with folder_inside(root, *rundirs.job_path(theirs), name) as found, os.scandir(found) as entries:
+            with folder_inside(root, *rundirs.job_path(theirs), name) as folder, os.scandir(folder) as entries:
                 if next(entries, None) is None:
                     return False
             with (
@@ -255,8 +257,8 @@ class WorkFolder:
         return True
 
 
-def _joined(*told: str) -> str:
-    return "; ".join(text for text in told if text)
+def _joined(*messages: str) -> str:
+    return "; ".join(text for text in messages if text)
 
 
 def _is_of_last(record: WorkRecord, attempts: Sequence[EarlierAttempt]) -> bool:

@@ -30,7 +30,7 @@ class ProbeRequest(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place(Record):
+class Listener(Record):
     """Where the first node waits for the others."""
 
     address: Annotated[str, at_most(100)]
@@ -43,7 +43,7 @@ class Hello(Record):
 
     token: Token
     rank: Rank
-    place: Place
+    listener: Listener
     """Where it can be connected to itself."""
 
 
@@ -109,7 +109,7 @@ class Outcome:
     """What has become of a probe job."""
 
     facts: Sequence[NodeFacts] = ()
-    """Of the nodes that have told something, by their ranks."""
+    """Of the nodes that have reported something, by their ranks."""
     log: str = ""
     """The end of what the job has printed."""
     waits: str | None = None
@@ -139,8 +139,8 @@ class ProbeFolder:
         return self.root / "job.log"
 
     @property
-    def place(self) -> Path:
-        return self.root / "place.json"
+    def listener(self) -> Path:
+        return self.root / "listener.json"
 
     @property
     def lock(self) -> Path:

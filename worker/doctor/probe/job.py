@@ -63,16 +63,16 @@ def run_probe(
         variables={"SLURM_TORCHYARD_PYTHON": python, "SLURM_TORCHYARD_PROBE": str(folder.root)},
         script=_SCRIPT,
     )
-    began, listed, found = time.time(), _Listed(commands, name), Outcome()
+    began, listed, outcome = time.time(), _Listed(commands, name), Outcome()
     try:
         refused = _submit(commands, submission)
-        found = _followed(folder, request, listed, patience)
-        found = replace(found, began=began, ended=time.time())
-        return replace(found, refused=refused) if refused and not listed.seen and not found.facts else found
+        outcome = _followed(folder, request, listed, patience)
+        outcome = replace(outcome, began=began, ended=time.time())
+        return replace(outcome, refused=refused) if refused and not listed.seen and not outcome.facts else outcome
     except Refused as error:
         return Outcome(refused=str(error))
     finally:
-        if len(found.facts) < request.nodes:
+        if len(outcome.facts) < request.nodes:
             _cancel(commands, name)
 
 
@@ -112,7 +112,7 @@ def _submit(commands: Commands, submission: Submission) -> str | None:
 
 
 def _followed(folder: ProbeFolder, request: ProbeRequest, listed: _Listed, patience: Patience) -> Outcome:
-    """Waits until all nodes have told what they know, or the job has been in one phase for too long."""
+    """Waits until all nodes have reported what they know, or the job has been in one phase for too long."""
     phase, since = listed.phase(), time.monotonic()
     while True:
         facts, now = _collected(folder, request), listed.phase()
@@ -129,8 +129,8 @@ def _followed(folder: ProbeFolder, request: ProbeRequest, listed: _Listed, patie
 def _collected(folder: ProbeFolder, request: ProbeRequest) -> list[NodeFacts]:
     there = folder.names()
     files = [folder.facts(rank) for rank in range(request.nodes)]
-    found = (read_untrusted(path, NodeFacts) for path in files if path.name in there)
-    return [facts for facts in found if facts is not None]
+    reports = (read_untrusted(path, NodeFacts) for path in files if path.name in there)
+    return [facts for facts in reports if facts is not None]
 
 
 def _log(folder: ProbeFolder) -> str:

@@ -11,7 +11,7 @@ import time
 from torchyard.contract.wire.codec import Record
 from torchyard.host.recordfiles import write_record
 from torchyard.host.untrusted import read_untrusted
-from worker.doctor.probe.facts import Hello, Met, Place, ProbeFolder, ProbeRequest, Reached
+from worker.doctor.probe.facts import Hello, Listener, Met, ProbeFolder, ProbeRequest, Reached
 
 _LINE = 1000
 """Bytes of what one node says to another, at most."""
@@ -24,39 +24,39 @@ _LOOK_S = 0.5
 def host(folder: ProbeFolder, request: ProbeRequest, address: str) -> Met:
     """Waits for the other nodes, with a file locked, and connects to each. Raises OSError."""
     deadline = time.monotonic() + request.wait_s
-    found: list[Reached] = []
+    guests: list[Reached] = []
     with _locked(folder.lock) as no_locks, _listening(address) as server:
-        write_record(folder.place, _place_of(server))
+        write_record(folder.listener, _listener_of(server))
         server.settimeout(_LOOK_S)
-        while len(found) < request.nodes - 1 and time.monotonic() < deadline and not _all_reported(folder, request):
+        while len(guests) < request.nodes - 1 and time.monotonic() < deadline and not _all_reported(folder, request):
             try:
                 connection, _ = server.accept()
             except TimeoutError:
                 continue
             with connection:
-                found += _guest(connection, request)
-    return Met(reached=found, no_locks=no_locks)
+                guests += _guest(connection, request)
+    return Met(reached=guests, no_locks=no_locks)
 
 
 def join(folder: ProbeFolder, request: ProbeRequest, address: str, *, rank: int) -> Met:
     """Connects to the first node, and is connected to by it. Raises OSError."""
-    place = _place(folder, request)
-    if place is None:
+    listener = _listener(folder, request)
+    if listener is None:
         return _unreached(f"no word of it in {folder.root} within {request.wait_s:g} s")
     try:
         with (
             _listening(address) as server,
-            socket.create_connection((place.address, place.port), timeout=_PATIENCE_S) as connection,
+            socket.create_connection((listener.address, listener.port), timeout=_PATIENCE_S) as connection,
         ):
             asked = time.monotonic(), time.time()
-            _say(connection, Hello(token=request.token, rank=rank, place=_place_of(server)))
+            _say(connection, Hello(token=request.token, rank=rank, listener=_listener_of(server)))
             reached = _compared(float(_heard(connection, _PATIENCE_S)), *asked)
             _await_call(server, request)
             met = _tried_lock(folder.lock, reached)
             connection.sendall(b"done\n")
             return met
     except (OSError, ValueError) as error:
-        return _unreached(f"{place.address} port {place.port}: {error}")
+        return _unreached(f"{listener.address} port {listener.port}: {error}")
 
 
 def _guest(connection: socket.socket, request: ProbeRequest) -> Iterator[Reached]:
@@ -67,13 +67,13 @@ def _guest(connection: socket.socket, request: ProbeRequest) -> Iterator[Reached
     try:
         connection.settimeout(_PATIENCE_S)
         connection.sendall(f"{time.time()!r}\n".encode())
-        place = hello.place
+        listener = hello.listener
         try:
-            with socket.create_connection((place.address, place.port), timeout=_PATIENCE_S) as back:
+            with socket.create_connection((listener.address, listener.port), timeout=_PATIENCE_S) as back:
                 back.sendall(f"{request.token}\n".encode())
             yield Reached(rank=hello.rank)
         except OSError as error:
-            yield Reached(rank=hello.rank, error=f"{place.address} port {place.port}: {error}")
+            yield Reached(rank=hello.rank, error=f"{listener.address} port {listener.port}: {error}")
         _heard(connection, 2 * _PATIENCE_S)  # until then, the file stays locked
     except (OSError, ValueError):
         return
@@ -112,11 +112,14 @@ def _compared(theirs: float, began: float, ours: float) -> Reached:
     return Reached(rank=0, clock_ahead_s=theirs - (ours + half), uncertainty_s=half)
 
 
-def _place(folder: ProbeFolder, request: ProbeRequest) -> Place | None:
+def _listener(folder: ProbeFolder, request: ProbeRequest) -> Listener | None:
     deadline = time.monotonic() + request.wait_s
     while time.monotonic() < deadline:
-        if folder.place.name in folder.names() and (place := read_untrusted(folder.place, Place)) is not None:
-            return place
+        if (
+            folder.listener.name in folder.names()
+            and (listener := read_untrusted(folder.listener, Listener)) is not None
+        ):
+            return listener
         time.sleep(_LOOK_S)
     return None
 
@@ -154,9 +157,9 @@ def _listening(address: str) -> socket.socket:
     return socket.create_server((address, 0), family=family)
 
 
-def _place_of(server: socket.socket) -> Place:
+def _listener_of(server: socket.socket) -> Listener:
     address, port, *_ = server.getsockname()
-    return Place(address=address, port=port)
+    return Listener(address=address, port=port)
 
 
 def _say(connection: socket.socket, record: Record) -> None:

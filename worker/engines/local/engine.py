@@ -89,9 +89,9 @@ class LocalEngine:
         return None
 
     def start(self, plan: AttemptPlan) -> Handle:
-        found = self.find(plan.key, world_size=plan.world_size, claimed_at=plan.claimed_at)
-        if found is not None:
-            return found
+        running = self.find(plan.key, world_size=plan.world_size, claimed_at=plan.claimed_at)
+        if running is not None:
+            return running
         launcher, note = self._choose_launcher(plan)
         try:
             supervisor = self._start_supervisor(plan, launcher)
@@ -180,7 +180,7 @@ class LocalEngine:
     def kill_others(self, keep: Collection[AttemptKey]) -> None:
         leftovers.kill_leftovers(self._runs, keep)
         if self._confinement is not None:
-            self._confinement.places.remove_other_temporaries(keep)
+            self._confinement.own_folders.remove_other_temporaries(keep)
 
     def starts(self) -> StartsReport:
         why = _STRICT_IS_COLD if self._isolation.level == "strict" else _NO_WARM_PROCESS
@@ -286,7 +286,7 @@ class LocalEngine:
             plan = read_untrusted(run.launch, LaunchPlan)
             if plan is not None:  # a supervisor that was killed has not done it
                 temporaries.end(run, plan)
-            self._confinement.places.remove_temporary(key)
+            self._confinement.own_folders.remove_temporary(key)
 
 
 UNKNOWN_SUPERVISOR = ProcessIdentity(pid=0, start_time=0, boot_id="")

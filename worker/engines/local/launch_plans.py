@@ -31,7 +31,7 @@ def launch_plan(
     environ: Mapping[str, str] = os.environ,
     confinement: Confinement | None = None,
 ) -> LaunchPlan:
-    """Returns what the supervisor starts, with the whole environment. Makes the places that the attempt may write.
+    """Returns what the supervisor starts, with the whole environment. Makes the folders that the attempt may write.
 
     `environ`: the worker's variables. `slots`: the number of the worker's devices. `devices`: the UUIDs of those that
     the attempt has here, by local rank. `node`: this host's part in an attempt over several; then `run` is that of the

@@ -28,8 +28,8 @@ _FRAMES_OF_SERVICE = re.compile(
 def request_stacks(run: RunDir, supervisor: ProcessIdentity, *, ranks: Sequence[int]) -> Callable[[], list[RankStacks]]:
     """Signals those of `ranks` that run. Returns a function that reads what each has written since, in their order."""
     read = written_since(run, ranks=ranks)
-    found = [*process.descendants(supervisor.pid), *strictness.recorded_processes(run)]
-    running = running_ranks(run, found, ranks=ranks)
+    processes = [*process.descendants(supervisor.pid), *strictness.recorded_processes(run)]
+    running = running_ranks(run, processes, ranks=ranks)
     if not process.is_alive(supervisor):  # checked last: until here, no other process can have had its pid
         running = {}
     send = strictness.sender(run)

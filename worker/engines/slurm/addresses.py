@@ -17,12 +17,12 @@ def candidates(interface: str) -> list[str]:
 
     Raises ConfigError if the interface has none.
     """
-    found = _by_interface()
+    by_interface = _by_interface()
     if interface:
-        if interface not in found:
+        if interface not in by_interface:
             raise ConfigError(f"TORCHYARD_INTERFACE: {socket.gethostname()} has no address at {interface}")
-        return [found[interface]]
-    addresses = [address for address in found.values() if not address.startswith("127.")]
+        return [by_interface[interface]]
+    addresses = [address for address in by_interface.values() if not address.startswith("127.")]
     named = _of_own_name()
     return sorted(addresses, key=lambda address: address not in named) or [LOOPBACK]
 
@@ -38,8 +38,8 @@ def of_node(interface: str) -> tuple[str, str]:
 
 def interface_of(address: str) -> str:
     """Returns the interface with this address. Raises ConfigError if there is none."""
-    for name, found in _by_interface().items():
-        if found == address:
+    for name, own in _by_interface().items():
+        if own == address:
             return name
     raise ConfigError(f"no network interface of {socket.gethostname()} has the address {address} as its first one")
 

@@ -270,8 +270,8 @@ def _encode(message: Message) -> bytes:
 
 def _decode(content: bytes) -> Message:
     try:
-        found = parse_object(content)
-        kind, body = found["kind"], found["body"]
+        message = parse_object(content)
+        kind, body = message["kind"], message["body"]
         if isinstance(kind, str) and isinstance(body, dict):
             return Message(kind, body)
     except (ValueError, KeyError):

@@ -87,9 +87,9 @@ class ControlFiles:
             write_record(self._files.run.stop, own)
 
     def _read(self) -> None:
-        found = read_untrusted(self._files.run.stop, StopRequest)
-        if found is not None:
-            self.stop = found
+        request = read_untrusted(self._files.run.stop, StopRequest)
+        if request is not None:
+            self.stop = request
         elif self.stop is None and os.path.lexists(self._files.run.stop):
             self.stop = StopRequest(reason=EndReason.KILLED)
         stacks = read_untrusted(self._files.stacks, StacksRequest)

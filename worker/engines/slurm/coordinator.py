@@ -62,15 +62,15 @@ class Coordinator:
         self._follow_termination()
         if self._files.stop is not None:
             return ExitReport(reason=self._files.stop.reason, message="stopped before it started")
-        found = [addresses.LOOPBACK] if self._plan.nodes == 1 else addresses.candidates(self._plan.rules.interface)
+        candidates = [addresses.LOOPBACK] if self._plan.nodes == 1 else addresses.candidates(self._plan.rules.interface)
         # All addresses of this host: which of them the other nodes reach, they find out.
-        listening = found[0] if len(found) == 1 else ""
+        listening = candidates[0] if len(candidates) == 1 else ""
         door = Door(listening, key=self._key, nodes=self._plan.nodes)
         try:
             step = Step(
                 self._run,
                 nodes=self._plan.nodes,
-                addresses=found,
+                addresses=candidates,
                 port=door.port,
                 key=self._key,
                 environ=self._environ,

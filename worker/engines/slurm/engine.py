@@ -75,7 +75,7 @@ class SlurmEngine:
         self._tracked: dict[AttemptKey, Tracked] = {}
         self._lock = threading.Lock()
         self._others = OtherJobs(self._names)
-        self._stopping = Stopping(self._commands, told=lambda: self._listings.refresh(wait_s=0))
+        self._stopping = Stopping(self._commands, notify=lambda: self._listings.refresh(wait_s=0))
 
     def pool(self) -> PoolReport:
         """Returns what the partition offers, as Slurm has said within the last minutes. Does not wait."""
@@ -132,10 +132,10 @@ class SlurmEngine:
         if tracked.report is not None:
             return base.Ended(tracked.report)
         facts = tracked.facts(self._listings, submitted=handle.stored.get("submitted") is True)
-        found = observe(facts, running=tracked.running, log=lambda: tracked.log)
-        if isinstance(found, base.Ended):
-            tracked.report = found.report
-        return found
+        state = observe(facts, running=tracked.running, log=lambda: tracked.log)
+        if isinstance(state, base.Ended):
+            tracked.report = state.report
+        return state
 
     def watch(self, handle: Handle, changed: Callable[[], None]) -> Callable[[], None]:
         return self._watcher.watch(self._run_dir(handle.key).exit, changed)
@@ -160,15 +160,15 @@ class SlurmEngine:
         if names is None:
             return "Slurm does not answer, so a job of the attempt may still run"
         tracked = [self._track(handle.key, name, handle.world_size) for name in names]
-        since = told_at = time.monotonic()
+        since = asked_at = time.monotonic()
         for attempt in tracked:
             self._stopping.end(attempt)
         while any(self._may_run(attempt, since=since) for attempt in tracked):
             if time.monotonic() - since > _KILL_S:
                 listed = ", ".join(names)
                 return f"Slurm has not ended the job of the attempt, which may still run: scancel --name={listed}"
-            if time.monotonic() - told_at > _KILL_AGAIN_S:
-                told_at = time.monotonic()
+            if time.monotonic() - asked_at > _KILL_AGAIN_S:
+                asked_at = time.monotonic()
                 for attempt in tracked:
                     self._stopping.end(attempt)
             self._listings.refresh(wait_s=_POLL_S)
@@ -202,7 +202,7 @@ class SlurmEngine:
             self._listings.refresh(wait_s=0)
             return
         names = {key: item.name for key, item in tracked.items() if key in keep}
-        for name in self._others.found_in(listing, keep=keep, names=names):
+        for name in self._others.to_cancel(listing, keep=keep, names=names):
             self._stopping.cancel(name)
 
     def close(self) -> None:

@@ -69,7 +69,7 @@ class Listing:
 
 def parse(text: str) -> dict[str, Job]:
     """Returns the jobs by name. Skips lines of another form: other jobs of this user may have any name."""
-    found: dict[str, Job] = {}
+    jobs: dict[str, Job] = {}
     for line in text.splitlines():
         match = _LINE.fullmatch(line.strip()) if len(line) <= _MOST_LINE else None
         if match is None:
@@ -77,10 +77,10 @@ def parse(text: str) -> dict[str, Job]:
         job_id, state, reason, start, nodes, name = match.groups()
         expected = int(start) * 1_000_000 if re.fullmatch("[0-9]{1,11}", start) else None
         job = Job(job_id, name, state, reason[:_SHOWN_NODES], expected, nodes[:_SHOWN_NODES])
-        before = found.get(name)
+        before = jobs.get(name)
         if before is None or _rank(job) > _rank(before):
-            found[name] = job
-    return found
+            jobs[name] = job
+    return jobs
 
 
 def _rank(job: Job) -> int:

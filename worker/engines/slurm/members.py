@@ -50,8 +50,8 @@ class Members:
         return self._by_node[node]
 
     def facts(self) -> list[NodeFacts]:
-        found = [self._by_node[node].facts for node in range(self._plan.nodes)]
-        return [facts for facts in found if facts is not None]
+        by_node = [self._by_node[node].facts for node in range(self._plan.nodes)]
+        return [facts for facts in by_node if facts is not None]
 
     def descriptors(self) -> list[int]:
         return [member.channel.fileno() for member in self._all if not member.closed]

@@ -54,8 +54,10 @@ def _distance(part: Part, consequences: Collection[int]) -> tuple[bool, bool, bo
 
 def _stopped(parts: Sequence[Part], asked: EndReason) -> ExitReport:
     """Returns the report of an attempt that was asked to stop, by the node that has most to say."""
-    told = [part for part in parts if part.report.reason is asked]
-    best = max(told, key=lambda part: (part.report.traceback is not None, len(part.report.message)), default=None)
+    asked_parts = [part for part in parts if part.report.reason is asked]
+    best = max(
+        asked_parts, key=lambda part: (part.report.traceback is not None, len(part.report.message)), default=None
+    )
     if best is None:
         return ExitReport(reason=asked, message="the attempt was asked to stop")
     return replace(best.report, reason=asked, exit_code=None)

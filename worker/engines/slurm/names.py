@@ -27,10 +27,10 @@ class Names:
 
     def key_of(self, name: str) -> AttemptKey | None:
         """Returns whose name it is, or None if this service has not given it for this partition."""
-        found = _NAME.fullmatch(name)
-        if found is None or found[1] != self._mark:
+        match = _NAME.fullmatch(name)
+        if match is None or match[1] != self._mark:
             return None
-        return AttemptKey(f"job_{found[2]}", int(found[3]))
+        return AttemptKey(f"job_{match[2]}", int(match[3]))
 
     @property
     def _mark(self) -> str:

@@ -198,11 +198,11 @@ class Node:
         self._terminated = True
 
 
-def _connect(found: list[str], port: int, key: bytes) -> Channel:
+def _connect(addresses: list[str], port: int, key: bytes) -> Channel:
     """Connects to the coordinator at the first of its addresses that answers. Raises ConfigError."""
     deadline, problem = time.monotonic() + _CONNECT_S, "no address"
     while time.monotonic() < deadline:
-        for address in found:
+        for address in addresses:
             try:
                 return connect(address, port, key=key, timeout_s=_TRY_S)
             except OSError as error:

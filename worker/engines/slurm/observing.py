@@ -43,8 +43,8 @@ def observe(
     if facts.report is not None:
         return base.Ended(facts.report)
     if facts.fresh:
-        found = running()
-        return found if found.ranks else base.Waiting("its nodes start the ranks")
+        state = running()
+        return state if state.ranks else base.Waiting("its nodes start the ranks")
     evidence = ends.Evidence(ran=facts.ran, requested=facts.requested)
     if facts.job is None:
         return _unlisted(facts, evidence)
@@ -79,8 +79,8 @@ def _listed(
             return base.Ended(ends.report_of(job, ends.Evidence(ran=facts.ran, requested=facts.requested, log=log())))
         return base.Waiting("its job in Slurm has ended; its report is awaited") if not facts.ran else running()
     if not job.queued:
-        found = running()
-        return found if found.ranks else base.Waiting(f"its job starts on {job.nodes or 'its nodes'}")
+        state = running()
+        return state if state.ranks else base.Waiting(f"its job starts on {job.nodes or 'its nodes'}")
     if facts.ran:  # it would only start to leave at once
         return base.Ended(ends.report_of(job, evidence))
     return base.Waiting(job.state if job.reason in {"", "None"} else job.reason, eta=job.expected_start, queued=True)

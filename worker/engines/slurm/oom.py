@@ -35,6 +35,6 @@ def _folders(line: str) -> list[Path]:
 def _kills_in(folder: Path) -> int:
     for name in ("memory.events", "memory.oom_control"):
         with contextlib.suppress(OSError):
-            found = _KILLS.search((folder / name).read_text(encoding="ascii", errors="replace"))
-            return int(found[1]) if found else 0
+            match = _KILLS.search((folder / name).read_text(encoding="ascii", errors="replace"))
+            return int(match[1]) if match else 0
     return 0

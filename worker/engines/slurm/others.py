@@ -19,25 +19,27 @@ class OtherJobs:
 
     def __init__(self, names: Names) -> None:
         self._names = names
-        self._found: dict[str, float] = {}
-        """When each was last found, by name."""
+        self._cancelled_at: dict[str, float] = {}
+        """When each was last cancelled, by name."""
 
-    def found_in(self, listing: Listing, *, keep: Collection[AttemptKey], names: Mapping[AttemptKey, str]) -> list[str]:
+    def to_cancel(
+        self, listing: Listing, *, keep: Collection[AttemptKey], names: Mapping[AttemptKey, str]
+    ) -> list[str]:
         """Returns the names of the jobs to cancel. `keep`: the open attempts. `names`: those of their jobs, if known.
 
         The listing is older than `keep`: a job that it has was submitted for an attempt that was open before.
         """
         now = time.monotonic()
-        self._found = {name: at for name, at in self._found.items() if now - at < _AGAIN_S}
-        found = [
+        self._cancelled_at = {name: at for name, at in self._cancelled_at.items() if now - at < _AGAIN_S}
+        others = [
             name
             for name, job in listing.jobs.items()
-            if not job.ended and name not in self._found and self._is_other(name, keep, names)
+            if not job.ended and name not in self._cancelled_at and self._is_other(name, keep, names)
         ]
-        for name in found:
+        for name in others:
             logger.warning("the job %s in Slurm belongs to no attempt that is open; it is cancelled", name)
-            self._found[name] = now
-        return found
+            self._cancelled_at[name] = now
+        return others
 
     def _is_other(self, name: str, keep: Collection[AttemptKey], names: Mapping[AttemptKey, str]) -> bool:
         key = self._names.key_of(name)

@@ -72,14 +72,14 @@ def _nodes(text: str) -> Iterable[_Node]:
     """Yields the nodes that are not down or drained."""
     seen: set[str] = set()
     for line in text.splitlines():
-        found = _FIELDS.fullmatch(_lower_state(line.strip()[:4096]))
-        if found is None or found[1] in seen or any(word in found[2] for word in _AWAY) or "*" in found[2]:
+        match = _FIELDS.fullmatch(_lower_state(line.strip()[:4096]))
+        if match is None or match[1] in seen or any(word in match[2] for word in _AWAY) or "*" in match[2]:
             continue
-        seen.add(found[1])
+        seen.add(match[1])
         gpus: dict[str, int] = {}
-        for name, count in _GPU.findall(found[5]):
+        for name, count in _GPU.findall(match[5]):
             gpus[name] = gpus.get(name, 0) + int(count)
-        yield _Node(int(found[3]), int(found[4]), gpus)
+        yield _Node(int(match[3]), int(match[4]), gpus)
 
 
 def _lower_state(line: str) -> str:
@@ -110,8 +110,8 @@ def _obstacle(state: str, nodes: list[_Node]) -> str | None:
 
 def _seconds(text: str) -> int | None:
     """Returns a time limit of Slurm in seconds, or None for UNLIMITED and for what is none."""
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds

@@ -29,7 +29,7 @@ from worker.engines.slurm.records import ClusterFiles, ClusterPlan, NodeFacts, S
 from worker.host.attempt_key import AttemptKey
 from worker.sandbox import levels
 from worker.sandbox.levels import Isolation
-from worker.sandbox.places import WorkerPlaces
+from worker.sandbox.writable import WritableFolders
 
 _GPUS, _NUMBERS = "SLURM_STEP_GPUS", re.compile(r"[0-9]{1,4}(,[0-9]{1,4})*")
 _HIDDEN_S = 90.0
@@ -50,7 +50,7 @@ class Preparation:
         self._facts: NodeFacts | None = None
         self._address = ""
         self._secrets: dict[str, str] = {}
-        self._places = WorkerPlaces(Path(plan.rules.root))
+        self._own_folders = WritableFolders(Path(plan.rules.root))
 
     def facts(self, address: str) -> NodeFacts:
         """Returns what the node is. `address`: its own, by which it reaches the coordinator."""
@@ -105,7 +105,7 @@ class Preparation:
         rules = self._plan.rules
         confinement = Confinement(
             isolation=self._facts.isolation,
-            places=self._places,
+            own_folders=self._own_folders,
             readable=[*map(Path, rules.readable)],
             writable=[*map(Path, rules.writable)],
             namespaces=rules.namespaces,
@@ -133,7 +133,7 @@ class Preparation:
 
     def clean_up(self) -> None:
         """Removes what the attempt has left outside its run directory."""
-        self._places.remove_temporary(AttemptKey(self._plan.job_id, self._plan.attempt))
+        self._own_folders.remove_temporary(AttemptKey(self._plan.job_id, self._plan.attempt))
 
     def _listen(self) -> int:
         self._listener = socket.create_server((self._address, 0), backlog=1024)
@@ -189,8 +189,8 @@ def devices_of(
     named = (
         inventory.of_device_files([*map(int, numbers.split(","))], nvml=nvml) if _NUMBERS.fullmatch(numbers) else None
     )
-    found = named or inventory.discover(0, nvml=nvml, environ=environ)
-    return found.observe(own_pids=set())[: plan.devices_per_node]
+    devices = named or inventory.discover(0, nvml=nvml, environ=environ)
+    return devices.observe(own_pids=set())[: plan.devices_per_node]
 
 
 def host_name() -> str:

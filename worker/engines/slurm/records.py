@@ -37,7 +37,7 @@ class NodeRules(Record):
     """How each node prepares itself."""
 
     root: str
-    """The folder of the pool, beside whose run directories the attempt's places are."""
+    """The folder of the pool, beside whose run directories the attempt's folders are."""
     isolation: Literal["off", "auto", "require"] = "auto"
     readable: list[str] = field(default_factory=list[str])
     """What the operator allows all jobs to read."""

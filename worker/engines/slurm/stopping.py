@@ -14,20 +14,20 @@ logger = logging.getLogger(__name__)
 
 
 class Stopping:
-    """Nothing but `end` waits for a command. `told` is called after each one."""
+    """Nothing but `end` waits for a command. `notify` is called after each one."""
 
-    def __init__(self, commands: Commands, *, told: Callable[[], object]) -> None:
+    def __init__(self, commands: Commands, *, notify: Callable[[], object]) -> None:
         self._commands = commands
-        self._told = told
+        self._notify = notify
         self._errands = Errands()
 
     def request(self, tracked: Tracked, reason: EndReason, *, grace: timedelta) -> None:
-        """Writes the request to stop, and has Slurm follow it, unless that was told a moment ago."""
+        """Writes the request to stop, and has Slurm follow it, unless that was sent a moment ago."""
         try:
             if not tracked.request_stop(reason, grace=grace):
                 return
         except OSError as error:
-            logger.warning("%s: cannot write a stop request, so Slurm is told alone: %s", tracked.name, error)
+            logger.warning("%s: cannot write a stop request, so only Slurm is asked: %s", tracked.name, error)
             self._soon(lambda: self._tell_without_request(tracked, at_once=not grace))
             return
         if tracked.requester.stuck or (tracked.requester.overdue and not tracked.fresh):
@@ -58,7 +58,7 @@ class Stopping:
 
     def _soon(self, command: Callable[[], None]) -> None:
         self._errands.do(command)
-        self._errands.do(self._told)
+        self._errands.do(self._notify)
 
     def _tell(self, tracked: Tracked) -> None:
         """Has the coordinator of a job that runs look at its files, and Slurm end one that waits."""

@@ -26,7 +26,7 @@ _CONSTRAINT = re.compile(r"[A-Za-z0-9_(\[][A-Za-z0-9_.@+&|*:()\[\]-]{0,199}")
 
 
 def prepare(plan: AttemptPlan, described: ClusterPlan, *, run: RunDir, pool: PoolReport) -> Submission:
-    """Writes what the nodes need. Returns what sbatch is told. Raises ConfigError and OSError."""
+    """Writes what the nodes need. Returns the arguments of sbatch. Raises ConfigError and OSError."""
     options = options_of(plan, name=described.name, run=run, pool=pool)
     files, key = ClusterFiles(run), sealing.new_key()
     sealed = sealing.seal(plan.secrets, key=key, name=described.name)

@@ -16,7 +16,7 @@ from worker.engines.slurm.observing import Facts
 from worker.engines.slurm.records import ClusterFiles, NodesReport, Timing
 
 _AGAIN_S = 15.0
-"""A stop that nobody has followed yet is told again after so long: a message of Slurm may be lost."""
+"""A stop that nobody has followed yet is sent again after so long: a message of Slurm may be lost."""
 _LOG_BYTES = 4_000
 
 
@@ -35,10 +35,10 @@ class Tracked:
         self._beat: tuple[int, float] | None = None
         """The heartbeat's modification time, and when it was first seen."""
         self._ended_since: float | None = None
-        self._told: tuple[StopRequest | None, float] = (None, 0.0)
+        self._sent: tuple[StopRequest | None, float] = (None, 0.0)
         self._up: set[int] = set()
         self._seen = Running(0, world_size)
-        """With what the nodes have told, once they have."""
+        """With what the nodes have reported, once they have."""
 
     @property
     def fresh(self) -> bool:
@@ -63,8 +63,8 @@ class Tracked:
     @property
     def requested(self) -> EndReason | None:
         """The stop that was asked for."""
-        found = read_untrusted(self.run.stop, StopRequest)
-        return None if found is None else found.reason
+        request = read_untrusted(self.run.stop, StopRequest)
+        return None if request is None else request.reason
 
     @property
     def log(self) -> str:
@@ -100,17 +100,17 @@ class Tracked:
         missing = [rank for rank in range(self._world_size) if rank not in self._up]
         self._up.update(rank for rank in missing if os.path.lexists(self.run.ranks / f"{rank}.json"))
         if not self._seen.nodes:
-            found = read_untrusted(self._files.nodes, NodesReport)
-            if found is not None:
-                nodes = tuple(NodeDevices(node.host, tuple(node.devices)) for node in found.nodes)
-                self._seen = replace(self._seen, nodes=nodes, isolation=found.isolation)
+            report = read_untrusted(self._files.nodes, NodesReport)
+            if report is not None:
+                nodes = tuple(NodeDevices(node.host, tuple(node.devices)) for node in report.nodes)
+                self._seen = replace(self._seen, nodes=nodes, isolation=report.isolation)
         return replace(self._seen, ranks=len(self._up))
 
     def request_stop(self, reason: EndReason, *, grace: timedelta) -> bool:
-        """Writes the request. Returns whether Slurm must be told: it is new, or was told long ago. Raises OSError."""
+        """Writes the request. Returns whether Slurm must be asked: it is new, or was sent long ago. Raises OSError."""
         self.requester.request(reason, grace=grace)
         request, now = read_untrusted(self.run.stop, StopRequest), time.monotonic()
-        if request == self._told[0] and now - self._told[1] < _AGAIN_S:
+        if request == self._sent[0] and now - self._sent[1] < _AGAIN_S:
             return False
-        self._told = (request, now)
+        self._sent = (request, now)
         return True

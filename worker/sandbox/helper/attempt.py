@@ -16,11 +16,11 @@ from torchyard.contract.attempts.rundir import RunDir
 from worker.host import process
 from worker.sandbox import privileges, seccomp, shared
 from worker.sandbox.helper import bubblewrap, mounts
+from worker.sandbox.helper.attempt_mounts import DetachedMount, mounts_of
 from worker.sandbox.helper.bubblewrap import Bind, Box
 from worker.sandbox.helper.cgroups import Group
 from worker.sandbox.helper.config import Config
 from worker.sandbox.helper.orders import Order, read_order
-from worker.sandbox.helper.places import Place, places_of
 from worker.sandbox.strict.protocol import Ended, Refusal, Start, Started, send
 
 _LONGEST_INFO = 1 << 16
@@ -54,15 +54,15 @@ def run(config: Config, connection: socket.socket, start: Start) -> None:
 def _launched(config: Config, order: Order, uid: int, group: Group | None) -> Generator[tuple[int, ProcessIdentity]]:
     """Starts bubblewrap, and yields its pid and the first process inside."""
     with ExitStack() as stack:
-        places = places_of(config, order, uid=uid, stack=stack)
-        info, told = os.pipe2(os.O_CLOEXEC)
+        detached = mounts_of(config, order, uid=uid, stack=stack)
+        info, write_end = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, info)
         trouble, failed = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, trouble)
         bwrap = os.fork()
         if bwrap == 0:
-            _become(config, order, uid, group, places, info=told, failed=failed)
-        os.close(told)
+            _become(config, order, uid, group, detached, info=write_end, failed=failed)
+        os.close(write_end)
         os.close(failed)
         why = os.read(trouble, _LONGEST_INFO)
         if why:
@@ -71,13 +71,20 @@ def _launched(config: Config, order: Order, uid: int, group: Group | None) -> Ge
 
 
 def _become(
-    config: Config, order: Order, uid: int, group: Group | None, places: Sequence[Place], *, info: int, failed: int
+    config: Config,
+    order: Order,
+    uid: int,
+    group: Group | None,
+    detached: Sequence[DetachedMount],
+    *,
+    info: int,
+    failed: int,
 ) -> NoReturn:
     """Makes this child bubblewrap, as the attempt's user. Says in `failed` why it cannot."""
     try:
         if group is not None:
             group.add(os.getpid())
-        box = _box(config, order, uid, _attach(places))
+        box = _box(config, order, uid, _attach(detached))
         job = next(bind.source for bind in box.binds if bind.target == str(order.job.path))
         privileges.limit_resources()
         os.setgroups([])
@@ -95,15 +102,15 @@ def _become(
         os._exit(1)
 
 
-def _attach(places: Sequence[Place]) -> list[Bind]:
-    """Attaches the places where bubblewrap, as the attempt's user, can reach them, and nobody else."""
+def _attach(detached: Sequence[DetachedMount]) -> list[Bind]:
+    """Attaches the mounts where bubblewrap, as the attempt's user, can reach them, and nobody else."""
     mounts.enter_private(_STAGING)
     binds: list[Bind] = []
-    for number, place in enumerate(places):
+    for number, each in enumerate(detached):
         target = _STAGING / str(number)
-        target.mkdir() if place.is_folder else target.touch()
-        mounts.attach(place.mount, target)
-        binds.append(Bind(source=str(target), target=str(place.path), writable=place.writable))
+        target.mkdir() if each.is_folder else target.touch()
+        mounts.attach(each.mount, target)
+        binds.append(Bind(source=str(target), target=str(each.path), writable=each.writable))
     return binds
 
 
@@ -150,13 +157,13 @@ def _redirect(order: Order, job: Path) -> None:
 
 def _init(info: int) -> ProcessIdentity:
     """Returns the first process inside, as bubblewrap tells it. Raises Refusal if there is none."""
-    told = b""
-    while not told.rstrip().endswith(b"}") and (part := os.read(info, _LONGEST_INFO)):
-        told += part
-    found = process.identity(json.loads(told)["child-pid"]) if told else None
-    if found is None:
+    content = b""
+    while not content.rstrip().endswith(b"}") and (part := os.read(info, _LONGEST_INFO)):
+        content += part
+    init = process.identity(json.loads(content)["child-pid"]) if content else None
+    if init is None:
         raise Refusal("bubblewrap ended at once: the launcher's log says why")
-    return found
+    return init
 
 
 def _wait(connection: socket.socket, bwrap: int) -> None:

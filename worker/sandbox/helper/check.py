@@ -42,9 +42,9 @@ def _check_bubblewrap(config: Config) -> None:
     system = [path for path in map(Path, _SYSTEM) if path.exists()]
     box = Box(env={}, cwd="/", network=config.network, shm=1 << 20, system=system)
     command = [config.bwrap, *bubblewrap.options(box), "--", "/usr/bin/true"]
-    found = subprocess.run(
+    done = subprocess.run(
         command, user=uid, group=uid, extra_groups=[], env={}, cwd="/", capture_output=True, check=False
     )
-    if found.returncode != 0:
-        message = found.stderr.decode(errors="replace").strip()
+    if done.returncode != 0:
+        message = done.stderr.decode(errors="replace").strip()
         raise ConfigError(f"bubblewrap cannot isolate a program here, as the uid {uid}: {message}")

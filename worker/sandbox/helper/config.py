@@ -72,14 +72,14 @@ class Config:
 
 def environments_of(text: str, data_dir: Path, *, writable: Sequence[Path]) -> tuple[Path, ...]:
     """Returns the folders of the option. Raises ConfigError for one that jobs may write, or with the service's data."""
-    found = offered.parse(text)
-    known = offered.Environments(roots=found, writable=tuple(writable), data_dir=data_dir)
-    for folder in found:
+    folders = offered.parse(text)
+    known = offered.Environments(roots=folders, writable=tuple(writable), data_dir=data_dir)
+    for folder in folders:
         if not folder.is_absolute() or not folder.is_dir():
             raise ConfigError(f"--environments must name folders by absolute paths: {folder} is none")
         if (problem := known.unsafe_place(folder)) is not None:
             raise ConfigError(problem)
-    return found
+    return folders
 
 
 def _parser() -> ArgumentParser:

@@ -67,10 +67,10 @@ class State:
 
     def init_of(self, key: str) -> ProcessIdentity:
         """Returns what was noted. Raises Refusal if the attempt does not run."""
-        found = read_record(self._init(key), ProcessIdentity)
-        if found is None:
+        init = read_record(self._init(key), ProcessIdentity)
+        if init is None:
             raise Refusal("this attempt does not run")
-        return found
+        return init
 
     @property
     def _attempts(self) -> Path:

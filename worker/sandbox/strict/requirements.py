@@ -35,17 +35,17 @@ def strict_level(needs: HelperNeeds | None) -> IsolationReport:
     return IsolationReport(level="strict", own_mounts=True, own_pids=True, lacks=status.lacks)
 
 
-def _problems(found: Capabilities, needs: HelperNeeds) -> Iterator[str]:
-    if Path(found.data_dir) != needs.data_dir:
-        yield f"the helper serves the data directory {found.data_dir}, not {needs.data_dir}"
-    if found.python != sys.executable:
-        yield f"the helper runs {found.python}, the worker {sys.executable}: start both with the same Python"
+def _problems(helper: Capabilities, needs: HelperNeeds) -> Iterator[str]:
+    if Path(helper.data_dir) != needs.data_dir:
+        yield f"the helper serves the data directory {helper.data_dir}, not {needs.data_dir}"
+    if helper.python != sys.executable:
+        yield f"the helper runs {helper.python}, the worker {sys.executable}: start both with the same Python"
     for path in needs.readable:
-        if str(path.resolve()) not in found.readable:
+        if str(path.resolve()) not in helper.readable:
             yield f"the helper does not allow {path}: give it --allow-path {path}"
     for path in needs.environments:
-        if str(path) not in found.environments:
+        if str(path) not in helper.environments:
             yield f"the helper does not offer the environments in {path}: give it --environments {path}"
     for path in needs.writable:
-        if str(path.resolve()) not in found.writable:
+        if str(path.resolve()) not in helper.writable:
             yield f"the helper does not allow jobs to write {path}: give it --allow-path {path}:rw"

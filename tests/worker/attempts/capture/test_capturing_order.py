@@ -13,7 +13,7 @@ from tests.worker.attempts.output.relays import storing
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.recordfiles import write_record
 from worker.attempts.capture import capturing
-from worker.attempts.capture.captured import Found
+from worker.attempts.capture.captured import Candidate
 from worker.attempts.output.relay import Relay
 from worker.host.workfolders import WorkRecord
 
@@ -118,7 +118,7 @@ def test_a_look_at_very_many_files_of_two_names_each_takes_steps_by_their_number
 ) -> None:
     compared, inode = list[object](), capturing._inode
 
-    def noted(item: Found) -> tuple[int, int]:
+    def noted(item: Candidate) -> tuple[int, int]:
         compared.append(item)
         return inode(item)
 

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from worker.attempts.files.matching import Search
-from worker.attempts.files.walking import Found, Patterns, TooMany, Walk
+from worker.attempts.files.walking import Entry, Patterns, TooMany, Walk
 
 MANY = Patterns(["/".join(["**", "a*"] * 80)[:470] + f"/{number}" for number in range(32)])
 """As many and as long as `keep` may have them. Their parts are compared with each name that begins with an `a`."""
@@ -20,8 +20,8 @@ def make_folders(root: Path, *, many: int) -> None:
         (base / f"a{number}").mkdir()
 
 
-def walk(root: Path, patterns: Patterns | None, *, most: int = 1_000_000) -> list[Found]:
-    return [found for found in Walk(root, (), most=most, patterns=patterns).found() if found is not None]
+def walk(root: Path, patterns: Patterns | None, *, most: int = 1_000_000) -> list[Entry]:
+    return [found for found in Walk(root, (), most=most, patterns=patterns).entries() if found is not None]
 
 
 def test_a_walk_keeps_nothing_of_the_folders_that_it_has_left(tmp_path: Path) -> None:

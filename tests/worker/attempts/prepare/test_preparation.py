@@ -29,7 +29,7 @@ from worker.engines.local.launchers.command import CommandLauncher
 from worker.engines.local.launchers.torchrun import TorchrunLauncher
 from worker.engines.local.launchers.warm import WarmLauncher
 from worker.host.attempt_key import AttemptKey
-from worker.sandbox.places import WorkerPlaces
+from worker.sandbox.writable import WritableFolders
 
 GPUS = [Device(index, f"GPU-0000-{index}", "H200", "cuda", 1 << 37) for index in (1, 3)]
 SLOTS = [Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2)]
@@ -340,7 +340,8 @@ def test_a_warm_start_is_for_one_node(run: RunDir, allowed: Path, approved: Appr
 def test_strict_isolation_is_for_one_node(run: RunDir, allowed: Path, approved: Approved) -> None:
     (allowed / "train.py").touch()
     strict = Confinement(
-        isolation=IsolationReport(level="strict", own_mounts=True), places=WorkerPlaces(run.root / "worker")
+        isolation=IsolationReport(level="strict", own_mounts=True),
+        own_folders=WritableFolders(run.root / "worker"),
     )
     with pytest.raises(ConfigError) as raised:
         _plan_of_node(run, allowed, TorchrunLauncher(), confinement=strict)

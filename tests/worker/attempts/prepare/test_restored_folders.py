@@ -10,7 +10,7 @@ from tests.worker.attempts.capture.test_capturing_folders import DCP, look_at_on
 from tests.worker.attempts.prepare.test_tornfolders import at_end, listed
 from torchyard.contract.attempts.rundir import RunDir
 from worker.attempts.prepare import restoring
-from worker.attempts.prepare.restoring import Place
+from worker.attempts.prepare.restoring import Root
 
 __all__ = ["look_at_once", "run"]  # fixtures
 
@@ -19,7 +19,7 @@ def restored(run: RunDir, target: Path, pattern: str = "out/*") -> tuple[dict[st
     """Returns what lies in a new folder, and the message."""
     rows = listed(*at_end(run, pattern))
     versions = restoring.versions_of(restoring.stored_of(rows, []))
-    folders: dict[Place, Path] = {"work": target / "work", "artifacts": target / "artifacts"}
+    folders: dict[Root, Path] = {"work": target / "work", "artifacts": target / "artifacts"}
     for folder in folders.values():
         folder.mkdir(parents=True)
     told = restoring.restore(versions, folders=folders, blobs=Blobs(run.root.parent.parent / "blobs")).message(of="it")

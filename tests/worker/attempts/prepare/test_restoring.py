@@ -144,7 +144,7 @@ def test_a_job_waits_while_its_checkpoints_do_not_fit(hosts: Hosts, tmp_path: Pa
 def _stored(path: str, content: bytes, blobs: Blobs, *, is_checkpoint: bool = True) -> Stored:
     blob = blobs.add(BytesIO(content))
     return Stored(
-        place="work",
+        root="work",
         path=path,
         files=[StoredFile(path, blob.sha256, blob.size, TIME)],
         order=(1, 1, TIME, path),

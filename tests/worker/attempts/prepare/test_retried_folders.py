@@ -186,7 +186,7 @@ def test_after_a_silence_in_a_pool_the_next_attempt_gets_a_copy(hosts: Hosts, tm
     assert (later.work / "state").read_bytes() == b"1"
     assert list(later.artifacts.iterdir()) == []
     assert workfolders.record_of(later) == replace(
-        record, attempt=2, claimed_at=7, told="continues in a copy of the folder of attempt 1"
+        record, attempt=2, claimed_at=7, message="continues in a copy of the folder of attempt 1"
     )
 
 

@@ -155,14 +155,17 @@ test("a sweep leads to its jobs, and to a comparison of its five best", async ()
   const ranked = [1, 2, 3, 4, 5, 6].map((rank) => trial(rank, { rank, value: rank }));
   const { host } = await open(sweep(), ranked);
   const links = [...host.querySelectorAll(".links a")].map((link) => link.getAttribute("href"));
-  expect(links[0]).toMatch(/jobs\?sweep=swp_1&columns=/);
-  const table = new URLSearchParams(links[0]?.split("?")[1]);
-  expect(table.get("columns")).toBe("config.optimizer.lr,args.seed,metric:val/loss:best,progress,age");
-  expect(table.get("sort")).toBe("metric:val/loss:best");
-  expect(decodeURIComponent(links[1] ?? "")).toMatch(/compare\?jobs=job_1,job_2,job_3,job_4,job_5$/);
+  expect(links[0]).toMatch(/jobs\?sweep=swp_1&as=charts&sort=metric%3Aval%2Floss%3Amin$/);
+  const table = new URLSearchParams(links[1]?.split("?")[1]);
+  expect(table.get("columns")).toBe("config.optimizer.lr,args.seed,metric:val/loss:min,progress,age");
+  expect(table.get("sort")).toBe("metric:val/loss:min");
+  expect(decodeURIComponent(links[2] ?? "")).toMatch(/compare\?jobs=job_1,job_2,job_3,job_4,job_5$/);
   await removeAll();
   signIn("member", "jobs:read");
-  expect(textsOf((await open(sweep(), [trial(0)])).host, ".links a")).toEqual(["Its jobs as a table"]);
+  expect(textsOf((await open(sweep(), [trial(0)])).host, ".links a")).toEqual([
+    "Curves",
+    "Its jobs as a table",
+  ]);
 });
 
 test("its owner pauses and resumes it at once, and cancels it after the time for undo", async () => {

@@ -133,8 +133,8 @@ class AgentProcess:
 
     def _read_number(self) -> int | None:
         """Waits for the next number. Returns None if it does not come, as its writers have ended."""
-        found = os.read(self._exits, _NUMBER.size)
-        return _NUMBER.unpack(found)[0] if found else None
+        content = os.read(self._exits, _NUMBER.size)
+        return _NUMBER.unpack(content)[0] if content else None
 
     def _run(self, writing: int, exits: int, logs: Sequence[int]) -> NoReturn:
         fork.redirect(logs)

@@ -9,8 +9,10 @@ from worker.sandbox.strict import client
 
 def processes(init: ProcessIdentity) -> list[ProcessIdentity]:
     """Returns the first process of an attempt and all below it, or nothing if it has ended."""
-    found = [init, *process.descendants(init.pid)]
-    return found if process.is_alive(init) else []  # checked last: until here, no other process can have had its pid
+    processes = [init, *process.descendants(init.pid)]
+    return (
+        processes if process.is_alive(init) else []
+    )  # checked last: until here, no other process can have had its pid
 
 
 def recorded_processes(run: RunDir) -> list[ProcessIdentity]:

@@ -128,5 +128,5 @@ def rank_command(program: Sequence[str], *, python: str = sys.executable) -> lis
 
 def parse_failures(stderr: str) -> list[tuple[int, int]]:
     """Returns the rank and the exit code of each failure in torchrun's summary, the first failure in front."""
-    found = [(int(rank), int(code)) for rank, code in _FAILURE.findall(stderr)]
-    return found[-1:] + found[:-1]
+    failures = [(int(rank), int(code)) for rank, code in _FAILURE.findall(stderr)]
+    return failures[-1:] + failures[:-1]

@@ -60,10 +60,10 @@ def _modules_beside(plan: AttemptPlan) -> frozenset[str]:
     folder = plan.cwd if plan.program[0] == "-m" else Path(plan.program[0]).resolve().parent
     named = plan.job_env.get(PYTHONPATH, "")
     folders = [folder, *(Path(part) for part in named.split(os.pathsep) if part)]
-    found = [path for each in folders for path in _entries(each)]
+    paths = [path for each in folders for path in _entries(each)]
     return frozenset(
         path.name.partition(".")[0]
-        for path in found
+        for path in paths
         if path.suffix in {".py", ".pyc", ".so"} or (path / "__init__.py").exists()
     )
 

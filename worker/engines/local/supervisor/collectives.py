@@ -11,7 +11,7 @@ from worker.engines.local.supervisor.ranks import has_signal
 from worker.host import process
 
 _MOST_PLACES = 8
-"""Different places that a message names."""
+"""Different states that a message names."""
 
 
 def request(ranks: Mapping[int, ProcessIdentity], *, send: process.Send) -> None:
@@ -23,20 +23,20 @@ def request(ranks: Mapping[int, ProcessIdentity], *, send: process.Send) -> None
 
 
 def describe(run: RunDir, *, ranks: Iterable[int]) -> list[str]:
-    """Returns where the ranks are, by what they wrote, ranks at one place together. The job may have forged it."""
-    places: dict[str, list[int]] = {}
+    """Returns where the ranks are, by what they wrote, ranks in one state together. The job may have forged it."""
+    by_state: dict[str, list[int]] = {}
     for rank in ranks:
-        found = read_untrusted(run.collectives / f"{rank}.json", RankCollectives)
-        if found is not None:
-            places.setdefault(_place(found), []).append(rank)
-    said = [f"rank {', '.join(map(str, together))} {place}" for place, together in places.items()]
+        state = read_untrusted(run.collectives / f"{rank}.json", RankCollectives)
+        if state is not None:
+            by_state.setdefault(_described(state), []).append(rank)
+    said = [f"rank {', '.join(map(str, together))} {place}" for place, together in by_state.items()]
     return [*said[:_MOST_PLACES], "and so on"] if len(said) > _MOST_PLACES else said
 
 
-def _place(found: RankCollectives) -> str:
-    if found.waits_for is not None:
-        return f"waits for {_shown(found.waits_for)}"
-    return "waits for no collective" + (f", after {_shown(found.ended)}" if found.ended is not None else "")
+def _described(state: RankCollectives) -> str:
+    if state.waits_for is not None:
+        return f"waits for {_shown(state.waits_for)}"
+    return "waits for no collective" + (f", after {_shown(state.ended)}" if state.ended is not None else "")
 
 
 def _shown(collective: Collective) -> str:

@@ -63,8 +63,8 @@ class Commands:
         return _read(pid, "comm").strip() == _DATA_LOADER.encode()
 
     def handles_sigterm(self, pid: int) -> bool:
-        found = _CAUGHT.search(_read(pid, "status"))
-        return found is not None and bool(int(found[1], 16) & (1 << (signal.SIGTERM - 1)))
+        mask = _CAUGHT.search(_read(pid, "status"))
+        return mask is not None and bool(int(mask[1], 16) & (1 << (signal.SIGTERM - 1)))
 
 
 def _read_argv(pid: int) -> list[str]:

@@ -69,8 +69,8 @@ class AttemptProcesses:
         def find_all() -> list[ProcessIdentity]:
             self._reap()
             beside = self.launch.processes() if self.launch is not None else []
-            found = {item.pid: item for item in (*self._find_own(), *beside)}
-            return sorted(found.values(), key=lambda item: item.pid == last_killed)
+            by_pid = {item.pid: item for item in (*self._find_own(), *beside)}
+            return sorted(by_pid.values(), key=lambda item: item.pid == last_killed)
 
         if self._shared_memory is not None:
             self._shared_memory.look(find_all, at_once=True)

@@ -17,11 +17,11 @@ _Kind = Literal["program", "child", "loader", "helper"]
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a look has found."""
+class Stoppable:
+    """The processes to stop, as one look at the process table has them."""
 
     programs: list[ProcessIdentity] = field(default_factory=list[ProcessIdentity])
-    """Those to be told to stop: of each branch the topmost that has a handler, or a rank with none below it."""
+    """Those to be asked to stop: of each branch the topmost that has a handler, or a rank with none below it."""
     children: list[ProcessIdentity] = field(default_factory=list[ProcessIdentity])
     """Children of multiprocessing with a handler. They may save something, and must get no signal."""
     launchers: list[ProcessIdentity] = field(default_factory=list[ProcessIdentity])
@@ -38,20 +38,20 @@ class Programs:
         self._kinds: dict[ProcessIdentity, _Kind] = {}
         """Of all processes that were seen below a rank and run."""
 
-    def look(self, ranks: Iterable[ProcessIdentity]) -> Found:
-        table, found = read_table(), Found()
+    def look(self, ranks: Iterable[ProcessIdentity]) -> Stoppable:
+        table, stoppable = read_table(), Stoppable()
         roots = [rank for rank in ranks if _runs(rank, table)]
         self._kinds = {item: kind for item, kind in self._kinds.items() if _runs(item, table)}
         tree = _Tree(table)
         self._note_below([*roots, *self._kinds], tree)
         known = {item.pid for item in (*roots, *self._kinds)}
         for root in roots:
-            _add(found, root, self._find(tree.children(root.pid), tree), tree.commands)
+            _add(stoppable, root, self._find(tree.children(root.pid), tree), tree.commands)
         orphans = [table[item.pid] for item in self._kinds if table[item.pid].parent not in known]
         left = self._find(orphans, tree)
-        found.programs.extend(left.programs)
-        found.children.extend(left.children)
-        return found
+        stoppable.programs.extend(left.programs)
+        stoppable.children.extend(left.children)
+        return stoppable
 
     def _note_below(self, processes: Collection[ProcessIdentity], tree: "_Tree") -> None:
         """Notes of what kind all are that run below these. A process that loses its parent stays what it is."""
@@ -64,9 +64,9 @@ class Programs:
                     pending.append(child.pid)
                     self._kinds[child.identity] = _kind(child.pid, parent, tree.commands)
 
-    def _find(self, processes: Iterable[Process], tree: "_Tree") -> Found:
+    def _find(self, processes: Iterable[Process], tree: "_Tree") -> Stoppable:
         """Returns the topmost that have a handler, of these processes and what is below them."""
-        found, pending = Found(), [*processes]
+        stoppable, pending = Stoppable(), [*processes]
         while pending:
             item = pending.pop()
             kind = self._kinds[item.identity]
@@ -75,10 +75,10 @@ class Programs:
             if tree.commands.launches(item.pid) or not tree.commands.handles_sigterm(item.pid):
                 pending.extend(tree.children(item.pid))
             elif kind == "program":
-                found.programs.append(item.identity)
+                stoppable.programs.append(item.identity)
             elif kind == "child":
-                found.children.append(item.identity)
-        return found
+                stoppable.children.append(item.identity)
+        return stoppable
 
 
 class _Tree:
@@ -95,15 +95,15 @@ class _Tree:
         return self._children.get(pid, [])
 
 
-def _add(found: Found, rank: ProcessIdentity, below: Found, commands: Commands) -> None:
+def _add(stoppable: Stoppable, rank: ProcessIdentity, below: Stoppable, commands: Commands) -> None:
     """Adds a rank and what is below it. A rank with a handler tells those below it by itself, as in a terminal."""
     launches = commands.launches(rank.pid)
     if not launches and (commands.handles_sigterm(rank.pid) or not below.waited_for()):
-        found.programs.append(rank)
+        stoppable.programs.append(rank)
         return
-    found.launchers.append(rank)
-    found.programs.extend(below.programs)
-    found.children.extend(below.children)
+    stoppable.launchers.append(rank)
+    stoppable.programs.extend(below.programs)
+    stoppable.children.extend(below.children)
 
 
 def _kind(pid: int, parent: int, commands: Commands) -> _Kind:
@@ -117,5 +117,5 @@ def _kind(pid: int, parent: int, commands: Commands) -> _Kind:
 
 
 def _runs(process: ProcessIdentity, table: dict[int, Process]) -> bool:
-    found = table.get(process.pid)
-    return found is not None and found.running and found.start_time == process.start_time
+    entry = table.get(process.pid)
+    return entry is not None and entry.running and entry.start_time == process.start_time

@@ -50,6 +50,6 @@ class RankEnds:
                 self._run.ended.mkdir(mode=0o700, exist_ok=True)
                 (self._run.ended / (f"{rank}" if left_early else f"{rank}.finished")).touch(mode=0o600)
             except OSError as error:
-                log(f"the end of rank {rank} cannot be told to the other nodes: {error}")
+                log(f"the end of rank {rank} cannot be reported to the other nodes: {error}")
             else:
                 self._unsaid.discard(rank)

@@ -62,8 +62,8 @@ class StallDetector:
                 continue
             state = "is stopped" if rank in stopped else "runs" if rank in ranks else "does not run"
             stacks.append(f"rank {rank} {state}; it wrote no stacks")
-        places = collectives.describe(self._run, ranks=self._plan.ranks)
-        message = "; ".join([_message(self._plan, stopped=stopped, any_runs=bool(ranks)), *places])
+        positions = collectives.describe(self._run, ranks=self._plan.ranks)
+        message = "; ".join([_message(self._plan, stopped=stopped, any_runs=bool(ranks)), *positions])
         return ExitReport(reason=EndReason.HANG, message=message, traceback="\n".join(stacks)[:_STACKS_LENGTH])
 
 

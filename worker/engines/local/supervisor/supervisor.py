@@ -208,7 +208,7 @@ class Supervisor:
             log(f"{self._run.stop} cannot be written: {error}")
 
     def _stop(self, launch: Launch, request: StopRequest) -> ExitReport | None:
-        """Has the programs told to stop, and waits for their grace, or until the time limit.
+        """Asks the programs to stop, and waits for their grace, or until the time limit.
 
         A later request can change the reason and shorten the grace. Returns None if the program finishes by itself
         meanwhile, unless it was cancelled.

@@ -1,7 +1,7 @@
 """What a program writes to the temporary folder of its attempt, which it sees as `/tmp`.
 
 It goes on with the job: at the end of an attempt it is moved to FROM_TMP in the working folder. What is there, the next
-attempt finds in `/tmp`, on another host too as far as it was kept. Where that cannot be, the owner is told so.
+attempt finds in `/tmp`, on another host too as far as it was kept. Where that cannot be, the owner is notified.
 """
 
 from contextlib import suppress
@@ -110,7 +110,7 @@ def _places_of_mounts(run: RunDir, sandbox: Sandbox) -> set[str]:
 
 def _left_in(folder: Path) -> list[_Left]:
     """Returns what is of note, the largest first. Removes what would stop the next attempt, and what nobody misses."""
-    found: list[_Left] = []
+    left_over: list[_Left] = []
     counted = 0
     try:
         make_accessible(folder.parent, folder.name)
@@ -121,12 +121,12 @@ def _left_in(folder: Path) -> list[_Left]:
                     remove_inside(folder, entry.name)
                 elif left.size:
                     counted += left.files
-                    found.append(left)
+                    left_over.append(left)
     except FileNotFoundError:
         return []
     except OSError as error:
         log(f"{folder} cannot be read: {error}")
-    return sorted(found, key=lambda each: (-each.size, each.name))
+    return sorted(left_over, key=lambda each: (-each.size, each.name))
 
 
 def _look(folder: Path, opened: int, name: str, *, most: int) -> _Left | None:

@@ -69,8 +69,8 @@ def blames_a_peer(error: RankError | ExitReport) -> bool:
 
 
 def _by_cause(run: RunDir, ranks: range) -> list[RankError]:
-    found = {rank: read_untrusted(run.errors / f"{rank}.json", RankError) for rank in ranks}
-    errors = [error for rank, error in found.items() if error is not None and error.rank == rank]
+    by_rank = {rank: read_untrusted(run.errors / f"{rank}.json", RankError) for rank in ranks}
+    errors = [error for rank, error in by_rank.items() if error is not None and error.rank == rank]
     return sorted(errors, key=lambda error: (blames_a_peer(error), error.time))
 
 

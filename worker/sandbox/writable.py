@@ -1,4 +1,4 @@
-"""The places that the processes of an attempt may write besides its run directory: a home of its owner on this host,
+"""The folders that the processes of an attempt may write besides its run directory: a home of its owner on this host,
 which holds caches, and a temporary folder of its own."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Places:
+class AttemptFolders:
     """The paths of one attempt."""
 
     home: Path
@@ -42,7 +42,7 @@ class Places:
             _make_own(self.temporary)
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Returns the variables that name these places. `environ`: the worker's variables."""
+        """Returns the variables that name these folders. `environ`: the worker's variables."""
         cache = self.home / ".cache"
         return shared_caches(environ) | {
             "HOME": str(self.home),
@@ -54,8 +54,8 @@ class Places:
         }
 
 
-class WorkerPlaces:
-    """The places of all attempts on this host.
+class WritableFolders:
+    """The writable folders of all attempts on this host.
 
     `root`: the data directory. `temporary`: where the temporary folders are, by default a folder of its own in that of
     the system.
@@ -69,9 +69,9 @@ class WorkerPlaces:
         self._prefix = f"{name}-" if self._shared else ""
         """Begins the names of this worker's temporary folders. They are short, as sockets in them have short paths."""
 
-    def of(self, key: AttemptKey, *, owner: str) -> Places:
-        """Returns the places of an attempt whose job belongs to `owner`."""
-        return Places(self.homes / owner, self._folder / self._name(key), is_alone=not self._shared)
+    def of(self, key: AttemptKey, *, owner: str) -> AttemptFolders:
+        """Returns the folders of an attempt whose job belongs to `owner`."""
+        return AttemptFolders(self.homes / owner, self._folder / self._name(key), is_alone=not self._shared)
 
     def remove_temporary(self, key: AttemptKey) -> None:
         """Removes the temporary folder of an attempt that has ended, as far as possible."""

@@ -20,7 +20,7 @@ from worker.sandbox.strict.protocol import Refusal
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class DetachedMount:
     """A mount that is attached nowhere yet."""
 
     path: Path
@@ -30,8 +30,8 @@ class Place:
     writable: bool
 
 
-def places_of(config: Config, order: Order, *, uid: int, stack: ExitStack) -> list[Place]:
-    """Returns all places of an attempt of the user `uid`. The mounts live until `stack` is closed.
+def mounts_of(config: Config, order: Order, *, uid: int, stack: ExitStack) -> list[DetachedMount]:
+    """Returns all mounts of an attempt of the user `uid`. The mounts live until `stack` is closed.
 
     What belongs to the service's user on disk belongs to `uid` there. Forks, so no other thread may run. Raises
     Refusal if a file system cannot do that, and OSError.
@@ -45,30 +45,30 @@ def places_of(config: Config, order: Order, *, uid: int, stack: ExitStack) -> li
         (order.home, True),
         (order.temporary, True),
     ]
-    places = [_own(folder, owners, stack, writable=writable) for folder, writable in own]
+    detached = [_own(folder, owners, stack, writable=writable) for folder, writable in own]
     control = mounts.clone(
         order.control.descriptor, read_only=True
     )  # with the service as its owner: no job may list it
     stack.callback(os.close, control)
-    places.append(Place(path=order.control.path, mount=control, is_folder=True, writable=False))
+    detached.append(DetachedMount(path=order.control.path, mount=control, is_folder=True, writable=False))
     python = python_paths(config)
     data_dir = str(config.data_dir)
     closed = closed_of([data_dir], data_dir=data_dir, own=[os.path.realpath(path) for path in python])
     for path, writable in config.allowed.items():
-        places += _opened(path, stack, closed=closed, writable=writable, owners=owners)
+        detached += _opened(path, stack, closed=closed, writable=writable, owners=owners)
     for path in python:
-        places += _opened(path, stack, closed=closed, writable=False)
+        detached += _opened(path, stack, closed=closed, writable=False)
     for path in environment_paths(config):
-        places += _opened(path, stack, closed=closed, writable=False)
-    return sorted(places, key=lambda place: len(place.path.parts))
+        detached += _opened(path, stack, closed=closed, writable=False)
+    return sorted(detached, key=lambda each: len(each.path.parts))
 
 
 def python_paths(config: Config) -> list[Path]:
     """Returns the files and folders of Python that are not part of the system, each once."""
     hidden = (Path.home(), config.data_dir)
     system = [path for path in shared.of_system() if path.exists()]
-    found = [path for path in shared.of_python(hidden) if path.exists()]
-    named = dict.fromkeys((*found, *(path.resolve() for path in found)))
+    paths = [path for path in shared.of_python(hidden) if path.exists()]
+    named = dict.fromkeys((*paths, *(path.resolve() for path in paths)))
     return _outermost(path for path in named if not any(path.is_relative_to(outer) for outer in system))
 
 
@@ -77,11 +77,11 @@ def environment_paths(config: Config) -> list[Path]:
     known = [path for path in (*shared.of_system(), *python_paths(config), *config.allowed) if path.exists()]
     writable = tuple(path for path, may_write in config.allowed.items() if may_write)
     environments = Environments(roots=config.environments, writable=writable, data_dir=config.data_dir)
-    found: list[Path] = [*config.environments]
+    paths: list[Path] = [*config.environments]
     for folder in folders_of(config.environments):
         with contextlib.suppress(ConfigError):  # no job can run in it
-            found += environments.find(str(folder)).readable
-    named = dict.fromkeys((*found, *(path.resolve() for path in found)))
+            paths += environments.find(str(folder)).readable
+    named = dict.fromkeys((*paths, *(path.resolve() for path in paths)))
     return _outermost(path for path in named if not any(path.is_relative_to(outer) for outer in known))
 
 
@@ -93,19 +93,19 @@ def _outermost(paths: Iterable[Path]) -> list[Path]:
     return outermost
 
 
-def _own(folder: Folder, owners: int, stack: ExitStack, *, writable: bool) -> Place:
+def _own(folder: Folder, owners: int, stack: ExitStack, *, writable: bool) -> DetachedMount:
     try:
         mount = mounts.clone(folder.descriptor, owners=owners, read_only=not writable)
     except IdmapRefused as error:
         raise Refusal(f"strict isolation cannot give {folder.path} to the job's user: {error.strerror}") from None
     stack.callback(os.close, mount)
-    return Place(path=folder.path, mount=mount, is_folder=True, writable=writable)
+    return DetachedMount(path=folder.path, mount=mount, is_folder=True, writable=writable)
 
 
 def _opened(
     path: Path, stack: ExitStack, *, closed: Closed, writable: bool, owners: int | None = None
-) -> Sequence[Place]:
-    """Returns the place of what root has chosen, with the service's rights where the file system can do that.
+) -> Sequence[DetachedMount]:
+    """Returns the mount of what root has chosen, with the service's rights where the file system can do that.
 
     No job may write where one of its names lies, so it is resolved; nothing is followed when that is opened.
     """
@@ -120,4 +120,4 @@ def _opened(
         mount = mounts.clone(source, read_only=not writable)
     stack.callback(os.close, mount)
     is_folder = stat.S_ISDIR(os.fstat(source).st_mode)
-    return [Place(path=path, mount=mount, is_folder=is_folder, writable=writable)]
+    return [DetachedMount(path=path, mount=mount, is_folder=is_folder, writable=writable)]

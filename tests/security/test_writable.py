@@ -18,8 +18,8 @@ from torchyard.host.datadir import format_allowed_paths, parse_allowed_paths
 from worker.engines.local.warm.manager import WarmProcess
 from worker.host.attempt_key import AttemptKey
 from worker.sandbox import levels
-from worker.sandbox.places import WorkerPlaces
 from worker.sandbox.policy import sandbox_of
+from worker.sandbox.writable import WritableFolders
 
 START = "warm"
 ROOT = Path(__file__).parents[2]
@@ -75,11 +75,11 @@ def run(tmp_path: Path) -> RunDir:
 
 
 def _sandbox(run: RunDir, tmp_path: Path, **environ: str) -> Sandbox:
-    places = WorkerPlaces(tmp_path).of(KEY, owner="ada")
-    places.create()
+    own_folders = WritableFolders(tmp_path).of(KEY, owner="ada")
+    own_folders.create()
     level = IsolationReport(level="landlock", own_mounts=True)
-    env = environ | places.environment(environ)
-    found = sandbox_of(level, run=run, places=places, readable=(), writable=(), gpus=False, environ=env)
+    env = environ | own_folders.environment(environ)
+    found = sandbox_of(level, run=run, own_folders=own_folders, readable=(), writable=(), gpus=False, environ=env)
     assert found is not None
     return found
 
@@ -104,29 +104,31 @@ def test_a_job_writes_only_its_own_places(run: RunDir, tmp_path: Path) -> None:
 
 
 def test_a_temporary_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = WorkerPlaces(tmp_path).of(KEY, owner="ada")
-    places.temporary.mkdir(parents=True)
+    own_folders = WritableFolders(tmp_path).of(KEY, owner="ada")
+    own_folders.temporary.mkdir(parents=True)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     with pytest.raises(PermissionError, match="is no folder of this user"):
-        places.create()
+        own_folders.create()
     monkeypatch.undo()
-    places.temporary.rmdir()
-    places.temporary.symlink_to(tmp_path)
+    own_folders.temporary.rmdir()
+    own_folders.temporary.symlink_to(tmp_path)
     with pytest.raises(PermissionError, match="is no folder of this user"):
-        places.create()
-    places.temporary.unlink()
-    places.temporary.parent.rmdir()
+        own_folders.create()
+    own_folders.temporary.unlink()
+    own_folders.temporary.parent.rmdir()
 
 
 def test_temporary_folders_of_ended_attempts_are_removed_and_others_stay(tmp_path: Path) -> None:
-    places, other = WorkerPlaces(tmp_path), WorkerPlaces(tmp_path / "another worker")
+    own_folders, other = WritableFolders(tmp_path), WritableFolders(tmp_path / "another worker")
     kept, ended = AttemptKey("job_kept", 1), AttemptKey("job_ended", 1)
-    folders = [places.of(key, owner="ada").temporary for key in (kept, ended)] + [other.of(ended, owner="a").temporary]
+    folders = [own_folders.of(key, owner="ada").temporary for key in (kept, ended)] + [
+        other.of(ended, owner="a").temporary
+    ]
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-    places.remove_other_temporaries({kept})
+    own_folders.remove_other_temporaries({kept})
     assert [folder.exists() for folder in folders] == [True, False, True]
-    places.remove_temporary(kept)
+    own_folders.remove_temporary(kept)
     other.remove_temporary(ended)
     assert not any(folder.parent.exists() for folder in folders)
 
@@ -135,8 +137,8 @@ def test_a_jobs_home_stays_and_its_temporary_files_go_however_deep(attempt: Atte
     attempt.start_job(WRITES_EVERYWHERE, world_size=1)
     report = attempt.report()
     assert report.reason is EndReason.COMPLETED, report
-    assert (attempt.places.home / "mine").read_text() == (attempt.run.job / "mine").read_text() == "x"
-    assert not attempt.places.temporary.exists()
+    assert (attempt.own_folders.home / "mine").read_text() == (attempt.run.job / "mine").read_text() == "x"
+    assert not attempt.own_folders.temporary.exists()
 
 
 @pytest.mark.skipif(not isolation().own_mounts, reason="this host forbids mounts of one's own")
@@ -154,7 +156,7 @@ def test_the_systems_temporary_folders_are_the_attempts_own(
             report = attempt.report()
             assert report.reason is EndReason.COMPLETED, report
             assert attempt.log("rank-0", "stdout").splitlines() == ["/tmp", f"['{literal.name}', 'other']"]
-            assert not literal.exists() and not attempt.places.temporary.exists()
+            assert not literal.exists() and not attempt.own_folders.temporary.exists()
     finally:
         others.unlink()
 
@@ -167,7 +169,7 @@ def test_an_error_in_the_systems_temporary_folder_names_that_of_the_job(attempt:
     message = attempt.report().message
     assert literal in message
     assert message.endswith(
-        f"Jobs have a temporary folder of their own: the variable TMPDIR, {attempt.places.temporary}"
+        f"Jobs have a temporary folder of their own: the variable TMPDIR, {attempt.own_folders.temporary}"
     )
 
 
