@@ -99,6 +99,18 @@ def hanging(line: str) -> str:
     return label + f"\n{indent if label else ''}".join(wrapped)
 
 
+def explained(commands: Sequence[tuple[str, str]]) -> list[str]:
+    """Returns lines of commands, each with its explanation behind it, or below it where a terminal is too narrow."""
+    width = max((len(command) for command, _ in commands), default=0)
+    if any(width + len(GAP) + len(what) > _columns() for _, what in commands):
+        return [
+            line
+            for command, what in commands
+            for line in (command, *(terminal.paint(part, "2", sys.stdout) for part in hanging(f"  {what}").split("\n")))
+        ]
+    return [f"{command:<{width}}{GAP}{terminal.paint(what, '2', sys.stdout)}" for command, what in commands]
+
+
 def labels(job: JobSummary) -> str:
     """Returns the labels of a job on one line."""
     return ", ".join(f"{key}={value}" for key, value in job.labels.items())
