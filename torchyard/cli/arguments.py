@@ -42,7 +42,7 @@ FilesArgument = Annotated[
         help="Job specs, or a sweep: YAML or JSON; also several documents, or a JSON a line; - reads stdin.",
     ),
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch the job until it ends.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the job until it ends.")]
 Devices = Annotated[
     int | None,
     typer.Option(min=1, max=1024, metavar="N", help="GPUs, or CPU slots, of each node, in place of those of before."),
