@@ -21,6 +21,15 @@ JobArgument = Annotated[
         autocompletion=job_names,
     ),
 ]
+WeightsArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="A job, for its best checkpoint, else its latest; JOB/REF, such as digits/best; SWEEP/best; or "
+        "model:NAME@VERSION.",
+        autocompletion=job_names,
+    ),
+]
 JobsArgument = Annotated[
     list[str], typer.Argument(metavar="JOB…", help="Names, ids, or short ids.", autocompletion=job_names)
 ]
