@@ -24,7 +24,7 @@ def measure() -> Iterator[Row]:
     ours: list[float] = []
     theirs: list[float] = []
     with scratch() as folder, up(folder, slots=SLOTS) as service, service.client() as client:
-        wait_for(client.workers, "the worker, which may start after the API")
+        wait_for(client.workers.list, "the worker, which may start after the API")
         code = folder / "code"
         _through_service(client, code, jobs=_WARM_UP)
         for _ in range(REPEATS):

@@ -24,7 +24,7 @@ _PROGRAM = "for number in range(100):\n    print(number)\n"
 
 def measure() -> Iterator[Row]:
     with scratch() as folder, up(folder) as service, service.client() as client:
-        wait_for(client.workers, "the worker, which may start after the API")
+        wait_for(client.workers.list, "the worker, which may start after the API")
         jobs = [client.submit(script(folder / "code" / "one", _PROGRAM)) for _ in range(_JOBS)]
         for job in jobs:
             client.wait(job.id)

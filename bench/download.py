@@ -69,7 +69,7 @@ def _published(service: Service, folder: Path) -> tuple[str, Path]:
     with service.client() as client:
         job_id = client.submit(script(folder / "code", _SCRIPT)).id
         wait_for(lambda: client.get(job_id).state.terminal, "the end of the job", pause=0.2)
-        digest = client.checkpoint(job_id, "latest").sha256
+        digest = client.jobs.checkpoint(job_id, "latest").sha256
     return job_id, service.data / "blobs" / digest[:2] / digest
 
 

@@ -112,7 +112,9 @@ def _log_rows(service: Service, job_id: str, file: Path) -> Iterator[Row]:
             ("an expression that 1% of the lines match", "loss 0\\.12[0-9]", True),
         ):
             flags = ["-E"] if regex else ["-F"]
-            ours = _timed(lambda p=pattern, r=regex: sum(1 for _ in client.search_logs(job_id, p, regex=r, limit=100)))
+            ours = _timed(
+                lambda p=pattern, r=regex: sum(1 for _ in client.jobs.search_logs(job_id, p, regex=r, limit=100))
+            )
             theirs = _timed(lambda p=pattern, f=flags: _grep(p, f, file))
             yield Row(
                 f"a search of {LINES:,} lines for {what}, up to 100 lines",

@@ -41,8 +41,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="torchyard-bench-") as folder:
         with _client(Path(folder), allowed=data.parent, slots=arguments.processes) as client:
             job, seconds = train(client, data, processes=arguments.processes)
-            state = client.download(job.id, "best", to=folder)
-            reported = client.checkpoint(job.id, "best").metrics[METRIC]
+            state = client.jobs.download(job.id, "best", to=folder)
+            reported = client.jobs.checkpoint(job.id, "best").metrics[METRIC]
         measured = evaluate(state)
     return report(reported=reported, measured=measured, seconds=seconds)
 
@@ -69,7 +69,7 @@ def train(client: Client, data: Path, *, processes: int) -> tuple[JobView, float
         }
     ).view
     began = time.monotonic()
-    for update in client.follow(job.id, logs=False):
+    for update in client.jobs.follow(job.id, logs=False):
         if isinstance(update, MetricView) and update.key == METRIC:
             print(f"step {update.step}: {METRIC} {update.value}", flush=True)
         job = update if isinstance(update, JobView) else job

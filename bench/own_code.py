@@ -52,7 +52,7 @@ def measure() -> Iterator[Row]:
         up(folder, package_index=index.url) as service,
         service.client() as client,
     ):
-        wait_for(client.workers, "the worker, which may start after the API")
+        wait_for(client.workers.list, "the worker, which may start after the API")
         small = _tree(folder / "small", files=1, size=1000, seed=0)
         wait_for(lambda: _is_warm(service, client, small), "a start from the worker's warm process")
         cached = [_run(service, client, small) for _ in range(REPEATS)]
@@ -117,7 +117,7 @@ def _curl(url: str, tar: Path) -> float:
 
 def _is_warm(service: Service, client: Client, tree: Path) -> bool:
     _run(service, client, tree)
-    starts = client.workers()[0].starts
+    starts = client.workers.list()[0].starts
     return starts is not None and starts.mode == "warm"
 
 
@@ -132,7 +132,7 @@ def _run(service: Service, client: Client, tree: Path) -> Ran:
         shown = time.time()
     if process.returncode:
         sys.exit(f"torchyard run ended with {process.returncode}: {line}")
-    created = next(client.list(limit=1)).created_at.timestamp()
+    created = next(client.jobs.list(limit=1)).created_at.timestamp()
     printed = float(line.rpartition(" ")[2])
     return Ran(created - began, printed - began, shown - began, _processor() - before)
 

@@ -80,7 +80,7 @@ def measure(parts: Sequence[str] = PARTS, *, speed: float = SPEED, keep: str = "
             yield from _frames(service, jobs)
         with service.client() as client:
             for job_id in jobs:
-                client.cancel(job_id)
+                client.jobs.cancel(job_id)
         if "heap" in parts:
             yield from _heap(service, jobs, speed)
 

@@ -48,8 +48,8 @@ def _rounds(service: Service) -> tuple[list[list[float]], list[list[float]], Cou
     """Returns the latencies of each round at rest and in the storm, and the statuses of the storm's answers."""
     requests = _requests(service)
     with service.client() as client:
-        client.add_user("bob")
-        token = client.make_token(user="bob").token
+        client.users.add("bob")
+        token = client.tokens.make(user="bob").token
     me = load.get("/v1/me", token=token)
     quiet: list[list[float]] = []
     stormy: list[list[float]] = []

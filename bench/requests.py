@@ -58,8 +58,8 @@ def _requests(service: Service) -> dict[str, bytes]:
     """Submits jobs, and returns a request of each kind."""
     with service.client() as client:
         job_id = [client.submit(SPEC).id for _ in range(_LISTED)][-1]
-        client.add_user("bob")
-        personal = client.make_token(user="bob").token
+        client.users.add("bob")
+        personal = client.tokens.make(user="bob").token
     token = service.token
     return {
         "/healthz": get("/healthz"),

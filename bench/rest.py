@@ -61,7 +61,7 @@ def _warm_process(service: Service) -> int:
 
     def is_warm() -> bool:
         with service.client() as client:
-            return all(worker.starts is not None and worker.starts.mode == "warm" for worker in client.workers())
+            return all(worker.starts is not None and worker.starts.mode == "warm" for worker in client.workers.list())
 
     wait_for(is_warm, "the warm process", pause=0.1)
     return wait_for(lambda: warm_process_of(service.pids["worker"]), "the warm process")

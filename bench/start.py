@@ -78,7 +78,7 @@ def measure() -> Iterator[Row]:
     peer: list[float] = []
     peer_recipes: list[float] = []
     with scratch() as folder, up(folder, slots=PROCESSES) as service, service.client() as client:
-        wait_for(client.workers, "the worker, which may start after the API")
+        wait_for(client.workers.list, "the worker, which may start after the API")
         wait_for(lambda: _is_warm(service, client, folder / "code" / "first"), "a start from the worker's warm process")
         for number in range(REPEATS):
             warm.append(_script(service, client, folder / "code" / f"warm-{number}"))

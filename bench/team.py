@@ -46,14 +46,14 @@ def fill(url: str, token: str, folder: Path) -> dict[str, str]:
     """Makes the team and its jobs. Returns the members' tokens, once all jobs have ended that will."""
     with Client(url, token) as admin:
         for name, role in TEAM.items():
-            admin.add_user(name, role=role)
-        tokens = {name: admin.make_token(name="bench", user=name).token for name in TEAM}
+            admin.users.add(name, role=role)
+        tokens = {name: admin.tokens.make(name="bench", user=name).token for name in TEAM}
     with Client(url, tokens["ada"]) as ada, Client(url, tokens["ben"]) as ben:
         codes = {member: _uploaded(member, folder) for member in (ada, ben)}
         trials = _search(ada, codes[ada]) + _repeat(ben, codes[ben])
         single = JOBS - trials - _UNFINISHED
         for member, parity in ((ada, 0), (ben, 1)):
-            member.submit_batch([_single(n, codes[member]) for n in range(parity, single, 2)])
+            member.jobs.submit_batch([_single(n, codes[member]) for n in range(parity, single, 2)])
         _wait_for_the_end_of(JOBS - _UNFINISHED, ada)
         _leave_unfinished(ben, codes[ben])
         _remark(ada, ben)
@@ -126,18 +126,18 @@ def _leave_unfinished(member: Client, code: str) -> None:
 def _remark(ada: Client, ben: Client) -> None:
     """Adds notes, stars and a kept model, and archives and cancels a few."""
     for job in _newest(ada, owner="ada", q="bridge", limit=4):
-        ada.update(
+        ada.jobs.update(
             job, notes="Thin cracks are missed at night.\n\nNext: **more** pictures with a flash, see `val/walls`."
         )
     for job in _newest(ben, owner="ben", q="tunnel-vgg16", limit=3):
-        ben.update(job, notes="Baseline of the report.")
+        ben.jobs.update(job, notes="Baseline of the report.")
     for member in (ada, ben):
         for job in _newest(member, q="unet", limit=STARRED):
-            member.star(job)
+            member.jobs.star(job)
     for job in _newest(ben, owner="ben", q="dam-segformer", limit=2):
-        ben.update(job, archived=True)
+        ben.jobs.update(job, archived=True)
     (digits,) = _newest(ada, q="digits-0", limit=1)
-    ada.add_model("digits", digits, "best", visibility="team")
+    ada.models.add("digits", digits, "best", visibility="team")
 
 
 def _job(name: str, code: str, options: Sequence[str] = (), *, labels: Mapping[str, str] | None = None) -> Spec:
@@ -165,12 +165,12 @@ def _wait_for_the_end_of(jobs: int, admin: Client) -> None:
 
 
 def _ended(admin: Client) -> int:
-    return sum(count for state, count in admin.count().items() if state.terminal)
+    return sum(count for state, count in admin.jobs.count().items() if state.terminal)
 
 
 def _newest(member: Client, *, q: str, limit: int, owner: str | None = None) -> list[str]:
     """Returns the ids of the newest jobs that a search finds."""
-    return [job.id for job in member.list(q=q, owner=owner, state=[JobState.SUCCEEDED], limit=limit)]
+    return [job.id for job in member.jobs.list(q=q, owner=owner, state=[JobState.SUCCEEDED], limit=limit)]
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ def measure() -> Iterator[Row]:
             (folder / name).mkdir()
             with up(folder / name, database=database) as service:
                 with service.client() as client:
-                    personal = client.make_token(name="bench").token
+                    personal = client.tokens.make(name="bench").token
                 ours, theirs = [], []
                 for _ in range(REPEATS):
                     for token, times in ((personal, ours), (service.token, theirs)):

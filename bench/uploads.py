@@ -42,7 +42,7 @@ def measure() -> Iterator[Row]:
     os.environ["TORCHYARD_MAX_BUNDLE_BYTES"] = str(MOST)
     rsync = shutil.which("rsync")
     with scratch() as folder, up(folder) as service, service.client() as client:
-        wait_for(client.workers, "the worker, which may start after the API")
+        wait_for(client.workers.list, "the worker, which may start after the API")
         for number, (what, (files, size)) in enumerate(_SIZES.items()):
             source = folder / f"source-{number}"
             _write(source, files=files, size=size)

@@ -41,7 +41,7 @@ def watch(service: Service, client: Client, spec: dict[str, Any]) -> Watched:
     submitted = time.time()
     job = client.submit(spec).view
     accepted = time.time()
-    for update in client.follow(job.id, metrics=False):
+    for update in client.jobs.follow(job.id, metrics=False):
         if isinstance(update, LogLine) and update.stream == "stdout":
             lines.setdefault(update.text, time.time())
         job = update if isinstance(update, JobView) else job

@@ -19,5 +19,5 @@ with Client() as client:
         print(trial.rank, trial.value, trial.point)
     best = sweep.best
     if best is not None and best.job_id is not None:
-        path = client.download(best.job_id, best.checkpoint_id, to="best.pt")
+        path = client.jobs.download(best.job_id, best.checkpoint_id, to="best.pt")
         print(f"best: trial {best.trial} with {best.value:.4f}, {path}")

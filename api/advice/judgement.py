@@ -9,6 +9,8 @@ from torchyard.contract.states import JobState
 def judge(facts: Facts) -> AdviceView:
     """Returns the advice about a job in any state."""
     advice = _judged(facts)
+    if facts.job.state is JobState.RUNNING and facts.silence is not None:
+        advice = advice.model_copy(update={"silent_s": int(facts.silence.total_seconds())})
     offered = printed.curves(facts)
     if offered is None:
         return advice

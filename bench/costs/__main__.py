@@ -58,8 +58,8 @@ def _filled(service: Service, folder: Path) -> dict[str, str]:
         client.wait(job.id)
         sweep = client.sweeps.create(accepted.small_sweep({**spec, "resources": accepted.WAITING}))
         large_rows.fill(service)
-        client.add_user("bob")
-        worker = next(iter(client.workers()))
+        client.users.add("bob")
+        worker = next(iter(client.workers.list()))
     names = {"name": "bob", "owner": "admin", "role": "member", "ref": "latest", "number": "1", "version": "1"}
     ids = {"job_id": job.id, "sweep_id": sweep.id, "worker_id": worker.id, "sha256": "0" * 64}
     missing = {

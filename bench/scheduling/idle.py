@@ -55,15 +55,15 @@ def _filled(folder: Path, *, tree: Path | None = None) -> Generator[Service]:
         running = admin.submit(sleeper | {"time_limit": "7d"})
         wait_for(lambda: admin.get(running.id).state == JobState.RUNNING, "the job that holds all slots", pause=0.1)
         for number in range(OWNERS):
-            admin.add_user(name := f"owner-{number}")
-            with Client(service.url, admin.make_token(name="bench", user=name).token) as owner:
-                owner.submit_batch([_waiting(sleeper, number, place) for place in range(EACH)])
+            admin.users.add(name := f"owner-{number}")
+            with Client(service.url, admin.tokens.make(name="bench", user=name).token) as owner:
+                owner.jobs.submit_batch([_waiting(sleeper, number, place) for place in range(EACH)])
         yield service
 
 
 def _wait_for_estimates(service: Service) -> None:
     with service.client() as client:
-        last = next(client.list(state=[JobState.QUEUED])).id
+        last = next(client.jobs.list(state=[JobState.QUEUED])).id
         wait_for(lambda: client.get(last).view.status_reason.estimate, "the first estimates", pause=0.5)
 
 

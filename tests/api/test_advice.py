@@ -85,6 +85,7 @@ def test_a_running_job_is_judged_by_its_devices_and_its_newest_wait(service: Api
         "severity": "warning",
         "starts_if": [],
         "metric_pattern": None,
+        "silent_s": None,
     }
 
 

@@ -29,8 +29,8 @@ def test_it_serves_the_client_and_ends_with_exit_code_0_on_sigterm(
         with Client(url, TOKEN) as client:
             job = client.submit(SPEC)
             assert client.get(job.id).view == job.view
-            assert client.cancel(job.id).state == "cancelled"
-            assert [event.seq for event in client.events(job.id)] == [1, 2]
+            assert client.jobs.cancel(job.id).state == "cancelled"
+            assert [event.seq for event in client.jobs.events(job.id)] == [1, 2]
             assert client.ready().status == "ok"
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0

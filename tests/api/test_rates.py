@@ -251,10 +251,10 @@ def test_streams_and_waiting_requests_above_the_limit_get_429(served: Served, pa
         answer = served.ask(get(f"/v1/jobs/{job.id}{path}"))
         assert (answer.status, answer.problem().code) == (429, "too_many_requests")
         assert answer.headers["Retry-After"] == "1"
-        client.cancel(job.id)
+        client.jobs.cancel(job.id)
         for _ in range(2 * STREAMS):  # the streams ended with the job, and each of these ends at once
             assert client.wait(job.id).state == JobState.CANCELLED
-            assert [*client.stream(job.id)]
+            assert [*client.jobs.stream(job.id)]
 
 
 def test_a_waiting_request_counts_as_a_stream(served: Served) -> None:
@@ -266,7 +266,7 @@ def test_a_waiting_request_counts_as_a_stream(served: Served) -> None:
         (refused,), _, _ = select.select(waiters, [], [], 60)
         assert read_answer(refused).status == 429
         waiters.remove(refused)
-        client.cancel(job.id)
+        client.jobs.cancel(job.id)
         assert [read_answer(waiter).status for waiter in waiters] == [200] * STREAMS
 
 

@@ -178,7 +178,7 @@ def test_a_client_follows_a_search_that_was_cut_for_its_processor_time(
     part = httpx2.get(path, headers=ada, trust_env=False).json()
     assert (part["complete"], part["has_more"], part["next"], part["last_line"]) == (False, True, "1", 1)
     with Client(url, ada["Authorization"].removeprefix("Bearer ")) as client:
-        found = [match.line for match in client.search_logs(claim.job_id, "line 1", before=130)]
+        found = [match.line for match in client.jobs.search_logs(claim.job_id, "line 1", before=130)]
     assert found == [2, *range(11, 21), *range(101, 130)]
 
 

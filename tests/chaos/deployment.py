@@ -93,7 +93,7 @@ class Deployment:
         """Returns whether every component answers and every worker is alive."""
         try:
             with self.client(patience=0) as client:
-                alive = [worker for worker in client.workers() if worker.state == "ready"]
+                alive = [worker for worker in client.workers.list() if worker.state == "ready"]
                 return client.ready().status == "ok" and len(alive) == len(WORKERS)
         except TorchyardError:
             return False

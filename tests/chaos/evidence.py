@@ -64,7 +64,7 @@ class Evidence:
     def _lost_or_doubled(self) -> list[str]:
         undisturbed = [history.job.id for history in self.references.values()]
         accepted = Counter([*(chaos_job.job_id for chaos_job in self.chaos_jobs), *undisturbed])
-        listed = Counter(job.id for job in self.client.list() if job.sweep is None and job.schedule_id is None)
+        listed = Counter(job.id for job in self.client.jobs.list() if job.sweep is None and job.schedule_id is None)
         lost = [f"{job_id}: was accepted and is not listed" for job_id in accepted - listed]
         return lost + [f"{job_id}: was not accepted, or not so often, and is listed" for job_id in listed - accepted]
 
@@ -72,7 +72,7 @@ class Evidence:
         """Returns a sentence for each device that an ended job holds."""
         return [
             f"{device.uuid} of {worker.id} is held by {device.job_id}, which has ended"
-            for worker in self.client.workers()
+            for worker in self.client.workers.list()
             for device in worker.devices
             if device.job_id is not None and self.client.get(device.job_id).state.terminal
         ]

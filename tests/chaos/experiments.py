@@ -70,10 +70,10 @@ class Experiments:
         return wrong
 
     def _trials_made(self) -> list[JobSummary]:
-        return [*self._client.list(sweep=self._sweep)]
+        return [*self._client.jobs.list(sweep=self._sweep)]
 
     def _runs(self) -> list[JobSummary]:
-        return [*self._client.list(schedule=self._schedule)]
+        return [*self._client.jobs.list(schedule=self._schedule)]
 
     def _live(self) -> list[JobSummary]:
         return [job for job in (*self._trials_made(), *self._runs()) if not job.state.terminal]

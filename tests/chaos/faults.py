@@ -320,7 +320,7 @@ class FaultInjector(threading.Thread):
     def _drain(self) -> bool:
         worker = self._deployment.worker_id(self._random.choice(WORKERS))
         try:
-            self._client.drain(worker)
+            self._client.workers.drain(worker)
         except TorchyardError:
             return False
         self._undo_after(self._random.uniform(2, 8), lambda: self._undrain(worker))
@@ -328,7 +328,7 @@ class FaultInjector(threading.Thread):
 
     def _undrain(self, worker: str) -> None:
         try:
-            self._client.undrain(worker)
+            self._client.workers.undrain(worker)
         except TorchyardError:
             self._undo_after(_TICK_S, lambda: self._undrain(worker))
 
@@ -412,7 +412,7 @@ class FaultInjector(threading.Thread):
         """Returns the newest checkpoint of a job whose current attempt runs, so that it has already resumed."""
         try:
             job = self._client.get(process.job_id).view
-            newest = next(self._client.checkpoints(process.job_id), None)
+            newest = next(self._client.jobs.checkpoints(process.job_id), None)
         except TorchyardError:
             return None
         return newest if job.state is JobState.RUNNING and job.attempt == process.attempt else None

@@ -50,12 +50,12 @@ class JobHistory:
 
 def read(client: Client, job_id: str) -> JobHistory:
     """Reads everything about the job and downloads each checkpoint. Raises TorchyardError."""
-    series = client.metrics(job_id, max_points=_MOST_POINTS).data
-    checkpoints = list(client.checkpoints(job_id))
-    points = [item.view for item in client.stream(job_id, only=["metric"]) if isinstance(item.view, MetricView)]
+    series = client.jobs.metrics(job_id, max_points=_MOST_POINTS).data
+    checkpoints = list(client.jobs.checkpoints(job_id))
+    points = [item.view for item in client.jobs.stream(job_id, only=["metric"]) if isinstance(item.view, MetricView)]
     return JobHistory(
         job=client.get(job_id).view,
-        events=list(client.events(job_id)),
+        events=list(client.jobs.events(job_id)),
         points=points,
         curve={one.key: {point.step: point.value for point in one.points} for one in series},
         checkpoints=checkpoints,
@@ -218,7 +218,7 @@ def _is_sound(client: Client, job_id: str, checkpoint: CheckpointView) -> bool:
     with tempfile.TemporaryDirectory(prefix="torchyard-chaos-") as folder:
         try:
             for file in checkpoint.files:
-                client.download(job_id, checkpoint.id, file=file.path, to=Path(folder) / Path(file.path).name)
+                client.jobs.download(job_id, checkpoint.id, file=file.path, to=Path(folder) / Path(file.path).name)
         except (ServerError, NotFound):
             return False
     return True

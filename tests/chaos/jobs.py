@@ -168,7 +168,7 @@ class JobSubmitter(threading.Thread):
         if job.state.terminal:
             self._close_errand(chaos_job)
         elif job.state is JobState.PAUSED:
-            self._try(lambda: self._client.resume(chaos_job.job_id))
+            self._try(lambda: self._client.jobs.resume(chaos_job.job_id))
         elif chaos_job.plan != "run" and job.state is JobState.RUNNING:
             self._disturb(chaos_job)
 
@@ -176,7 +176,7 @@ class JobSubmitter(threading.Thread):
         chaos_job.acts_at = chaos_job.acts_at or time.monotonic() + self._random.uniform(0, _LATEST_S)
         if chaos_job.asked or time.monotonic() < chaos_job.acts_at:
             return
-        ask = self._client.pause if chaos_job.plan == "pause" else self._client.cancel
+        ask = self._client.jobs.pause if chaos_job.plan == "pause" else self._client.jobs.cancel
         accepted = self._try(lambda: ask(chaos_job.job_id))
         if accepted and chaos_job.plan == "pause":
             chaos_job.plan = "run"  # only once
@@ -187,7 +187,9 @@ class JobSubmitter(threading.Thread):
         chaos_job.over = True
         if chaos_job.plan == "retry" and chaos_job.state is JobState.CANCELLED:
             key = f"{chaos_job.key}-again"
-            again = self._retry_while_unavailable(lambda: self._client.retry(chaos_job.job_id, idempotency_key=key))
+            again = self._retry_while_unavailable(
+                lambda: self._client.jobs.retry(chaos_job.job_id, idempotency_key=key)
+            )
             self.chaos_jobs.append(ChaosJob(key, chaos_job.kind, "run", again.id))
 
     def _try(self, ask: Callable[[], JobView]) -> bool:

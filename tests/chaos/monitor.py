@@ -59,14 +59,14 @@ class Monitor(threading.Thread):
             self.failure = error
 
     def _poll(self) -> None:
-        active = [*self._client.list(state=_ACTIVE, limit=100)]
+        active = [*self._client.jobs.list(state=_ACTIVE, limit=100)]
         self.double_booked |= set(double_booked(active))
         self.polls += 1
         with self._lock:
             kills = list(self._kills)
         if not kills:
             return
-        ready, workers = self._client.ready(), {worker.id: worker for worker in self._client.workers()}
+        ready, workers = self._client.ready(), {worker.id: worker for worker in self._client.workers.list()}
         now = time.time()
         for kill in kills:
             if kill.job_id is not None:

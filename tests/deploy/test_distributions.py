@@ -37,8 +37,8 @@ import torchyard
 with torchyard.Client() as client:
     job = client.submit({"trainer": "script", "name": "hello", "config": {"code": sys.argv[1]}})
     states = [str(client.wait(job.id).state)]
-    lines = [line.text for line in client.logs(job.id, rank=0)]
-    loss = [point.value for series in client.metrics(job.id).data for point in series.points]
+    lines = [line.text for line in client.jobs.logs(job.id, rank=0)]
+    loss = [point.value for series in client.jobs.metrics(job.id).data for point in series.points]
     print(states, lines, loss)
 print(sorted(set(sys.modules) & {names!r}))
 """

@@ -90,7 +90,7 @@ def running_by(command: str, folder: Path, environment: dict[str, str], *, warm:
 
 
 def _starts_warm(client: Client) -> bool:
-    return any(worker.starts is not None and worker.starts.mode == "warm" for worker in client.workers())
+    return any(worker.starts is not None and worker.starts.mode == "warm" for worker in client.workers.list())
 
 
 def environment_in(folder: Path) -> dict[str, str]:

@@ -40,4 +40,4 @@ def shared_service(databases: Databases, home: Path, tmp_path_factory: pytest.Te
 
 
 def _starts_warm(client: Client) -> bool:
-    return any(worker.starts is not None and worker.starts.mode == "warm" for worker in client.workers())
+    return any(worker.starts is not None and worker.starts.mode == "warm" for worker in client.workers.list())

@@ -56,7 +56,7 @@ def test_what_a_failed_job_left_is_listed_and_one_message_names_the_rest(
     ]
     found = json.loads(cp(service, f"{job.id}:", "--json", cwd=tmp_path).stdout)
     assert {item["attempt"] for item in found["artifacts"]} == {1}
-    messages = [event.data.get("text", "") for event in service.client.events(job.id)]
+    messages = [event.data.get("text", "") for event in service.client.jobs.events(job.id)]
     assert [text for text in messages if "artifacts" in text] == [
         "1 of the files in artifacts is not stored: stolen (a link)"
     ]
@@ -155,7 +155,7 @@ def test_the_client_fetches_what_a_job_shows(service: Service, job: JobView, tmp
     assert (path, path.read_bytes()) == (tmp_path / f"{picture.id}-image.png", PICTURE)
     with pytest.raises(NotFound, match="has no truth"):
         shown.download_picture(picture, "truth")
-    assert [event.data["key"] for event in service.client.events(job.id) if event.type == "media"] == [
+    assert [event.data["key"] for event in service.client.jobs.events(job.id) if event.type == "media"] == [
         "val/a b",
         "said",
     ]

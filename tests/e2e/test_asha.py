@@ -46,13 +46,13 @@ def test_the_best_trial_goes_on_from_where_it_paused_and_the_others_are_stopped_
     assert (best.state, best.attempt) == (JobState.SUCCEEDED, 2)
     assert best.progress is not None
     assert best.progress.step == best.progress.total_steps
-    epochs = [checkpoint.epoch for checkpoint in service.client.checkpoints(best.id)]
+    epochs = [checkpoint.epoch for checkpoint in service.client.jobs.checkpoints(best.id)]
     assert sorted(epoch for epoch in epochs if epoch is not None) == [1, 2, 3]
     for other in others:
         assert (other.state, other.status_reason.message) == (JobState.CANCELLED, "stopped early, after 1 epoch")
-        assert [checkpoint.epoch for checkpoint in service.client.checkpoints(other.id)] == [1]
+        assert [checkpoint.epoch for checkpoint in service.client.jobs.checkpoints(other.id)] == [1]
 
     promoted = sweeps.promote(sweep.id, ranked[1].number)
     job = service.wait(str(promoted.job_id), JobState.SUCCEEDED)
     assert job.retry_of == others[0].id
-    assert [checkpoint.epoch for checkpoint in service.client.checkpoints(job.id)][-1] == 1
+    assert [checkpoint.epoch for checkpoint in service.client.jobs.checkpoints(job.id)][-1] == 1

@@ -44,10 +44,10 @@ def test_the_client_runs_and_follows_one_job(service: Service, folder: Path, dri
     cuts, name = random_cuts(Random(seed), CUTS, most=60_000), f"cut-{driver}-{seed}"
     with cutting_proxy(service.server["url"], cuts) as url, DRIVERS[driver](url, service.server["token"]) as client:
         job = client.run("train.py", folder=folder, name=name)
-        updates = list(client.follow(job.id))
-        fetched = client.download(job.id, ref="latest", to=folder.parent / "fetched.pt")
+        updates = list(client.jobs.follow(job.id))
+        fetched = client.jobs.download(job.id, ref="latest", to=folder.parent / "fetched.pt")
     assert not cuts
-    assert [found.id for found in service.client.list(name=name)] == [job.id]
+    assert [found.id for found in service.client.jobs.list(name=name)] == [job.id]
     assert [item.text for item in updates if isinstance(item, LogLine)] == expected(folder)
     points = Counter(item.step for item in updates if isinstance(item, MetricView))
     assert points == Counter(range(LINES))
@@ -65,7 +65,7 @@ def test_the_command_line_runs_and_follows_one_job(service: Service, folder: Pat
     assert not cuts
     assert done.stdout.splitlines() == [f"rank 0 | {line}" for line in expected(folder)], done.stderr
     assert (done.returncode, fetched.returncode) == (0, 0), fetched.stderr
-    assert len(list(service.client.list(name=name))) == 1
+    assert len(list(service.client.jobs.list(name=name))) == 1
     assert (folder / "fetched.pt").read_bytes() == (folder / "data.bin").read_bytes()
 
 

@@ -44,7 +44,7 @@ def test_the_commands_of_schedules_do_what_is_documented(tmp_path: Path) -> None
     with running_by(f"torchyard up --port {free_port()} --cpu-slots 1", tmp_path, environment):
         said = run_blocks(blocks(_section("Schedules"), "sh"), tmp_path, environment)
         with Client(data_dir=tmp_path / ".torchyard") as client:
-            assert [*client.schedules.list()] == [*client.list()] == []
+            assert [*client.schedules.list()] == [*client.jobs.list()] == []
     for part in ("0 3 * * *  Europe/Berlin", "paused  next: never", "active  next: ", "removed"):
         assert part in said
 

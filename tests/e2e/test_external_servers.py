@@ -43,8 +43,8 @@ def test_up_with_external_servers_starts_none_of_its_own(tmp_path: Path, postgre
         config = {"code": service.script("trains", SCRIPT), "command": "python", "args": ["train.py"]}
         job = service.client.submit({"trainer": "script", "config": config})
         service.wait(job.id, JobState.SUCCEEDED)
-        assert [line.text for line in service.client.logs(job.id, rank=0)] == ["trained"]
-        starts = service.client.workers()[0].starts
+        assert [line.text for line in service.client.jobs.logs(job.id, rank=0)] == ["trained"]
+        starts = service.client.workers.list()[0].starts
         assert starts is not None
         assert (starts.mode, starts.why) == (
             "cold",
@@ -86,7 +86,7 @@ def test_the_programs_work_when_started_one_by_one(tmp_path: Path, postgresql_ur
             until(lambda: _ready(client), what="the API is ready", context=logs)
             job = client.submit({"trainer": "script", "config": {"code": f"file://{code}"}})
             until(lambda: client.get(job.id).state == JobState.SUCCEEDED, what="the job succeeds", context=logs)
-            assert [line.text for line in client.logs(job.id, rank=0)] == ["trained"]
+            assert [line.text for line in client.jobs.logs(job.id, rank=0)] == ["trained"]
         for process, number in ((worker, signal.SIGINT), (controller, signal.SIGTERM), (api, signal.SIGTERM)):
             process.send_signal(number)
             assert process.wait(60) == 0, logs()

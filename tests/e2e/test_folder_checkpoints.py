@@ -50,12 +50,12 @@ def test_the_folders_of_a_distributed_checkpoint_are_kept_fetched_and_resumed_fr
     client = service.client
     job = client.run("train.py", folder=folder, checkpoints=["out/*/*"], resources={"devices_per_node": 2}, name="dcp")
     service.wait(job.id, JobState.SUCCEEDED)
-    newest, older = client.checkpoints(job.id)
+    newest, older = client.jobs.checkpoints(job.id)
     for found, step in ((newest, 20), (older, 10)):
         assert found.folder is not None and found.folder.path == f"out/step={step}"
         assert {file.path for file in found.files} == {f"out/step={step}/{name}" for name in FILES}
 
-    fetched = client.download(job.id, "latest", to=tmp_path)
+    fetched = client.jobs.download(job.id, "latest", to=tmp_path)
     assert fetched == tmp_path / "dcp-step-0"
     done = subprocess.run(
         [sys.executable, "-c", READS, str(fetched / "out/step=20")],
@@ -66,7 +66,7 @@ def test_the_folders_of_a_distributed_checkpoint_are_kept_fetched_and_resumed_fr
     )
     assert done.stdout.split("\n")[-2] == str(SAVED)
 
-    retried = client.retry(job.id)
+    retried = client.jobs.retry(job.id)
     service.wait(retried.id, JobState.SUCCEEDED)
-    lines = [line.text for line in client.logs(retried.id)]
+    lines = [line.text for line in client.jobs.logs(retried.id)]
     assert lines.count(f"resumed {SAVED} ['step=20']") == 2

@@ -24,7 +24,7 @@ def test_a_forged_number_is_no_error_of_the_rank(service: Service, forged: str) 
     assert ended.error is not None
     assert (ended.error.rank, ended.error.exit_code) == (0, 3)
     assert ended.error.message == "rank 0 exited with code 3"
-    assert job.id in {item.id for item in service.client.list()}
+    assert job.id in {item.id for item in service.client.jobs.list()}
 
 
 def test_a_forged_text_is_cut(service: Service) -> None:

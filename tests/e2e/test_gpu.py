@@ -87,11 +87,11 @@ def test_the_main_job_trains_over_nccl(service: Service, tmp_path: Path) -> None
     job = service.client.submit({"trainer": "image-classification", "resources": devices})
     done = service.wait(job.id, JobState.SUCCEEDED)
     assert done.metrics["val/accuracy"] >= 0.95
-    path = service.client.download(job.id, ref="best", to=tmp_path / "best.pt")
+    path = service.client.jobs.download(job.id, ref="best", to=tmp_path / "best.pt")
     evaluated = subprocess.run(
         [sys.executable, "-P", "-m", "trainer.evaluate", str(path)], capture_output=True, check=True, cwd=tmp_path
     )
-    best = service.client.checkpoint(job.id, "best")
+    best = service.client.jobs.checkpoint(job.id, "best")
     assert json.loads(evaluated.stdout)["accuracy"] == best.metrics["val/accuracy"]
 
 
@@ -126,7 +126,7 @@ def test_a_job_that_sleeps_on_its_gpu_is_warned_and_then_stopped(service: Servic
     job = service.submit_script("sleeps", SLEEP, idle_timeout="1m", resources={"device": "cuda"})
 
     def warned() -> list[str]:
-        events = [event.data for event in service.client.events(job.id) if event.type == "message"]
+        events = [event.data for event in service.client.jobs.events(job.id) if event.type == "message"]
         return [data["text"] for data in events if data.get("cause") == "idle"]
 
     (text,) = until(lambda: warned() or None, what="it is warned")
@@ -136,5 +136,5 @@ def test_a_job_that_sleeps_on_its_gpu_is_warned_and_then_stopped(service: Servic
     assert failed.error is not None
     assert (failed.error.code, failed.attempt) == (EndReason.IDLE_TIMEOUT, 1)
     assert failed.status_reason.message == "its GPU was used below 5% for 1m (idle_timeout)"
-    assert [checkpoint.step for checkpoint in service.client.checkpoints(job.id)] == [1]
+    assert [checkpoint.step for checkpoint in service.client.jobs.checkpoints(job.id)] == [1]
     assert len(warned()) == 1

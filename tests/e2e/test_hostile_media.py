@@ -106,7 +106,7 @@ def test_what_is_a_picture_by_its_bytes_or_has_the_form_of_data_is_stored(servic
 
 
 def test_of_what_is_left_out_messages_say_why(service: Service, job: JobView) -> None:
-    said = "\n".join(event.data["text"] for event in service.client.events(job.id) if event.type == "message")
+    said = "\n".join(event.data["text"] for event in service.client.jobs.events(job.id) if event.type == "message")
     for key, why in {
         "svg": "it is no PNG, JPEG or WebP",
         "html": "it is no PNG, JPEG or WebP",
@@ -142,18 +142,18 @@ def test_who_may_not_read_the_job_finds_nothing_and_after_its_deletion_nobody(
     job = service.wait(service.submit_script("hides", PROGRAM, max_restarts=0).id, JobState.SUCCEEDED)
     (item,) = admin.get(job.id).media("good")
     paths = [f"/v1/jobs/{job.id}/media", f"/v1/jobs/{job.id}/media/{item.id}/image"]
-    admin.add_user("vera", role=Role.VIEWER)
-    token = admin.make_token(name="looks", user="vera").token
+    admin.users.add("vera", role=Role.VIEWER)
+    token = admin.tokens.make(name="looks", user="vera").token
     vera = {"Authorization": f"Bearer {token}"}
 
     def statuses(**headers: str) -> list[int]:
         return [http.get(path, headers=headers).status_code for path in paths]
 
-    admin.update(job.id, visibility="private")
+    admin.jobs.update(job.id, visibility="private")
     assert (statuses(**vera), statuses()) == ([404, 404], [200, 200])
-    admin.update(job.id, visibility="team")
+    admin.jobs.update(job.id, visibility="team")
     assert statuses(**vera) == [200, 200]
-    admin.delete(job.id)
+    admin.jobs.delete(job.id)
     assert (statuses(**vera), statuses()) == ([404, 404], [404, 404])
     with Client(url=service.server["url"], token=token) as viewer:
-        assert job.id not in {each.id for each in viewer.list()}
+        assert job.id not in {each.id for each in viewer.jobs.list()}

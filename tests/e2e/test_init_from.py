@@ -29,7 +29,7 @@ def submit(service: Service, **spec: Any) -> JobView:
 
 
 def said(service: Service, job: JobView) -> str:
-    return "\n".join(event.data["text"] for event in service.client.events(job.id) if event.type == "message")
+    return "\n".join(event.data["text"] for event in service.client.jobs.events(job.id) if event.type == "message")
 
 
 @pytest.mark.thorough
@@ -37,11 +37,11 @@ def test_a_checkpoint_is_measured_and_started_from_although_its_job_is_gone(tmp_
     source = submit(service, name="source", resources={"devices_per_node": 2})
     trained = service.wait(source.id, JobState.SUCCEEDED)
     assert trained.best is not None
-    state = service.client.download(source.id, ref="best", to=tmp_path / STATE_FILE)
+    state = service.client.jobs.download(source.id, ref="best", to=tmp_path / STATE_FILE)
     resources = {"devices_per_node": 2}
     measured = submit(service, name="measured", mode="evaluate", init_from="source/best", resources=resources)
     paused = submit(service, name="waits", init_from=f"{source.id}/best", config={"data": few(service)})
-    service.client.pause(paused.id)
+    service.client.jobs.pause(paused.id)
     done = service.wait(measured.id, JobState.SUCCEEDED)
     expected = evaluate(state, device="cpu")
     for key in ("loss", "accuracy"):
@@ -50,16 +50,16 @@ def test_a_checkpoint_is_measured_and_started_from_although_its_job_is_gone(tmp_
     assert done.init_from is not None
     assert (done.init_from.job_id, done.init_from.step) == (source.id, trained.best.step)
     assert done.init_from.checkpoint_id == trained.best.checkpoint_id
-    assert [*service.client.checkpoints(measured.id)] == []
-    (artifact,) = service.client.artifacts(measured.id)
-    matrix = json.loads(service.client.download_artifact(measured.id, artifact.path, to=tmp_path).read_text())
+    assert [*service.client.jobs.checkpoints(measured.id)] == []
+    (artifact,) = service.client.jobs.artifacts(measured.id)
+    matrix = json.loads(service.client.jobs.download_artifact(measured.id, artifact.path, to=tmp_path).read_text())
     assert np.sum(matrix["matrix"]) == expected["samples"]
-    assert {job.id for job in service.client.list(init_from=source.id)} == {measured.id, paused.id}
+    assert {job.id for job in service.client.jobs.list(init_from=source.id)} == {measured.id, paused.id}
 
-    service.client.delete(source.id)
+    service.client.jobs.delete(source.id)
     with pytest.raises(InvalidSpec, match="there is no job"):
         submit(service, init_from=f"{source.id}/best")
-    service.client.resume(paused.id)
+    service.client.jobs.resume(paused.id)
     fine = service.wait(paused.id, JobState.SUCCEEDED)
     assert "the head is new" in said(service, fine)
     assert fine.best is not None
@@ -67,7 +67,7 @@ def test_a_checkpoint_is_measured_and_started_from_although_its_job_is_gone(tmp_
     script = {"trainer": "script", "name": "looks", "config": {"code": code}, "init_from": f"{fine.id}/best"}
     looks = service.client.submit(script).view
     service.wait(looks.id, JobState.SUCCEEDED)
-    (line,) = [line.text for line in service.client.logs(looks.id, rank=0)]
+    (line,) = [line.text for line in service.client.jobs.logs(looks.id, rank=0)]
     assert line.startswith(f"starts from image-classification at {fine.best.step} ['confusion.json'")
     assert f"'{STATE_FILE}'" in line
 

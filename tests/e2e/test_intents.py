@@ -21,37 +21,37 @@ def test_requested_stops_lose_no_work(service: Service) -> None:
     job = _running_with_a_step(service, "gated", preemptible=True)
     client, gate = service.client, service.code / "gated" / "gate"
 
-    assert client.pause(job.id).status_reason.code == "stopping"
+    assert client.jobs.pause(job.id).status_reason.code == "stopping"
     service.wait(job.id, JobState.PAUSED)
-    (worker,) = client.workers()
+    (worker,) = client.workers.list()
     assert [device.job_id for device in worker.devices] == [None, None]
-    assert client.resume(job.id).state is JobState.QUEUED
+    assert client.jobs.resume(job.id).state is JobState.QUEUED
     until(lambda: _goes_on(service, job.id, attempt=2), what="it goes on after the pause")
 
     urgent = service.submit_script("urgent", "print('done')", resources={"devices_per_node": 2}, priority=10)
     service.wait(urgent.id, JobState.SUCCEEDED)
     until(lambda: _goes_on(service, job.id, attempt=3), what="it goes on after it made room")
 
-    assert client.drain(worker.id).state == "draining"
+    assert client.workers.drain(worker.id).state == "draining"
     service.wait(job.id, JobState.QUEUED)
     assert client.submit({"trainer": "image-classification"}).state is JobState.QUEUED
-    until(lambda: client.workers()[0].devices[0].job_id is None, what="the drained worker holds nothing")
+    until(lambda: client.workers.list()[0].devices[0].job_id is None, what="the drained worker holds nothing")
     assert client.get(job.id).view.attempt == 3
-    waiting = next(client.list(state=["queued"], name="image-classification"))
-    client.cancel(waiting.id)
-    client.undrain(worker.id)
+    waiting = next(client.jobs.list(state=["queued"], name="image-classification"))
+    client.jobs.cancel(waiting.id)
+    client.workers.undrain(worker.id)
     until(lambda: _goes_on(service, job.id, attempt=4), what="it goes on after the drain")
 
     gate.touch()
     done = service.wait(job.id, JobState.SUCCEEDED)
     assert done.attempt == 4
-    moves = [(event.data["from"], event.data["to"]) for event in client.events(job.id) if event.type == "state"]
+    moves = [(event.data["from"], event.data["to"]) for event in client.jobs.events(job.id) if event.type == "state"]
     asked = [source_target for source_target in moves if source_target[0] == "running"]
     assert asked == [("running", "paused"), ("running", "queued"), ("running", "queued"), ("running", "succeeded")]
-    lines = [line.text for line in client.logs(job.id, rank=0)]
+    lines = [line.text for line in client.jobs.logs(job.id, rank=0)]
     left = [int(line.split()[2]) for line in lines]
     assert [int(line.split()[4]) for line in lines] == [0, *left[:-1]], "each goes on where the one before it left"
-    steps = [checkpoint.step for checkpoint in client.checkpoints(job.id)]
+    steps = [checkpoint.step for checkpoint in client.jobs.checkpoints(job.id)]
     assert steps == left[::-1]
 
 
@@ -70,9 +70,9 @@ def test_an_idle_job_is_warned_and_stopped_and_keeps_its_work(service: Service) 
     assert failed.error is not None
     assert (failed.error.code, failed.attempt) == (EndReason.IDLE_TIMEOUT, 1)
     assert failed.status_reason.message == "its GPU was used below 5% for 1m (idle_timeout)"
-    (line,) = service.client.logs(job.id, rank=0)
+    (line,) = service.client.jobs.logs(job.id, rank=0)
     left = int(line.text.split()[2])
-    assert [checkpoint.step for checkpoint in service.client.checkpoints(job.id)] == [left]
+    assert [checkpoint.step for checkpoint in service.client.jobs.checkpoints(job.id)] == [left]
     assert len(_warnings(service, job.id)) == 2, "the second says that it is stopped"
 
 
@@ -93,11 +93,11 @@ def test_a_job_that_ignores_every_stop_is_ended(service: Service) -> None:
     limited = service.submit_script("limited", STUBBORN, stop_grace="1h", time_limit="10s")
     cancelled = service.submit_script("cancelled", STUBBORN, stop_grace="1h")
     until(lambda: _has_begun(service, cancelled.id), what="it ignores SIGTERM")
-    assert client.cancel(cancelled.id).state is JobState.RUNNING
-    assert client.cancel(cancelled.id, now=True).state is JobState.RUNNING
+    assert client.jobs.cancel(cancelled.id).state is JobState.RUNNING
+    assert client.jobs.cancel(cancelled.id, now=True).state is JobState.RUNNING
     done = service.wait(cancelled.id, JobState.CANCELLED)
     assert done.status_reason.message.startswith("cancelled by its owner; killed after")
-    assert [line.text for line in client.logs(cancelled.id, rank=0)] == ["ready"], "what it wrote is stored"
+    assert [line.text for line in client.jobs.logs(cancelled.id, rank=0)] == ["ready"], "what it wrote is stored"
     failed = service.wait(limited.id, JobState.FAILED)
     assert failed.error is not None
     assert failed.error.code is EndReason.TIME_LIMIT
@@ -107,15 +107,15 @@ def test_a_job_that_ignores_every_stop_is_ended(service: Service) -> None:
 @pytest.mark.thorough
 def test_the_jobs_of_a_disabled_user_end_whatever_their_grace_is(service: Service) -> None:
     admin = service.client
-    admin.add_user("eve")
-    eve = Client(url=service.server["url"], token=admin.make_token(name="laptop", user="eve").token)
+    admin.users.add("eve")
+    eve = Client(url=service.server["url"], token=admin.tokens.make(name="laptop", user="eve").token)
     code = {"code": service.script("stays", STUBBORN)}
     running, waiting = (
         eve.submit({"trainer": "script", "config": code, "stop_grace": "1h", "resources": {"devices_per_node": 2}})
         for _ in range(2)
     )
     until(lambda: _has_begun(service, running.id), what="it ignores SIGTERM")
-    admin.change_user("eve", disabled=True, jobs="cancel")
+    admin.users.change("eve", disabled=True, jobs="cancel")
     assert admin.get(waiting.id).state is JobState.CANCELLED
     done = service.wait(running.id, JobState.CANCELLED)
     assert done.status_reason.message == "cancelled by its owner; killed after a grace of 30s"
@@ -124,7 +124,7 @@ def test_the_jobs_of_a_disabled_user_end_whatever_their_grace_is(service: Servic
 def _has_begun(service: Service, job_id: str) -> bool:
     job = service.client.get(job_id).view
     assert not job.state.terminal, job.status_reason
-    return bool(service.client.metrics(job_id).data)
+    return bool(service.client.jobs.metrics(job_id).data)
 
 
 def _running_with_a_step(service: Service, name: str, **spec: object) -> JobView:
@@ -136,7 +136,7 @@ def _running_with_a_step(service: Service, name: str, **spec: object) -> JobView
 def _goes_on(service: Service, job_id: str, *, attempt: int) -> bool:
     job = service.client.get(job_id).view
     assert not job.state.terminal, job.status_reason
-    points = service.client.metrics(job_id, attempt=attempt).data
+    points = service.client.jobs.metrics(job_id, attempt=attempt).data
     return job.state is JobState.RUNNING and job.attempt == attempt and bool(points)
 
 
@@ -156,9 +156,9 @@ def _report_idle(database: Database, job_id: str, *, warned: bool) -> None:
 def _wake_controller(service: Service) -> None:
     """Has the controller look at once, as at each end of a job."""
     waits = service.client.submit({"trainer": "image-classification", "resources": {"devices_per_node": 2}})
-    service.client.cancel(waits.id)
+    service.client.jobs.cancel(waits.id)
 
 
 def _warnings(service: Service, job_id: str) -> list[str]:
-    events = [event.data for event in service.client.events(job_id) if event.type == "message"]
+    events = [event.data for event in service.client.jobs.events(job_id) if event.type == "message"]
     return [data["text"] for data in events if data["level"] == "warning"]

@@ -30,9 +30,9 @@ def test_the_main_job_runs_from_submit_to_download(service: Service, tmp_path: P
     assert job.state is JobState.QUEUED
     done = service.wait(job.id, JobState.SUCCEEDED)
 
-    states = [event.data["to"] for event in service.client.events(job.id) if event.type == "state"]
+    states = [event.data["to"] for event in service.client.jobs.events(job.id) if event.type == "state"]
     assert states == ["queued", "starting", "running", "succeeded"]
-    sequence = [event.seq for event in service.client.events(job.id)]
+    sequence = [event.seq for event in service.client.jobs.events(job.id)]
     assert sequence == sorted(set(sequence))
     assert done.attempt == 1
     assert done.progress.epoch == done.progress.epochs == 3
@@ -40,15 +40,15 @@ def test_the_main_job_runs_from_submit_to_download(service: Service, tmp_path: P
     assert [device.index for device in done.devices] == [0, 1]
     assert done.error is None
 
-    series = {item.key: item.points for item in service.client.metrics(job.id).data}
+    series = {item.key: item.points for item in service.client.jobs.metrics(job.id).data}
     assert len(series["val/accuracy"]) == 3
     assert done.metrics["val/accuracy"] == series["val/accuracy"][-1].value >= 0.95
     assert done.metrics["train/loss"] == series["train/loss"][-1].value
 
-    printed = [line.text for line in service.client.logs(job.id, rank=0) if line.stream == "stdout"]
+    printed = [line.text for line in service.client.jobs.logs(job.id, rank=0) if line.stream == "stdout"]
     assert [" epoch 3/3  step 72 " in line for line in printed].count(True) == 1
 
-    listed = list(service.client.checkpoints(job.id))
+    listed = list(service.client.jobs.checkpoints(job.id))
     aliases = {alias: checkpoint for checkpoint in listed for alias in checkpoint.aliases}
     assert {"best", "latest", "epoch-1", "epoch-2", "epoch-3"} <= set(aliases)
     assert done.best is not None
@@ -60,7 +60,7 @@ def test_the_main_job_runs_from_submit_to_download(service: Service, tmp_path: P
     assert again.metrics["val/accuracy"] == aliases["best"].metrics["val/accuracy"]
     assert [checkpoint.id for checkpoint in listed if checkpoint.remeasured] == [done.best.checkpoint_id]
     for ref in ("best", "latest", "epoch-1"):
-        path = service.client.download(job.id, ref=ref, to=tmp_path / f"{ref}.pt")
+        path = service.client.jobs.download(job.id, ref=ref, to=tmp_path / f"{ref}.pt")
         assert path.stat().st_size == aliases[ref].size
 
     evaluated = subprocess.run(
@@ -91,14 +91,14 @@ def test_two_jobs_share_the_devices_one_after_the_other(service: Service) -> Non
     assert "needs 64 devices; the largest worker" in too_big
     gate.touch()
     earlier, later = service.wait(first.id, JobState.SUCCEEDED), service.wait(second.id, JobState.SUCCEEDED)
-    assert {(line.rank, line.text) for line in service.client.logs(second.id) if line.rank is not None} == {
+    assert {(line.rank, line.text) for line in service.client.jobs.logs(second.id) if line.rank is not None} == {
         (0, "rank 0"),
         (1, "rank 1"),
     }
     assert earlier.finished_at is not None
     assert later.started_at is not None
     assert earlier.finished_at <= later.started_at
-    assert service.client.cancel(small.id).state is JobState.CANCELLED
+    assert service.client.jobs.cancel(small.id).state is JobState.CANCELLED
 
 
 def test_a_job_starts_warm_or_by_torchrun_as_requested_and_says_why(service: Service) -> None:
@@ -107,7 +107,7 @@ def test_a_job_starts_warm_or_by_torchrun_as_requested_and_says_why(service: Ser
         service.wait(job.id, JobState.SUCCEEDED)
         plan = json.loads((service.data / "runs" / job.id / "1" / "ctl" / "plan.json").read_text())
         assert plan["launcher"] == ("torchrun" if spec else "warm")
-        return [event.data["text"] for event in service.client.events(job.id) if event.type == "message"]
+        return [event.data["text"] for event in service.client.jobs.events(job.id) if event.type == "message"]
 
     assert messages() == []
     assert messages(launcher="torchrun", resources={"devices_per_node": 2}) == []
@@ -121,25 +121,25 @@ def test_a_job_starts_warm_or_by_torchrun_as_requested_and_says_why(service: Ser
         "launcher: warm is not possible: OMP_NUM_THREADS must be set when Python starts. With auto, the job starts "
         "with torchrun",
     )
-    starts = service.client.workers()[0].starts
+    starts = service.client.workers.list()[0].starts
     assert starts is not None
     assert starts.mode == "warm"
 
 
 def test_a_queued_job_is_cancelled_at_once_and_stays_so(service: Service) -> None:
     job = service.submit_script("queued", LIGHT, resources={"devices_per_node": 99})
-    cancelled = service.client.cancel(job.id)
+    cancelled = service.client.jobs.cancel(job.id)
     assert cancelled.state is JobState.CANCELLED
     assert cancelled.finished_at is not None
-    assert service.client.cancel(job.id).version == cancelled.version
+    assert service.client.jobs.cancel(job.id).version == cancelled.version
 
 
 def test_a_job_is_cancelled_while_it_starts(service: Service) -> None:
     job = service.submit_script("starting", LIGHT + "time.sleep(3600)\n")
     service.wait(job.id, JobState.STARTING)
-    service.client.cancel(job.id)
+    service.client.jobs.cancel(job.id)
     done = service.wait(job.id, JobState.CANCELLED)
-    states = [event.data["to"] for event in service.client.events(job.id) if event.type == "state"]
+    states = [event.data["to"] for event in service.client.jobs.events(job.id) if event.type == "state"]
     assert states[:2] == ["queued", "starting"]
     assert states[-1] == "cancelled"
     assert done.attempt == 1
@@ -163,13 +163,13 @@ time.sleep(3600)
     marker = service.data / "runs" / job.id / "1" / "job" / "grandchild"
     until(lambda: (marker.exists() and marker.read_text()) or None, what="the grandchild runs")
     assert len(process.find(job.id, 1)) >= 4  # supervisor, agent, rank and grandchild
-    service.client.cancel(job.id)
+    service.client.jobs.cancel(job.id)
     done = service.wait(job.id, JobState.CANCELLED)
     assert process.find(job.id, 1) == []
     assert done.status_reason.code == "cancelled"
     assert done.status_reason.message == "cancelled by its owner; killed after a grace of 1s"
     with pytest.raises(Conflict):
-        service.client.cancel(_finished(service))
+        service.client.jobs.cancel(_finished(service))
 
 
 def test_a_failing_script_shows_its_rank_and_traceback(service: Service) -> None:
@@ -183,7 +183,9 @@ def test_a_failing_script_shows_its_rank_and_traceback(service: Service) -> None
     assert 'train.py", line 4' in done.error.traceback
     assert "ValueError: the sky is green" in done.error.traceback
     assert "the sky is green" in done.error.message
-    printed = {(line.attempt, line.text) for line in service.client.logs(job.id, rank=1) if line.stream == "stdout"}
+    printed = {
+        (line.attempt, line.text) for line in service.client.jobs.logs(job.id, rank=1) if line.stream == "stdout"
+    }
     assert printed == {(1, "rank 1")}
 
 
@@ -222,15 +224,15 @@ print("resumed at", start)
     job = service.submit_script("context", text, max_restarts=1)
     done = service.wait(job.id, JobState.SUCCEEDED)
     assert done.attempt == 2
-    assert "resumed at 2" in [line.text for line in service.client.logs(job.id, rank=0)]
-    series = {item.key: item.points for item in service.client.metrics(job.id).data}
+    assert "resumed at 2" in [line.text for line in service.client.jobs.logs(job.id, rank=0)]
+    series = {item.key: item.points for item in service.client.jobs.metrics(job.id).data}
     assert [(point.step, point.attempt) for point in series["train/loss"]] == [(1, 1), (2, 1), (3, 2), (4, 2)]
     odd = [point.value for point in series["train/odd"]]
     assert odd[0] == math.inf
     assert math.isnan(odd[1])
-    steps = [checkpoint.step for checkpoint in service.client.checkpoints(job.id)]
+    steps = [checkpoint.step for checkpoint in service.client.jobs.checkpoints(job.id)]
     assert steps == [4, 3, 2, 1]
-    path = service.client.download(job.id, ref="step-3", to=tmp_path / "three.pt")
+    path = service.client.jobs.download(job.id, ref="step-3", to=tmp_path / "three.pt")
     import torch
 
     assert torch.load(path, weights_only=True)["weights"].tolist() == [3.0, 3.0, 3.0]

@@ -49,11 +49,11 @@ def keep(service: Service, *arguments: str, cwd: Path) -> tuple[int, str, str]:
 
 
 def kept(service: Service, job_id: str) -> Mapping[str, int]:
-    return {item.path: item.size for item in service.client.kept_files(job_id)}
+    return {item.path: item.size for item in service.client.jobs.kept_files(job_id)}
 
 
 def test_what_a_program_that_fails_wrote_is_kept_without_a_word(service: Service, folder: Path, tmp_path: Path) -> None:
-    service.client.set_secret("TOKEN", "a secret value")
+    service.client.secrets.set("TOKEN", "a secret value")
     job = service.client.run(
         "train.py",
         args=[tmp_path / "none", 3],
@@ -64,7 +64,7 @@ def test_what_a_program_that_fails_wrote_is_kept_without_a_word(service: Service
     )
     service.wait(job.id, JobState.FAILED)
     assert kept(service, job.id) == {"results/plot.png": 25600, "results/deep/table.csv": 3, "notes.txt": 4}
-    texts = [event.data.get("text", "") for event in service.client.events(job.id)]
+    texts = [event.data.get("text", "") for event in service.client.jobs.events(job.id)]
     (text,) = [text for text in texts if "not kept" in text]
     assert text.startswith("not kept: token.txt (14 B, it has the value of a secret), still on ")
     assert text.endswith(f" UTC: torchyard keep {job.id} token.txt")
@@ -105,5 +105,5 @@ def test_what_a_pattern_names_is_kept_while_the_program_runs(service: Service, f
     gate.unlink()
     service.wait(job.id, JobState.SUCCEEDED)
     assert kept(service, job.id) == {"results/plot.png": 25600, "results/deep/table.csv": 3}
-    texts = [event.data.get("text", "") for event in service.client.events(job.id)]
+    texts = [event.data.get("text", "") for event in service.client.jobs.events(job.id)]
     assert "nothing matches: 'none/*' (keep)" in texts

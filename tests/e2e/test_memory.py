@@ -38,12 +38,12 @@ run.close()
 def test_each_attempt_after_one_that_ran_out_of_memory_halves_the_micro_batch(service: Service) -> None:
     job = service.submit_script("greedy", TRAINS, resources={"devices_per_node": 2}, max_restarts=2)
     done = service.wait(job.id, JobState.SUCCEEDED)
-    ended = [attempt.end_reason for attempt in service.client.attempts(job.id)]
+    ended = [attempt.end_reason for attempt in service.client.jobs.attempts(job.id)]
     assert ended == ["out_of_memory", "out_of_memory", "completed"]
-    printed = [line.text for line in service.client.logs(job.id, rank=0) if " from epoch " in line.text]
+    printed = [line.text for line in service.client.jobs.logs(job.id, rank=0) if " from epoch " in line.text]
     assert printed == ["16 of 32 from epoch 1", "8 of 32 from epoch 1", "4 of 32 from epoch 2"]
     assert done.attempt == 3
-    messages = [event.data["text"] for event in service.client.events(job.id) if event.type == "message"]
+    messages = [event.data["text"] for event in service.client.jobs.events(job.id) if event.type == "message"]
     assert [text for text in messages if "micro-batches" in text] == [
         f"training ran out of memory before: micro-batches are reduced from {before} samples to {after}. An optimizer "
         "step takes more of them, and the global batch stays 32"

@@ -24,11 +24,11 @@ def test_a_job_starts_from_a_model_whose_job_is_deleted(tmp_path: Path, service:
     client = service.client
     trained = client.submit({**DIGITS, "name": "first"})
     service.wait(trained.id, JobState.SUCCEEDED)
-    best = client.checkpoint(trained.id, "best")
+    best = client.jobs.checkpoint(trained.id, "best")
     told = _predicted(service, tmp_path / "by-job", "first/best")
-    kept = client.add_model("digits", trained.id)
+    kept = client.models.add("digits", trained.id)
     assert (kept.version, kept.checkpoint_id, kept.sha256) == (1, best.id, best.sha256)
-    client.delete(trained.id)
+    client.jobs.delete(trained.id)
     until(lambda: not (service.data / "runs" / trained.id).exists(), what="the run directory is gone")
 
     measured = client.submit({**DIGITS, "name": "second", "mode": "evaluate", "init_from": "model:digits"})
@@ -38,13 +38,13 @@ def test_a_job_starts_from_a_model_whose_job_is_deleted(tmp_path: Path, service:
         assert done.metrics[key] == pytest.approx(kept.metrics[key], rel=1e-5), key
 
     assert _predicted(service, tmp_path / "by-name", "model:digits@1") == told
-    path = client.download_model("digits@1", to=tmp_path / "best.pt")
+    path = client.models.download("digits@1", to=tmp_path / "best.pt")
     assert hashlib.sha256(path.read_bytes()).hexdigest() == kept.sha256
-    client.remove_model("digits")
+    client.models.remove("digits")
     blob = service.data / "blobs" / kept.sha256[:2] / kept.sha256
     until(lambda: not blob.exists(), what="the files of the model are gone")
     with pytest.raises(NotFound):
-        client.model("digits")
+        client.models.get("digits")
 
 
 def _predicted(service: Service, folder: Path, checkpoint: str) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def test_a_recipe_trains_on_a_bundle(service: Service, folder: Path) -> None:
         }
     )
     service.wait(job.id, JobState.SUCCEEDED)
-    assert max(item.step for item in service.client.checkpoints(job.id)) == 2
+    assert max(item.step for item in service.client.jobs.checkpoints(job.id)) == 2
 
 
 @pytest.mark.thorough
@@ -142,9 +142,9 @@ pathlib.Path("out/one.pt").write_bytes(b"weights")
     assert torchyard(service, folder, "run", "--checkpoints", "out/*.pt", "train.py").returncode == 0
     with service.client as client:
         job = client.get("captured")
-        (saved,) = client.checkpoints(job.id)
+        (saved,) = client.jobs.checkpoints(job.id)
         (file,) = saved.files
-        fetched = client.download(job.id, ref="latest", file=file.path, to=folder / "fetched.pt")
+        fetched = client.jobs.download(job.id, ref="latest", file=file.path, to=folder / "fetched.pt")
     assert fetched.read_bytes() == b"weights"
     shown = torchyard(service, folder, "metrics", "captured")
     table = shown.stdout + shown.stderr
@@ -179,8 +179,8 @@ def test_another_users_bundle_is_refused(service: Service, folder: Path) -> None
     write(folder, {"train.py": HELLO + "# private\n"})
     sha256 = uploaded(service, folder)
     with service.client as client:
-        client.add_user("mallory")
-        token = client.make_token(user="mallory").token
+        client.users.add("mallory")
+        token = client.tokens.make(user="mallory").token
     with Client(url=service.server["url"], token=token) as mallory, pytest.raises(InvalidSpec) as refused:
         mallory.submit(code_of(sha256))
     (error,) = refused.value.errors

@@ -34,20 +34,20 @@ def test_a_checkpoint_in_parts_is_measured_downloaded_used_and_started_from(tmp_
     with running(service):
         job = submit(service, "large", devices=2)
         done = service.wait(job.id, JobState.SUCCEEDED)
-        best = service.client.checkpoint(job.id, "best")
+        best = service.client.jobs.checkpoint(job.id, "best")
         assert INDEX_FILE in {file.path for file in best.files}
         assert best.remeasured is not None
         assert best.remeasured.metrics["val/accuracy"] == pytest.approx(best.metrics["val/accuracy"], abs=2e-3)
 
-        archive = service.client.download(job.id, "best", to=tmp_path)
+        archive = service.client.jobs.download(job.id, "best", to=tmp_path)
         assert archive.name == f"large-epoch-{best.epoch}.tar"
         model = torchyard.load(archive, device="cpu")
         assert isinstance(model, Classifier)
         assert model.predict(np.zeros((8, 8), dtype=np.uint8)).label in set(model.classes)
         assert evaluate(archive, device="cpu")["accuracy"] == pytest.approx(best.metrics["val/accuracy"], abs=2e-3)
 
-        service.client.add_model("large", job.id, "best")
-        assert service.client.download_model("large", to=tmp_path / "kept.tar").read_bytes() == archive.read_bytes()
+        service.client.models.add("large", job.id, "best")
+        assert service.client.models.download("large", to=tmp_path / "kept.tar").read_bytes() == archive.read_bytes()
 
         measured = submit(service, "measured", devices=1, mode="evaluate", init_from="large/best")
         found = service.wait(measured.id, JobState.SUCCEEDED).metrics
@@ -62,16 +62,16 @@ def test_a_paused_job_goes_on_from_parts(tmp_path: Path) -> None:
     with running(service):
         job = submit(service, "paused", devices=2, config={"training": {"epochs": 12}})
         until(
-            lambda: any(service.client.checkpoints(job.id)),
+            lambda: any(service.client.jobs.checkpoints(job.id)),
             what="a checkpoint is listed",
             context=lambda: str(service.client.get(job.id).view.model_dump()),
         )
-        service.client.pause(job.id)
+        service.client.jobs.pause(job.id)
         service.wait(job.id, JobState.PAUSED)
-        saved = service.client.checkpoint(job.id, "latest")
+        saved = service.client.jobs.checkpoint(job.id, "latest")
         assert INDEX_FILE in {file.path for file in saved.files}
-        service.client.resume(job.id)
+        service.client.jobs.resume(job.id)
         service.wait(job.id, JobState.SUCCEEDED)
-        texts = [event.data["text"] for event in service.client.events(job.id) if event.type == "message"]
+        texts = [event.data["text"] for event in service.client.jobs.events(job.id) if event.type == "message"]
         assert f"resumes from checkpoint {saved.id} (step {saved.step})" in texts
         assert [item for item in texts if "not" in item] == []

@@ -25,11 +25,11 @@ for step in range(1, 12):
 def profiled(service: Service, job_id: str, to: Path) -> tuple[str, list[str]]:
     """Waits for the end of the job. Returns its message about the profile, and the steps in its trace."""
     service.wait(job_id, JobState.SUCCEEDED)
-    (artifact,) = service.client.artifacts(job_id)
-    path = service.client.download_artifact(job_id, artifact.path, to=to)
+    (artifact,) = service.client.jobs.artifacts(job_id)
+    path = service.client.jobs.download_artifact(job_id, artifact.path, to=to)
     events: list[dict[str, Any]] = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     names = {str(event.get("name")) for event in events}
-    told = [str(event.data.get("text", "")) for event in service.client.events(job_id)]
+    told = [str(event.data.get("text", "")) for event in service.client.jobs.events(job_id)]
     (message,) = [text for text in told if "profile" in text]
     assert message.endswith(f"the trace is the artifact {artifact.path}")
     assert artifact.path.startswith("profile/steps-")

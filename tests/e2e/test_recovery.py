@@ -73,7 +73,7 @@ def test_a_job_is_adopted_after_a_kill_of_the_worker_and_resumed_after_a_stop_of
     finished = service.wait(quick.id, JobState.SUCCEEDED)
     job = service.submit_script("gated", script, config=config("gated"), max_restarts=0)
     service.wait(job.id, JobState.RUNNING)
-    until(lambda: service.client.metrics(job.id).data or None, what="the job has logged")
+    until(lambda: service.client.jobs.metrics(job.id).data or None, what="the job has logged")
     _kill_worker(service)
     seen = _newest_step(service, job.id)
     until(lambda: _newest_step(service, job.id) > seen, what="the next worker reads on")
@@ -86,11 +86,11 @@ def test_a_job_is_adopted_after_a_kill_of_the_worker_and_resumed_after_a_stop_of
     with running(service):
         again = service.client.get(finished.id).view
         assert again == finished
-        assert [line.text for line in service.client.logs(finished.id, rank=0)] == ["done"]
+        assert [line.text for line in service.client.jobs.logs(finished.id, rank=0)] == ["done"]
         done = service.wait(job.id, JobState.SUCCEEDED)
         assert done.attempt == 2
-        steps = [checkpoint.step for checkpoint in service.client.checkpoints(job.id)]
-        left = [line.text for line in service.client.logs(job.id, rank=0) if line.attempt == 2]
+        steps = [checkpoint.step for checkpoint in service.client.jobs.checkpoints(job.id)]
+        left = [line.text for line in service.client.jobs.logs(job.id, rank=0) if line.attempt == 2]
         assert left == ([f"left at {steps[0]} from {steps[1]}"] if script is GATED else ["left at 0"])
 
 
@@ -102,7 +102,7 @@ def _kill_worker(service: Service) -> None:
 
 
 def _newest_step(service: Service, job_id: str) -> int:
-    (series,) = service.client.metrics(job_id).data
+    (series,) = service.client.jobs.metrics(job_id).data
     return series.points[-1].step
 
 
@@ -115,7 +115,7 @@ def test_a_killed_worker_is_restarted_and_adopts_its_job(service: Service) -> No
         (service.code / "gated" / "gate").touch()
         done = service.wait(job.id, JobState.SUCCEEDED)
         assert done.attempt == 1
-        (series,) = service.client.metrics(job.id, max_points=100_000).data
+        (series,) = service.client.jobs.metrics(job.id, max_points=100_000).data
         steps = [point.step for point in series.points]
         assert steps == list(range(1, len(steps) + 1))
 
@@ -162,7 +162,7 @@ def test_a_killed_rank_and_a_killed_supervisor_are_retried_without_leaving_a_pro
                 lambda attempt=attempt: service.client.get(job.id).view.attempt > attempt,
                 what="the next attempt starts",
             )
-            ended = [event for event in service.client.events(job.id) if event.data.get("to") == "queued"][-1]
+            ended = [event for event in service.client.jobs.events(job.id) if event.data.get("to") == "queued"][-1]
             assert ended.data["error"]["code"] == code
         (service.code / "gated" / "gate").touch()
         assert service.wait(job.id, JobState.SUCCEEDED).attempt == 3
@@ -181,6 +181,6 @@ def test_a_job_trains_on_while_postgresql_is_away(tmp_path: Path) -> None:
         (service.code / "gated" / "gate").touch()
         assert service.wait(job.id, JobState.SUCCEEDED).attempt == 1
         assert service.server["processes"] == processes
-        (series,) = service.client.metrics(job.id, max_points=100_000).data
+        (series,) = service.client.jobs.metrics(job.id, max_points=100_000).data
         steps = [point.step for point in series.points]
         assert steps == list(range(1, len(steps) + 1))

@@ -24,18 +24,18 @@ KEPT = ["epoch-5", "epoch-4", "epoch-1"]
 def test_five_epochs_leave_the_last_two_and_the_best(tmp_path: Path, service: Service) -> None:
     others = blobs(service)
     done = service.wait(service.client.submit(SPEC).id, JobState.SUCCEEDED)
-    listed = list(service.client.checkpoints(done.id))
+    listed = list(service.client.jobs.checkpoints(done.id))
     assert [f"epoch-{item.epoch}" for item in listed] == KEPT
     assert ["latest" in item.aliases for item in listed] == [True, False, False]
     assert ["best" in item.aliases for item in listed] == [False, False, True]
     assert done.best is not None
     assert done.best.checkpoint_id == listed[-1].id
     for item in listed:
-        path = service.client.download(done.id, ref=f"epoch-{item.epoch}", to=tmp_path / item.id)
+        path = service.client.jobs.download(done.id, ref=f"epoch-{item.epoch}", to=tmp_path / item.id)
         assert hashlib.sha256(path.read_bytes()).hexdigest() == item.sha256
     with pytest.raises(NotFound, match="no longer"):
-        service.client.download(done.id, ref="epoch-2", to=tmp_path)
-    saved = [event.data["epoch"] for event in service.client.events(done.id) if event.type == "checkpoint"]
+        service.client.jobs.download(done.id, ref="epoch-2", to=tmp_path)
+    saved = [event.data["epoch"] for event in service.client.jobs.events(done.id) if event.type == "checkpoint"]
     assert saved == [1, 2, 3, 4, 5]
     assert done.card is not None
     assert done.card["parameters"] == done.card["trainable_parameters"]

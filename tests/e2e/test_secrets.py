@@ -25,11 +25,11 @@ raise RuntimeError(f"{value} was refused")
 @pytest.fixture
 def api_key(service: Service) -> Iterator[str]:
     """The name of a secret."""
-    service.client.set_secret("API_KEY", VALUE)
+    service.client.secrets.set("API_KEY", VALUE)
     yield "API_KEY"
     with service.client as client:
-        for secret in client.secrets():
-            client.delete_secret(secret.name)
+        for secret in client.secrets.list():
+            client.secrets.delete(secret.name)
 
 
 @pytest.mark.parametrize("launcher", ["auto", pytest.param("torchrun", marks=pytest.mark.thorough)])
@@ -43,7 +43,7 @@ def test_a_secret_is_in_the_ranks_and_nowhere_else(service: Service, api_key: st
         resources={"devices_per_node": 2},
     )
     assert job.spec.secrets == {"API_KEY": "API_KEY"}
-    until(lambda: len(list(service.client.logs(job.id))) >= 2, what="both ranks have printed")
+    until(lambda: len(list(service.client.jobs.logs(job.id))) >= 2, what="both ranks have printed")
     assert files_with_the_value(service.data) == []
     assert [arguments for pid in service.processes() if (arguments := arguments_with_the_value(pid)) is not None] == []
     (service.code / f"secret-{launcher}" / "go").touch()
@@ -51,7 +51,7 @@ def test_a_secret_is_in_the_ranks_and_nowhere_else(service: Service, api_key: st
     assert done.error is not None
     assert done.error.message == "RuntimeError: *** was refused"
     assert "*** was refused" in (done.error.traceback or "")
-    said = {line.text for line in service.client.logs(job.id) if line.stream == "stdout"}
+    said = {line.text for line in service.client.jobs.logs(job.id) if line.stream == "stdout"}
     assert said == {f"it has {len(VALUE)} characters: ***"}
     assert VALUE not in done.model_dump_json()
     assert files_with_the_value(service.data) == []
@@ -88,11 +88,11 @@ def test_a_secret_that_the_owner_does_not_have_is_refused_or_ends_the_job(servic
     blocker = service.submit_script("blocker", "import time\ntime.sleep(600)\n", resources={"devices_per_node": 2})
     service.wait(blocker.id, JobState.RUNNING)
     job = service.submit_script("late", SCRIPT, env={"API_KEY": {"secret": api_key}})
-    service.client.delete_secret(api_key)
-    service.client.cancel(blocker.id)
+    service.client.secrets.delete(api_key)
+    service.client.jobs.cancel(blocker.id)
     done = service.wait(job.id, JobState.FAILED)
     assert done.error is not None
     assert done.error.code is EndReason.CONFIG_ERROR
     assert done.error.message == "env.API_KEY: admin has no secret API_KEY any more"
     assert done.attempt == 1
-    service.client.set_secret(api_key, VALUE)
+    service.client.secrets.set(api_key, VALUE)

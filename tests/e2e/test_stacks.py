@@ -25,7 +25,7 @@ def test_stacks_shows_where_every_rank_of_a_running_job_is(service: Service, lau
     job = service.submit_script(
         f"stacks-{launcher}", SCRIPT, launcher=launcher, visibility="team", resources={"devices_per_node": 2}
     )
-    until(lambda: len(list(service.client.logs(job.id))) >= 2, what="both ranks have printed")
+    until(lambda: len(list(service.client.jobs.logs(job.id))) >= 2, what="both ranks have printed")
     own = environment(service.server["url"], service.server["token"])
     done = run_process(["stacks", job.id, "--timeout", "60"], own)
     assert done.returncode == 0, done.stderr
@@ -37,15 +37,15 @@ def test_stacks_shows_where_every_rank_of_a_running_job_is(service: Service, lau
     with _other_user(service, f"reader-{launcher}") as other:
         assert other.get(job.id).state is JobState.RUNNING
         with pytest.raises(Forbidden, match="only its owner and administrators"):
-            other.stacks(job.id)
+            other.jobs.stacks(job.id)
     (service.code / f"stacks-{launcher}" / "go").touch()
     service.wait(job.id, JobState.SUCCEEDED)
     with pytest.raises(Conflict, match="is succeeded"):
-        service.client.stacks(job.id)
-    assert [line.text for line in service.client.logs(job.id)] == ["waits", "waits"]
+        service.client.jobs.stacks(job.id)
+    assert [line.text for line in service.client.jobs.logs(job.id)] == ["waits", "waits"]
 
 
 def _other_user(service: Service, name: str) -> Client:
     with service.client as admin:
-        admin.add_user(name)
-        return Client(url=service.server["url"], token=admin.make_token(user=name).token)
+        admin.users.add(name)
+        return Client(url=service.server["url"], token=admin.tokens.make(user=name).token)

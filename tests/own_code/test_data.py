@@ -62,7 +62,7 @@ def test_what_an_attempt_writes_goes_where_its_arguments_say(service: Service, f
     words = ("run", "--name", "writes", "--mount", "m=./data", "train.py", "--data", "$TORCHYARD_MOUNTS/m/mnist")
     torchyard(service, folder, *words, "--out", out)
     job = service.client.get("writes")
-    assert [item.path for item in service.client.artifacts(job.id)] == ["result.txt"]
+    assert [item.path for item in service.client.jobs.artifacts(job.id)] == ["result.txt"]
     spec = job.view.spec
     assert isinstance(spec, ScriptSpec)
     assert spec.config.args[-1] == out

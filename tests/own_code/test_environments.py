@@ -126,12 +126,12 @@ def test_a_program_has_the_torch_of_its_environment_and_the_result_of_torchrun_t
         check=False,
     )
     assert found(by_hand.stdout.splitlines())[3] == weights, by_hand.stderr
-    (attempt,) = offering.client.attempts(job.id)
+    (attempt,) = offering.client.jobs.attempts(job.id)
     assert attempt.environment is not None
     assert (attempt.environment.torch, attempt.environment.cuda) == ("2.13.0+cpu", "")
     assert len(job.metrics("train/loss")["train/loss"].values) == 3
     assert job.latest_checkpoint().view.step == 3
-    offered = {each.name: each.torch for worker in offering.client.workers() for each in starts_of(worker)}
+    offered = {each.name: each.torch for worker in offering.client.workers.list() for each in starts_of(worker)}
     assert offered == {"ml": "2.13.0+cpu"}
 
 
@@ -149,7 +149,7 @@ def test_ranks_have_another_python_with_another_torch_and_the_result_of_torchrun
         _, version, prefix, weights, _ = found([line.text for line in job.logs()])
         assert (version.partition("+")[0], prefix) == (OTHER_TORCH.partition("==")[2], str(environment))
         assert version != torch.__version__
-        (attempt,) = service.client.attempts(job.id)
+        (attempt,) = service.client.jobs.attempts(job.id)
         assert attempt.environment is not None
         assert attempt.environment.torch == version
         assert len(job.metrics("train/loss")["train/loss"].values) == 3
@@ -222,9 +222,9 @@ def test_an_environment_that_changes_between_two_attempts_is_said(offering: Serv
     gate.touch()
     job.resume()
     offering.wait(job.id, JobState.SUCCEEDED)
-    said = [event.data["text"] for event in offering.client.events(job.id) if event.type == "message"]
+    said = [event.data["text"] for event in offering.client.jobs.events(job.id) if event.type == "message"]
     assert any("the environment ml has changed since attempt 1: its packages are others" in text for text in said)
-    one, two = offering.client.attempts(job.id)
+    one, two = offering.client.jobs.attempts(job.id)
     assert one.environment is not None
     assert two.environment is not None
     assert two.environment.packages == one.environment.packages + 1
@@ -241,7 +241,7 @@ def test_a_persons_own_venv_below_an_allowed_folder_runs_a_command(service: Serv
     job = service.client.run("python", args=["tool.py"], folder=project, python=str(venv / "bin" / "python"))
     service.wait(job.id, JobState.SUCCEEDED)
     assert any(line.text.startswith(f"{venv} {venv} ") for line in job.logs())
-    (attempt,) = service.client.attempts(job.id)
+    (attempt,) = service.client.jobs.attempts(job.id)
     assert attempt.environment is not None
     assert (attempt.environment.path, attempt.environment.torch) == (str(venv), "")
 

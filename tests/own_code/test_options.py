@@ -58,13 +58,13 @@ def test_a_program_that_shows_its_error_itself_is_told_by_that_error(service: Se
     error = service.client.get(trial.job_id).view.error
     assert error is not None and error.message == "rank 0: ValueError: lr 3 is too high"
     assert error.traceback is not None and error.traceback.endswith("ValueError: lr 3 is too high")
-    assert service.client.advice(trial.job_id).steps == ["Correct assigned.py, line 9, and submit it again."]
+    assert service.client.jobs.advice(trial.job_id).steps == ["Correct assigned.py, line 9, and submit it again."]
 
 
 def test_a_program_that_takes_nccl_for_its_rank_is_told_how_it_runs_without(service: Service, folder: Path) -> None:
     job = run(service, folder, "--max-restarts", "0", "distributed.py")
     assert service.wait(job).state == JobState.FAILED
-    steps = service.client.advice(job).steps
+    steps = service.client.jobs.advice(job).steps
     assert "`torchyard run -- python distributed.py` runs it once, without RANK." in steps
     job = run(service, folder, "--", "python", "distributed.py")
     service.wait(job, JobState.SUCCEEDED)
@@ -86,4 +86,4 @@ def test_a_program_that_only_prints_has_curves(service: Service, folder: Path) -
     series = service.client.get(job).metrics()
     assert {key: [*found.values] for key, found in series.items()} == {"loss": [1.0, 0.5, 0.25], "acc": [0.1, 0.2, 0.3]}
     assert [*series["loss"].steps] == [1, 2, 3]
-    assert {found.source for found in service.client.metrics(job).data} == {"log"}
+    assert {found.source for found in service.client.jobs.metrics(job).data} == {"log"}

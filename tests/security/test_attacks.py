@@ -39,7 +39,7 @@ pytestmark = pytest.mark.skipif(isolation().level != "landlock", reason="this ho
 @pytest.fixture(scope="session")
 def service(shared_service: Service) -> Service:
     """The service of the tests in `tests/e2e`, whose user has keys and login files."""
-    shared_service.client.set_secret("KEY", "value")  # makes the key file
+    shared_service.client.secrets.set("KEY", "value")  # makes the key file
     return shared_service
 
 
@@ -107,7 +107,7 @@ def test_a_program_of_the_service_works_in_an_empty_folder(service: Service) -> 
 def test_the_same_attacks_succeed_where_isolation_is_off(home: Path, abstract: str, tmp_path: Path) -> None:
     """So the other tests can fail."""
     with running(Service(tmp_path, env={"HOME": str(home), "TORCHYARD_ISOLATION": "off"}, warm=False)) as service:
-        service.client.set_secret("KEY", "value")
+        service.client.secrets.set("KEY", "value")
         targets = _targets(service, home, abstract) | {"groups": ["files", "servers"]}
         found = _attack(service, targets, "auto", level=levels.OFF)
         refused = {name for name, result in found.items() if not result.startswith("got")}
@@ -168,7 +168,7 @@ def _attack(
 ) -> dict[str, str]:
     """Returns what came of the attacks of a job. Its event says at which level it ran."""
     level = level or isolation()
-    (worker,) = service.client.workers()
+    (worker,) = service.client.workers.list()
     assert worker.starts is not None
     assert worker.starts.isolation is not None
     assert worker.starts.isolation == level
@@ -177,7 +177,7 @@ def _attack(
     config = {"code": code, "args": [str(service.code / "attack" / "targets.json")]}
     job = service.client.submit({"trainer": "script", "config": config, "launcher": launcher, "max_restarts": 0})
     service.wait(job.id, JobState.SUCCEEDED)
-    events = [*service.client.events(job.id)]
+    events = [*service.client.jobs.events(job.id)]
     (running,) = [event.data["reason"]["message"] for event in events if event.data.get("to") == "running"]
     assert running == f"1 process runs, {levels.describe(level)}"
     result = service.data / "runs" / job.id / "1" / "job" / "attacks.json"

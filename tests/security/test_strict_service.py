@@ -43,13 +43,13 @@ def test_digits_are_learned_and_the_job_is_told_how_it_was_isolated(service: Ser
     service.wait(job.id, JobState.SUCCEEDED)
     best = service.client.get(job.id).view.best
     assert best is not None
-    messages = " ".join(str(event.data) for event in service.client.events(job.id))
+    messages = " ".join(str(event.data) for event in service.client.jobs.events(job.id))
     assert "strict isolation executes every program anew" in messages
     assert "isolated strictly" in messages
 
 
 def test_a_script_gets_its_secret_and_leaves_its_files(service: Service) -> None:
-    service.client.set_secret("KEY", "value")
+    service.client.secrets.set("KEY", "value")
     text = "import os\nassert os.environ['KEY'] == 'value'\nopen('/dev/shm/x', 'w')\nprint(os.getuid(), flush=True)"
     job = service.submit_script("secret", text, env={"KEY": {"secret": "KEY"}})
     service.wait(job.id, JobState.SUCCEEDED)
@@ -65,7 +65,7 @@ def test_a_cancelled_job_ends_with_all_its_processes(service: Service) -> None:
     run = RunDir(Path(service.data, "runs", job.id, "1"))
     wait_for((run.job / "ready").exists, "the job")
     assert strictness.recorded_processes(run)
-    service.client.cancel(job.id)
+    service.client.jobs.cancel(job.id)
     service.wait(job.id, JobState.CANCELLED)
     assert strictness.recorded_processes(run) == []
 

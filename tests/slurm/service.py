@@ -96,18 +96,18 @@ class PoolService:
     def lines(self, job_id: str, *, rank: int | None = None) -> list[str]:
         """Returns what the job's ranks, or one of them, have printed to stdout."""
         with self.client() as client:
-            return [line.text for line in client.logs(job_id, rank=rank) if line.stream == "stdout"]
+            return [line.text for line in client.jobs.logs(job_id, rank=rank) if line.stream == "stdout"]
 
     def curve(self, job_id: str, key: str) -> list[tuple[int, float]]:
         """Returns the steps and values of a series."""
         with self.client() as client:
-            series = {series.key: series for series in client.metrics(job_id).data}
+            series = {series.key: series for series in client.jobs.metrics(job_id).data}
         return [(point.step, point.value) for point in series[key].points]
 
     def messages(self, job_id: str) -> list[str]:
         """Returns what the service has told the job's owner."""
         with self.client() as client:
-            return [str(event.data["text"]) for event in client.events(job_id) if event.type == "message"]
+            return [str(event.data["text"]) for event in client.jobs.events(job_id) if event.type == "message"]
 
     def until(self, look: Callable[[], T | None], *, what: str, within: timedelta = DEADLINE) -> T:
         """Polls `look`, and returns its first result that is neither None nor False."""
@@ -152,7 +152,7 @@ class PoolService:
     def _is_ready(self) -> bool:
         try:
             with self.client(patience=0) as client:
-                pools = [worker for worker in client.workers() if worker.state == "ready" and worker.pool]
+                pools = [worker for worker in client.workers.list() if worker.state == "ready" and worker.pool]
                 return client.ready().status == "ok" and bool(pools)
         except TorchyardError:
             return False

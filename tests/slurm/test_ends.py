@@ -65,7 +65,7 @@ def test_a_cancelled_job_leaves_nothing_in_slurm(service: PoolService) -> None:
     job = service.submit_script("cancelled", WAITS)
     service.until(lambda: len(service.lines(job.id)) == 2, what="both ranks have printed")
     with service.client() as client:
-        client.cancel(job.id)
+        client.jobs.cancel(job.id)
     service.wait(job.id, JobState.CANCELLED)
     service.until(service.idle, what="nothing is left")
 
@@ -75,7 +75,7 @@ def test_a_job_is_cancelled_while_it_waits_in_slurm(service: PoolService) -> Non
     job = service.submit_script("queued", WAITS)
     service.until(lambda: service.lab.run("squeue", "--noheader").stdout, what="it is in Slurm")
     with service.client() as client:
-        client.cancel(job.id)
+        client.jobs.cancel(job.id)
     service.wait(job.id, JobState.CANCELLED)
     service.until(service.idle, what="nothing is left")
     service.lab.run("scontrol", "update", "nodename=n1,n2,n3", "state=resume")
@@ -155,4 +155,4 @@ def rank_of(service: PoolService, job_id: str, rank: int) -> int:
 
 def ends(service: PoolService, job_id: str) -> list[str | None]:
     with service.client() as client:
-        return [attempt.end_reason for attempt in client.attempts(job_id)]
+        return [attempt.end_reason for attempt in client.jobs.attempts(job_id)]

@@ -65,11 +65,11 @@ def test_a_pause_changes_nothing_on_two_nodes_and_one_node_goes_on_where_two_sto
     service.wait(paused, JobState.RUNNING)
     service.until(lambda: service.lines(paused) == ["reached"] * 2, what="60 steps are done")
     with service.client() as client:
-        client.pause(paused)
+        client.jobs.pause(paused)
     service.wait(paused, JobState.PAUSED)
     with service.client() as client:
-        client.download(paused, ref="latest", to=service.code / "latest.pt")
-        client.resume(paused)
+        client.jobs.download(paused, ref="latest", to=service.code / "latest.pt")
+        client.jobs.resume(paused)
     service.wait(paused, JobState.SUCCEEDED)
     assert service.curve(paused, LOSS) == service.curve(whole, LOSS)
 

@@ -46,7 +46,7 @@ def test_logs_devices_and_stacks_are_of_each_rank(service: PoolService) -> None:
         (rank // 2, hosts[rank][3]) for rank in range(4)
     ]
     with service.client() as client:
-        stacks = client.stacks(job.id, timeout=60)
+        stacks = client.jobs.stacks(job.id, timeout=60)
     assert [rank.rank for rank in stacks.ranks] == [0, 1, 2, 3]
     assert all("in waits_for_data" in (rank.text or "") for rank in stacks.ranks)
     (service.code / "watched/go").touch()
@@ -70,7 +70,7 @@ def test_a_job_that_waits_in_slurm_says_why_and_for_whom_nothing_is_counted(serv
 
 def test_a_secret_is_in_the_ranks_and_nowhere_else(service: PoolService) -> None:
     with service.client() as client:
-        client.set_secret("API_KEY", VALUE)
+        client.secrets.set("API_KEY", VALUE)
     job = service.submit_script("secret", HAS_SECRET, env={"API_KEY": {"secret": "API_KEY"}})
     service.until(lambda: len(service.lines(job.id)) == 2, what="both ranks have printed")
     assert files_with(service.lab.folder, VALUE.encode()) == []

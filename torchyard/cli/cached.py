@@ -39,7 +39,7 @@ class _Remote:
     sha256: str
     suffix: str
     fetch: Callable[..., Path]
-    """Downloads it, with the arguments `to` and `on_progress` of `Client.download`."""
+    """Downloads it, with the arguments `to` and `on_progress` of `Client.jobs.download`."""
 
     @classmethod
     def of(cls, listed: CheckpointView | ModelVersionView, fetch: Callable[..., Path], *, what: str) -> _Remote:
@@ -78,17 +78,17 @@ def _of_job(client: Client, named: str) -> _Remote:
     job, _, ref = named.partition("/")
     found = client.get(job).view
     _check_trainer(found.spec.trainer, f"job {found.name}")
-    checkpoint = client.checkpoint(found.id, ref or None)
+    checkpoint = client.jobs.checkpoint(found.id, ref or None)
     what = f"checkpoint {checkpoint.id}"
-    return _Remote.of(checkpoint, partial(client.download, found.id, checkpoint.id), what=what)
+    return _Remote.of(checkpoint, partial(client.jobs.download, found.id, checkpoint.id), what=what)
 
 
 def _of_model(client: Client, named: str) -> _Remote:
-    version = client.model_version(named)
+    version = client.models.version(named)
     exact = str(ModelRef(version.owner, version.name, version.version))
     what = f"model {exact}"
     _check_trainer(version.trainer, what)
-    return _Remote.of(version, partial(client.download_model, exact), what=what)
+    return _Remote.of(version, partial(client.models.download, exact), what=what)
 
 
 def _check_trainer(trainer: str, what: str) -> None:

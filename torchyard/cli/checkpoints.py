@@ -25,7 +25,7 @@ def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
     """List a job's checkpoints, newest first."""
     with connect() as client:
         shown = client.get(job).view
-        found = [*client.checkpoints(shown.id)]
+        found = [*client.jobs.checkpoints(shown.id)]
     if as_json:
         return output.write_json(found)
     for line in checkpoint_lines(found):
@@ -77,7 +77,7 @@ def download(
         found = client.get(job).view
         checkpoint = _chosen(client, found, names[0] if names else None)
         with Transfer() as transfer:
-            path = client.download(found.id, checkpoint.id, file=file, to=to, on_progress=transfer.show)
+            path = client.jobs.download(found.id, checkpoint.id, file=file, to=to, on_progress=transfer.show)
     if as_json:
         terminal.write(json.dumps({"path": str(path), "checkpoint": checkpoint.model_dump(mode="json")}))
     else:
@@ -88,7 +88,7 @@ def download(
 
 def has_left_files(client: Client, job_id: str) -> bool:
     """Returns whether files of the job are stored that are no checkpoints."""
-    found = (client.kept_files(job_id), client.artifacts(job_id))
+    found = (client.jobs.kept_files(job_id), client.jobs.artifacts(job_id))
     return any(next(iter(files), None) is not None for files in found)
 
 
@@ -97,9 +97,9 @@ def _chosen(client: Client, job: JobView, ref: str | None) -> CheckpointView:
     from torchyard.contract.errors import NotFound
 
     try:
-        return client.checkpoint(job.id, ref)
+        return client.jobs.checkpoint(job.id, ref)
     except NotFound:
-        if ref is not None or next(iter(client.checkpoints(job.id)), None) is not None:
+        if ref is not None or next(iter(client.jobs.checkpoints(job.id)), None) is not None:
             raise
         named = f"; files that it left: {output.command()} cp {job.id}:" if has_left_files(client, job.id) else ""
         raise NotFound(f"job {job.id} has saved no checkpoint{named}") from None

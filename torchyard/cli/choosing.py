@@ -94,7 +94,7 @@ def act_on_all(
     """Does the action on all jobs that the filter matches, and says on how many. Exits with 1 if some are refused."""
     with connect() as client:
         asked: dict[str, Any] = {"now": now, "set_labels": set_labels, **where.matching(client)}
-        found = client.act(action, dry_run=True, **asked)
+        found = client.jobs.act(action, dry_run=True, **asked)
         if where.dry_run or not found.matched:
             return _say(action, 0, [], as_json=as_json, found=found)
         if not yes:
@@ -102,7 +102,7 @@ def act_on_all(
         done = 0
         refused: list[RefusedAction] = []
         while True:
-            part = client.act(action, **asked)
+            part = client.jobs.act(action, **asked)
             done, refused = done + part.done, refused + part.refused
             if not (part.more and part.done):
                 break
@@ -118,7 +118,7 @@ def act_on(
     """Does the action on the jobs that are named. Exits with 1 if some are refused."""
     with connect() as client:
         ids = [*dict.fromkeys(client.get(ref).id for ref in jobs)]
-        part = client.act(action, ids, set_labels=set_labels)
+        part = client.jobs.act(action, ids, set_labels=set_labels)
     _say(action, part.done, part.refused, as_json=as_json, found=None)
     if part.refused:
         raise typer.Exit(1)
@@ -143,7 +143,7 @@ def stops_named(
         return True
     with connect() as client:
         ids = [ref if now and _JOB_ID.fullmatch(ref) else client.get(ref).id for ref in jobs]
-        found = client.act(action, [*dict.fromkeys(ids)][:MOST_ACTIONS], now=now, dry_run=True)
+        found = client.jobs.act(action, [*dict.fromkeys(ids)][:MOST_ACTIONS], now=now, dry_run=True)
     if dry_run:
         _say(action, 0, found.refused, as_json=as_json, found=found)
     elif lines := stopping.price_lines(found.price):

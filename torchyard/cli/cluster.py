@@ -26,7 +26,7 @@ def workers(*, as_json: Json = False) -> None:
     Lists the pools of clusters, too.
     """
     with connect() as client:
-        found = client.workers()
+        found = client.workers.list()
     if as_json:
         return output.write_json(found)
     for line in worker_lines(found):
@@ -132,9 +132,9 @@ def kept_lines(workers: Sequence[WorkerView]) -> list[str]:
 def _prices_of_drain(names: list[str]) -> list[tuple[str, StopView]]:
     """Returns the name of each worker, and what its drain would cost."""
     with connect() as client:
-        known = client.workers()
+        known = client.workers.list()
         chosen = [_named(known, name) for name in names]
-        return [(worker.name, client.price_of_drain(worker.id)) for worker in chosen]
+        return [(worker.name, client.workers.price_of_drain(worker.id)) for worker in chosen]
 
 
 def _drain_lines(name: str, price: StopView, *, all_of_them: bool) -> list[str]:
@@ -145,9 +145,9 @@ def _drain_lines(name: str, price: StopView, *, all_of_them: bool) -> list[str]:
 
 def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
     with connect() as client:
-        known = client.workers()
+        known = client.workers.list()
         chosen = [_named(known, name) for name in names]
-        changed = [(client.drain if drain else client.undrain)(worker.id) for worker in chosen]
+        changed = [(client.workers.drain if drain else client.workers.undrain)(worker.id) for worker in chosen]
     if as_json:
         return output.write_json(changed)
     for worker in changed:

@@ -34,7 +34,7 @@ def compare(
         raise typer.BadParameter(f"name 2 to {_MOST_JOBS} jobs")
     with connect() as client:
         found = [*{job.id: job for job in (client.get(ref).view for ref in jobs)}.values()]
-        latest = _latest(client.curves([job.id for job in found]))
+        latest = _latest(client.jobs.curves([job.id for job in found]))
     known = {name for values in latest.values() for name in values}
     if absent := {*(key or ())} - known:
         terminal.note(output.no_such_metric(absent, known, whose="These jobs have"))

@@ -85,8 +85,8 @@ def cp(
 
 def _list(client: Client, job: JobView, *, as_json: bool) -> None:
     job_id = job.id
-    artifacts, checkpoints = [*client.artifacts(job_id)], [*client.checkpoints(job_id)]
-    kept = [*client.kept_files(job_id)]
+    artifacts, checkpoints = [*client.jobs.artifacts(job_id)], [*client.jobs.checkpoints(job_id)]
+    kept = [*client.jobs.kept_files(job_id)]
     if as_json:
         found = {"artifacts": artifacts, "checkpoints": checkpoints, "kept": kept}
         terminal.write(json.dumps({key: [item.model_dump(mode="json") for item in found[key]] for key in found}))
@@ -132,7 +132,7 @@ def _sources(client: Client, job_id: str, names: Sequence[str], *, in_work: bool
     kind, *rest = names
     if in_work or kind not in {_ARTIFACTS, _CHECKPOINTS}:
         below = "/".join(names)
-        found = [_Source(item, kept=True) for item in client.kept_files(job_id, path=below)]
+        found = [_Source(item, kept=True) for item in client.jobs.kept_files(job_id, path=below)]
         if not found:
             raise NotFound(
                 f"job {job_id} has no kept file {below!r}: `{output.command()} cp {job_id}:` lists what it has"
@@ -140,12 +140,12 @@ def _sources(client: Client, job_id: str, names: Sequence[str], *, in_work: bool
         return below, found
     if kind == _ARTIFACTS:
         below = "/".join(rest)
-        found = [_Source(item) for item in client.artifacts(job_id, path=below or None)]
+        found = [_Source(item) for item in client.jobs.artifacts(job_id, path=below or None)]
         if not found:
             raise NotFound(f"job {job_id} has no artifact {below!r}" if below else f"job {job_id} has no artifacts yet")
         return below, found
     if rest:
-        checkpoint, below = client.checkpoint(job_id, rest[0]), "/".join(rest[1:])
+        checkpoint, below = client.jobs.checkpoint(job_id, rest[0]), "/".join(rest[1:])
         files = [file for file in checkpoint.files if not below or file.path == below or _is_below(file.path, below)]
         if not files:
             has = ", ".join(file.path for file in checkpoint.files)
@@ -190,11 +190,11 @@ def _copied_at_once(client: Client, job_id: str, names: Sequence[str], dest: Pat
 
     if len(names) != 2 or names[0] != _CHECKPOINTS:
         return False
-    target, checkpoint = dest / names[1] if dest.is_dir() else dest, client.checkpoint(job_id, names[1])
+    target, checkpoint = dest / names[1] if dest.is_dir() else dest, client.jobs.checkpoint(job_id, names[1])
     if checkpoint.folder is None or target.exists():
         return False
     with Transfer(terminal.plain(target.name)) as transfer:
-        client.download(job_id, checkpoint.id, to=target, on_progress=transfer.show)
+        client.jobs.download(job_id, checkpoint.id, to=target, on_progress=transfer.show)
     return True
 
 
@@ -212,9 +212,9 @@ def _copy(client: Client, job_id: str, base: str, targets: Sequence[tuple[Path, 
 
 def _fetch(client: Client, job_id: str, source: _Source, target: Path, show: OnProgress | None = None) -> None:
     if source.checkpoint is not None:
-        client.download(job_id, source.checkpoint, file=source.file.path, to=target, on_progress=show)
+        client.jobs.download(job_id, source.checkpoint, file=source.file.path, to=target, on_progress=show)
     else:
-        client.download_artifact(job_id, source.file.path, kept=source.kept, to=target, on_progress=show)
+        client.jobs.download_artifact(job_id, source.file.path, kept=source.kept, to=target, on_progress=show)
 
 
 def _is_there(target: Path, file: ArtifactView | CheckpointFile) -> bool:

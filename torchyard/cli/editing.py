@@ -142,10 +142,10 @@ def _stored(client: Client, job: JobView, labels: dict[str, str | None], given: 
     from torchyard.contract.errors import Conflict
 
     if labels:
-        refused = client.act("label", [job.id], set_labels=labels).refused
+        refused = client.jobs.act("label", [job.id], set_labels=labels).refused
         if refused:
             raise Conflict(refused[0].message)
-    return client.update(job.id, **given) if given else client.get(job.id).view
+    return client.jobs.update(job.id, **given) if given else client.get(job.id).view
 
 
 @contextmanager

@@ -19,7 +19,7 @@ def envs(*, as_json: Json = False) -> None:
     `run --python NAME` runs a program in one of them.
     """
     with connect() as client:
-        found = client.workers()
+        found = client.workers.list()
     rows = [(worker.name, each) for worker in found if worker.starts for each in worker.starts.environments]
     if as_json:
         return terminal.write(json.dumps([{"worker": name, **each.to_dict()} for name, each in rows]))

@@ -50,7 +50,7 @@ def detachable(job: JobView) -> Generator[None]:
 
 
 class Watch:
-    """Prints what `Client.follow` yields: events and progress to stderr, log lines to stdout.
+    """Prints what `Client.jobs.follow` yields: events and progress to stderr, log lines to stdout.
 
     `log` formats a log line. Without it, log lines are not printed. `waited`: why the job waited at first was shown.
     """

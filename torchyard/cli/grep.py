@@ -33,7 +33,7 @@ class Nearby:
     def _lines(self, *, before: int | None = None, after: int | None = None) -> Sequence[LogLine]:
         if not self.context:
             return []
-        return [*self.client.logs(self.job_id, rank=self.rank, limit=self.context, before=before, after=after)]
+        return [*self.client.jobs.logs(self.job_id, rank=self.rank, limit=self.context, before=before, after=after)]
 
 
 class Place:

@@ -71,7 +71,9 @@ def cancel(
     elif now:
         _kill(jobs or [], as_json=as_json)
     else:
-        _change(jobs or [], lambda client, job_id: client.cancel(job_id), pending="is being cancelled", as_json=as_json)
+        _change(
+            jobs or [], lambda client, job_id: client.jobs.cancel(job_id), pending="is being cancelled", as_json=as_json
+        )
 
 
 def pause(
@@ -95,7 +97,7 @@ def pause(
     if not choosing.stops_named("pause", jobs or [], dry_run=dry_run, yes=yes, as_json=as_json):
         return None
     return _change(
-        jobs or [], lambda client, job_id: client.pause(job_id), pending="is about to pause", as_json=as_json
+        jobs or [], lambda client, job_id: client.jobs.pause(job_id), pending="is about to pause", as_json=as_json
     )
 
 
@@ -125,7 +127,7 @@ def resume(
             from torchyard.cli.resizing import say_change
 
             say_change(client, client.get(job_id).view, devices)
-        return client.resume(job_id, devices=devices)
+        return client.jobs.resume(job_id, devices=devices)
 
     return _change(jobs or [], resumed, as_json=as_json)
 
@@ -142,7 +144,7 @@ def share(
     """
     with connect() as client:
         visibility = "private" if private else "team"
-        changed = [client.update(client.get(ref).id, visibility=visibility) for ref in jobs]
+        changed = [client.jobs.update(client.get(ref).id, visibility=visibility) for ref in jobs]
     if as_json:
         return output.write_json(changed)
     for job in changed:
@@ -171,7 +173,7 @@ def rm(
         if not yes:
             _confirm([*found.values()])
         for job_id in found:
-            client.delete(job_id)
+            client.jobs.delete(job_id)
             if not as_json:
                 terminal.write(f"{job_id}  removed")
     if as_json:
@@ -214,13 +216,13 @@ def _killed(client: Client, ref: str) -> JobView | JobSummary:
     from torchyard.contract.errors import Forbidden, NotFound
 
     if not _ID.fullmatch(ref):
-        return client.cancel(client.get(ref).id, now=True)
+        return client.jobs.cancel(client.get(ref).id, now=True)
     try:
-        return client.cancel(ref, now=True)
+        return client.jobs.cancel(ref, now=True)
     except (NotFound, Forbidden):
-        if client.act("cancel", [ref], now=True).refused:
+        if client.jobs.act("cancel", [ref], now=True).refused:
             raise
-        return next(job for job in client.list(q=ref) if job.id == ref)
+        return next(job for job in client.jobs.list(q=ref) if job.id == ref)
 
 
 def _check_ended(jobs: list[JobView]) -> None:

@@ -35,7 +35,7 @@ def keep(
 
     with connect() as client:
         job_id = client.get(job).id
-        found = client.keep(job_id, paths, timeout=timeout, on_progress=_show)
+        found = client.jobs.keep(job_id, paths, timeout=timeout, on_progress=_show)
     if as_json:
         return output.write_json(found)
     if found.refused is not None and not found.files:

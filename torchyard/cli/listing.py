@@ -87,10 +87,10 @@ def ps(
         matching["owner"] = None if every else client.me().name
         matching["sweep"] = None if sweep is None else client.sweeps.get(sweep).id
         if group_by is not None:
-            return _write_groups(client.groups(group_by, **matching), group_by, as_json=as_json)
+            return _write_groups(client.jobs.groups(group_by, **matching), group_by, as_json=as_json)
         if watch:
             # pyrefly: ignore[open-unpacking] it has no `sort`
-            return redraw(lambda: job_lines([*client.list(**matching, limit=_shown(most))]), seconds=_REFRESH_S)
+            return redraw(lambda: job_lines([*client.jobs.list(**matching, limit=_shown(most))]), seconds=_REFRESH_S)
     return _list(matching, every=every, limit=most, notes_rest=limit is None, as_json=as_json)
 
 

@@ -121,4 +121,4 @@ def _expiry(client: Client, me: MeView) -> datetime | None:
     """Returns when the caller's token expires, if it does and the caller may know it."""
     if me.token_id is None or Scope.TOKENS not in me.scopes:
         return None
-    return next((token.expires_at for token in client.tokens() if token.id == me.token_id), None)
+    return next((token.expires_at for token in client.tokens.list() if token.id == me.token_id), None)

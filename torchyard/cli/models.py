@@ -46,7 +46,7 @@ def add(
     """
     job, _, ref = checkpoint.partition("/")
     with connect() as client:
-        kept = client.add_model(name, client.get(job).id, ref or None, visibility=visibility)
+        kept = client.models.add(name, client.get(job).id, ref or None, visibility=visibility)
     if as_json:
         return output.write_json(kept)
     terminal.write(f"{_named(kept)}  step {kept.step}, {terminal.size(kept.stored_bytes)}")
@@ -61,7 +61,7 @@ def ls(
 ) -> None:
     """List the models that you may read, each with its newest version."""
     with connect() as client:
-        found = [*client.models(owner=owner)]
+        found = [*client.models.list(owner=owner)]
     if as_json:
         return output.write_json(found)
     headers = ("MODEL", output.OWNER, "NEWEST", "METRICS", "VERSIONS", "SIZE", "READ BY", "ADDED")
@@ -77,12 +77,12 @@ def show(model: ModelArgument, *, as_json: Json = False) -> None:
     """Show a model with its versions, or with @VERSION one of them with its files and its card."""
     with connect() as client:
         if ModelRef.parse(model).version is not None:
-            version = client.model_version(model)
+            version = client.models.version(model)
             return output.write_json(version) if as_json else _write(_version_lines(version))
-        found = client.model(model)
+        found = client.models.get(model)
         if as_json:
             return output.write_json(found)
-        versions = [*client.model_versions(model)]
+        versions = [*client.models.versions(model)]
     return _write([*_model_lines(found), "", *_table(versions)])
 
 
@@ -105,9 +105,9 @@ def download(
     from torchyard.cli.progress import Transfer
 
     with connect() as client:
-        version = client.model_version(model)
+        version = client.models.version(model)
         with Transfer() as transfer:
-            path = client.download_model(_named(version), file=file, to=to, on_progress=transfer.show)
+            path = client.models.download(_named(version), file=file, to=to, on_progress=transfer.show)
     if as_json:
         terminal.write(json.dumps({"path": str(path), "version": version.model_dump(mode="json")}))
     else:
@@ -125,7 +125,7 @@ def share(
 ) -> None:
     """Let every user of the server read a model, with all its versions."""
     with connect() as client:
-        changed = client.share_model(model, "private" if private else "team")
+        changed = client.models.share(model, "private" if private else "team")
     output.write_json(changed) if as_json else terminal.write(f"{changed.owner}/{changed.name}  {changed.visibility}")
 
 
@@ -142,11 +142,11 @@ def rm(
     """
     with connect() as client:
         one = ModelRef.parse(model).version is not None
-        found = client.model_version(model) if one else client.model(model)
+        found = client.models.version(model) if one else client.models.get(model)
         named = str(ModelRef(found.owner, found.name, ModelRef.parse(model).version))
         if not yes:
             _confirm(named, found)
-        client.remove_model(named)
+        client.models.remove(named)
     terminal.write(json.dumps({"removed": [named]}) if as_json else f"{named}  removed")
 
 

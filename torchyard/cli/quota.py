@@ -13,7 +13,7 @@ from torchyard.contract.wire.units import parse_size
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from torchyard.client.calls.team import QuotaKind
+    from torchyard.client.core.team import QuotaKind
 
 quota = typer.Typer(no_args_is_help=True, help="Show or set how much users may use.\n\nOnly administrators set it.")
 RoleOption = Annotated[Role | None, typer.Option(help="Each user of this role, instead of one user.")]
@@ -27,7 +27,7 @@ def show(
 ) -> None:
     """Show what a user may use, and uses: their own limits, else those of their role."""
     with connect() as client:
-        found = client.quota(user or client.me().name)
+        found = client.quotas.get(user or client.me().name)
     if as_json:
         return output.write_json(found)
     rows = [(use.resource, _shown(use.resource, use.limit), _used(use.resource, use.used)) for use in found.uses]
@@ -40,7 +40,7 @@ def show(
 def list_quotas(*, as_json: Json = False) -> None:
     """List the limits of roles and of users."""
     with connect() as client:
-        found = [*client.quotas()]
+        found = [*client.quotas.list()]
     if as_json:
         return output.write_json(found)
     rows = [
@@ -72,7 +72,7 @@ def set_limits(
     if not limits:
         raise typer.BadParameter("give a limit, such as devices=4")
     with connect() as client:
-        client.set_quota(name, kind=kind, limits=limits)
+        client.quotas.set(name, kind=kind, limits=limits)
     terminal.note(f"Limits of the {kind} {name}: {', '.join(_pair(*limit) for limit in limits.items())}")
 
 
@@ -88,7 +88,7 @@ def clear(
     kind, name, texts = _target(arguments or [], role)
     resources = [_resource(text) for text in texts]
     with connect() as client:
-        client.clear_quota(name, kind=kind, resources=resources)
+        client.quotas.clear(name, kind=kind, resources=resources)
     terminal.note(f"Removed from the limits of the {kind} {name}: {', '.join(resources) or 'all'}")
 
 

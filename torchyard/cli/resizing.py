@@ -18,7 +18,7 @@ def say_change(client: Client, job: JobView, devices: int) -> None:
     before = job.spec.resources.devices_per_node
     if devices == before:
         return
-    has_checkpoint = next(iter(client.checkpoints(job.id)), None) is not None
+    has_checkpoint = next(iter(client.jobs.checkpoints(job.id)), None) is not None
     terminal.note(
         f"{'devices':<11}{devices} in place of {before}: {_batch(job, devices, has_checkpoint=has_checkpoint)}"
     )

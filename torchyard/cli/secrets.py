@@ -29,7 +29,7 @@ def set_secret(
     """Store a secret, or its new value, for jobs that start later. Asks for the value."""
     value = read_secret("value", from_stdin=stdin, option="--stdin")
     with connect() as client:
-        stored = client.set_secret(name, value)
+        stored = client.secrets.set(name, value)
     output.write_json(stored) if as_json else terminal.write(f"{stored.name}  stored")
 
 
@@ -37,7 +37,7 @@ def set_secret(
 def list_secrets(*, as_json: Json = False) -> None:
     """List the names of your secrets."""
     with connect() as client:
-        found = [*client.secrets()]
+        found = [*client.secrets.list()]
     if as_json:
         return output.write_json(found)
     for line in output.table(("NAME", "SET"), [(secret.name, terminal.ago(secret.updated_at)) for secret in found]):
@@ -52,7 +52,7 @@ def delete(
     """Delete secrets. A job that names one and starts later fails."""
     with connect() as client:
         for name in names:
-            client.delete_secret(name)
+            client.secrets.delete(name)
             if not as_json:
                 terminal.write(f"{name}  deleted")
     if as_json:
@@ -63,6 +63,6 @@ def delete(
 def rotate(*, as_json: Json = False) -> None:
     """Encrypt every user's secrets with the first key, as an administrator. Older keys are not needed afterwards."""
     with connect() as client:
-        rotated = client.rotate_secrets()
+        rotated = client.secrets.rotate()
     text = f"{rotated.encrypted} secrets were encrypted again; the first key is enough now"
     output.write_json(rotated) if as_json else terminal.write(text)

@@ -29,7 +29,7 @@ def stacks(
     """
     with connect() as client:
         view = client.get(job).view
-        found = client.stacks(view.id, timeout=timeout)
+        found = client.jobs.stacks(view.id, timeout=timeout)
     if as_json:
         return output.write_json(found)
     hosts = dict(enumerate(device.host for device in view.devices))

@@ -54,8 +54,8 @@ def validate(
 
     with connect() as client:
         sent = read_spec(file)
-        found = client.forecast(sent) if forecast else None
-        spec = client.validate(sent) if found is None else found.spec
+        found = client.jobs.forecast(sent) if forecast else None
+        spec = client.jobs.validate(sent) if found is None else found.spec
     if as_json:
         return output.write_json(spec if found is None else found)
     if found is not None and found.waits_for is not None:
@@ -145,7 +145,7 @@ def submit(
             with _naming(places):
                 # Jobs that wait for each other are stored together.
                 together = atomic or any(spec.get("after") for spec in specs)
-                made = client.submit_batch(specs, atomic=together, idempotency_key=idempotency_key)
+                made = client.jobs.submit_batch(specs, atomic=together, idempotency_key=idempotency_key)
             _show_batch(made, places, as_json=as_json)
         else:
             job = client.submit(specs[0], idempotency_key=idempotency_key, forecast=not as_json).view
@@ -163,7 +163,9 @@ def _print_plan(
     if sweep is not None:
         print_trials(parse_sweep(sweep), as_json=as_json)
     else:
-        found = [client.validate({key: value for key, value in each.items() if key != "schedule"}) for each in specs]
+        found = [
+            client.jobs.validate({key: value for key, value in each.items() if key != "schedule"}) for each in specs
+        ]
         if as_json:
             terminal.write(json.dumps([{"name": each.name, "argv": argv(each)} for each in found]))
         else:
@@ -257,7 +259,7 @@ def retry(
             from torchyard.cli.resizing import say_change
 
             say_change(client, old.view, devices)
-        made = client.retry(old.id, from_=ref, devices=devices, fresh=fresh, idempotency_key=idempotency_key)
+        made = client.jobs.retry(old.id, from_=ref, devices=devices, fresh=fresh, idempotency_key=idempotency_key)
         accepted(client, made.view, follow=follow, as_json=as_json)
 
 
@@ -289,7 +291,7 @@ def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
     with detachable(job):
         last = wait_for_start(client, job)
         with Watch(log=None if as_json else output.log_line, waited=job.state == JobState.QUEUED) as watch:
-            for update in client.follow(job.id, logs=not as_json, live=watch.shows_live):
+            for update in client.jobs.follow(job.id, logs=not as_json, live=watch.shows_live):
                 watch.show(update)
                 last = update if isinstance(update, JobView) else last
     if as_json:

@@ -69,16 +69,18 @@ def logs(
     if not (follow or begin is not None or grep is not None):
         return _print_stored(job, None if as_json else shown, tail=tail, rank=rank)
     from torchyard.cli.follow import Watch, detachable, exit_code
+    from torchyard.client.blocking import ask
+    from torchyard.client.core.telemetry import lines_before
     from torchyard.contract.telemetry.views import EventView, LiveLine, LogLine
 
     with connect() as client:
         found = client.get(job).view
-        last = first = client.lines_before(found.id, begin) if begin is not None else 0
+        last = first = ask(client, lines_before, found.id, begin) if begin is not None else 0
         if grep is not None:
             from torchyard.cli.grep import Nearby, Place, print_matches
 
             place, nearby = Place(), Nearby(client, found.id, rank=rank, context=context)
-            matches = client.search_logs(
+            matches = client.jobs.search_logs(
                 found.id, grep, regex=regex, case=case, rank=rank, after=first, searched=place.show
             )
             if print_matches(matches, nearby, place, with_time=timestamps, as_json=as_json):
@@ -86,7 +88,7 @@ def logs(
             terminal.note("No such line.")
             raise typer.Exit(1)
         if tail is not None or not follow:
-            for line in client.logs(found.id, tail=tail, rank=rank, after=first):
+            for line in client.jobs.logs(found.id, tail=tail, rank=rank, after=first):
                 if line.line > first:
                     last, begin = line.line, line.time
                     terminal.write(shown(line))
@@ -95,7 +97,7 @@ def logs(
             return terminal.note("No output.") if last == first else None
         with detachable(found), Watch(log=shown) as watch:
             only: list[StoredKind] = ["log"] if as_json else ["log", "message", "state"]
-            for item in client.stream(found.id, after=last, only=only, live=watch.shows_live and not as_json):
+            for item in client.jobs.stream(found.id, after=last, only=only, live=watch.shows_live and not as_json):
                 line = item.view
                 if isinstance(line, EventView) and (begin is None or line.time > begin) and _is_told(line):
                     watch.show(line)
@@ -174,10 +176,10 @@ def metrics(
     with connect() as client:
         found = client.get(job).view
         if from_log is not None:
-            _say_made(client.make_log_curves(found.id, from_log))
-        view = client.metrics(found.id, keys=key or (), max_points=_MOST_POINTS if every else None)
+            _say_made(client.jobs.make_log_curves(found.id, from_log))
+        view = client.jobs.metrics(found.id, keys=key or (), max_points=_MOST_POINTS if every else None)
         if absent := {*(key or ())} - {series.key for series in view.data}:
-            known = [item.key for one in client.curves([found.id]).jobs for item in one.keys]
+            known = [item.key for one in client.jobs.curves([found.id]).jobs for item in one.keys]
             terminal.note(output.no_such_metric(absent, known, whose="This job has"))
             raise typer.Exit(1)
     if every and not as_json and view.max_points < _MOST_POINTS:

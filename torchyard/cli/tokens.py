@@ -39,7 +39,7 @@ def new(
     """Make a token and print it, this once."""
     lifetime = _lifetime(expires)
     with connect() as client:
-        made = client.make_token(name=name, user=user, scopes=scope, lifetime=lifetime)
+        made = client.tokens.make(name=name, user=user, scopes=scope, lifetime=lifetime)
     output.write_json(made) if as_json else terminal.write(made.token)
     ends = "It does not expire" if made.expires_at is None else f"It expires at {output.moment(made.expires_at)}"
     terminal.note(f"This is the token {made.id} of {made.user}. It is not shown again. {ends}.")
@@ -49,7 +49,7 @@ def new(
 def list_tokens(*, user: UserOption = None, as_json: Json = False) -> None:
     """List tokens, newest first, without their secrets."""
     with connect() as client:
-        found = [*client.tokens(user=user)]
+        found = [*client.tokens.list(user=user)]
     if as_json:
         return output.write_json(found)
     for line in output.table(("ID", "NAME", "STATE", "LAST USE", "SCOPES"), [_row(token) for token in found]):
@@ -67,10 +67,10 @@ def revoke(
     from torchyard.client.shortids import only_id
 
     with connect() as client:
-        own = {token.id: token.name for token in client.tokens()}
+        own = {token.id: token.name for token in client.tokens.list()}
         chosen = [only_id(ref, own) or ref for ref in tokens]
         for token_id in chosen:
-            client.revoke_token(token_id)
+            client.tokens.revoke(token_id)
             if not as_json:
                 terminal.write(f"{token_id}  revoked")
     if as_json:

@@ -62,16 +62,16 @@ class _Reader:
 
     def lines(self) -> list[str]:
         """Returns what to show now. Raises ServerUnreachable and Unavailable."""
-        workers, waiting = self.client.workers(), [*self.client.queue()]
+        workers, waiting = self.client.workers.list(), [*self.client.queue()]
         if self.history is None or time.monotonic() > self.read_at + _HISTORY_S:
             self.history = {worker.id: self._history(worker) for worker in workers if worker.pool is None}
             self.read_at = time.monotonic()
         ended = [state for state in JobState if state.terminal]
-        jobs = [*self.client.list(state=ended, sort="finished", limit=_LOOKED_AT)]
+        jobs = [*self.client.jobs.list(state=ended, sort="finished", limit=_LOOKED_AT)]
         return [*_floor(workers, self.history), "", *_queue(waiting), "", *_ended(jobs)]
 
     def _history(self, worker: WorkerView) -> WorkerHistoryView:
-        return self.client.worker_history(worker.id, begins=datetime.now(UTC) - _SPAN, max_points=_POINTS)
+        return self.client.workers.history(worker.id, begins=datetime.now(UTC) - _SPAN, max_points=_POINTS)
 
 
 def _floor(workers: Sequence[WorkerView], history: Mapping[str, WorkerHistoryView]) -> list[str]:

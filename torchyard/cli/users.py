@@ -27,7 +27,7 @@ def add(
 ) -> None:
     """Add a user. They need a token to do anything."""
     with connect() as client:
-        user = client.add_user(name, role=role)
+        user = client.users.add(name, role=role)
     _print(user, as_json=as_json)
     terminal.note(f"Make a token for them: {output.command()} tokens add --user {user.name}")
 
@@ -36,7 +36,7 @@ def add(
 def list_users(*, as_json: Json = False) -> None:
     """List the users."""
     with connect() as client:
-        found = [*client.users()]
+        found = [*client.users.list()]
     if as_json:
         return output.write_json(found)
     for line in output.table(("NAME", "ROLE", "STATE", "ADDED"), [_row(user) for user in found]):
@@ -48,7 +48,7 @@ def list_users(*, as_json: Json = False) -> None:
 def set_role(name: UserArgument, role: Role, *, as_json: Json = False) -> None:
     """Change the role of a user."""
     with connect() as client:
-        _print(client.change_user(name, role=role), as_json=as_json)
+        _print(client.users.change(name, role=role), as_json=as_json)
 
 
 @users.command("disable")
@@ -60,14 +60,14 @@ def disable(
 ) -> None:
     """Disable a user. Their tokens, sessions and open streams end at once."""
     with connect() as client:
-        _print(client.change_user(name, disabled=True, jobs=jobs), as_json=as_json)
+        _print(client.users.change(name, disabled=True, jobs=jobs), as_json=as_json)
 
 
 @users.command("enable")
 def enable(name: UserArgument, *, as_json: Json = False) -> None:
     """Enable a user who was disabled. Their tokens are valid again."""
     with connect() as client:
-        _print(client.change_user(name, disabled=False), as_json=as_json)
+        _print(client.users.change(name, disabled=False), as_json=as_json)
 
 
 def _print(user: UserView, *, as_json: bool) -> None:

@@ -71,6 +71,9 @@ def _watch(client: Client, found: dict[str, JobView], event: Event, *, until: fl
 
     Prints each job once that is so.
     """
+    from torchyard.client.blocking import ask
+    from torchyard.client.waiting import wait_for_change
+
     shown = set[str]()
     while True:
         for job in found.values():
@@ -86,7 +89,7 @@ def _watch(client: Client, found: dict[str, JobView], event: Event, *, until: fl
             return False
         for place, job in enumerate(waiting):
             seconds = 0.0 if place else min(left, _SEVERAL_S if len(waiting) > 1 else _ONE_S)
-            found[job.id] = client.wait_for_change(job, timeout=seconds)
+            found[job.id] = ask(client, wait_for_change, job, timeout=seconds)
 
 
 def _waits(job: JobView, event: Event) -> bool:

@@ -8,6 +8,8 @@ from rich.text import Text
 from torchyard.cli import estimates
 from torchyard.cli.follow import stamp
 from torchyard.client import Client
+from torchyard.client.blocking import ask
+from torchyard.client.waiting import wait_for_change
 from torchyard.contract.jobs.views import JobView
 from torchyard.contract.states import JobState
 from torchyard.host import terminal
@@ -36,7 +38,7 @@ def wait_for_start(client: Client, job: JobView) -> JobView:
             elif reason != shown:
                 console.print(stamp(latest).append(f"{job.state:<10} {reason}"), soft_wrap=True)
             shown = reason
-            job = client.wait_for_change(job, timeout=_REFRESH_S)
+            job = ask(client, wait_for_change, job, timeout=_REFRESH_S)
     return job
 
 

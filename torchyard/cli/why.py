@@ -29,10 +29,10 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
     with connect() as client:
         found = client.get(job).view
         waits = found.state == JobState.QUEUED or found.status_reason.code == WAITING_IN_SLURM
-        workers = _places(found, client.workers()) if waits else []
-        advice = client.advice(found.id)
+        workers = _places(found, client.workers.list()) if waits else []
+        advice = client.jobs.advice(found.id)
         ended = found.state == JobState.PAUSED or found.state.terminal
-        has_checkpoint = ended and next(iter(client.checkpoints(found.id)), None) is not None
+        has_checkpoint = ended and next(iter(client.jobs.checkpoints(found.id)), None) is not None
         asks = found.state == JobState.SUCCEEDED and not has_checkpoint
         has_files = asks and has_left_files(client, found.id)
     if as_json:

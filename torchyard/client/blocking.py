@@ -10,6 +10,8 @@ import weakref
 
 import httpx2
 
+from torchyard.client.connection import Connection
+from torchyard.client.core.base import Core
 from torchyard.client.discovery import Server
 from torchyard.client.transport import http_options
 
@@ -83,6 +85,18 @@ def iterating(
     item = handle or get_args(signature.return_annotation)[0]
     vars(method)["__signature__"] = signature.replace(return_annotation=Generator[item])
     return method
+
+
+def ask(
+    client: Driver[Core],
+    operation: Callable[Concatenate[Connection, P], Coroutine[Any, Any, T]],
+    /,
+    *args: P.args,
+    **options: P.kwargs,
+) -> T:
+    """Runs an operation over the connection of a client: one that the command line needs and no client has."""
+    connection = client._core._connection  # pyright: ignore[reportPrivateUsage] - theirs is the same package
+    return run(operation(connection, *args, **options))
 
 
 def run(operation: Coroutine[Any, Any, T]) -> T:

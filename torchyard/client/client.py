@@ -6,23 +6,56 @@ from typing import Self
 from torchyard.client.blocking import BlockingTransport, Driver, blocking, iterating
 from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.core.client import ClientCore
+from torchyard.client.core.job import JobCore
+from torchyard.client.core.models import ModelsCore
 from torchyard.client.core.notifications import NotificationsCore
 from torchyard.client.core.schedules import SchedulesCore
 from torchyard.client.core.sweeps import SweepsCore
+from torchyard.client.core.team import QuotasCore, SavedViewsCore, SecretsCore, SessionsCore, TokensCore, UsersCore
+from torchyard.client.core.workers import WorkersCore
 from torchyard.client.discovery import Server, discover
 from torchyard.client.handles import Job
 
 
-class Bundles(Driver[BundlesCore]):
-    """The operations of `BundlesCore`, which block until their result is there."""
+class Jobs(Driver[JobCore]):
+    """The operations of `JobCore`, which block until their result is there."""
 
-    upload = blocking(BundlesCore.upload)
-    named = blocking(BundlesCore.named)
-    name = blocking(BundlesCore.name)
-    list = iterating(BundlesCore.list)
-    get = blocking(BundlesCore.get)
-    delete = blocking(BundlesCore.delete)
-    download = blocking(BundlesCore.download)
+    submit_batch = blocking(JobCore.submit_batch)
+    validate = blocking(JobCore.validate)
+    forecast = blocking(JobCore.forecast)
+    list = iterating(JobCore.list)
+    count = blocking(JobCore.count)
+    groups = blocking(JobCore.groups)
+    act = blocking(JobCore.act)
+    update = blocking(JobCore.update)
+    star = blocking(JobCore.star)
+    cancel = blocking(JobCore.cancel)
+    pause = blocking(JobCore.pause)
+    price_of_stop = blocking(JobCore.price_of_stop)
+    resume = blocking(JobCore.resume)
+    retry = blocking(JobCore.retry, Job)
+    delete = blocking(JobCore.delete)
+    advice = blocking(JobCore.advice)
+    attempts = iterating(JobCore.attempts)
+    events = iterating(JobCore.events)
+    metrics = blocking(JobCore.metrics)
+    curves = blocking(JobCore.curves)
+    make_log_curves = blocking(JobCore.make_log_curves)
+    logs = iterating(JobCore.logs)
+    search_logs = iterating(JobCore.search_logs)
+    stacks = blocking(JobCore.stacks)
+    stream = iterating(JobCore.stream)
+    follow = iterating(JobCore.follow)
+    follow_logs = iterating(JobCore.follow_logs)
+    checkpoints = iterating(JobCore.checkpoints)
+    checkpoint = blocking(JobCore.checkpoint)
+    download = blocking(JobCore.download)
+    artifacts = iterating(JobCore.artifacts)
+    kept_files = iterating(JobCore.kept_files)
+    keep = blocking(JobCore.keep)
+    download_artifact = blocking(JobCore.download_artifact)
+    media = iterating(JobCore.media)
+    download_picture = blocking(JobCore.download_picture)
 
 
 class Sweeps(Driver[SweepsCore]):
@@ -52,6 +85,90 @@ class Schedules(Driver[SchedulesCore]):
     resume = blocking(SchedulesCore.resume)
     change = blocking(SchedulesCore.change)
     delete = blocking(SchedulesCore.delete)
+
+
+class Models(Driver[ModelsCore]):
+    """The operations of `ModelsCore`, which block until their result is there."""
+
+    list = iterating(ModelsCore.list)
+    get = blocking(ModelsCore.get)
+    versions = iterating(ModelsCore.versions)
+    version = blocking(ModelsCore.version)
+    add = blocking(ModelsCore.add)
+    share = blocking(ModelsCore.share)
+    remove = blocking(ModelsCore.remove)
+    download = blocking(ModelsCore.download)
+
+
+class Bundles(Driver[BundlesCore]):
+    """The operations of `BundlesCore`, which block until their result is there."""
+
+    upload = blocking(BundlesCore.upload)
+    named = blocking(BundlesCore.named)
+    name = blocking(BundlesCore.name)
+    list = iterating(BundlesCore.list)
+    get = blocking(BundlesCore.get)
+    delete = blocking(BundlesCore.delete)
+    download = blocking(BundlesCore.download)
+
+
+class Workers(Driver[WorkersCore]):
+    """The operations of `WorkersCore`, which block until their result is there."""
+
+    list = blocking(WorkersCore.list)
+    history = blocking(WorkersCore.history)
+    drain = blocking(WorkersCore.drain)
+    price_of_drain = blocking(WorkersCore.price_of_drain)
+    undrain = blocking(WorkersCore.undrain)
+
+
+class Users(Driver[UsersCore]):
+    """The operations of `UsersCore`, which block until their result is there."""
+
+    list = iterating(UsersCore.list)
+    add = blocking(UsersCore.add)
+    change = blocking(UsersCore.change)
+
+
+class Tokens(Driver[TokensCore]):
+    """The operations of `TokensCore`, which block until their result is there."""
+
+    list = iterating(TokensCore.list)
+    make = blocking(TokensCore.make)
+    revoke = blocking(TokensCore.revoke)
+
+
+class Sessions(Driver[SessionsCore]):
+    """The operations of `SessionsCore`, which block until their result is there."""
+
+    list = iterating(SessionsCore.list)
+    end = blocking(SessionsCore.end)
+
+
+class Quotas(Driver[QuotasCore]):
+    """The operations of `QuotasCore`, which block until their result is there."""
+
+    list = iterating(QuotasCore.list)
+    get = blocking(QuotasCore.get)
+    set = blocking(QuotasCore.set)
+    clear = blocking(QuotasCore.clear)
+
+
+class Secrets(Driver[SecretsCore]):
+    """The operations of `SecretsCore`, which block until their result is there."""
+
+    list = iterating(SecretsCore.list)
+    set = blocking(SecretsCore.set)
+    delete = blocking(SecretsCore.delete)
+    rotate = blocking(SecretsCore.rotate)
+
+
+class SavedViews(Driver[SavedViewsCore]):
+    """The operations of `SavedViewsCore`, which block until their result is there."""
+
+    list = iterating(SavedViewsCore.list)
+    save = blocking(SavedViewsCore.save)
+    delete = blocking(SavedViewsCore.delete)
 
 
 class Notifications(Driver[NotificationsCore]):
@@ -85,9 +202,18 @@ class Client(Driver[ClientCore]):
     ) -> None:
         self.server: Server = discover(url, token, data_dir=Path(data_dir))
         super().__init__(ClientCore(self.server, BlockingTransport(self.server), patience=patience))
-        self.bundles = Bundles(self._core.bundles)
+        self.jobs = Jobs(self._core.jobs)
         self.sweeps = Sweeps(self._core.sweeps)
         self.schedules = Schedules(self._core.schedules)
+        self.models = Models(self._core.models)
+        self.bundles = Bundles(self._core.bundles)
+        self.workers = Workers(self._core.workers)
+        self.users = Users(self._core.users)
+        self.tokens = Tokens(self._core.tokens)
+        self.sessions = Sessions(self._core.sessions)
+        self.quotas = Quotas(self._core.quotas)
+        self.secrets = Secrets(self._core.secrets)
+        self.saved_views = SavedViews(self._core.saved_views)
         self.notifications = Notifications(self._core.notifications)
 
     def __enter__(self) -> Self:
@@ -97,87 +223,15 @@ class Client(Driver[ClientCore]):
         self.close()
 
     close = blocking(ClientCore.close)
-    run = blocking(ClientCore.run, Job)
     submit = blocking(ClientCore.submit, Job)
-    submit_batch = blocking(ClientCore.submit_batch)
-    validate = blocking(ClientCore.validate)
-    forecast = blocking(ClientCore.forecast)
-    exact_init_from = blocking(ClientCore.exact_init_from)
     get = blocking(ClientCore.get, Job)
-    free_name = blocking(ClientCore.free_name)
-    advice = blocking(ClientCore.advice)
-    list = iterating(ClientCore.list)
-    count = blocking(ClientCore.count)
-    act = blocking(ClientCore.act)
-    update = blocking(ClientCore.update)
-    star = blocking(ClientCore.star)
-    groups = blocking(ClientCore.groups)
-    cancel = blocking(ClientCore.cancel)
-    pause = blocking(ClientCore.pause)
-    price_of_stop = blocking(ClientCore.price_of_stop)
-    resume = blocking(ClientCore.resume)
-    retry = blocking(ClientCore.retry, Job)
-    delete = blocking(ClientCore.delete)
-    queue = iterating(ClientCore.queue)
-    events = iterating(ClientCore.events)
-    metrics = blocking(ClientCore.metrics)
-    curves = blocking(ClientCore.curves)
-    make_log_curves = blocking(ClientCore.make_log_curves)
-    attempts = iterating(ClientCore.attempts)
-    logs = iterating(ClientCore.logs)
-    search_logs = iterating(ClientCore.search_logs)
-    lines_before = blocking(ClientCore.lines_before)
-    stacks = blocking(ClientCore.stacks)
-    checkpoints = iterating(ClientCore.checkpoints)
-    checkpoint = blocking(ClientCore.checkpoint)
-    download = blocking(ClientCore.download)
-    artifacts = iterating(ClientCore.artifacts)
-    kept_files = iterating(ClientCore.kept_files)
-    keep = blocking(ClientCore.keep)
-    download_artifact = blocking(ClientCore.download_artifact)
-    media = iterating(ClientCore.media)
-    download_picture = blocking(ClientCore.download_picture)
-    models = iterating(ClientCore.models)
-    model = blocking(ClientCore.model)
-    model_versions = iterating(ClientCore.model_versions)
-    model_version = blocking(ClientCore.model_version)
-    add_model = blocking(ClientCore.add_model)
-    share_model = blocking(ClientCore.share_model)
-    remove_model = blocking(ClientCore.remove_model)
-    download_model = blocking(ClientCore.download_model)
-    trainers = blocking(ClientCore.trainers)
-    workers = blocking(ClientCore.workers)
-    worker_history = blocking(ClientCore.worker_history)
-    usage = iterating(ClientCore.usage)
-    disk_use = blocking(ClientCore.disk_use)
-    drain = blocking(ClientCore.drain)
-    price_of_drain = blocking(ClientCore.price_of_drain)
-    undrain = blocking(ClientCore.undrain)
-    ready = blocking(ClientCore.ready)
+    run = blocking(ClientCore.run, Job)
     wait = blocking(ClientCore.wait)
-    wait_for_change = blocking(ClientCore.wait_for_change)
-    stream = iterating(ClientCore.stream)
-    follow = iterating(ClientCore.follow)
-    follow_logs = iterating(ClientCore.follow_logs)
+    ready = blocking(ClientCore.ready)
     me = blocking(ClientCore.me)
     login_code = blocking(ClientCore.login_code)
-    users = iterating(ClientCore.users)
-    add_user = blocking(ClientCore.add_user)
-    change_user = blocking(ClientCore.change_user)
-    tokens = iterating(ClientCore.tokens)
-    make_token = blocking(ClientCore.make_token)
-    revoke_token = blocking(ClientCore.revoke_token)
-    sessions = iterating(ClientCore.sessions)
-    end_session = blocking(ClientCore.end_session)
-    quotas = iterating(ClientCore.quotas)
-    quota = blocking(ClientCore.quota)
-    set_quota = blocking(ClientCore.set_quota)
-    clear_quota = blocking(ClientCore.clear_quota)
-    secrets = iterating(ClientCore.secrets)
-    set_secret = blocking(ClientCore.set_secret)
-    delete_secret = blocking(ClientCore.delete_secret)
-    rotate_secrets = blocking(ClientCore.rotate_secrets)
-    saved_views = iterating(ClientCore.saved_views)
-    save_view = blocking(ClientCore.save_view)
-    delete_saved_view = blocking(ClientCore.delete_saved_view)
+    trainers = blocking(ClientCore.trainers)
+    queue = iterating(ClientCore.queue)
+    usage = iterating(ClientCore.usage)
+    disk_use = blocking(ClientCore.disk_use)
     audit = iterating(ClientCore.audit)

@@ -49,7 +49,7 @@ class Connection:
     """`patience` is for how many seconds a request is repeated to a server that answered before."""
 
     def __init__(self, server: Server, transport: Transport, *, patience: float) -> None:
-        self._server = server
+        self.server = server
         self._transport = transport
         self._patience = patience
         self._reached = False
@@ -57,6 +57,9 @@ class Connection:
 
     async def close(self) -> None:
         await self._transport.close()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._transport.sleep(seconds)
 
     async def answer(self, call: Call[V]) -> V:
         """Sends the call and returns the answer's view. Raises as `send` does."""
@@ -111,7 +114,7 @@ class Connection:
                 call.method, call.path, params=params or None, content=call.content, headers=call.headers
             )
         except httpx2.TransportError as error:
-            raise unreachable(self._server, error) from error
+            raise unreachable(self.server, error) from error
         self._hear(response)
         return response
 
@@ -160,7 +163,7 @@ class Connection:
                     continue
                 encode = plain  # the stream ended before the file
                 error: TorchyardError = ServerUnreachable(
-                    f"{self._server.url} has {view.received} of {packed.size} bytes"
+                    f"{self.server.url} has {view.received} of {packed.size} bytes"
                 )
             except (ServerUnreachable, TooManyRequests, Unavailable) as interruption:
                 error = interruption
@@ -225,7 +228,7 @@ class Connection:
         try:
             response = await sending
         except httpx2.TransportError as error:
-            raise unreachable(self._server, error) from error
+            raise unreachable(self.server, error) from error
         self._hear(response)
         if not response.is_success:
             raise problem(response)
@@ -236,7 +239,7 @@ class Connection:
         backoff = self._new_backoff()
         while not reader.ended:
             before, began = reader.position, time.monotonic()
-            error: TorchyardError = ServerUnreachable(f"{self._server.url} closed the stream before the job ended")
+            error: TorchyardError = ServerUnreachable(f"{self.server.url} closed the stream before the job ended")
             try:
                 async with aclosing(self._events_of_one_connection(path, reader)) as items:
                     async for item in items:
@@ -266,7 +269,7 @@ class Connection:
                     raise problem(streamed.response)
                 yield streamed
         except httpx2.TransportError as error:
-            raise unreachable(self._server, error) from error
+            raise unreachable(self.server, error) from error
 
     def _hear(self, response: httpx2.Response) -> None:
         """Notes that the server answers. Warns once if it is of another version than this client."""

@@ -26,7 +26,7 @@ async def fetch(
     """Fetches the `file` of that path, or what the download of `listed` sends, from `path`. Returns what it wrote.
 
     That is `to`, or where `to` is a folder, the server's name in it, else `name`. A tar becomes a folder.
-    `of`: what has the files, for messages. Raises as `Client.download` does.
+    `of`: what has the files, for messages. Raises as `Client.jobs.download` does.
     """
     is_folder, target = file is None and listed.folder is not None, Path(to)
     expected = file_to_download(listed, file, of=of)

@@ -58,5 +58,5 @@ class Job(Driver[AsyncJob], JobShape):
         fresh: bool = False,
         idempotency_key: str | None = None,
     ) -> "Job":
-        """Submits a new job that continues from a checkpoint of this one, as `Client.retry` does, and returns it."""
+        """Submits a new job that continues from a checkpoint of this one, as `client.jobs.retry` does. Returns it."""
         return Job(self._retried(from_=from_, devices=devices, fresh=fresh, idempotency_key=idempotency_key))

@@ -1,13 +1,11 @@
 """Who gives new jobs free names takes turns: of two at once, each would find the same one."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 import fcntl
 import os
 from pathlib import Path
 import tempfile
-
-from torchyard.client.transport import Transport
 
 _POLL_S = 0.05
 _MOST_TURNS = 600
@@ -15,7 +13,7 @@ _MOST_TURNS = 600
 
 
 @asynccontextmanager
-async def turn(transport: Transport) -> AsyncGenerator[None]:
+async def turn(sleep: Callable[[float], Awaitable[None]]) -> AsyncGenerator[None]:
     """Waits until no other process or thread of this user on this host is within such a block."""
     file = _opened()
     if file is None:
@@ -27,7 +25,7 @@ async def turn(transport: Transport) -> AsyncGenerator[None]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                await transport.sleep(_POLL_S)
+                await sleep(_POLL_S)
         yield
     finally:
         os.close(file)

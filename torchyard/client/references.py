@@ -7,8 +7,7 @@ from typing import Any, TypeVar, cast
 
 from torchyard.client.calls import files as files_calls
 from torchyard.client.calls import jobs as calls
-from torchyard.client.calls import sweeps as sweep_calls
-from torchyard.client.calls.call import Spec
+from torchyard.client.calls.call import LONGEST_PAGE, Call, Spec
 from torchyard.client.connection import Connection
 from torchyard.client.matching import query_of
 from torchyard.client.shortids import MOST_LISTED, digits_of, is_named, is_whole, only_id
@@ -18,6 +17,8 @@ from torchyard.contract.errors import NotFound
 from torchyard.contract.files.views import CheckpointView
 from torchyard.contract.jobs.views import JobView
 from torchyard.contract.spec.initial import MODEL, is_exact
+from torchyard.contract.sweeps.views import SweepSummary
+from torchyard.contract.wire.view import Page
 
 S = TypeVar("S", bound=Spec)
 
@@ -89,8 +90,8 @@ async def sweep_id_of(connection: Connection, ref: str) -> str:
     Raises NotFound, and Conflict if several have it.
     """
     short: dict[str, str] = {}
-    where = {"name": None if ref.startswith("swp_") or digits_of(ref) else ref}
-    async with aclosing(connection.pages(sweep_calls.sweeps(where))) as sweeps:
+    params = {"limit": LONGEST_PAGE, "name": None if ref.startswith("swp_") or digits_of(ref) else ref}
+    async with aclosing(connection.pages(Call(Page[SweepSummary], "GET", "/v1/sweeps", params))) as sweeps:
         async for sweep in sweeps:
             if sweep.name == ref:
                 return sweep.id
@@ -100,6 +101,15 @@ async def sweep_id_of(connection: Connection, ref: str) -> str:
     if found is None:
         raise NotFound(f"there is no sweep with the id or name {ref!r}")
     return found
+
+
+async def exact_init_from(connection: Connection, text: str) -> str:
+    """Returns an `init_from` with ids in place of the name of a job or a sweep, such as `digits/best`.
+
+    Raises NotFound, and Conflict if a short id is that of several.
+    """
+    (exact,) = await with_ids(connection, [{"init_from": text}])
+    return exact["init_from"]
 
 
 async def free_name(connection: Connection, name: str) -> str:

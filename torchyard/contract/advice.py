@@ -38,6 +38,9 @@ class AdviceView(View):
         default=None,
         description="of a job without metrics whose log repeats a number: what finds it, for `metrics.patterns`",
     )
+    silent_s: int | None = Field(
+        default=None, description="of a running job: seconds since a rank last reported progress; null before the first"
+    )
     starts_if: list[StartsIfView] = Field(
         default=[], description="of a job that waits for devices: changes with which it would start now"
     )

@@ -98,7 +98,8 @@ test("a code is good once, and a token logs in instead", async () => {
 test("a checkpoint is kept as a model, which the page of models shows and downloads", async () => {
   const visited = await visit(browser, service, `jobs/${trained.id}?tab=checkpoints`);
   const { page } = visited;
-  await page.getByRole("button", { name: "keep", exact: true }).first().click();
+  await page.locator("tbody").getByRole("button", { name: "More" }).first().click();
+  await page.getByRole("menuitem", { name: "Keep as a model" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Keep", exact: true }).click();
   await page.getByRole("link", { name: "cracks-unet@1" }).click();
   await page.getByRole("button", { name: "cracks-unet" }).click();

@@ -85,6 +85,52 @@ test("opening a job, or comparing some, asks for nothing twice", async () => {
   await leave(visited);
 });
 
+test("a page opens without a shift, says nothing of points before they came, and back leads to where it was left", async () => {
+  const visited = await visit(browser, service, "", { height: 500 });
+  const { page } = visited;
+  const shift = (): Promise<number> =>
+    page.evaluate(
+      () =>
+        new Promise<number>((done) => {
+          let sum = 0;
+          const watcher = new PerformanceObserver((list) => {
+            for (const entry of list.getEntries() as (PerformanceEntry & { value: number })[])
+              sum += entry.value;
+          });
+          watcher.observe({ type: "layout-shift", buffered: true });
+          setTimeout(() => done(sum), 500);
+        }),
+    );
+  await page.goto(`${service.url}/jobs/${failed.id}`);
+  await page.getByRole("region", { name: "What happened, and what to do" }).waitFor();
+  await page.getByText("This job has logged no metrics.").waitFor();
+  assert.ok((await shift()) < 0.05);
+
+  let answer: () => void = () => undefined;
+  const held = new Promise<void>((done) => (answer = done));
+  await page.route("**/v1/metrics?**key=**", async (route) => {
+    await held;
+    await route.continue();
+  });
+  await page.goto(`${service.url}/jobs/${trained.id}`);
+  const chart = page.locator("figure").first();
+  await chart.waitFor();
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  assert.equal(await page.getByText("No points").count(), 0);
+  answer();
+  await page.locator("figure .u-over").first().waitFor();
+
+  await page.evaluate(() => window.scrollTo(0, 300));
+  await page.waitForFunction(() => new Promise((done) => requestAnimationFrame(() => done(true))));
+  await page.keyboard.press("g"); // a click would scroll to the link
+  await page.keyboard.press("j");
+  await page.getByRole("heading", { name: "Jobs" }).waitFor();
+  assert.equal(await page.evaluate(() => window.scrollY), 0);
+  await page.goBack();
+  await page.waitForFunction(() => window.scrollY === 300);
+  await leave(visited);
+});
+
 test("the keyboard alone finds a job, pauses it and resumes it", async () => {
   const visited = await visit(browser, service);
   const { page } = visited;

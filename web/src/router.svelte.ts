@@ -1,5 +1,6 @@
 /** The page's address: a path below the page's folder, and the query, which holds the whole view. */
 import { BASE } from "./base";
+import { Scrolling } from "./scrolling";
 
 /** The pages by the first part of their addresses. */
 const PAGES = {
@@ -28,6 +29,7 @@ export interface Route {
 const ROOT = BASE.pathname;
 
 let current = $state.raw(read());
+const scrolling = new Scrolling();
 
 /** Returns the route that is shown. Reactive. */
 export function route(): Route {
@@ -42,7 +44,7 @@ export function href(path: string, query: Readonly<Record<string, string>> = {})
 
 /** Shows the page at `to`, an answer of `href`. */
 export function navigate(to: string): void {
-  history.pushState(null, "", to);
+  history.pushState(scrolling.begin(), "", to);
   current = read();
   window.scrollTo(0, 0);
 }
@@ -55,7 +57,7 @@ export function setQuery(changes: Readonly<Record<string, string | null>>): void
     else query.set(key, value);
   }
   const text = query.toString();
-  history.replaceState(null, "", location.pathname + (text ? `?${text}` : "") + location.hash);
+  history.replaceState(history.state, "", location.pathname + (text ? `?${text}` : "") + location.hash);
   current = read();
 }
 
@@ -63,10 +65,13 @@ export function setQuery(changes: Readonly<Record<string, string | null>>): void
 export function start(): () => void {
   const popped = (): void => {
     current = read();
+    scrolling.goTo(history.state);
   };
+  const stopScrolling = scrolling.start();
   window.addEventListener("popstate", popped);
   document.addEventListener("click", clicked);
   return () => {
+    stopScrolling();
     window.removeEventListener("popstate", popped);
     document.removeEventListener("click", clicked);
   };

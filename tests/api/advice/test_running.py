@@ -129,6 +129,7 @@ def test_a_job_stalls_that_is_silent_for_most_of_its_stall_timeout(
 ) -> None:
     quiet = None if silence is None else timedelta(minutes=silence, seconds=5)
     advice = judge(facts(silence=quiet, spec={"stall_timeout": stall_timeout}))
+    assert advice.silent_s == (None if silence is None else 60 * silence + 5)
     assert (advice.severity == "warning") is stalls
     if stalls:
         assert advice.headline == f"no progress for {silence}m: after {stall_timeout} the attempt ends as a hang"

@@ -78,6 +78,7 @@ def test_a_job_that_succeeded_says_how_good_it_is_and_where(approved: Approved) 
         "severity": "info",
         "starts_if": [],
         "metric_pattern": None,
+        "silent_s": None,
     }
 
 

@@ -120,7 +120,7 @@ def _report(
 ) -> Report:
     with service.client() as client:
         histories = [job_history.read(client, job_id) for job_id in job_ids]
-        listed = Counter(job.id for job in client.list())
+        listed = Counter(job.id for job in client.jobs.list())
     found = sorted(watch.doubled)
     for history in histories:
         found += job_history.violations(history, ends=[JobState.SUCCEEDED], reference=reference, damaged=[])

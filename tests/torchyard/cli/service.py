@@ -26,8 +26,8 @@ class Team:
     def add(self, name: str, role: Role = Role.MEMBER) -> str:
         """Adds a user with a token. Returns the name."""
         with Client(self.url, TOKEN) as client:
-            client.add_user(name, role=role)
-            self.tokens[name] = client.make_token(user=name).token
+            client.users.add(name, role=role)
+            self.tokens[name] = client.tokens.make(user=name).token
         return name
 
     def run(self, name: str, *arguments: str, stdin: str = "", cwd: Path | None = None) -> CompletedProcess[str]:

@@ -29,6 +29,6 @@ def test_the_commands_do_what_the_document_says(tmp_path: Path) -> None:
         assert "cancel: 1 job\ncancel: 1 job\narchive: 1 job\n" in told
         assert told.endswith("roads {<JobState.CANCELLED: 'cancelled'>: 1}\n")
         with Client(team.url, TOKEN) as client:
-            (job,) = client.list(archived=True)
+            (job,) = client.jobs.list(archived=True)
             assert client.get(job.id).view.notes.endswith("Looked at again.")
             assert job.starred and "reviewed" not in job.labels, "a filter finds archived jobs where it asks for them"

@@ -184,5 +184,5 @@ def test_a_job_shows_its_devices_by_node(team: Team, pool: Pool, folder: Path) -
     begins = shown.index("devices    n2: A100 #0, A100 #1")
     assert shown[begins + 1] == "           n3: A100 #0, A100 #1"
     with Client(team.url, team.tokens["admin"]) as client:
-        (attempt,) = client.attempts(job_id)
+        (attempt,) = client.jobs.attempts(job_id)
     assert [device.node for device in attempt.devices] == [0, 0, 1, 1]

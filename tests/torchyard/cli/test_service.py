@@ -73,7 +73,7 @@ def waiting(service: Service) -> Generator[JobView]:
     """A job that no worker can start."""
     job = service.submit_script("large", "", resources={"devices_per_node": 999})
     yield until(lambda: _with_reason(service.client.get(job.id).view), what="the scheduler has looked at it")
-    service.client.cancel(job.id)
+    service.client.jobs.cancel(job.id)
 
 
 def test_validate_prints_a_spec_that_is_itself_valid(service: Service) -> None:
@@ -133,7 +133,7 @@ def test_why_explains_what_a_queued_job_waits_for(service: Service, waiting: Job
     assert shown.startswith("large is queued: needs 999 devices; the largest worker, ")
     assert "asks for   999 devices of one worker, at priority 0" in shown
     assert "position   1 of the queue" in shown
-    assert shown.count("  free  ") == len(service.client.workers()[0].devices)
+    assert shown.count("  free  ") == len(service.client.workers.list()[0].devices)
     assert json.loads(_run(service, "why", "large", "--json").stdout)["job"]["id"] == waiting.id
     entry = _run(service, "queue").stdout.splitlines()[1]
     assert entry.split()[:3] == ["1", waiting.id, "large"] and "needs 999 devices" in entry
@@ -203,7 +203,7 @@ def test_metrics_prints_a_table_a_curve_csv_or_json(service: Service, trained: J
 def test_logs_since_starts_at_a_time(service: Service, trained: JobView) -> None:
     every = _run(service, "logs", trained.id).stdout
     assert _run(service, "logs", trained.id, "--since", "1d").stdout == every
-    lines = [*service.client.logs(trained.id)]
+    lines = [*service.client.jobs.logs(trained.id)]
     late = [line for line in lines if line.time >= lines[-1].time]
     shown = _run(service, "logs", trained.id, "--since", lines[-1].time.isoformat(), "--json").stdout
     assert [json.loads(line)["line"] for line in shown.splitlines()] == [line.line for line in late]
@@ -220,7 +220,7 @@ def test_checkpoints_are_listed_with_their_aliases(service: Service, trained: Jo
 
 
 def test_a_download_continues_over_a_connection_that_breaks(service: Service, trained: JobView, tmp_path: Path) -> None:
-    listed = service.client.checkpoint(trained.id)
+    listed = service.client.jobs.checkpoint(trained.id)
     with breaking_proxy(service.server["url"]) as proxy:
         proxy.limit = listed.size // 3
         done = _run(service, "download", trained.id, "-o", str(tmp_path), url=proxy.url)
@@ -234,7 +234,7 @@ def test_a_download_continues_over_a_connection_that_breaks(service: Service, tr
 def test_a_stopped_download_continues_with_the_next_command(
     service: Service, trained: JobView, tmp_path: Path, approved: Approved
 ) -> None:
-    listed, half = service.client.checkpoint(trained.id), 1_000_000
+    listed, half = service.client.jobs.checkpoint(trained.id), 1_000_000
     target = tmp_path / "mine.pt"
     with breaking_proxy(service.server["url"]) as proxy:
         proxy.limit, proxy.hangs = half, True
@@ -257,7 +257,7 @@ def test_a_stopped_download_continues_with_the_next_command(
 def test_any_file_of_a_checkpoint_can_be_downloaded(service: Service, trained: JobView, tmp_path: Path) -> None:
     done = _run(service, "download", trained.id, "--file", "model.safetensors", "--latest", cwd=tmp_path)
     file = next(
-        item for item in service.client.checkpoint(trained.id, "latest").files if item.path == "model.safetensors"
+        item for item in service.client.jobs.checkpoint(trained.id, "latest").files if item.path == "model.safetensors"
     )
     assert hashlib.sha256((tmp_path / done.stdout.strip()).read_bytes()).hexdigest() == file.sha256
 
@@ -280,13 +280,13 @@ def test_follow_loses_and_repeats_nothing_over_broken_connections_and_a_restarte
 def test_both_clients_read_the_same_stream(service: Service, trained: JobView) -> None:
     async def positions(url: str) -> list[tuple[int, str]]:
         async with AsyncClient(url, service.server["token"]) as client:
-            return [(item.position, item.kind) async for item in client.stream(trained.id)]
+            return [(item.position, item.kind) async for item in client.jobs.stream(trained.id)]
 
     with breaking_proxy(service.server["url"]) as proxy:
         proxy.limit = 6000
         found = asyncio.run(positions(proxy.url))
         assert proxy.broken > 0
-    assert found == [(item.position, item.kind) for item in service.client.stream(trained.id)]
+    assert found == [(item.position, item.kind) for item in service.client.jobs.stream(trained.id)]
     assert found[-1][1] == "end" and {"state", "metric", "log", "checkpoint"} <= {kind for _, kind in found}
 
 

@@ -143,11 +143,11 @@ def test_a_drain_of_an_idle_worker_is_not_asked_about(team: Team) -> None:
 def test_a_client_asks_for_prices(team: Team, start: Start, approved: Approved) -> None:
     job_id = start("priced")
     with Client(team.url, team.tokens["ada"]) as client:
-        price = client.price_of_stop(job_id, "pause")
+        price = client.jobs.price_of_stop(job_id, "pause")
         assert price.message == approved("message", lost=LOST, anew=ANEW)
         assert client.get(job_id).price_of_stop(now=True).message == approved("killed and saves")
         with pytest.raises(NotFound):
-            client.price_of_stop("job_" + "0" * 32)
+            client.jobs.price_of_stop("job_" + "0" * 32)
     with Client(team.url, team.tokens["admin"]) as client:
-        worker = next(worker for worker in client.workers() if worker.name == "box-priced")
-        assert client.price_of_drain(worker.id).message == price.message
+        worker = next(worker for worker in client.workers.list() if worker.name == "box-priced")
+        assert client.workers.price_of_drain(worker.id).message == price.message

@@ -97,7 +97,9 @@ def test_whatever_dies_comes_back_at_the_same_address(service: Service, restarte
     def ready() -> bool:
         try:
             with service.client as client:
-                return client.ready().status == "ok" and any(worker.state == "ready" for worker in client.workers())
+                return client.ready().status == "ok" and any(
+                    worker.state == "ready" for worker in client.workers.list()
+                )
         except ServerUnreachable:
             return False
 

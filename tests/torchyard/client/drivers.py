@@ -5,7 +5,10 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, Self, cast
 
 from torchyard.client import AsyncArtifact, AsyncCheckpoint, AsyncClient, AsyncJob, Client
+from torchyard.client.blocking import Driver
 
+NOUNS = tuple(name for name, value in vars(Client("http://127.0.0.1:1", "t")).items() if isinstance(value, Driver))
+"""The namespaces of a client."""
 _HANDLES = (AsyncJob, AsyncCheckpoint, AsyncArtifact)
 Connect = Callable[..., Client]
 """Makes a client, with the arguments of `Client`."""
@@ -17,10 +20,8 @@ class AsyncioDriver:
     def __init__(self, *args: Any, **options: Any) -> None:
         self._runner = asyncio.Runner()
         self._client = AsyncClient(*args, **options)
-        self.bundles = _Methods(self._runner, self._client.bundles)
-        self.sweeps = _Methods(self._runner, self._client.sweeps)
-        self.schedules = _Methods(self._runner, self._client.schedules)
-        self.notifications = _Methods(self._runner, self._client.notifications)
+        for noun in NOUNS:
+            setattr(self, noun, _Methods(self._runner, getattr(self._client, noun)))
 
     def __enter__(self) -> Self:
         return self

@@ -7,24 +7,31 @@ import inspect
 import pytest
 
 from tests.torchyard.client.answers import JOB, event, job, point, sse
+from tests.torchyard.client.drivers import NOUNS
 from tests.torchyard.client.fake_server import TOKEN, FakeServer
 import torchyard
 from torchyard.client import AsyncClient, Client
+from torchyard.client.client import Jobs
 from torchyard.contract.errors import ServerUnreachable
 
 
 def test_both_clients_have_the_same_documented_methods() -> None:
-    def methods(client: type) -> dict[str, tuple[list[str], str | None]]:
-        found = inspect.getmembers(client, lambda member: inspect.isfunction(member) and member.__name__[0] != "_")
+    def methods(of: object) -> dict[str, tuple[list[str], str | None]]:
+        found = inspect.getmembers(type(of), lambda member: inspect.isfunction(member) and member.__name__[0] != "_")
         return {name: ([*inspect.signature(method).parameters], inspect.getdoc(method)) for name, method in found}
 
-    assert methods(Client) == methods(AsyncClient)
-    assert all(doc for _, doc in methods(Client).values())
+    with Client("http://127.0.0.1:1", TOKEN) as client:
+        other = AsyncClient("http://127.0.0.1:1", TOKEN)
+        pairs = {noun: (getattr(client, noun), getattr(other, noun)) for noun in NOUNS} | {"": (client, other)}
+        for noun, (blocking, asynchronous) in pairs.items():
+            assert methods(blocking) == methods(asynchronous), noun
+            assert all(doc for _, doc in methods(blocking).values()), noun
+        assert {"jobs", "sweeps", "models", "tokens", "secrets", "users", "workers"} <= {*NOUNS}
 
 
 def test_the_help_of_the_blocking_client_shows_what_it_returns() -> None:
     assert str(inspect.signature(Client.get)).endswith("-> torchyard.client.handles.Job")
-    assert "-> collections.abc.Generator[" in str(inspect.signature(Client.list))
+    assert "-> collections.abc.Generator[" in str(inspect.signature(Jobs.list))
     assert not inspect.iscoroutinefunction(Client.get)
 
 
@@ -59,9 +66,9 @@ def test_a_cancelled_task_stops_repeating_its_call(server: FakeServer) -> None:
 def test_an_iterator_that_is_closed_early_leaves_the_client_usable(server: FakeServer) -> None:
     async def used() -> str:
         async with AsyncClient(server.url, TOKEN) as client:
-            async with aclosing(client.stream("job_1")) as items:
+            async with aclosing(client.jobs.stream("job_1")) as items:
                 assert (await anext(items)).position == 1
-            async with aclosing(client.follow("job_1")) as updates:
+            async with aclosing(client.jobs.follow("job_1")) as updates:
                 await anext(updates)
                 await anext(updates)
             return (await client.get("job_1")).id
@@ -74,11 +81,11 @@ def test_an_iterator_that_is_closed_early_leaves_the_client_usable(server: FakeS
 def test_the_blocking_client_works_inside_a_running_event_loop(server: FakeServer) -> None:
     async def used() -> list[int]:
         with Client(server.url, TOKEN, patience=0) as client:
-            items = client.stream("job_1")
+            items = client.jobs.stream("job_1")
             positions = [next(items).position]
             items.close()
             with pytest.raises(ServerUnreachable):
-                positions += [item.position for item in client.stream("job_1")]
+                positions += [item.position for item in client.jobs.stream("job_1")]
             return positions
 
     server.on(f"{JOB}/stream", sse(("state", 1, event(1, "running"))))

@@ -74,20 +74,20 @@ def test_a_spec_that_json_cannot_hold_is_not_sent(server: FakeServer, client: Cl
 def test_list_fetches_pages_as_they_are_needed(server: FakeServer, client: Client) -> None:
     pages = [page([job(id=f"job_{index}")], more=True, next=f"c{index}") for index in range(3)]
     server.on("/v1/jobs", *pages, page([job(id="job_3")]))
-    assert [item.id for item in client.list(state=["queued", "running"])] == ["job_0", "job_1", "job_2", "job_3"]
+    assert [item.id for item in client.jobs.list(state=["queued", "running"])] == ["job_0", "job_1", "job_2", "job_3"]
     assert [request.query.get("after") for request in server.requests] == [None, ["c0"], ["c1"], ["c2"]]
     assert server.requests[0].query["state"] == ["queued", "running"]
 
 
 def test_list_stops_at_its_limit(server: FakeServer, client: Client) -> None:
     server.on("/v1/jobs", page([job(id="job_0"), job(id="job_1")], more=True, next="c"), page([job(), job()]))
-    assert [item.id for item in client.list(limit=3)] == ["job_0", "job_1", "job_1"]
+    assert [item.id for item in client.jobs.list(limit=3)] == ["job_0", "job_1", "job_1"]
     assert len(server.requests) == 2
 
 
 def test_list_searches_and_sorts_on_every_page(server: FakeServer, client: Client) -> None:
     server.on("/v1/jobs", page([job()], more=True, next="-name:a:job_1"), page([]))
-    assert len([*client.list(q="50%", sort="-name")]) == 1
+    assert len([*client.jobs.list(q="50%", sort="-name")]) == 1
     assert [request.query for request in server.requests] == [
         {"q": ["50%"], "sort": ["-name"]},
         {"q": ["50%"], "sort": ["-name"], "after": ["-name:a:job_1"]},
@@ -96,16 +96,16 @@ def test_list_searches_and_sorts_on_every_page(server: FakeServer, client: Clien
 
 def test_jobs_are_counted_by_state(server: FakeServer, client: Client) -> None:
     server.on("/v1/jobs", {**page([]), "counts": {"queued": 2, "failed": 1}, "total": 3})
-    assert client.count(q="digits", labels={"team": "a"}) == {JobState.QUEUED: 2, JobState.FAILED: 1}
+    assert client.jobs.count(q="digits", labels={"team": "a"}) == {JobState.QUEUED: 2, JobState.FAILED: 1}
     assert server.requests[0].query == {"q": ["digits"], "label": ["team:a"], "counts": ["true"], "limit": ["1"]}
 
 
 def test_an_action_names_jobs_or_a_filter(server: FakeServer, client: Client) -> None:
     refused = [{"job_id": "job_2", "code": "conflict", "message": "it has ended"}]
     server.on("/v1/jobs/actions", {"matched": 2, "done": 1, "refused": refused, "more": False})
-    assert client.act("cancel", ["job_1", "job_2"]).refused[0].code == "conflict"
-    client.act("delete", state=["failed"], labels={"team": "a"}, dry_run=True)
-    client.act("cancel", owner="ada", now=True)
+    assert client.jobs.act("cancel", ["job_1", "job_2"]).refused[0].code == "conflict"
+    client.jobs.act("delete", state=["failed"], labels={"team": "a"}, dry_run=True)
+    client.jobs.act("cancel", owner="ada", now=True)
     assert [json.loads(request.body) for request in server.requests] == [
         {"action": "cancel", "dry_run": False, "ids": ["job_1", "job_2"]},
         {"action": "delete", "dry_run": True, "filter": {"state": ["failed"], "label": ["team:a"]}},
@@ -179,7 +179,7 @@ def test_a_call_is_repeated_after_a_broken_connection_if_that_is_harmless(server
     assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
     server.on(JOB, Answer(status=0), Answer(status=204))
     with pytest.raises(ServerUnreachable):
-        client.delete("job_1")
+        client.jobs.delete("job_1")
 
 
 def test_a_refused_call_is_repeated_after_the_pause_that_the_server_asks_for(
@@ -196,10 +196,10 @@ def test_a_refused_call_is_repeated_after_the_pause_that_the_server_asks_for(
     assert client.get("job_1").id == "job_1"
     assert pauses == [7, 3]
     server.on(JOB, refusal("too_many_requests", 429, 2), Answer(b"", 204))
-    client.delete("job_1")  # it was not executed the first time
+    client.jobs.delete("job_1")  # it was not executed the first time
     server.on(JOB, refusal("unavailable", 503, 1))
     with pytest.raises(Unavailable):
-        client.delete("job_1")
+        client.jobs.delete("job_1")
     server.on(JOB, refusal("too_many_requests", 429, 1_000_000))
     with pytest.raises(TooManyRequests) as caught:
         client.get("job_1")
@@ -227,7 +227,7 @@ def test_an_unreachable_server_raises_an_error_with_its_address_and_advice(conne
 def test_values_that_are_no_json_numbers_arrive(server: FakeServer, client: Client) -> None:
     points = [{"step": 1, "value": value, "time": NOW, "attempt": 1} for value in ("NaN", "-Infinity", 0.5)]
     server.on(f"{JOB}/metrics", {"data": [{"key": "train/loss", "points": points}], "max_points": 1500})
-    found = [point.value for point in client.metrics("job_1", keys=["train/loss", "val/loss"]).data[0].points]
+    found = [point.value for point in client.jobs.metrics("job_1", keys=["train/loss", "val/loss"]).data[0].points]
     assert math.isnan(found[0]) and found[1:] == [-math.inf, 0.5]
     assert server.requests[0].query == {"key": ["train/loss", "val/loss"]}
 
@@ -237,14 +237,14 @@ def test_curves_arrive_in_columns(server: FakeServer, client: Client) -> None:
     curve = {"job_id": "job_1", "key": "a", "points": 2, "columns": columns}
     jobs = [{"job_id": "job_1", "position": 7, "keys": [{"key": "a", "count": 2, "latest": "Infinity"}]}]
     server.on("/v1/metrics", {"jobs": jobs, "series": [curve], "max_points": 1500})
-    found = client.curves(["job_1", "job_2"], keys=["a"], smooth=0.9, from_step=1, hidden=True)
+    found = client.jobs.curves(["job_1", "job_2"], keys=["a"], smooth=0.9, from_step=1, hidden=True)
     assert (found.jobs[0].position, found.jobs[0].keys[0].latest) == (7, math.inf)
     shown = found.series[0].columns
     assert [str(value) for value in shown.mean] == ["nan", "None"]
     assert (shown.ema, shown.min) == ([None, 0.5], None)
     asked = {"job": ["job_1", "job_2"], "key": ["a"], "smooth": ["0.9"], "from_step": ["1"], "hidden": ["true"]}
     assert server.requests[0].query == asked
-    assert client.curves(["job_1"]).max_points == 1500
+    assert client.jobs.curves(["job_1"]).max_points == 1500
     assert server.requests[1].query == {"job": ["job_1"]}
 
 
@@ -253,7 +253,7 @@ def test_attempts_are_read_to_the_last_page(server: FakeServer, client: Client) 
     first = {"number": 1, "worker": "box-a", "started_at": NOW, "start_step": 0, "devices": [held]}
     second = {**first, "number": 2, "ended_at": NOW, "end_reason": "hang", "start_step": 5, "duration_seconds": 1.5}
     server.on(f"{JOB}/attempts", page([first], more=True, next="1"), page([second]))
-    assert [(found.number, found.end_reason, found.start_step) for found in client.attempts("job_1")] == [
+    assert [(found.number, found.end_reason, found.start_step) for found in client.jobs.attempts("job_1")] == [
         (1, None, 0),
         (2, "hang", 5),
     ]
@@ -262,25 +262,25 @@ def test_attempts_are_read_to_the_last_page(server: FakeServer, client: Client) 
 
 def test_the_other_calls_send_what_the_interface_documents(server: FakeServer, client: Client) -> None:
     server.on("/v1/jobs/validate", {"spec": {"trainer": "image-classification"}})
-    assert client.validate({"trainer": "image-classification"}).name == "image-classification"
+    assert client.jobs.validate({"trainer": "image-classification"}).name == "image-classification"
     assert server.requests[-1].query == {}
-    assert client.forecast({"trainer": "image-classification"}).spec.name == "image-classification"
+    assert client.jobs.forecast({"trainer": "image-classification"}).spec.name == "image-classification"
     assert server.requests[-1].query == {"forecast": ["true"]}
     server.on("/v1/jobs", Answer(job(waits_for={"fits": True, "position": 1}), 201))
     submitted = client.submit({"trainer": "script"}, forecast=True).view.waits_for
     assert submitted is not None and submitted.fits
     assert server.requests[-1].query == {"forecast": ["true"]}
     server.on(f"{JOB}/retry", Answer(job(id="job_2", retry_of="job_1"), 201))
-    assert client.retry("job_1").view.retry_of == "job_1"
+    assert client.jobs.retry("job_1").view.retry_of == "job_1"
     assert server.requests[-1].headers["Idempotency-Key"]
     assert server.requests[-1].body == b""
-    client.retry("job_1", from_="epoch-3")
+    client.jobs.retry("job_1", from_="epoch-3")
     assert json.loads(server.requests[-1].body) == {"from": "epoch-3"}
     server.on(JOB, job(name="b"))
-    assert client.update("job_1", name="b", labels={}).name == "b"
+    assert client.jobs.update("job_1", name="b", labels={}).name == "b"
     assert (server.requests[-1].method, json.loads(server.requests[-1].body)) == ("PATCH", {"name": "b", "labels": {}})
     server.on(JOB, Answer(b"", 204))
-    client.delete("job_1")
+    client.jobs.delete("job_1")
     assert server.requests[-1].method == "DELETE"
     waits = {"code": "no_devices", "message": "needs 8", "since": NOW}
     entry = {"position": 1, "job_id": "job_1", "name": "a", "owner": "me", "priority": 0, "resources": {}}
@@ -288,7 +288,7 @@ def test_the_other_calls_send_what_the_interface_documents(server: FakeServer, c
     assert [entry.reason and entry.reason.message for entry in client.queue()] == ["needs 8"]
     server.on("/v1/jobs", page([]))
     moment = datetime(2026, 1, 2, tzinfo=UTC)
-    assert [*client.list(labels={"team": "a:b"}, created_after=moment, owner="me")] == []
+    assert [*client.jobs.list(labels={"team": "a:b"}, created_after=moment, owner="me")] == []
     query = server.requests[-1].query
     assert (query["label"], datetime.fromisoformat(query["created_after"][0])) == (["team:a:b"], moment)
 
@@ -296,7 +296,7 @@ def test_the_other_calls_send_what_the_interface_documents(server: FakeServer, c
 def test_advice_is_read(server: FakeServer, client: Client) -> None:
     seen = {"kind": "log", "text": "out of memory", "line": 7, "rank": 1}
     server.on(f"{JOB}/advice", {"headline": "failed", "evidence": [seen], "steps": ["Do less."], "severity": "error"})
-    found = client.advice("job_1")
+    found = client.jobs.advice("job_1")
     assert (found.headline, found.cause, found.steps, found.severity) == ("failed", None, ["Do less."], "error")
     assert [item.model_dump() for item in found.evidence] == [seen]
 
@@ -305,17 +305,17 @@ def test_stacks_are_asked_for_and_then_read(server: FakeServer, client: Client) 
     waiting = {"attempt": 1, "requested_at": NOW, "taken_at": None, "ranks": []}
     answer = {**waiting, "taken_at": NOW, "ranks": [{"rank": 0, "text": "in main", "note": None}]}
     server.on(f"{JOB}/stacks", Answer(waiting, 202), waiting, answer)
-    assert [rank.text for rank in client.stacks("job_1").ranks] == ["in main"]
+    assert [rank.text for rank in client.jobs.stacks("job_1").ranks] == ["in main"]
     assert [request.method for request in server.requests] == ["POST", "GET", "GET"]
     server.on(f"{JOB}/stacks", Answer(waiting, 202))
     with pytest.raises(TimeoutError, match="job_1 has not answered within 0 s"):
-        client.stacks("job_1", timeout=0)
+        client.jobs.stacks("job_1", timeout=0)
 
 
 def test_a_checkpoint_named_as_the_parent_folder_does_not_change_the_path(server: FakeServer, client: Client) -> None:
     server.on(JOB, job())
     with pytest.raises(NotFound):
-        client.checkpoint("job_1", "..")
+        client.jobs.checkpoint("job_1", "..")
 
 
 def test_a_search_of_a_log_goes_on_behind_each_part(server: FakeServer, client: Client) -> None:
@@ -325,7 +325,7 @@ def test_a_search_of_a_log_goes_on_behind_each_part(server: FakeServer, client: 
         {**page([], more=True, next="50"), **part},
         {**page([{**line(60), "spans": [[0, 4]]}]), **part, "complete": True},
     )
-    found = [*client.search_logs("job_1", "TEXT", regex=True, before=90)]
+    found = [*client.jobs.search_logs("job_1", "TEXT", regex=True, before=90)]
     assert [(item.line, item.spans) for item in found] == [(60, [(0, 4)])]
     assert [request.query["after"] for request in server.requests] == [["0"], ["50"]]
     assert server.requests[0].query["before"] == ["90"]
@@ -333,7 +333,7 @@ def test_a_search_of_a_log_goes_on_behind_each_part(server: FakeServer, client: 
 
 def test_lines_of_a_log_before_a_line_are_one_page(server: FakeServer, client: Client) -> None:
     server.on(f"{JOB}/logs", {**page([line(8), line(9)], more=True), "total": 50})
-    assert [item.line for item in client.logs("job_1", before=10, limit=2, attempt=1, stream="stdout")] == [8, 9]
+    assert [item.line for item in client.jobs.logs("job_1", before=10, limit=2, attempt=1, stream="stdout")] == [8, 9]
     assert [request.query for request in server.requests] == [
         {"before": ["10"], "limit": ["2"], "attempt": ["1"], "stream": ["stdout"]}
     ]

@@ -40,36 +40,38 @@ def cut(end: int) -> Answer:
 def test_a_checkpoint_of_several_files_becomes_a_folder(server: FakeServer, client: Client, tmp_path: Path) -> None:
     serve_folder(server, FILES)
     seen: list[tuple[int, int]] = []
-    found = client.download("job_1", to=tmp_path / "work", on_progress=lambda done, total: seen.append((done, total)))
+    found = client.jobs.download(
+        "job_1", to=tmp_path / "work", on_progress=lambda done, total: seen.append((done, total))
+    )
     assert found == tmp_path / "work" / "mine-step-9"
     assert files_in(found) == FILES
     assert seen[-1] == (len(WHOLE), len(WHOLE))
     assert [*found.parent.iterdir()] == [found]
-    assert files_in(client.download("job_1", to=tmp_path / "other")) == FILES
+    assert files_in(client.jobs.download("job_1", to=tmp_path / "other")) == FILES
     with pytest.raises(Conflict, match="is there already"):
-        client.download("job_1", to=tmp_path / "work")
+        client.jobs.download("job_1", to=tmp_path / "work")
 
 
 @pytest.mark.parametrize("kept", [1, 511, 512, 513, 1212, 1300, 1536, 2048, 3000, 5120, 5632, 8000, len(WHOLE) - 1])
 def test_an_interrupted_download_goes_on_wherever_it_was_cut(server: FakeServer, connect: Connect, kept: int) -> None:
     serve_folder(server, FILES, cut(kept))
     with connect(server.url, TOKEN, patience=0.1) as client, pytest.raises(ServerUnreachable):
-        client.download("job_1", to="mine")
+        client.jobs.download("job_1", to="mine")
     assert [path.name for path in Path.cwd().iterdir()] == [PART]
     with connect(server.url, TOKEN) as client:
-        view = client.checkpoint("job_1")
+        view = client.jobs.checkpoint("job_1")
         with PartFolder(Path("mine"), view.files, sha256=view.sha256, on_progress=None) as part:
             begins = part.size
         assert kept - 2048 < begins <= kept, "only a header is asked for again"
         serve_folder(server, FILES, rest(begins) if begins else Answer(WHOLE))
-        client.download("job_1", to="mine")
+        client.jobs.download("job_1", to="mine")
     assert files_in(Path("mine")) == FILES
     assert [path.name for path in Path.cwd().iterdir()] == ["mine"]
 
 
 def test_a_connection_that_breaks_in_a_download_is_made_again(server: FakeServer, client: Client) -> None:
     serve_folder(server, FILES, cut(900), rest(900))
-    assert files_in(client.download("job_1", to="mine")) == FILES
+    assert files_in(client.jobs.download("job_1", to="mine")) == FILES
     last = server.requests[-1]
     assert (last.headers["Range"], last.headers["If-Range"]) == ("bytes=900-", f'"{digest_of(FILES)}"')
 
@@ -79,7 +81,7 @@ def test_kept_files_are_written_anew_if_the_server_sends_the_whole(server: FakeS
     (Path(PART) / "out/checkpoint-500/.metadata").write_bytes(b"other")
     (Path(PART) / "zero").write_bytes(b"longer than it is")
     serve_folder(server, FILES)
-    assert files_in(client.download("job_1", to="mine")) == FILES
+    assert files_in(client.jobs.download("job_1", to="mine")) == FILES
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_bytes_that_differ_from_the_listed_ones_leave_no_folder(
 ) -> None:
     serve_folder(server, FILES, Answer(sent))
     with pytest.raises(ServerError, match=why):
-        client.download("job_1", to="mine")
+        client.jobs.download("job_1", to="mine")
     assert not Path("mine").exists()
     assert {path.name for path in Path.cwd().parent.iterdir()} == {Path.cwd().name}
 
@@ -114,7 +116,7 @@ def test_a_list_with_a_path_that_leads_elsewhere_is_refused_before_anything_is_w
 ) -> None:
     serve_folder(server, {**FILES, path: b"evil"})
     with pytest.raises(ServerError, match="nothing is written"):
-        client.download("job_1", to="mine")
+        client.jobs.download("job_1", to="mine")
     assert [*Path.cwd().iterdir()] == []
     assert not any(request.path.endswith("/download") for request in server.requests)
 
@@ -122,7 +124,7 @@ def test_a_list_with_a_path_that_leads_elsewhere_is_refused_before_anything_is_w
 def test_a_digest_that_is_not_that_of_the_list_is_refused(server: FakeServer, client: Client) -> None:
     serve_folder(server, FILES, sha256="0" * 64)
     with pytest.raises(ServerError, match="not that of its list of files"):
-        client.download("job_1", to="mine")
+        client.jobs.download("job_1", to="mine")
     assert [*Path.cwd().iterdir()] == []
 
 
@@ -135,7 +137,7 @@ def test_no_link_is_followed(server: FakeServer, client: Client, tmp_path: Path,
     link.symlink_to(outside if name != "out/checkpoint-500/.metadata" else outside / "file")
     serve_folder(server, FILES)
     with pytest.raises(OSError, match=r"Not a directory|Too many levels|File exists"):
-        client.download("job_1", to="mine")
+        client.jobs.download("job_1", to="mine")
     assert [*outside.iterdir()] == []
 
 
@@ -146,15 +148,15 @@ def test_two_downloads_into_the_same_folder_do_not_mix(server: FakeServer, clien
     other = os.open(PART, os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
     with pytest.raises(Conflict, match="another download"):
-        client.download("job_1", to="mine")
+        client.jobs.download("job_1", to="mine")
     os.close(other)
-    assert files_in(client.download("job_1", to="mine")) == FILES
+    assert files_in(client.jobs.download("job_1", to="mine")) == FILES
 
 
 def test_one_file_of_a_folder_can_be_downloaded(server: FakeServer, client: Client) -> None:
     serve_folder(server, FILES)
     path = "out/checkpoint-500/epoch=1 \u00e9.ckpt"
-    assert client.download("job_1", file=path, to="one").read_bytes() == FILES[path]
+    assert client.jobs.download("job_1", file=path, to="one").read_bytes() == FILES[path]
     assert server.requests[-1].path.endswith("/files/out/checkpoint-500/epoch%3D1%20%C3%A9.ckpt")
 
 
@@ -163,5 +165,5 @@ def test_a_folder_that_does_not_fit_the_disk_is_not_begun(server: FakeServer, cl
     large = [{**file, "size": 2**60} for file in view["files"]]
     server.on(f"{JOB}/checkpoints/best", {**view, "files": large})
     with pytest.raises(OSError, match="bytes are missing, but the disk has only"):
-        client.download("job_1", to="mine")
+        client.jobs.download("job_1", to="mine")
     assert [*Path.cwd().iterdir()] == []

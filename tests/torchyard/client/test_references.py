@@ -111,7 +111,7 @@ def test_submit_get_retry_and_run_return_the_same_kind_of_job(server: FakeServer
     server.on("/v1/jobs", Answer(job(), 201))
     server.on(JOB, job(state="succeeded"))
     server.on(f"{JOB}/retry", Answer(job(retry_of="job_1"), 201))
-    for made in (client.submit({"trainer": "script"}), client.get("job_1"), client.retry("job_1")):
+    for made in (client.submit({"trainer": "script"}), client.get("job_1"), client.jobs.retry("job_1")):
         assert made.view.id == "job_1"
         assert made.wait().state == "succeeded"
 
@@ -122,19 +122,19 @@ def test_without_a_ref_the_best_checkpoint_is_taken_and_else_the_latest(
     view = {"id": "ckpt_1", "epoch": 3, "step": 9, "attempt": 1, "metrics": {}, "files": [], "aliases": []}
     view |= {"size": 1, "sha256": "0" * 64, "created_at": "2026-01-02T03:04:05Z"}
     server.on(f"{JOB}/checkpoints/latest", {**view, "aliases": ["latest"]})
-    assert client.checkpoint("job_1").aliases == ["latest"]
+    assert client.jobs.checkpoint("job_1").aliases == ["latest"]
     server.on(f"{JOB}/checkpoints/best", {**view, "aliases": ["best"]})
-    assert client.checkpoint("job_1").aliases == ["best"]
+    assert client.jobs.checkpoint("job_1").aliases == ["best"]
     ids = [f"ckpt_0192a{digit}" for digit in "01"]
     server.on(f"{JOB}/checkpoints", page([{**view, "id": id} for id in ids]))
     server.on(f"{JOB}/checkpoints/ckpt_0192a1", view)
     server.on(f"{JOB}/checkpoints/ckpt_0192a1", {**view, "id": "ckpt_0192a1"})
-    assert client.checkpoint("job_1", "ckpt_0192a1").id == "ckpt_0192a1"
+    assert client.jobs.checkpoint("job_1", "ckpt_0192a1").id == "ckpt_0192a1"
     with pytest.raises(Conflict) as raised:
-        client.checkpoint("job_1", "ckpt_0192a")
+        client.jobs.checkpoint("job_1", "ckpt_0192a")
     assert str(raised.value) == approved("message")
     with pytest.raises(NotFound):
-        client.checkpoint("job_1", "epoch-4")
+        client.jobs.checkpoint("job_1", "epoch-4")
 
 
 @pytest.mark.parametrize(
@@ -149,17 +149,26 @@ def test_without_a_ref_the_best_checkpoint_is_taken_and_else_the_latest(
 def test_a_free_name_follows_that_of_the_newest_job(
     server: FakeServer, client: Client, answers: list[list[str]], expected: str
 ) -> None:
-    server.on("/v1/jobs", *[page([job(name=name) for name in names]) for names in answers])
-    assert client.free_name("net") == expected
-    assert len(server.requests) == len(answers)
+    server.on("/v1/jobs", *[page([job(name=name) for name in names]) for names in answers], Answer(job(), 201))
+    client.submit({"name": "net"}, numbered=True)
+    assert json.loads(server.requests[-1].body) == {"name": expected}
+    assert len(server.requests) == len(answers) + 1
 
 
 def test_a_free_name_is_never_too_long(server: FakeServer, client: Client) -> None:
-    server.on("/v1/jobs", page([job()]), page([]))
-    assert client.free_name("n" * 100) == f"{'n' * 90}-2"
+    server.on("/v1/jobs", page([job()]), page([]), page([]), Answer(job(), 201))
+    client.submit({"name": "n" * 100}, numbered=True)
+    assert json.loads(server.requests[-1].body) == {"name": f"{'n' * 90}-2"}
 
 
 CHECKPOINT = f"ckpt_{'0' * 32}"
+
+
+def exact(server: FakeServer, client: Client, text: str) -> str:
+    """Returns the `init_from` that a submission with this one sends."""
+    server.on("/v1/jobs/batch", {"data": []})
+    client.jobs.submit_batch([{"init_from": text}])
+    return json.loads(server.requests[-1].body)["jobs"][0]["init_from"]
 
 
 def test_a_spec_may_name_a_job_in_init_from(server: FakeServer, client: Client, approved: Approved) -> None:
@@ -168,10 +177,10 @@ def test_a_spec_may_name_a_job_in_init_from(server: FakeServer, client: Client, 
     server.on("/v1/jobs/batch", {"data": []})
     client.submit({"trainer": "script", "init_from": "digits/best"})
     assert json.loads(server.requests[-1].body) == {"trainer": "script", "init_from": f"{FIRST}/best"}
-    client.submit_batch([{"init_from": text} for text in (f"{FIRST}/epoch-3", "model:cracks@3", "best")])
+    client.jobs.submit_batch([{"init_from": text} for text in (f"{FIRST}/epoch-3", "model:cracks@3", "best")])
     assert len(server.requests) == 4, "nothing was asked for what is exact, or is no reference"
     with pytest.raises(NotFound) as raised:
-        client.exact_init_from("nothing/latest")
+        exact(server, client, "nothing/latest")
     assert str(raised.value) == approved("message")
 
 
@@ -200,19 +209,19 @@ def test_the_best_of_a_sweep_is_named_where_no_job_has_its_name(
     sweeps = [sweep(id=first, name="lrs"), sweep(id=second, name="lrs")]
     server.on("/v1/jobs", page([]))
     server.on("/v1/sweeps", page(sweeps))
-    assert client.exact_init_from("lrs/best") == f"{first}/best"
-    assert server.requests[-1].query["name"] == ["lrs"]
-    assert client.exact_init_from("swp_0192a1/best") == f"{second}/best"
+    assert exact(server, client, "lrs/best") == f"{first}/best"
+    assert server.requests[-2].query["name"] == ["lrs"]
+    assert exact(server, client, "swp_0192a1/best") == f"{second}/best"
     with pytest.raises(NotFound) as raised:
-        client.exact_init_from("lrs/latest")
+        exact(server, client, "lrs/latest")
     assert str(raised.value) == approved("message")
     server.on("/v1/sweeps", page([]))
     with pytest.raises(NotFound) as raised:
-        client.exact_init_from("lrs/best")
+        exact(server, client, "lrs/best")
     assert str(raised.value) == approved("there sweep id")
     server.on("/v1/jobs", page([job(id=FIRST, name="lrs")]))
     server.on(f"/v1/jobs/{FIRST}", job(id=FIRST))
-    assert client.exact_init_from("lrs/best") == f"{FIRST}/best", "a job goes before a sweep"
+    assert exact(server, client, "lrs/best") == f"{FIRST}/best", "a job goes before a sweep"
 
 
 def test_the_beginning_of_a_checkpoints_id_is_found_for_init_from(server: FakeServer, client: Client) -> None:
@@ -221,4 +230,4 @@ def test_the_beginning_of_a_checkpoints_id_is_found_for_init_from(server: FakeSe
     server.on(f"/v1/jobs/{FIRST}", job(id=FIRST))
     server.on(f"/v1/jobs/{FIRST}/checkpoints", page([whole]))
     server.on(f"/v1/jobs/{FIRST}/checkpoints/{CHECKPOINT}", whole)
-    assert client.exact_init_from(f"{FIRST}/ckpt_0000") == f"{FIRST}/{CHECKPOINT}"
+    assert exact(server, client, f"{FIRST}/ckpt_0000") == f"{FIRST}/{CHECKPOINT}"

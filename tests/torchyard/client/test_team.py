@@ -33,45 +33,45 @@ def test_a_login_code_is_asked_for(server: FakeServer, client: Client) -> None:
 
 def test_users_are_added_changed_and_listed(server: FakeServer, client: Client) -> None:
     server.on("/v1/users", Answer(USER, 201), page([USER], more=True, next="a/b"), page([{**USER, "name": "c"}]))
-    assert client.add_user("a/b", role=Role.VIEWER).name == "a/b"
+    assert client.users.add("a/b", role=Role.VIEWER).name == "a/b"
     assert _body(server) == {"name": "a/b", "role": "viewer"}
-    assert [user.name for user in client.users()] == ["a/b", "c"]
+    assert [user.name for user in client.users.list()] == ["a/b", "c"]
     server.on("/v1/users/a%2Fb", USER)
-    client.change_user("a/b", disabled=True, jobs="cancel")
+    client.users.change("a/b", disabled=True, jobs="cancel")
     assert (server.requests[-1].method, _body(server)) == ("PATCH", {"disabled": True, "jobs": "cancel"})
-    client.change_user("a/b", role=Role.ADMIN)
+    client.users.change("a/b", role=Role.ADMIN)
     assert _body(server) == {"role": "admin"}
 
 
 def test_tokens_are_made_listed_and_revoked(server: FakeServer, client: Client) -> None:
     server.on("/v1/tokens", Answer({**TOKEN_VIEW, "token": "ty_1_x"}, 201))
-    assert client.make_token().token == "ty_1_x"
+    assert client.tokens.make().token == "ty_1_x"
     assert _body(server) == {"name": "token", "user": None, "scopes": None, "lifetime": "90d"}
-    client.make_token(name="laptop", user="ada", scopes=[Scope.JOBS_READ], lifetime=timedelta(hours=1))
+    client.tokens.make(name="laptop", user="ada", scopes=[Scope.JOBS_READ], lifetime=timedelta(hours=1))
     assert _body(server) == {"name": "laptop", "user": "ada", "scopes": ["jobs:read"], "lifetime": "1h"}
-    client.make_token(lifetime=None)
+    client.tokens.make(lifetime=None)
     assert _body(server)["lifetime"] is None
     server.on("/v1/tokens", page([TOKEN_VIEW]))
-    assert [token.id for token in client.tokens(user="ada")] == ["tok_1"]
+    assert [token.id for token in client.tokens.list(user="ada")] == ["tok_1"]
     assert server.requests[-1].query["user"] == ["ada"]
     server.on("/v1/tokens/tok_1", Answer(b"", 204))
-    client.revoke_token("tok_1")
+    client.tokens.revoke("tok_1")
     assert server.requests[-1].method == "DELETE"
 
 
 def test_quotas_are_set_shown_and_cleared(server: FakeServer, client: Client) -> None:
     server.on("/v1/quotas/users/ada", {"user": "ada", "uses": [{"resource": "devices", "limit": 4, "used": 1}]})
-    assert [(use.resource, use.limit, use.used) for use in client.quota("ada").uses] == [(Resource.DEVICES, 4, 1)]
+    assert [(use.resource, use.limit, use.used) for use in client.quotas.get("ada").uses] == [(Resource.DEVICES, 4, 1)]
     server.on("/v1/quotas/users/ada", Answer(b"", 204))
-    client.set_quota("ada", limits={Resource.DEVICES: 4, Resource.QUEUED: None})
+    client.quotas.set("ada", limits={Resource.DEVICES: 4, Resource.QUEUED: None})
     assert (server.requests[-1].method, _body(server)) == ("PUT", {"devices": 4, "queued": None})
-    client.clear_quota("ada", resources=[Resource.DEVICES, Resource.QUEUED])
+    client.quotas.clear("ada", resources=[Resource.DEVICES, Resource.QUEUED])
     assert (server.requests[-1].method, server.requests[-1].query) == ("DELETE", {"resource": ["devices", "queued"]})
     server.on("/v1/quotas/roles/member", Answer(b"", 204))
-    client.clear_quota("member", kind="role")
+    client.quotas.clear("member", kind="role")
     assert (server.requests[-1].path, server.requests[-1].query) == ("/v1/quotas/roles/member", {})
     server.on("/v1/quotas", page([{"kind": "role", "name": "member", "limits": {"devices": None}}]))
-    assert [quota.limits for quota in client.quotas()] == [{Resource.DEVICES: None}]
+    assert [quota.limits for quota in client.quotas.list()] == [{Resource.DEVICES: None}]
 
 
 def test_the_audit_is_filtered(server: FakeServer, client: Client) -> None:
@@ -95,17 +95,17 @@ def test_the_audit_is_searched_by_outcome_and_time_over_pages_without_a_match(
 def test_what_may_not_arrive_twice_is_sent_once(server: FakeServer, client: Client) -> None:
     server.on("/v1/tokens", Answer(status=0), Answer({**TOKEN_VIEW, "token": "ty_1_x"}, 201))
     with pytest.raises(ServerUnreachable):
-        client.make_token()
+        client.tokens.make()
     server.on("/v1/users", Answer(status=0), Answer(USER, 201))
     with pytest.raises(ServerUnreachable):
-        client.add_user("ada")
+        client.users.add("ada")
     assert len(server.requests) == 2
 
 
 def test_what_the_caller_may_not_do_raises_forbidden(server: FakeServer, client: Client) -> None:
     server.on("/v1/users", problem("forbidden", 403))
     with pytest.raises(Forbidden):
-        client.add_user("ada")
+        client.users.add("ada")
 
 
 def _entry(number: int) -> dict[str, Any]:
@@ -126,10 +126,10 @@ def test_usage_is_read_page_by_page(server: FakeServer, client: Client) -> None:
 def test_views_of_the_page_are_saved_listed_and_removed(server: FakeServer, client: Client) -> None:
     view = {"owner": "ada", "name": "lr / bs", "query": "q=lr", "visibility": "team", "updated_at": NOW}
     server.on("/v1/saved-views", view, page([view]), Answer(b"", 204))
-    assert client.save_view("lr / bs", "q=lr", visibility="team").owner == "ada"
+    assert client.saved_views.save("lr / bs", "q=lr", visibility="team").owner == "ada"
     assert (server.requests[-1].method, _body(server)["visibility"]) == ("PUT", "team")
-    assert [saved.name for saved in client.saved_views()] == ["lr / bs"]
-    client.delete_saved_view("lr / bs", owner="ada")
+    assert [saved.name for saved in client.saved_views.list()] == ["lr / bs"]
+    client.saved_views.delete("lr / bs", owner="ada")
     assert (server.requests[-1].method, server.requests[-1].query["name"]) == ("DELETE", ["lr / bs"])
 
 

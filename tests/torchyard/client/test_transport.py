@@ -37,7 +37,7 @@ def secured(tmp_path: Path) -> Generator[FakeServer]:
 
 def listed(connect: Connect, server: FakeServer) -> int:
     with connect(f"https://localhost:{server.server_port}", TOKEN, patience=0) as client:
-        return len([*client.list()])
+        return len([*client.jobs.list()])
 
 
 @pytest.mark.parametrize("variable", VARIABLES)

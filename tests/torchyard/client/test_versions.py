@@ -38,7 +38,7 @@ def test_a_call_that_the_server_lacks_names_both_versions(
     answer = problem(kind.code, kind.status)
     server.on(f"{JOB}/advice", Answer(answer.body, kind.status, {**answer.headers, HEADER: version}))
     with pytest.raises(kind) as caught:
-        client.advice("job_1")
+        client.jobs.advice("job_1")
     said = f"Torchyard {torchyard.__version__}, as this client is, has GET {JOB}/advice, but the server at"
     assert said in caught.value.message
     assert f" is {is_}, {version}: update" in caught.value.message
@@ -49,5 +49,5 @@ def test_an_absent_object_says_nothing_of_versions(server: FakeServer, client: C
     answer = problem("not_found", 404)
     server.on(f"{JOB}/advice", Answer(answer.body, 404, {**answer.headers, HEADER: "0.0.9"}))
     with pytest.raises(NotFound, match="What happened") as caught:
-        client.advice("job_1")
+        client.jobs.advice("job_1")
     assert "older" not in caught.value.message

@@ -306,6 +306,8 @@ def _uploaded(client: Client, program: Program, settings: Settings, folder: Path
     from torchyard.cli.run.mounts import packed_mounts, paths_of, push, urls_of
     from torchyard.cli.run.spec import job_spec, plan
     from torchyard.cli.run.upload import packed, upload
+    from torchyard.client.blocking import ask
+    from torchyard.client.references import exact_init_from
 
     most, include, mounts = settings["max_size"], settings["include"], settings["mounts"]
     with (
@@ -313,7 +315,7 @@ def _uploaded(client: Client, program: Program, settings: Settings, folder: Path
         packed_mounts(mounts, folder=folder, max_size=most) as pushed,
     ):
         named = settings["init_from"]
-        init_from = None if named is None else client.exact_init_from(named)
+        init_from = None if named is None else ask(client, exact_init_from, named)
         urls = urls_of(client, mounts, pushed)
         spec = job_spec(program, settings, bundle, folder=folder, init_from=init_from, mounts=urls)
         for line in plan(spec, program, bundle, server=client.server.url):

@@ -29,7 +29,7 @@ def best_checkpoint(client: Client, sweep: SweepView, *, to: Path | None, as_jso
     path = None
     if to is not None:
         with Transfer() as transfer:
-            path = client.download(found.job_id, found.checkpoint_id, to=to, on_progress=transfer.show)
+            path = client.jobs.download(found.job_id, found.checkpoint_id, to=to, on_progress=transfer.show)
     if as_json:
         downloaded = {} if path is None else {"path": str(path)}
         terminal.write(json.dumps({**found.model_dump(mode="json"), **downloaded}))

@@ -147,7 +147,7 @@ def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
     from torchyard.client import Client
 
     with Client(running.url, running.token, patience=5) as client:
-        workers, jobs = [*client.workers()], [*client.list(state=("queued", "running"))]
+        workers, jobs = [*client.workers.list()], [*client.jobs.list(state=("queued", "running"))]
     states = {state: sum(job.state == state for job in jobs) for state in ("running", "queued")}
     found = {"data_dir": str(root), "url": running.url, "workers": len(workers), **states}
     if as_json:

@@ -85,11 +85,11 @@ def _train(client: Client, spec: dict[str, Any]) -> JobView:
     terminal.note(f"  {job.id}")
     try:
         with Watch() as watch:
-            for update in client.follow(job.id, logs=False):
+            for update in client.jobs.follow(job.id, logs=False):
                 watch.show(update)
                 job = update if isinstance(update, JobView) else job
     except KeyboardInterrupt:
-        client.cancel(job.id)
+        client.jobs.cancel(job.id)
         raise
     return job
 
@@ -97,9 +97,9 @@ def _train(client: Client, spec: dict[str, Any]) -> JobView:
 def _download(client: Client, job: JobView, data_dir: Path) -> tuple[CheckpointView, Path]:
     folder = (data_dir / "downloads").absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    checkpoint = client.checkpoint(job.id, "best")
+    checkpoint = client.jobs.checkpoint(job.id, "best")
     with Transfer() as transfer:
-        path = client.download(job.id, checkpoint.id, to=folder, on_progress=transfer.show)
+        path = client.jobs.download(job.id, checkpoint.id, to=folder, on_progress=transfer.show)
     terminal.note(f"  epoch {checkpoint.epoch}, step {checkpoint.step}, {terminal.size(checkpoint.size)}")
     terminal.note(f"  sha256 {checkpoint.sha256}, as listed")
     return checkpoint, path
@@ -128,7 +128,7 @@ def _devices(client: Client) -> tuple[int, str]:
     """Returns how many devices the demo asks for, and of which kind: two, or one if there is only one."""
     deadline = time.monotonic() + _START_S
     while True:
-        offered = [device for worker in client.workers() if worker.state == "ready" for device in worker.devices]
+        offered = [device for worker in client.workers.list() if worker.state == "ready" for device in worker.devices]
         kinds = {kind: sum(device.kind == kind for device in offered) for kind in ("cuda", "cpu")}
         for kind in ("cuda", "cpu"):
             if kinds[kind] >= 2:

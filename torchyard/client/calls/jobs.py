@@ -21,7 +21,6 @@ from torchyard.contract.jobs.filters import JobFilter, JobQuery, JobSort
 from torchyard.contract.jobs.requests import JobAction
 from torchyard.contract.jobs.submissions import BatchView, SpecView
 from torchyard.contract.jobs.views import ActionsView, JobPage, JobSummary, JobView
-from torchyard.contract.queue.views import QueueEntry
 from torchyard.contract.spec.spec import MOST_SPEC_BYTES
 from torchyard.contract.wire.view import Page, View
 
@@ -113,10 +112,6 @@ def act(
     changes = {} if labels is None else {"labels": dict(labels)}
     content = json.dumps({"action": action, "dry_run": dry_run, **forced, **changes, **chosen})
     return Call(ActionsView, "POST", "/v1/jobs/actions", content=content, headers=JSON, repeatable=action != "delete")
-
-
-def queue() -> Call[Page[QueueEntry]]:
-    return Call(Page[QueueEntry], "GET", "/v1/queue")
 
 
 def attempts(job_id: str) -> Call[Page[AttemptView]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchyard.client.calls import files as calls
-from torchyard.client.connection import Connection
+from torchyard.client.core.base import Core
 from torchyard.client.download import OnProgress, PartFile
 from torchyard.client.references import find_data
 from torchyard.client.upload import OnUpload
@@ -17,11 +17,8 @@ if TYPE_CHECKING:
     from torchyard.client.packing import Bundle
 
 
-class BundlesCore:
+class BundlesCore(Core):
     """Operations over one connection. The caller's own bundles are all that the service shows."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def upload(
         self,

@@ -7,34 +7,49 @@ from typing import Any
 
 from torchyard.client.calls import jobs as calls
 from torchyard.client.calls.call import Spec
+from torchyard.client.connection import Connection
 from torchyard.client.core.bundles import BundlesCore
-from torchyard.client.core.cluster import ClusterCore
 from torchyard.client.core.job import AsyncJob, JobCore
 from torchyard.client.core.launching import Mounts, arguments, program_of, script_spec, upload_code
 from torchyard.client.core.models import ModelsCore
 from torchyard.client.core.notifications import NotificationsCore
 from torchyard.client.core.schedules import SchedulesCore
+from torchyard.client.core.service import ServiceCore
 from torchyard.client.core.sweeps import SweepsCore
-from torchyard.client.core.team import TeamCore
+from torchyard.client.core.team import QuotasCore, SavedViewsCore, SecretsCore, SessionsCore, TokensCore, UsersCore
+from torchyard.client.core.workers import WorkersCore
 from torchyard.client.discovery import Server
 from torchyard.client.naming import turn
 from torchyard.client.packing import MAX_SIZE
 from torchyard.client.references import find_job, free_name, with_ids
 from torchyard.client.transport import Transport
-from torchyard.contract.jobs.submissions import BatchView, SpecView
-from torchyard.contract.spec.spec import JobSpec
+from torchyard.client.waiting import wait_for_end
+from torchyard.contract.jobs.views import JobView
 
 
-class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
-    """The operations of a client."""
+class ClientCore(ServiceCore):
+    """The operations of a client: `jobs` and other nouns have the rest."""
 
     def __init__(self, server: Server, transport: Transport, *, patience: float) -> None:
-        super().__init__(server, transport, patience=patience)
-        self._turns = transport
-        self.bundles = BundlesCore(self._connection)
-        self.sweeps = SweepsCore(self._connection, transport)
+        super().__init__(Connection(server, transport, patience=patience))
+        self.server = server
+        self.jobs = JobCore(self._connection)
+        self.sweeps = SweepsCore(self._connection)
         self.schedules = SchedulesCore(self._connection)
+        self.models = ModelsCore(self._connection)
+        self.bundles = BundlesCore(self._connection)
+        self.workers = WorkersCore(self._connection)
+        self.users = UsersCore(self._connection)
+        self.tokens = TokensCore(self._connection)
+        self.sessions = SessionsCore(self._connection)
+        self.quotas = QuotasCore(self._connection)
+        self.secrets = SecretsCore(self._connection)
+        self.saved_views = SavedViewsCore(self._connection)
         self.notifications = NotificationsCore(self._connection)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._connection.close()
 
     async def submit(
         self, spec: Spec, *, idempotency_key: str | None = None, forecast: bool = False, numbered: bool = False
@@ -50,22 +65,11 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         """
         (exact,) = await with_ids(self._connection, [spec])
         if numbered:
-            async with turn(self._turns):
+            async with turn(self._connection.sleep):
                 named = await self._with_free_name(exact)
                 return await self.submit(named, idempotency_key=idempotency_key, forecast=forecast)
         call = calls.submit(exact, key=idempotency_key, forecast=forecast)
-        return AsyncJob(self, await self._connection.answer(call))
-
-    async def submit_batch(
-        self, specs: Sequence[Spec], *, atomic: bool = False, idempotency_key: str | None = None
-    ) -> BatchView:
-        """Submits up to 10,000 jobs, each once even if the connection breaks. Returns for each its id or its error.
-
-        `atomic`: all jobs, at most 500, or none. Raises the error of the first that is wrong, then. If the server knows
-        the key, it submits what it has not submitted yet of the same jobs.
-        """
-        exact = await with_ids(self._connection, specs)
-        return await self._connection.answer(calls.submit_batch(exact, atomic=atomic, key=idempotency_key))
+        return AsyncJob(self._connection, await self._connection.answer(call))
 
     async def run(
         self,
@@ -129,41 +133,19 @@ class ClientCore(JobCore, ModelsCore, ClusterCore, TeamCore):
         numbered = name is None and idempotency_key is None
         return await self.submit(wanted, idempotency_key=idempotency_key, numbered=numbered)
 
-    async def validate(self, spec: Spec) -> JobSpec:
-        """Returns the spec with every default filled in; nothing is stored. Raises InvalidSpec, naming each field."""
-        (exact,) = await with_ids(self._connection, [spec])
-        return (await self._connection.answer(calls.validate(exact))).spec
-
-    async def forecast(self, spec: Spec) -> SpecView:
-        """Returns what `validate` does in `spec`, and in `waits_for` what would become of the job if it were submitted
-        now: whether it would start at once, else when, and what would start it at once. Nothing is stored.
-
-        Raises InvalidSpec, also for secrets, GPUs and targets that are not there, and TooManyRequests.
-        """
-        (exact,) = await with_ids(self._connection, [spec])
-        return await self._connection.answer(calls.validate(exact, forecast=True))
-
-    async def exact_init_from(self, text: str) -> str:
-        """Returns an `init_from` with ids in place of the name of a job or a sweep, such as `digits/best`.
-
-        Raises NotFound, and Conflict if a short id is that of several.
-        """
-        (exact,) = await with_ids(self._connection, [{"init_from": text}])
-        return exact["init_from"]
-
     async def get(self, ref: str) -> AsyncJob:
         """Returns the job with the id `ref`, else the newest job of that name, else the only one with that short id:
         the last digits of it, four at least. It is a `Job`, of an AsyncClient an `AsyncJob`.
 
         Raises NotFound, and Conflict if several have it.
         """
-        return AsyncJob(self, await find_job(self._connection, ref))
+        return AsyncJob(self._connection, await find_job(self._connection, ref))
 
-    async def free_name(self, name: str) -> str:
-        """Returns `name`, or if a job has it, `name-2`, `name-3`, …: the first after that of the newest such job."""
-        return await free_name(self._connection, name)
+    async def wait(self, job_id: str, *, timeout: float | None = None) -> JobView:  # noqa: ASYNC109 - as in Client
+        """Waits until the job has ended, and returns it. `timeout` is in seconds. Raises TimeoutError."""
+        return await wait_for_end(self._connection, job_id, timeout=timeout)
 
     async def _with_free_name(self, spec: Spec) -> Spec:
         if isinstance(spec, Mapping):
-            return {**spec, "name": await self.free_name(str(spec["name"]))}
-        return spec.model_copy(update={"name": await self.free_name(getattr(spec, "name"))})  # noqa: B009
+            return {**spec, "name": await free_name(self._connection, str(spec["name"]))}
+        return spec.model_copy(update={"name": await free_name(self._connection, getattr(spec, "name"))})  # noqa: B009

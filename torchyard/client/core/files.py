@@ -92,7 +92,7 @@ class FilesCore(Core):
                 raise Conflict(f"{found.worker}, which has the folder of this job, is away: it goes on once it is back")
             if time.monotonic() >= deadline:
                 raise TimeoutError(f"{found.worker} has copied nothing more for {timeout:g} s: it may still do so")
-            await self._transport.sleep(_KEEP_POLL_S)
+            await self._connection.sleep(_KEEP_POLL_S)
             before, found = found, await self._connection.answer(calls.keep(job_id))
             if on_progress is not None:
                 on_progress(found)

@@ -1,29 +1,54 @@
 """The operations on jobs whose answers are views."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-import time
 from typing import Literal, Unpack
 
 from torchyard.client.calls import jobs as calls
+from torchyard.client.calls.call import Spec
 from torchyard.client.core.base import Core
 from torchyard.client.matching import Listed, Matching, filter_of, query_of
 from torchyard.client.problems import error_of
+from torchyard.client.references import with_ids
 from torchyard.contract.advice import AdviceView
 from torchyard.contract.attempts.views import AttemptView
 from torchyard.contract.errors import ServerError
 from torchyard.contract.jobs.filters import JobSort
 from torchyard.contract.jobs.requests import JobAction
+from torchyard.contract.jobs.submissions import BatchView, SpecView
 from torchyard.contract.jobs.views import ActionsView, JobGroup, JobSummary, JobView
-from torchyard.contract.queue.views import QueueEntry, StopView
+from torchyard.contract.queue.views import StopView
+from torchyard.contract.spec.spec import JobSpec
 from torchyard.contract.states import JobState
 from torchyard.contract.team.roles import Visibility
-
-_LONGEST_WAIT_S = 20
-"""For this long the server is asked to hold its answer back until the job changes."""
 
 
 class JobsCore(Core):
     """Operations on jobs. Each raises NotFound, and Forbidden if it changes a job of another user."""
+
+    async def submit_batch(
+        self, specs: Sequence[Spec], *, atomic: bool = False, idempotency_key: str | None = None
+    ) -> BatchView:
+        """Submits up to 10,000 jobs, each once even if the connection breaks. Returns for each its id or its error.
+
+        `atomic`: all jobs, at most 500, or none. Raises the error of the first that is wrong, then. If the server knows
+        the key, it submits what it has not submitted yet of the same jobs.
+        """
+        exact = await with_ids(self._connection, specs)
+        return await self._connection.answer(calls.submit_batch(exact, atomic=atomic, key=idempotency_key))
+
+    async def validate(self, spec: Spec) -> JobSpec:
+        """Returns the spec with every default filled in; nothing is stored. Raises InvalidSpec, naming each field."""
+        (exact,) = await with_ids(self._connection, [spec])
+        return (await self._connection.answer(calls.validate(exact))).spec
+
+    async def forecast(self, spec: Spec) -> SpecView:
+        """Returns what `validate` does in `spec`, and in `waits_for` what would become of the job if it were submitted
+        now: whether it would start at once, else when, and what would start it at once. Nothing is stored.
+
+        Raises InvalidSpec, also for secrets, GPUs and targets that are not there, and TooManyRequests.
+        """
+        (exact,) = await with_ids(self._connection, [spec])
+        return await self._connection.answer(calls.validate(exact, forecast=True))
 
     async def advice(self, job_id: str) -> AdviceView:
         """Returns what is the matter with the job and what to do. Raises NotFound, also if the service is older."""
@@ -133,7 +158,9 @@ class JobsCore(Core):
         for refused in answer.refused:
             raise error_of(refused.code, refused.message)
         if answer.price is None:
-            raise ServerError(f"{self.server.url} does not tell what a stop would cost: it is of an older version")
+            raise ServerError(
+                f"{self._connection.server.url} does not tell what a stop would cost: it is of an older version"
+            )
         return answer.price
 
     async def resume(self, job_id: str, *, devices: int | None = None) -> JobView:
@@ -146,29 +173,6 @@ class JobsCore(Core):
         """Removes the job and everything that it stored. Raises Conflict if it has not ended."""
         await self._connection.send(calls.delete(job_id))
 
-    def queue(self) -> AsyncGenerator[QueueEntry]:
-        """Yields the queued jobs in the order in which workers try to start them. A job that does not fit now is
-        passed over.
-        """
-        return self._connection.pages(calls.queue())
-
     def attempts(self, job_id: str) -> AsyncGenerator[AttemptView]:
         """Yields the runs of the job, oldest first."""
         return self._connection.pages(calls.attempts(job_id))
-
-    async def wait(self, job_id: str, *, timeout: float | None = None) -> JobView:  # noqa: ASYNC109 - as in Client
-        """Waits until the job has ended, and returns it. `timeout` is in seconds. Raises TimeoutError."""
-        deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        job = await self._connection.answer(calls.get(job_id))
-        while not job.state.terminal:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError(f"job {job_id} is still {job.state} after {timeout:g} s")
-            call = calls.get(job_id, wait=min(left, _LONGEST_WAIT_S), after_version=job.version)
-            job = await self._connection.answer(call)
-        return job
-
-    async def wait_for_change(self, job: JobView, *, timeout: float = 20.0) -> JobView:  # noqa: ASYNC109 - as in Client
-        """Returns the job once its version is another one than that of `job`, or as it is after `timeout` seconds."""
-        call = calls.get(job.id, wait=min(timeout, _LONGEST_WAIT_S), after_version=job.version)
-        return await self._connection.answer(call)

@@ -1,42 +1,53 @@
 """The operations on sweeps."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+import json
 import time
 from typing import Any, Literal, cast
 
-from torchyard.client.calls import sweeps as calls
-from torchyard.client.calls.call import Spec
-from torchyard.client.connection import Connection
+from torchyard.client.calls.call import (
+    JSON,
+    LONGEST_PAGE,
+    Call,
+    Spec,
+    bounded,
+    encoded,
+    given,
+    idempotency,
+    segment,
+)
+from torchyard.client.core.base import Core
 from torchyard.client.references import sweep_id_of, with_ids
-from torchyard.client.transport import Transport
 from torchyard.contract.errors import NotFound
-from torchyard.contract.sweeps.spec import SweepState
+from torchyard.contract.sweeps.spec import MOST_SWEEP_BYTES, SweepState
 from torchyard.contract.sweeps.views import SweepResolved, SweepSummary, SweepView, TrialView
+from torchyard.contract.wire.view import Page, View
 
+_PATH = "/v1/sweeps"
 _POLL_S = 2.0
 """Seconds between two looks at a sweep that is awaited."""
 
 
-class SweepsCore:
+class SweepsCore(Core):
     """Operations over one connection. Each raises NotFound, and Forbidden if it changes a sweep of another user."""
-
-    def __init__(self, connection: Connection, transport: Transport) -> None:
-        self._connection = connection
-        self._transport = transport
 
     async def create(self, spec: Spec, *, idempotency_key: str | None = None) -> SweepView:
         """Submits a sweep, once even if the connection breaks, and returns it. The service makes its jobs.
 
         The `init_from` of its job may have a name, as in `submit`. Raises InvalidSpec and QuotaExceeded.
         """
-        return await self._connection.answer(calls.create(await self._exact(spec), key=idempotency_key))
+        content, headers = _encoded(await self._exact(spec)), {**JSON, **idempotency(idempotency_key)}
+        return await self._connection.answer(Call(SweepView, "POST", _PATH, content=content, headers=headers))
 
     async def validate(self, spec: Spec) -> SweepResolved:
         """Returns the spec with every default filled in, and the number of its trials; nothing is stored.
 
         Raises InvalidSpec, naming each field.
         """
-        return await self._connection.answer(calls.validate(await self._exact(spec)))
+        content = _encoded(await self._exact(spec))
+        return await self._connection.answer(
+            Call(SweepResolved, "POST", f"{_PATH}/validate", content=content, headers=JSON)
+        )
 
     async def get(self, ref: str) -> SweepView:
         """Returns the sweep with the id `ref`, else the newest of that name, else the only one with that short id.
@@ -45,10 +56,10 @@ class SweepsCore:
         """
         if ref.startswith("swp_"):
             try:
-                return await self._connection.answer(calls.get(ref))
+                return await self._connection.answer(_get(ref))
             except NotFound:
                 pass  # a sweep may have such a name
-        return await self._connection.answer(calls.get(await sweep_id_of(self._connection, ref)))
+        return await self._connection.answer(_get(await sweep_id_of(self._connection, ref)))
 
     def list(
         self,
@@ -59,26 +70,27 @@ class SweepsCore:
         limit: int | None = None,
     ) -> AsyncGenerator[SweepSummary]:
         """Yields the sweeps that one may read and that match every argument, newest first."""
-        where = {"state": [*state] or None, "name": name, "owner": owner}
-        return self._connection.pages(calls.sweeps(where), limit=limit)
+        params = {"limit": LONGEST_PAGE, "state": [*state] or None, "name": name, "owner": owner}
+        return self._connection.pages(Call(Page[SweepSummary], "GET", _PATH, params), limit=limit)
 
     def trials(
         self, sweep_id: str, *, sort: Literal["value", "number"] = "value", limit: int | None = None
     ) -> AsyncGenerator[TrialView]:
         """Yields the trials of a sweep, the best first, or in the order in which they are made."""
-        return self._connection.pages(calls.trials(sweep_id, sort=sort, limit=limit), limit=limit)
+        params = {"sort": sort, "limit": bounded(limit)}
+        return self._connection.pages(Call(Page[TrialView], "GET", f"{_path(sweep_id)}/trials", params), limit=limit)
 
     async def pause(self, sweep_id: str) -> SweepView:
         """Makes no more trials, and pauses those that wait or run. Raises Conflict if it has ended."""
-        return await self._connection.answer(calls.act(sweep_id, "pause"))
+        return await self._connection.answer(Call(SweepView, "POST", f"{_path(sweep_id)}/pause"))
 
     async def resume(self, sweep_id: str) -> SweepView:
         """Lets a paused sweep and its trials go on. Raises Conflict if it has ended."""
-        return await self._connection.answer(calls.act(sweep_id, "resume"))
+        return await self._connection.answer(Call(SweepView, "POST", f"{_path(sweep_id)}/resume"))
 
     async def cancel(self, sweep_id: str) -> SweepView:
         """Makes no more trials, and cancels those that have not ended. Raises Conflict if it has ended."""
-        return await self._connection.answer(calls.act(sweep_id, "cancel"))
+        return await self._connection.answer(Call(SweepView, "POST", f"{_path(sweep_id)}/cancel"))
 
     async def extend(
         self,
@@ -91,19 +103,24 @@ class SweepsCore:
         """Adds so many trials, or these points to a list, or changes how many run at once; one that has finished begins
         again. Raises InvalidRequest.
         """
-        more = {"trials": trials, "points": points, "max_parallel": max_parallel}
-        return await self._connection.answer(calls.extend(sweep_id, **more))
+        content = json.dumps(given({"trials": trials, "points": points, "max_parallel": max_parallel}))
+        path = f"{_path(sweep_id)}/extend"
+        return await self._connection.answer(
+            Call(SweepView, "POST", path, content=content, headers=JSON, repeatable=False)
+        )
 
     async def promote(self, sweep_id: str, number: int) -> TrialView:
         """Lets a trial that was stopped early go on from its newest checkpoint. Raises Conflict if it was not."""
-        return await self._connection.answer(calls.promote(sweep_id, number))
+        path = f"{_path(sweep_id)}/trials/{number}/promote"
+        return await self._connection.answer(Call(TrialView, "POST", path, repeatable=False))
 
     async def delete(self, sweep_id: str, *, jobs: bool = False) -> None:
         """Removes a sweep that has ended; its jobs stay, unless `jobs`: then they go with all that they stored.
 
         Raises Conflict if it has not ended.
         """
-        await self._connection.send(calls.delete(sweep_id, jobs=jobs))
+        params = {"jobs": "true" if jobs else None}
+        await self._connection.send(Call(View, "DELETE", _path(sweep_id), params, repeatable=False))
 
     async def wait(self, sweep_id: str, *, timeout: float | None = None) -> SweepView:  # noqa: ASYNC109 - as in Client
         """Waits until the sweep has ended, however it ends, and returns it. `timeout` is in seconds.
@@ -111,13 +128,13 @@ class SweepsCore:
         Raises TimeoutError.
         """
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        sweep = await self._connection.answer(calls.get(sweep_id))
+        sweep = await self._connection.answer(_get(sweep_id))
         while not sweep.state.ended:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"sweep {sweep_id} is still {sweep.state} after {timeout:g} s")
-            await self._transport.sleep(min(left, _POLL_S))
-            sweep = await self._connection.answer(calls.get(sweep_id))
+            await self._connection.sleep(min(left, _POLL_S))
+            sweep = await self._connection.answer(_get(sweep_id))
         return sweep
 
     async def _exact(self, spec: Spec) -> Spec:
@@ -127,3 +144,15 @@ class SweepsCore:
             return spec  # what is wrong with it, the server says
         (exact,) = await with_ids(self._connection, [cast("Mapping[str, Any]", job)])
         return {**cast("Mapping[str, Any]", spec), "job": exact}
+
+
+def _get(sweep_id: str) -> Call[SweepView]:
+    return Call(SweepView, "GET", _path(sweep_id))
+
+
+def _path(sweep_id: str) -> str:
+    return f"{_PATH}/{segment(sweep_id)}"
+
+
+def _encoded(spec: Spec) -> str:
+    return encoded(spec, what="sweep", most=MOST_SWEEP_BYTES)

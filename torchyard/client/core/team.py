@@ -1,18 +1,18 @@
-"""The operations on users, tokens, quotas, secrets and the audit, as `ClientCore` has them."""
+"""The operations on users, tokens, sessions, quotas, secrets and saved views.
+
+Each raises Forbidden if the caller's role or token does not allow it.
+"""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
+import json
 from typing import Literal
 
-from torchyard.client.calls import team as calls
-from torchyard.client.calls.team import QuotaKind
+from torchyard.client.calls.call import JSON, LARGE_PAGE, Call, given, segment
 from torchyard.client.core.base import Core
 from torchyard.contract.team.roles import Resource, Role, Scope, Visibility
 from torchyard.contract.team.views import (
-    AuditView,
     BrowserSessionView,
-    LoginCodeView,
-    MeView,
     NewTokenView,
     QuotaView,
     RotationView,
@@ -22,31 +22,27 @@ from torchyard.contract.team.views import (
     UserQuotaView,
     UserView,
 )
+from torchyard.contract.wire.units import format_duration
+from torchyard.contract.wire.view import Page, View
+
+QuotaKind = Literal["user", "role"]
+"""Whose limits a quota has: those of one user, or of every user of a role."""
 
 
-class TeamCore(Core):
-    """Each operation raises Forbidden if the caller's role or token does not allow it."""
+class UsersCore(Core):
+    """Operations on users."""
 
-    async def me(self) -> MeView:
-        """Returns whose token this client sends, and what it may be used for."""
-        return await self._connection.answer(calls.me())
-
-    async def login_code(self) -> LoginCodeView:
-        """Returns a one-time code, valid for a minute, that logs a browser on this machine in as this client's user.
-
-        Raises Forbidden if the server is on another machine, or behind a proxy.
-        """
-        return await self._connection.answer(calls.login_code())
-
-    def users(self) -> AsyncGenerator[UserView]:
+    def list(self) -> AsyncGenerator[UserView]:
         """Yields the users by name."""
-        return self._connection.pages(calls.users())
+        return self._connection.pages(Call(Page[UserView], "GET", "/v1/users", {"limit": LARGE_PAGE}))
 
-    async def add_user(self, name: str, *, role: Role = Role.MEMBER) -> UserView:
+    async def add(self, name: str, *, role: Role = Role.MEMBER) -> UserView:
         """Adds a user, who needs a token to do anything. Raises Conflict if there is one of that name."""
-        return await self._connection.answer(calls.add_user(name, role=role))
+        content = json.dumps({"name": name, "role": role})
+        call = Call(UserView, "POST", "/v1/users", content=content, headers=JSON, repeatable=False)
+        return await self._connection.answer(call)
 
-    async def change_user(
+    async def change(
         self,
         name: str,
         *,
@@ -57,13 +53,19 @@ class TeamCore(Core):
         """Changes what is given. The tokens of a disabled user end at once; `jobs` says what becomes of their jobs,
         which are kept by default. Raises NotFound, and Conflict for a change of the bootstrap administrator.
         """
-        return await self._connection.answer(calls.change_user(name, role=role, disabled=disabled, jobs=jobs))
+        content = json.dumps(given({"role": role, "disabled": disabled, "jobs": jobs}))
+        call = Call(UserView, "PATCH", f"/v1/users/{segment(name)}", content=content, headers=JSON)
+        return await self._connection.answer(call)
 
-    def tokens(self, *, user: str | None = None) -> AsyncGenerator[TokenView]:
+
+class TokensCore(Core):
+    """Operations on tokens."""
+
+    def list(self, *, user: str | None = None) -> AsyncGenerator[TokenView]:
         """Yields the caller's tokens or those of `user`, newest first, also expired and revoked ones."""
-        return self._connection.pages(calls.tokens(user=user))
+        return self._connection.pages(Call(Page[TokenView], "GET", "/v1/tokens", {"user": user, "limit": LARGE_PAGE}))
 
-    async def make_token(
+    async def make(
         self,
         *,
         name: str = "token",
@@ -75,79 +77,98 @@ class TeamCore(Core):
 
         Without `scopes` it may do all that its user may; without a `lifetime` it does not expire. Raises NotFound.
         """
-        return await self._connection.answer(calls.make_token(name=name, user=user, scopes=scopes, lifetime=lifetime))
+        body = {
+            "name": name,
+            "user": user,
+            "scopes": None if scopes is None else [*scopes],
+            "lifetime": None if lifetime is None else format_duration(lifetime),
+        }
+        call = Call(NewTokenView, "POST", "/v1/tokens", content=json.dumps(body), headers=JSON, repeatable=False)
+        return await self._connection.answer(call)
 
-    async def revoke_token(self, token_id: str) -> None:
+    async def revoke(self, token_id: str) -> None:
         """Revokes a token at once. Raises NotFound."""
-        await self._connection.send(calls.revoke_token(token_id))
+        await self._connection.send(Call(View, "DELETE", f"/v1/tokens/{segment(token_id)}"))
 
-    def sessions(self) -> AsyncGenerator[BrowserSessionView]:
+
+class SessionsCore(Core):
+    """Operations on the browsers in which the caller is signed in."""
+
+    def list(self) -> AsyncGenerator[BrowserSessionView]:
         """Yields the browsers in which the caller is signed in, the last used first."""
-        return self._connection.pages(calls.sessions())
+        return self._connection.pages(Call(Page[BrowserSessionView], "GET", "/v1/sessions"))
 
-    async def end_session(self, session_id: str) -> None:
+    async def end(self, session_id: str) -> None:
         """Signs one of the caller's browsers out. Raises NotFound."""
-        await self._connection.send(calls.end_session(session_id))
+        await self._connection.send(Call(View, "DELETE", f"/v1/sessions/{segment(session_id)}", repeatable=False))
 
-    def quotas(self) -> AsyncGenerator[QuotaView]:
+
+class QuotasCore(Core):
+    """Operations on quotas."""
+
+    def list(self) -> AsyncGenerator[QuotaView]:
         """Yields the limits that are set for roles and users."""
-        return self._connection.pages(calls.quotas())
+        return self._connection.pages(Call(Page[QuotaView], "GET", "/v1/quotas"))
 
-    async def quota(self, user: str) -> UserQuotaView:
+    async def get(self, user: str) -> UserQuotaView:
         """Returns what a user may use, and uses. Raises NotFound."""
-        return await self._connection.answer(calls.quota(user))
+        return await self._connection.answer(Call(UserQuotaView, "GET", _quota_path("user", user)))
 
-    async def set_quota(self, name: str, *, kind: QuotaKind = "user", limits: Mapping[Resource, int | None]) -> None:
+    async def set(self, name: str, *, kind: QuotaKind = "user", limits: Mapping[Resource, int | None]) -> None:
         """Sets limits of a user, or of each user of a role; None is unlimited. Others stay. Raises NotFound."""
-        await self._connection.send(calls.set_quota(kind, name, limits))
+        content = json.dumps({**limits})
+        await self._connection.send(Call(View, "PUT", _quota_path(kind, name), content=content, headers=JSON))
 
-    async def clear_quota(self, name: str, *, kind: QuotaKind = "user", resources: Sequence[Resource] = ()) -> None:
+    async def clear(self, name: str, *, kind: QuotaKind = "user", resources: Sequence[Resource] = ()) -> None:
         """Removes limits of a user or a role: all, or those of `resources`. A user then has those of the role."""
-        await self._connection.send(calls.clear_quota(kind, name, resources))
+        await self._connection.send(Call(View, "DELETE", _quota_path(kind, name), {"resource": resources}))
 
-    def secrets(self) -> AsyncGenerator[SecretView]:
+
+class SecretsCore(Core):
+    """Operations on the caller's secrets."""
+
+    def list(self) -> AsyncGenerator[SecretView]:
         """Yields the caller's secrets by name, without their values."""
-        return self._connection.pages(calls.secrets())
+        return self._connection.pages(Call(Page[SecretView], "GET", "/v1/secrets"))
 
-    async def set_secret(self, name: str, value: str) -> SecretView:
+    async def set(self, name: str, value: str) -> SecretView:
         """Stores a secret of the caller, or its new value. Raises Conflict if there are too many."""
-        return await self._connection.answer(calls.set_secret(name, value))
+        content = json.dumps({"value": value})
+        return await self._connection.answer(Call(SecretView, "PUT", _secret_path(name), content=content, headers=JSON))
 
-    async def delete_secret(self, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """Deletes a secret of the caller. Raises NotFound."""
-        await self._connection.send(calls.delete_secret(name))
+        await self._connection.send(Call(View, "DELETE", _secret_path(name), repeatable=False))
 
-    def saved_views(self) -> AsyncGenerator[SavedViewView]:
+    async def rotate(self) -> RotationView:
+        """Has every user's secrets encrypted with the newest key."""
+        return await self._connection.answer(Call(RotationView, "POST", "/v1/secrets/rotate"))
+
+
+class SavedViewsCore(Core):
+    """Operations on lists of jobs that are kept by name, for the page."""
+
+    def list(self) -> AsyncGenerator[SavedViewView]:
         """Yields the lists of jobs that the caller keeps on the page by name, and then those kept for the team."""
-        return self._connection.pages(calls.saved_views())
+        return self._connection.pages(Call(Page[SavedViewView], "GET", "/v1/saved-views"))
 
-    async def save_view(self, name: str, query: str, *, visibility: Visibility = "private") -> SavedViewView:
+    async def save(self, name: str, query: str, *, visibility: Visibility = "private") -> SavedViewView:
         """Keeps a list of jobs, in place of one of its name. `query` is that of the page's address, such as
         `state=failed&sort=name`. Raises Conflict if there are too many.
         """
-        return await self._connection.answer(calls.save_view(name, query, visibility=visibility))
-
-    async def delete_saved_view(self, name: str, *, owner: str | None = None) -> None:
-        """Removes a list of jobs of the caller, or as an administrator one of `owner`. Raises NotFound."""
-        await self._connection.send(calls.delete_saved_view(name, owner=owner))
-
-    async def rotate_secrets(self) -> RotationView:
-        """Has every user's secrets encrypted with the newest key."""
-        return await self._connection.answer(calls.rotate_secrets())
-
-    def audit(
-        self,
-        *,
-        who: str | None = None,
-        action: str | None = None,
-        object: str | None = None,
-        outcome: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int | None = None,
-    ) -> AsyncGenerator[AuditView]:
-        """Yields what was done, newest first, where every given argument matches. `action` may be a kind: `job`."""
-        call = calls.audit(
-            who=who, action=action, object=object, outcome=outcome, since=since, until=until, limit=limit
+        content = json.dumps({"name": name, "query": query, "visibility": visibility})
+        return await self._connection.answer(
+            Call(SavedViewView, "PUT", "/v1/saved-views", content=content, headers=JSON)
         )
-        return self._connection.pages(call, limit=limit)
+
+    async def delete(self, name: str, *, owner: str | None = None) -> None:
+        """Removes a list of jobs of the caller, or as an administrator one of `owner`. Raises NotFound."""
+        await self._connection.send(Call(View, "DELETE", "/v1/saved-views", {"name": name, "owner": owner}))
+
+
+def _quota_path(kind: QuotaKind, name: str) -> str:
+    return f"/v1/quotas/{kind}s/{segment(name)}"
+
+
+def _secret_path(name: str) -> str:
+    return f"/v1/secrets/{segment(name)}"

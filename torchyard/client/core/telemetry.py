@@ -8,6 +8,7 @@ import time
 from torchyard.client.calls import jobs as jobs_calls
 from torchyard.client.calls import telemetry as calls
 from torchyard.client.calls.telemetry import LogLines, LogStream
+from torchyard.client.connection import Connection
 from torchyard.client.core.base import Core
 from torchyard.client.stream import StreamItem, StreamReader, Update, followed_kinds
 from torchyard.contract.telemetry.curves import CurvesView
@@ -146,19 +147,6 @@ class TelemetryCore(Core):
 
         return self._connection.pages(call, limit=limit, going_on=going_on)
 
-    async def lines_before(self, job_id: str, moment: datetime) -> int:
-        """Returns the number of the last line that was stored before `moment`, or 0. Fetches few lines."""
-        newest = (await self._connection.answer(calls.log_tail(job_id, tail=1, where=LogLines()))).data
-        low, high = 0, newest[-1].line if newest else 0
-        while low < high:
-            middle = (low + high) // 2
-            found = await self._connection.answer(calls.log(job_id, after=middle, where=LogLines(), limit=1))
-            if found.data[0].time < moment:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
     async def stacks(self, job_id: str, *, timeout: float = 15.0) -> StacksView:  # noqa: ASYNC109 - as in Client
         """Returns the Python stacks of every rank of a running job, as they are now. The job goes on.
 
@@ -172,7 +160,7 @@ class TelemetryCore(Core):
                 raise TimeoutError(
                     f"the worker of job {job_id} has not answered within {timeout:g} s: it prepares the job, or is away"
                 )
-            await self._transport.sleep(_STACKS_POLL_S)
+            await self._connection.sleep(_STACKS_POLL_S)
             found = await self._connection.answer(calls.stacks(job_id))
         return found
 
@@ -212,3 +200,17 @@ class TelemetryCore(Core):
                 line = item.view
                 if isinstance(line, LogLine) and line.line > after and rank in {None, line.rank}:
                     yield line
+
+
+async def lines_before(connection: Connection, job_id: str, moment: datetime) -> int:
+    """Returns the number of the last line that was stored before `moment`, or 0. Fetches few lines."""
+    newest = (await connection.answer(calls.log_tail(job_id, tail=1, where=LogLines()))).data
+    low, high = 0, newest[-1].line if newest else 0
+    while low < high:
+        middle = (low + high) // 2
+        found = await connection.answer(calls.log(job_id, after=middle, where=LogLines(), limit=1))
+        if found.data[0].time < moment:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -108,9 +108,9 @@ test("what is folded, pinned, split and moved is kept for the user, and the addr
     ...{ pinned: "time/step", split: "train/loss,val/loss", folded: "other", sections: "train,other" },
   });
   await vi.advanceTimersByTimeAsync(1500);
-  const kept = asked.find(({ method }) => method === "PUT")?.body;
+  const kept = asked.find(({ method }) => method === "PATCH")?.body;
   expect(kept).toMatchObject({
-    preferences: { runs: 1, charts: { folded: ["other"], pinned: ["time/step"], order: ["train", "other"] } },
+    preferences: { charts: { folded: ["other"], pinned: ["time/step"], order: ["train", "other"] } },
   });
   await choose(host, "val/loss", "Split training and validation");
   expect(charts(host)).toEqual(["loss", "time/step"]);

@@ -82,3 +82,37 @@ test("the name of an attempt stands above the plot, and within its width", () =>
     ["attempt 2", 100, 14],
   ]);
 });
+
+test("the names of a few lines stand at their ends, below one another, and those of many nowhere", () => {
+  const named = (count: number): [string, number, number][] => {
+    const { ctx, calls } = recorder();
+    const lines = Array.from({ length: count }, (_, at) => {
+      const columns = Columns.of(curve("loss", [at, 5 + at / 100]), 0);
+      const name = at === 0 ? "a-name-that-is-much-too-long" : `job ${at}`;
+      return new Line({
+        ...{ jobId: name, job: name, name, key: "loss", part: null, colour: { slot: 1, dash: [] } },
+        ...{ columns, place: new Place("step", []) },
+      });
+    });
+    paint(ctx, AREA, lines, { smooth: false, breakAtSeams: false }, THEME);
+    return calls
+      .filter(([name]) => name === "fillText")
+      .map(([, at]) => at as unknown as [string, number, number]);
+  };
+  const shown = named(6);
+  expect(shown.map(([text]) => text)).toEqual([
+    "job 5",
+    "job 4",
+    "job 3",
+    "job 2",
+    "job 1",
+    "a-name-that-is-…",
+  ]);
+  const heights = shown.map(([, , y]) => y);
+  expect(heights.slice(1).every((y, at) => y - (heights[at] ?? 0) >= 13)).toBe(true);
+  expect([Math.min(...heights) >= AREA.top, Math.max(...heights) <= AREA.top + AREA.height]).toEqual([
+    true,
+    true,
+  ]);
+  expect([named(1), named(7)]).toEqual([[], []]);
+});

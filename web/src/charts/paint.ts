@@ -1,4 +1,5 @@
 /** Paints lines and bands on a canvas, from typed rows, at most a few points a pixel, and the marks beside them. */
+import { paintEnds } from "./ends";
 import { hasBands, type Line } from "./line";
 import { paintSeams, paintTicks } from "./marks";
 import type { Theme } from "./theme";
@@ -36,6 +37,7 @@ export function paint(
   ctx.restore();
   paintSeams(ctx, area, lines, theme);
   for (const line of lines) paintTicks(ctx, area, line, theme, withBands);
+  paintEnds(ctx, area, lines, view.smooth, theme);
   ctx.restore();
 }
 

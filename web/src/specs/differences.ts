@@ -1,8 +1,8 @@
 /** What of a resolved spec differs from the defaults. */
+import { secondsOf } from "../text/duration";
 import { at, equal, isObject, type Json, type JsonObject } from "./json";
 import type { Field } from "./schema";
 
-const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
 const AFTER_STALL_S = 60;
 
 /** Returns the spec without what is as it would be if it were left out. */
@@ -26,15 +26,10 @@ function reduced(group: Field, values: JsonObject): JsonObject {
 
 /** Returns a spec whose collectives time out as `auto` says again: a resolved one has the duration in its place. */
 export function withAutoTimeout(spec: JsonObject): JsonObject {
-  const stall = seconds(at(spec, ["stall_timeout"]));
+  const stall = secondsOf(at(spec, ["stall_timeout"]));
   const config = at(spec, ["config"]);
   const distributed = at(spec, ["config", "distributed"]);
   if (stall === null || !isObject(config) || !isObject(distributed)) return spec;
-  if (seconds(distributed.timeout) !== stall + AFTER_STALL_S) return spec;
+  if (secondsOf(distributed.timeout) !== stall + AFTER_STALL_S) return spec;
   return { ...spec, config: { ...config, distributed: { ...distributed, timeout: "auto" } } };
-}
-
-function seconds(value: Json | undefined): number | null {
-  const found = typeof value === "string" ? /^(\d+)([smhd])$/.exec(value) : null;
-  return found ? Number(found[1]) * (SECONDS[found[2] ?? ""] ?? 0) : null;
 }

@@ -19,3 +19,10 @@ export function duration(seconds: number): string {
   }
   return parts.join(" ");
 }
+
+/** Returns the seconds of a duration of a spec, such as `10m`; null of anything else. */
+export function secondsOf(value: unknown): number | null {
+  const found = typeof value === "string" ? /^(\d+)([smhd])$/.exec(value) : null;
+  const size = UNITS.find(([name]) => name === found?.[2])?.[1];
+  return size === undefined ? null : Number(found?.[1]) * size;
+}

@@ -25,12 +25,19 @@ afterEach(async () => {
   vi.useRealTimers();
 });
 
+/** Opens the menu of a row, and returns what it offers. */
+async function offeredBy(host: HTMLElement, row: number): Promise<readonly string[]> {
+  host.querySelectorAll("tbody tr")[row]?.querySelector<HTMLElement>('[aria-haspopup="menu"]')?.click();
+  await settled();
+  return textsOf(host.querySelectorAll("tbody tr")[row] ?? host, "[role=menuitem]");
+}
+
 test("checkpoints are listed with the monitored metric first, and again when there is a new one", async () => {
   let all = [checkpoint(1, { aliases: ["best"], metrics: { "val/iou": 0.5, "val/loss": 1, lr: 1 } })];
   const asked = serve(({ path }) => ({ data: path === "v1/jobs" ? [] : all, has_more: false }));
   const host = show(Checkpoints, { job: view({ spec: { checkpoint: { monitor: "val/iou" } } }) });
   await settled();
-  expect(textsOf(host, "thead th").slice(3, -4)).toEqual(["val/iou", "val/loss"]);
+  expect(textsOf(host, "thead th").slice(3, -5)).toEqual(["val/iou", "val/loss"]);
   expect(textOf(host.querySelector("tr.best td"))).toBe("best");
   all = [checkpoint(2), ...all];
   const event = { seq: 9, time: AT, type: "checkpoint", attempt: 1, data: {} };
@@ -73,10 +80,11 @@ test("a checkpoint that is not whole says so, and no job is retried from it", as
   const host = show(Checkpoints, { job: view({ state: "failed", finished_at: AT }) });
   await settled();
   expect(textsOf(host, "tbody td:first-child")).toEqual(["not whole", "latest"]);
-  const buttons = [...host.querySelectorAll("tbody tr")].map((row) =>
-    [...row.querySelectorAll("button")].some((button) => textOf(button) === "Retry from here"),
-  );
-  expect(buttons).toEqual([false, true]);
+  expect(host.querySelectorAll("tr.damaged")).toHaveLength(1);
+  expect([await offeredBy(host, 0), await offeredBy(host, 1)]).toEqual([
+    ["Keep as a model", "Copy id", "Copy sha256"],
+    ["Keep as a model", "Retry from here", "Copy id", "Copy sha256"],
+  ]);
 });
 
 test("a job that has ended is retried from a checkpoint, by who may", async () => {
@@ -87,14 +95,12 @@ test("a job that has ended is retried from a checkpoint, by who may", async () =
   const job = view({ state: "succeeded", finished_at: AT });
   const reader = show(Checkpoints, { job });
   await settled();
-  expect(textsOf(reader, "tbody button")).not.toContain("Retry from here");
+  expect(await offeredBy(reader, 1)).toEqual(["Copy id", "Copy sha256"]);
   signIn("member", "jobs:write");
   const host = show(Checkpoints, { job });
   await settled();
-  const [, second] = [...host.querySelectorAll<HTMLButtonElement>("tbody button")].filter(
-    (button) => textOf(button) === "Retry from here",
-  );
-  second?.click();
+  await offeredBy(host, 1);
+  click(host, "Retry from here");
   await settled();
   expect(asked.at(-1)).toMatchObject({ path: "v1/jobs/job_a/retry", body: { from: "ckpt_1" } });
   expect(location.pathname).toMatch(/jobs\/job_b$/);
@@ -120,7 +126,8 @@ test("a checkpoint is kept as a version of a model, under the name of the job or
   );
   const host = show(Checkpoints, { job: view() });
   await settled();
-  click(host, "keep");
+  await offeredBy(host, 0);
+  click(host, "Keep as a model");
   flushSync();
   const field = host.querySelector<HTMLInputElement>("dialog input");
   expect(field?.value).toBe("unet");
@@ -142,7 +149,7 @@ test("who may not write keeps nothing", async () => {
   serve(() => ({ data: [checkpoint(1)], has_more: false }));
   const host = show(Checkpoints, { job: view() });
   await settled();
-  expect(textOf(host)).not.toContain("keep");
+  expect(await offeredBy(host, 0)).toEqual(["Copy id", "Copy sha256"]);
 });
 
 test("the confusion matrix of the newest checkpoint names what is confused most often", async () => {

@@ -78,7 +78,7 @@ test("the head has the one button that fits the state, and all else in its menu"
   const offered = (changes: Record<string, unknown>): readonly string[] => {
     const { host } = head(view(changes));
     return [
-      textOf(host.querySelector(".actions .primary, .actions > .main")),
+      textOf(host.querySelector(".actions .primary")),
       ...menu(host).filter((name) => !copies.includes(name)),
     ];
   };
@@ -392,7 +392,7 @@ test("the link is copied, and who can open it is told", async () => {
 test("a clone opens the form with the job's spec", () => {
   signIn("member", "jobs:read", "jobs:write");
   const { host } = head(view({ state: "failed" }));
-  expect(host.querySelector(".main")?.getAttribute("href")).toBe("/submit?from=job_a");
+  expect(host.querySelector("a.primary")?.getAttribute("href")).toBe("/submit?from=job_a");
   choose(head(view()).host, "Clone and change");
   expect(route().query.get("from")).toBe("job_a");
 });

@@ -116,3 +116,20 @@ test("after a break of the stream, what is shown is read again", async () => {
       .toSorted(),
   ).toEqual(["/v1/jobs/job_a", "/v1/jobs/job_a/attempts", "/v1/jobs/job_a/events?limit=500"]);
 });
+
+test("a job that failed comes with what happened, so that nothing moves", async () => {
+  let advise: () => void = () => undefined;
+  const plain = fetch;
+  vi.stubGlobal("fetch", async (target: string, init: RequestInit) => {
+    const { pathname } = new URL(target);
+    if (pathname.endsWith("/advice")) await new Promise<void>((done) => (advise = done));
+    if (!pathname.endsWith("/job_a")) return plain(target, init);
+    return new Response(JSON.stringify({ ...job, state: "failed", error: { code: "user_error" } }));
+  });
+  page = mount(Job, { target: document.body, props: { id: "job_a" } });
+  await settled();
+  expect(document.querySelector("h1")).toBeNull();
+  advise();
+  await settled();
+  expect(document.querySelector("h1")?.textContent).toBe("unet");
+});

@@ -1,0 +1,57 @@
+"""The operations on workers."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from torchyard.client.calls.call import Call, segment
+from torchyard.client.core.base import Core
+from torchyard.contract.cluster.views import WorkerHistoryView, WorkerView
+from torchyard.contract.queue.views import StopView
+from torchyard.contract.wire.view import Page
+
+
+class WorkersCore(Core):
+    """Operations on what runs the jobs."""
+
+    async def list(self) -> Sequence[WorkerView]:
+        """Returns the workers, their devices, and the job that holds each."""
+        return [item async for item in self._connection.pages(Call(Page[WorkerView], "GET", "/v1/workers"))]
+
+    async def history(
+        self,
+        worker_id: str,
+        *,
+        begins: datetime | None = None,
+        ends: datetime | None = None,
+        max_points: int | None = None,
+    ) -> WorkerHistoryView:
+        """Returns how the worker's devices were used, by default in the last hour. Raises NotFound."""
+        times = {"from": begins, "to": ends}
+        params: dict[str, Any] = {
+            name: time.astimezone().isoformat() for name, time in times.items() if time is not None
+        }
+        params["max_points"] = max_points
+        return await self._connection.answer(Call(WorkerHistoryView, "GET", f"{_path(worker_id)}/history", params))
+
+    async def drain(self, worker_id: str) -> WorkerView:
+        """Stops the worker from taking jobs; its running jobs are asked to save, and return to the queue.
+
+        Raises Forbidden.
+        """
+        return await self._connection.answer(Call(WorkerView, "POST", f"{_path(worker_id)}/drain"))
+
+    async def price_of_drain(self, worker_id: str) -> StopView:
+        """Returns what a drain of the worker would cost: what its running jobs lose if they do not save first.
+
+        Raises NotFound and Forbidden.
+        """
+        return await self._connection.answer(Call(StopView, "POST", f"{_path(worker_id)}/drain", {"dry_run": "true"}))
+
+    async def undrain(self, worker_id: str) -> WorkerView:
+        """Lets the worker take jobs again. Raises Forbidden."""
+        return await self._connection.answer(Call(WorkerView, "POST", f"{_path(worker_id)}/undrain"))
+
+
+def _path(worker_id: str) -> str:
+    return f"/v1/workers/{segment(worker_id)}"
