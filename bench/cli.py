@@ -18,7 +18,10 @@ REPEATS = 15
 _JOBS = 20
 _PEER = "import typer, httpx2"
 _NOTHING = "python -c pass"
-_MOST = {"ps": 1.2, "show": 1.2, "logs": 1.2, "--version": 0.6}
+_MOST = {"ps": 1.2, "show": 1.2, "logs": 1.2, "ps --json": 1.2, "show --json": 1.2, "--version": 0.6}
+_COMPLETION_S = 0.1
+_COMPLETION = "the names of jobs after `torchyard show` and Tab"
+_COMPLETING = {"_TORCHYARD_COMPLETE": "complete_bash", "COMP_WORDS": "torchyard show ", "COMP_CWORD": "2"}
 _PROGRAM = "for number in range(100):\n    print(number)\n"
 
 
@@ -32,15 +35,24 @@ def measure() -> Iterator[Row]:
 
 
 def _rows(service: Service, job_id: str) -> Iterator[Row]:
-    commands = {"ps": ("ps",), "show": ("show", job_id), "logs": ("logs", job_id), "--version": ("--version",)}
-    own = {name: ("-P", "-m", "torchyard", *words) for name, words in {**commands, "--help": ("--help",)}.items()}
-    programs = {**own, _PEER: ("-c", _PEER), _NOTHING: ("-c", "pass")}
+    commands = {
+        "ps": ("ps",),
+        "show": ("show", job_id),
+        "logs": ("logs", job_id),
+        "--version": ("--version",),
+        "ps --json": ("ps", "--json"),
+        "show --json": ("show", job_id, "--json"),
+        "--help": ("--help",),
+    }
+    own = {name: ("-P", "-m", "torchyard", *words) for name, words in commands.items()}
+    programs = {**own, _COMPLETION: ("-P", "-m", "torchyard"), _PEER: ("-c", _PEER), _NOTHING: ("-c", "pass")}
     env = {**os.environ, "TORCHYARD_URL": service.url, "TORCHYARD_TOKEN": service.token}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     found: dict[str, list[float]] = {name: [] for name in programs}
     for repeat in range(REPEATS + 1):
         for name, words in programs.items():
-            seconds = _processor_s([sys.executable, *words], env)
+            more = _COMPLETING if name == _COMPLETION else {}
+            seconds = _processor_s([sys.executable, *words], {**env, **more})
             if repeat:  # the first one compiles what it imports
                 found[name].append(seconds)
     for name in own:
@@ -48,6 +60,8 @@ def _rows(service: Service, job_id: str) -> Iterator[Row]:
         most = _MOST.get(name)
         yield Row(what, "s", found[name], peer=_PEER, theirs=found[_PEER], ratio_at_most=most)
         yield Row(f"– {name} beside nothing", "s", found[name], peer=_NOTHING, theirs=found[_NOTHING])
+    what = f"processor time of {_COMPLETION}"
+    yield Row(what, "s", found[_COMPLETION], peer=_NOTHING, theirs=found[_NOTHING], at_most=_COMPLETION_S)
 
 
 def _processor_s(command: Sequence[str], env: Mapping[str, str]) -> float:

@@ -24,6 +24,19 @@ BELOW_THE_HELPER = {
 }
 """The folders of which the helper of strict isolation, which is root, loads modules besides its own."""
 
+RUN = """
+import sys
+from torchyard.__main__ import main
+for command in commands:
+    sys.argv = ["torchyard", *command]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
+print(*sys.modules, file=sys.stderr)
+"""
+
 
 def test_each_rule_between_packages_is_kept() -> None:
     lint = Path(sys.executable).with_name("lint-imports")
@@ -50,32 +63,29 @@ def test_the_helper_of_root_loads_no_engine_and_little_else() -> None:
     assert {name.rpartition(".")[0] for name in files} - {own} == BELOW_THE_HELPER
 
 
-@pytest.mark.parametrize("module", ["torchyard", "worker.engines.local.supervisor.supervisor", "torchyard.cli"])
-def test_a_light_module_loads_nothing_heavy(module: str) -> None:
-    assert _loaded(module) & {*HEAVY, "numpy"} == set()
+def test_light_modules_load_nothing_heavy_and_a_run_is_submitted_before_rich_is_loaded() -> None:
+    submitting = [f"torchyard.cli.run.{name}" for name in ("program", "settings", "spec", "upload")]
+    loaded = _loaded(
+        "worker.engines.local.supervisor.supervisor", "torchyard.cli", "torchyard.cli.submission", *submitting
+    )
+    assert loaded & {*HEAVY, "numpy", "rich"} == set()
 
 
-def test_a_run_is_submitted_before_rich_is_loaded() -> None:
-    modules = [f"torchyard.cli.run.{name}" for name in ("program", "settings", "spec", "upload")]
-    assert "rich" not in _loaded("torchyard.cli", "torchyard.cli.submission", *modules)
-
-
-@pytest.mark.parametrize("command", [["ps"], ["show", "job_1"], ["logs", "job_1"]])
-def test_a_command_that_is_typed_often_loads_no_model_and_no_http_library(command: list[str]) -> None:
+def test_commands_that_are_typed_often_load_no_model_and_no_http_library() -> None:
     with serving() as server:
         server.on("/v1/me", {"name": "admin", "role": "admin", "scopes": []})
         server.on("/v1/jobs", page([]))
         server.on("/v1/jobs/job_1", job())
         server.on("/v1/jobs/job_1/checkpoints", page([]))
         server.on("/v1/jobs/job_1/logs", log_page([line(1)]))
-        loaded = _loaded_by(*command, url=server.url)
+        loaded = _loaded_by(["ps"], ["show", "job_1"], ["logs", "job_1"], url=server.url)
     assert "http.client" in loaded
     unneeded = {"pydantic", "httpx2", "rich", "torchyard.client.client", "torchyard.contract.spec.spec", "asyncio"}
     assert loaded & unneeded == set()
 
 
 def test_the_version_is_told_before_what_reads_arguments_is_loaded() -> None:
-    assert _loaded_by("--version") & {"typer", "torchyard.cli", "pydantic"} == set()
+    assert _loaded_by(["--version"]) & {"typer", "torchyard.cli", "pydantic"} == set()
 
 
 def test_up_starts_its_programs_before_a_client_is_loaded() -> None:
@@ -113,12 +123,10 @@ def _loaded(*modules: str, options: str = "-P") -> set[str]:
     return set(done.stdout.split()) - {"__main__"}
 
 
-def _loaded_by(*command: str, url: str = "") -> set[str]:
-    """Returns the names of the modules that a command has loaded when it ends."""
-    code = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
-    code += " sys.argv[0] = 'torchyard'; from torchyard.__main__ import main; main()"
+def _loaded_by(*commands: list[str], url: str = "") -> set[str]:
+    """Returns the names of the modules that one process has loaded when it has run these commands."""
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code, *command],
+        [sys.executable, "-P", "-c", f"commands = {commands!r}\n{RUN}"],
         env={**environment(url, TOKEN), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

@@ -66,8 +66,8 @@ def read_config(run: Run) -> Recipe:
     try:
         return recipe.config.model_validate(run.config["config"])
     except ValidationError as error:  # of a service of another version
-        found = [f"config.{item.field}: {item.message}" for item in field_errors(error, recipe.config)]
-        raise ConfigError(f"this version of the trainer cannot use it: {'; '.join(found)}") from None
+        faults = [f"config.{item.field}: {item.message}" for item in field_errors(error, recipe.config)]
+        raise ConfigError(f"this version of the trainer cannot use it: {'; '.join(faults)}") from None
 
 
 def make_training(run: Run, *, config: Recipe, world: World) -> Training:

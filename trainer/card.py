@@ -124,11 +124,11 @@ def _lacking(sections: Sequence[str]) -> dict[str, str]:
 
 
 def _adapter(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
-    found = metadata.get("adapter")
-    if found is None:
+    adapter = metadata.get("adapter")
+    if adapter is None:
         return None
-    layers = len(found["targets"])
-    return {"base": found["base"]["name"], "rank": found["rank"], "alpha": found["alpha"], "layers": layers}
+    layers = len(adapter["targets"])
+    return {"base": adapter["base"]["name"], "rank": adapter["rank"], "alpha": adapter["alpha"], "layers": layers}
 
 
 def _forward(task: Task, parameters: Sequence[Tensor], world: World) -> tuple[int | None, float | None]:

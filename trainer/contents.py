@@ -88,10 +88,10 @@ class Contents:
         if self._records is not None or self._hashing is None:
             return
         failure = self._hashing.failure  # before what it has written is read: all of it
-        found = self._hashing.read()
-        self._packed = _packed(found)
-        if found.count(b"\0") == len(self._identity.files):
-            self._records, self.data_hash = found, hashlib.sha256(found).hexdigest()
+        records = self._hashing.read()
+        self._packed = _packed(records)
+        if records.count(b"\0") == len(self._identity.files):
+            self._records, self.data_hash = records, hashlib.sha256(records).hexdigest()
         elif failure is not None and not self._has_failed:
             self._has_failed = True
             self._run.message(

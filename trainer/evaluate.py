@@ -104,8 +104,8 @@ def measured(
 
 def _threads(state: dict[str, Any]) -> int:
     """Returns the CPU threads of the training."""
-    found = state.get("threads")
-    return found if isinstance(found, int) and 0 < found <= MOST_THREADS else torch.get_num_threads()
+    threads = state.get("threads")
+    return threads if isinstance(threads, int) and 0 < threads <= MOST_THREADS else torch.get_num_threads()
 
 
 if __name__ == "__main__":

@@ -50,14 +50,14 @@ def evaluate(run: Run, *, config: Recipe, world: World) -> bool:
     run.message(f"measures the checkpoint of step {step} on {task.validation_samples} samples")
     try:
         with precision.evaluation():
-            found = task.evaluate(world, on_batch=StopCheck(run, world, _Progress(run, task, merged, world)))
+            evaluation = task.evaluate(world, on_batch=StopCheck(run, world, _Progress(run, task, merged, world)))
     except StopRequested:
         return False
-    metrics = world.numbers_from_rank_0(found.metrics)
+    metrics = world.numbers_from_rank_0(evaluation.metrics)
     run.log(metrics, step=step)
     if world.rank == 0:
-        _keep_files(found)
-        found.show(run, step)
+        _keep_files(evaluation)
+        evaluation.show(run, step)
     logger.info("step %d  %s", step, "  ".join(f"{key} {value:.4g}" for key, value in metrics.items()))
     return True
 

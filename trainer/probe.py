@@ -11,7 +11,7 @@ from torch.cuda import nccl
 def main() -> None:
     """Prints one line of JSON."""
     available = torch.cuda.is_available()
-    found = {
+    facts = {
         "version": torch.__version__,
         "cuda": torch.version.cuda,
         "available": available,
@@ -20,7 +20,7 @@ def main() -> None:
         "nccl": _nccl(),
         "gloo": distributed.is_available() and distributed.is_gloo_available(),
     }
-    sys.stdout.write(f"{json.dumps(found)}\n")
+    sys.stdout.write(f"{json.dumps(facts)}\n")
 
 
 def _why_not() -> str:

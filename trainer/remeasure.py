@@ -64,8 +64,8 @@ def remeasure(run: Run, *, policy: CheckpointPolicy, device: torch.device) -> No
 def best_of(run: Run, policy: CheckpointPolicy) -> Saved | None:
     """Returns the job's best checkpoint over all attempts, the earliest of equal ones; None if nothing was measured."""
     sign = 1.0 if policy.mode == "min" else -1.0
-    found = [*_earlier(run, policy.monitor), *_published(run, policy.monitor)]
-    return min(found, key=lambda item: (sign * item.value, item.step), default=None)
+    candidates = [*_earlier(run, policy.monitor), *_published(run, policy.monitor)]
+    return min(candidates, key=lambda item: (sign * item.value, item.step), default=None)
 
 
 def differences(before: Mapping[str, Any], again: Mapping[str, float]) -> list[str]:
@@ -97,9 +97,9 @@ def _measure(run: Run, best: Saved, *, device: torch.device, on_batch: Callable[
     afterwards.remeasured(best.name, evaluation.metrics, attempt=best.attempt)
     shown = "  ".join(f"{key} {value:.4g}" for key, value in evaluation.metrics.items())
     logger.info("the best checkpoint (step %d), measured again in one process: %s", best.step, shown)
-    if found := differences(best.metrics, evaluation.metrics):
+    if changes := differences(best.metrics, evaluation.metrics):
         text = f"the best checkpoint (step {best.step}) measures otherwise when it is evaluated again in one process"
-        run.message(f"{text}: {'; '.join(found)}", "warning")
+        run.message(f"{text}: {'; '.join(changes)}", "warning")
 
 
 def _published(run: Run, monitor: str) -> Iterable[Saved]:

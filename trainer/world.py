@@ -1,4 +1,4 @@
-"""The process group of a run: this rank's place in it, and collectives over host memory."""
+"""The process group of a run: this rank's number in it, and collectives over host memory."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager

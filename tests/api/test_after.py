@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.dependencies import Dependencies
+from controller.duties import Dependencies
 from tests.api.service import SPEC, ApiFixture
 from tests.approved import Approved
 from torchyard.contract.states import EndReason

@@ -141,7 +141,12 @@ def test_a_process_that_dies_is_an_error_once(
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind"), [("while True: pass", TooLarge), ("return bytes(1 << 22)", TooLarge), ("exit(3)", Unavailable)]
+    ("answer", "kind"),
+    [
+        pytest.param("while True: pass", TooLarge, marks=pytest.mark.thorough),
+        ("return bytes(1 << 22)", TooLarge),
+        ("exit(3)", Unavailable),
+    ],
 )
 def test_a_body_that_takes_more_than_it_may_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, kind: type[TorchyardError]

@@ -102,6 +102,7 @@ def test_a_rate_is_counted_once_and_429_says_when(tmp_path: Path, sqlite_url: st
         assert refused.json()["detail"] == f"admin has sent too many requests; try again in {seconds} s"
 
 
+@pytest.mark.thorough
 def test_of_16_who_use_a_login_code_at_once_one_opens_a_session(pair: tuple[Host, Host]) -> None:
     sent = {"code": pair[0].ask("POST", "/v1/session/codes").json()["code"]}
 

@@ -75,5 +75,5 @@ def test_a_route_reaches_what_it_calls_in_order(tmp_path: Path) -> None:
 
 
 def test_each_start_is_there() -> None:
-    for starts in STARTS.values():
-        assert len(follow(ROOT, starts).files) > len(starts)
+    starts = tuple(each for some in STARTS.values() for each in some)
+    assert len(follow(ROOT, starts).files) > len(starts)

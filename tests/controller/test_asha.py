@@ -144,6 +144,7 @@ def test_while_the_sweep_is_paused_nobody_goes_on(yard: Asha) -> None:
     assert [yard.db.job(str(trial.job_id)).pause_at for trial in active] == [{"epochs": 3}]
 
 
+@pytest.mark.thorough
 @quick_on_sqlite
 def test_a_quota_that_is_used_up_stops_no_trial_early(yard: Asha) -> None:
     sweep = yard.start(trials=3)
@@ -161,6 +162,7 @@ def test_a_quota_that_is_used_up_stops_no_trial_early(yard: Asha) -> None:
     assert [trial.is_active for trial in yard.trials(sweep)].count(True) == 1
 
 
+@pytest.mark.thorough
 @quick_on_sqlite
 def test_a_disabled_owner_pauses_the_sweep(yard: Asha) -> None:
     sweep = yard.start(trials=3)
@@ -173,6 +175,7 @@ def test_a_disabled_owner_pauses_the_sweep(yard: Asha) -> None:
     assert not any(trial.is_active for trial in yard.trials(sweep))
 
 
+@pytest.mark.thorough
 def test_a_trial_that_waits_is_promoted_by_hand_to_its_end(yard: Asha) -> None:
     sweep = yard.start(max_parallel=2)
     yard.run()

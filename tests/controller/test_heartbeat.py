@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sqlalchemy import insert, update
 
-from controller.heartbeat import Heartbeat
+from controller.duties import Heartbeat
 from store.cluster import stats
 from store.db.database import now_us
 from store.store import Store
@@ -20,7 +20,7 @@ from worker.settings import Settings
 
 MINUTES_US = 61_000_000
 
-forks.preload("controller.heartbeat")
+forks.preload("controller.duties")
 
 
 def checked(database_url: str, folder: Path) -> int:

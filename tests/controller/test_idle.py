@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from controller import idle
-from controller.idle import Idle
+from controller import duties
+from controller.duties import Idle
 from store.attempts.idleness import follow
 from store.db.database import in_us, now_us
 from store.jobs import stop
@@ -311,7 +311,7 @@ def test_controllers_that_work_at_once_warn_and_stop_once(holder: Holder) -> Non
 
 @quick_on_sqlite
 def test_many_jobs_take_several_turns(holder: Holder, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle, "_MOST_AT_ONCE", 1)
+    monkeypatch.setattr(duties, "MOST_IDLE_AT_ONCE", 1)
     holders = [holder.run().idles("20m"), Holder(holder.db, store, name="box-b").run().idles("20m")]
     duty = Idle(store, None)
     assert [duty.run(), duty.run(), duty.run()] == [True, False, False]

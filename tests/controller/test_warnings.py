@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from controller.warnings import Warnings
+from controller.duties import Warnings
 from store.attempts.facts import Claim
 from store.attempts.slowness import warn
 from store.cluster import device_history

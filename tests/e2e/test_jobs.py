@@ -3,8 +3,6 @@
 import json
 import math
 from pathlib import Path
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from tests.chaos import job_processes
 from tests.e2e.service import Service, until
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.contract.states import EndReason, JobState
+from trainer.evaluate import evaluate
 from worker.host import process
 
 LIGHT = "import os, time\nprint('rank', os.environ['RANK'], flush=True)\n"
@@ -63,13 +62,8 @@ def test_the_main_job_runs_from_submit_to_download(service: Service, tmp_path: P
         path = service.client.jobs.download(job.id, ref=ref, to=tmp_path / f"{ref}.pt")
         assert path.stat().st_size == aliases[ref].size
 
-    evaluated = subprocess.run(
-        [sys.executable, "-P", "-m", "trainer.evaluate", str(tmp_path / "best.pt")],
-        capture_output=True,
-        check=True,
-        cwd=tmp_path,
-    )
-    assert json.loads(evaluated.stdout)["accuracy"] == aliases["best"].metrics["val/accuracy"]
+    evaluated = evaluate(tmp_path / "best.pt", device="cpu")
+    assert evaluated["accuracy"] == aliases["best"].metrics["val/accuracy"]
 
 
 def test_two_jobs_share_the_devices_one_after_the_other(service: Service) -> None:

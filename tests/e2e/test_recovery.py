@@ -41,9 +41,9 @@ COMMAND = {"command": "python", "args": ["train.py"]}
 
 
 @pytest.fixture(params=[pytest.param("cold", marks=pytest.mark.thorough), "warm"])
-def service(request: pytest.FixtureRequest, tmp_path: Path, empty_url: str) -> Service:
+def service(request: pytest.FixtureRequest, tmp_path: Path, database_url: str) -> Service:
     """A service for one test, on each kind of database, not started yet."""
-    return Service(tmp_path, database=empty_url, warm=request.param == "warm")
+    return Service(tmp_path, database=database_url, warm=request.param == "warm")
 
 
 @pytest.mark.parametrize(

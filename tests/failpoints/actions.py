@@ -14,8 +14,7 @@ import time
 from typing import Literal
 
 from api.submissions import Submissions
-from controller.dependencies import Dependencies
-from controller.idle import Idle
+from controller.duties import Dependencies, Idle
 from controller.notifications.deliver import FanOut, Upkeep
 from controller.sweeps.duty import Sweeps
 from store import housekeeping as cleanup

@@ -82,12 +82,11 @@ def test_the_programs_need_the_newest_revision() -> None:
 
 
 @quick_on_sqlite
-def test_an_upgrade_of_a_current_database_keeps_the_rows(empty_url: str) -> None:
-    command.upgrade(configuration(empty_url), "head")
-    with closing(Database(empty_url)) as database:
+def test_an_upgrade_of_a_current_database_keeps_the_rows(database_url: str) -> None:
+    with closing(Database(database_url)) as database:
         job_id = StoreFixture(database).submit()
-    command.upgrade(configuration(empty_url), "head")
-    with closing(Database(empty_url)) as database:
+    command.upgrade(configuration(database_url), "head")
+    with closing(Database(database_url)) as database:
         assert StoreFixture(database).job(job_id).state == "queued"
 
 

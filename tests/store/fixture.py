@@ -104,6 +104,11 @@ class StoreFixture:
         until = now_us() + int(seconds * 1_000_000)
         self.write(lambda session: session.execute(update(Job).where(Job.id == job_id).values(not_before=until)))
 
+    def crash(self, job_id: str, times: int) -> None:
+        """Counts so many attempts without a checkpoint, as if they had ended."""
+        crashed = update(Job).where(Job.id == job_id).values(attempts_without_checkpoint=times)
+        self.write(lambda session: session.execute(crashed))
+
     def worker(self, name: str = "box-a") -> str:
         worker_id = new_id("wrk")
         self.write(lambda session: workers.register(session, worker_id, name=name, devices=[]))

@@ -265,7 +265,7 @@ def test_a_retried_job_keeps_its_shared_blobs(db: StoreFixture, blobs: Blobs) ->
     assert stored(blobs) == []
 
 
-@pytest.mark.parametrize("times", [5, pytest.param(20, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.thorough)])
 def test_a_retry_during_a_deletion_has_the_checkpoint_or_fails(db: StoreFixture, blobs: Blobs, times: int) -> None:
     for _ in range(times):
         old = ended(db, blobs, b"state")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, update
 
-from controller.dependencies import Dependencies
+from controller.duties import Dependencies
 from store.blobs.files import Blobs
 from store.db.database import now_us
 from store.jobs import batches, queued, release, requests, show, validate

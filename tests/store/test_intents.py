@@ -155,19 +155,19 @@ def test_a_pause_of_a_starting_job_can_be_withdrawn(db: StoreFixture) -> None:
 
 @quick_on_sqlite
 def test_pauses_do_not_count_towards_the_crash_loop_cap(db: StoreFixture) -> None:
-    job_id, worker = db.submit(), db.worker()
-    for _ in range(CRASH_LOOP_CAP + 1):
-        claim = db.running(job_id, worker)
-        db.pause(job_id)
-        assert db.end(claim, EndReason.PAUSED) is JobState.PAUSED
-        assert db.resume(job_id).not_before is None
+    job_id = db.submit()
+    db.crash(job_id, CRASH_LOOP_CAP - 1)
+    claim = db.running(job_id, db.worker())
+    db.pause(job_id)
+    assert db.end(claim, EndReason.PAUSED) is JobState.PAUSED
+    assert db.job(job_id).attempts_without_checkpoint == CRASH_LOOP_CAP - 1
+    assert db.resume(job_id).not_before is None
 
 
 @quick_on_sqlite
 def test_preemptions_do_not_count_towards_the_crash_loop_cap(db: StoreFixture) -> None:
     job_id, worker = db.submit(max_restarts=0), db.worker()
-    for _ in range(CRASH_LOOP_CAP - 1):
-        db.end(db.running(job_id, worker), EndReason.WORKER_LOST)
+    db.crash(job_id, CRASH_LOOP_CAP - 1)
     for _ in range(2):
         assert db.end(db.running(job_id, worker), EndReason.PREEMPTED) is JobState.QUEUED
         assert (db.job(job_id).attempts_without_checkpoint, db.job(job_id).not_before) == (CRASH_LOOP_CAP - 1, None)

@@ -27,7 +27,7 @@ from tests.sessions import read, write
 from tests.store.fixture import StoreFixture, checkpoint, recorded_statements, run_together, store_on
 from torchyard.contract.errors import Conflict, InvalidSpec, NotFound, TooManyRequests
 from torchyard.contract.jobs.requests import JobPatch
-from torchyard.contract.notifications.kinds import DEFAULT_ON, MESSAGES_AN_HOUR, MOST_TARGETS, EventKind
+from torchyard.contract.notifications.kinds import DEFAULT_ON, MOST_TARGETS, EventKind
 from torchyard.contract.notifications.views import TargetView
 from torchyard.contract.states import EndReason
 from torchyard.contract.team.roles import Role
@@ -245,17 +245,18 @@ def test_messages_have_no_traceback_and_no_control_characters(team: Team) -> Non
     assert len(text) <= 300
 
 
+@pytest.mark.usefixtures("few_messages_an_hour")
 @quick_on_sqlite
-def test_sixty_messages_an_hour_and_then_one_digest(team: Team) -> None:
+def test_as_many_messages_an_hour_as_the_limit_and_then_one_digest(team: Team) -> None:
     team.target()
-    for _ in range(MESSAGES_AN_HOUR + 5):
+    for _ in range(FEW + 5):
         team.cancelled()
     told = team.told()
-    assert told == [("ada", "job.cancelled")] * MESSAGES_AN_HOUR + [("ada", "digest")]
+    assert told == [("ada", "job.cancelled")] * FEW + [("ada", "digest")]
     digest = team.messages()[-1]
     assert digest.body["data"]["kinds"] == {"job.cancelled": 5}
     team.cancelled()
-    assert len(team.told()) == MESSAGES_AN_HOUR + 1
+    assert len(team.told()) == FEW + 1
     assert team.messages()[-1].body["data"]["count"] == 6
     assert team.messages()[-1].id == digest.id
     with pytest.raises(TooManyRequests):

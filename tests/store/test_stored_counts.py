@@ -156,7 +156,7 @@ def add_sweep(session: Any, *, owner: str = "ada", text: str = "text") -> Sweep:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2, 3))])
 def test_the_bytes_are_those_of_the_rows_at_every_point_of_a_history(db: StoreFixture, seed: int) -> None:
     history = History(db, seed)
-    for _ in range(40):
+    for _ in range(25):
         history.step()
         check(db)
     db.write(stored_counts.add_up)

@@ -6,6 +6,7 @@ time is over.
 
 import io
 import os
+import shutil
 import sys
 from typing import Annotated
 import warnings
@@ -23,6 +24,9 @@ def _print_version(wanted: bool) -> None:
         terminal.write(f"torchyard {own_version()}")
         raise typer.Exit()
 
+
+_NARROW = 52
+"""Columns below which click would write lines of help that are too long."""
 
 app = typer.Typer(
     name="torchyard",
@@ -49,7 +53,8 @@ def main() -> None:
     _prepare_streams()
     warnings.showwarning = _show_warning
     try:
-        app(prog_name="torchyard")
+        columns = shutil.get_terminal_size().columns
+        app(prog_name="torchyard", terminal_width=columns - 1 if columns < _NARROW else None)
     except TorchyardError as error:
         terminal.note(f"error: {error}")
         sys.exit(4 if isinstance(error, NotAuthorized) else 1)

@@ -21,6 +21,15 @@ JobArgument = Annotated[
         autocompletion=job_names,
     ),
 ]
+WeightsArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="A job, for its best checkpoint, else its latest; JOB/REF, such as digits/best; SWEEP/best; or "
+        "model:NAME@VERSION.",
+        autocompletion=job_names,
+    ),
+]
 JobsArgument = Annotated[
     list[str], typer.Argument(metavar="JOB…", help="Names, ids, or short ids.", autocompletion=job_names)
 ]
@@ -33,7 +42,7 @@ FilesArgument = Annotated[
         help="Job specs, or a sweep: YAML or JSON; also several documents, or a JSON a line; - reads stdin.",
     ),
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Watch the job until it ends.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the job until it ends.")]
 Devices = Annotated[
     int | None,
     typer.Option(min=1, max=1024, metavar="N", help="GPUs, or CPU slots, of each node, in place of those of before."),

@@ -14,21 +14,18 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
+from torchyard.cli.weights import Weights, weights_of
 from torchyard.contract.attempts.rundir import STATE_FILE, is_in_parts
 from torchyard.contract.errors import DataError, ServerError
 from torchyard.contract.files.paths import digest_of
-from torchyard.contract.models.names import ModelRef
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.client import Client
-    from torchyard.contract.files.views import CheckpointView
-    from torchyard.contract.models.views import ModelVersionView
 
 MOST_BYTES = 10 << 30
 """Of all files in the cache. Those that were used longest ago are removed."""
 
-_MODEL = "model:"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -42,24 +39,26 @@ class _Remote:
     """Downloads it, with the arguments `to` and `on_progress` of `Client.jobs.download`."""
 
     @classmethod
-    def of(cls, listed: CheckpointView | ModelVersionView, fetch: Callable[..., Path], *, what: str) -> _Remote:
-        """`fetch` takes `file`, too. Raises NotFound if what is listed has no state."""
+    def of(cls, weights: Weights) -> _Remote:
+        """Raises NotFound if they have no state, and DataError if they are of no recipe."""
         from torchyard.client.download import file_to_download
+        from torchyard.contract.recipes import REGISTRY
 
-        in_parts = is_in_parts(file.path for file in listed.files)
+        if weights.trainer not in REGISTRY:
+            of = weights.described if weights.job is None else f"job {weights.job}"
+            raise DataError(f"{of} is of no recipe: only its script can use its checkpoints")
+        in_parts = is_in_parts(file.path for file in weights.listed.files)
         file = None if in_parts else STATE_FILE
-        sha256 = file_to_download(listed, file, of=what).sha256
-        return cls(sha256, "" if in_parts else ".pt", partial(fetch, file=file))
+        sha256 = file_to_download(weights.listed, file, of=weights.described).sha256
+        return cls(sha256, "" if in_parts else ".pt", partial(weights.fetch, file=file))
 
 
 def checkpoint_of(client: Client, named: str) -> Path:
-    """Returns the state of a recipe's checkpoint: of `JOB`, `JOB/REF` or `model:NAME`. Downloads it if need be.
+    """Returns the state of a recipe's checkpoint, named as `weights_of` reads it. Downloads it if need be.
 
-    Without a REF it is the best, else the newest. The digest of the file is checked whenever it is used. Raises
-    DataError, NotFound and ServerError.
+    The digest of the file is checked whenever it is used. Raises DataError, NotFound and ServerError.
     """
-    model = named.removeprefix(_MODEL)
-    remote = _of_job(client, named) if model == named else _of_model(client, model)
+    remote = _Remote.of(weights_of(client, named))
     if not _SHA256.fullmatch(remote.sha256):
         raise ServerError(f"the server lists {remote.sha256[:100]!r} as a sha256")
     folder = _folder()
@@ -72,30 +71,6 @@ def checkpoint_of(client: Client, named: str) -> Path:
             _download(remote, target)
             _trim(folder, target)
     return target
-
-
-def _of_job(client: Client, named: str) -> _Remote:
-    job, _, ref = named.partition("/")
-    found = client.get(job).view
-    _check_trainer(found.spec.trainer, f"job {found.name}")
-    checkpoint = client.jobs.checkpoint(found.id, ref or None)
-    what = f"checkpoint {checkpoint.id}"
-    return _Remote.of(checkpoint, partial(client.jobs.download, found.id, checkpoint.id), what=what)
-
-
-def _of_model(client: Client, named: str) -> _Remote:
-    version = client.models.version(named)
-    exact = str(ModelRef(version.owner, version.name, version.version))
-    what = f"model {exact}"
-    _check_trainer(version.trainer, what)
-    return _Remote.of(version, partial(client.models.download, exact), what=what)
-
-
-def _check_trainer(trainer: str, what: str) -> None:
-    from torchyard.contract.recipes import REGISTRY
-
-    if trainer not in REGISTRY:
-        raise DataError(f"{what} is of no recipe: only its script can use its checkpoints")
 
 
 def _folder() -> Path:

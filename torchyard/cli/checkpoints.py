@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from torchyard.cli import output
-from torchyard.cli.arguments import JobArgument, Json, connect
+from torchyard.cli.arguments import JobArgument, Json, WeightsArgument, connect
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
+    from torchyard.cli.weights import Weights
     from torchyard.client import Client
     from torchyard.contract.files.views import CheckpointView
-    from torchyard.contract.jobs.views import JobView
 
 _CAPTURED = "captured"
 """The source of a checkpoint that is a file or a folder which the program wrote."""
@@ -45,7 +45,7 @@ def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
 
 
 def download(
-    job: JobArgument,
+    named: WeightsArgument,
     *,
     best: Annotated[bool, typer.Option("--best", help="The best checkpoint by the job's monitored metric.")] = False,
     latest: Annotated[bool, typer.Option("--latest", help="The newest checkpoint.")] = False,
@@ -59,30 +59,33 @@ def download(
     ] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Download a checkpoint.
+    """Download a checkpoint or a model.
 
-    Takes the best checkpoint, or the latest where none is the best. Verifies its sha256, and prints its path.
+    Takes the best checkpoint of a job, or the latest where none is the best. Verifies its sha256, and prints its path.
 
     One in several files becomes a folder.
 
     If a download was interrupted, the same command continues it.
     """
     from torchyard.cli.progress import Transfer
+    from torchyard.contract.spec.initial import MODEL
 
     choices = (("best", best), ("latest", latest), (f"epoch-{epoch}", epoch), (ref or "", ref))
-    names = [name for name, given in choices if given]
-    if len(names) > 1:
+    refs = [name for name, given in choices if given]
+    if len(refs) > 1:
         raise typer.BadParameter("choose one of --best, --latest, --epoch and --ref")
+    if refs and ("/" in named or named.startswith(MODEL)):
+        raise typer.BadParameter(f"{named} says which one: leave --best, --latest, --epoch and --ref out")
     with connect() as client:
-        found = client.get(job).view
-        checkpoint = _chosen(client, found, names[0] if names else None)
+        found = _chosen(client, "/".join([named, *refs]))
         with Transfer() as transfer:
-            path = client.jobs.download(found.id, checkpoint.id, file=file, to=to, on_progress=transfer.show)
+            path = found.fetch(file=file, to=to, on_progress=transfer.show)
+    kind = "model" if found.job is None else "checkpoint"
     if as_json:
-        terminal.write(json.dumps({"path": str(path), "checkpoint": checkpoint.model_dump(mode="json")}))
+        terminal.write(json.dumps({"path": str(path), kind: found.listed.model_dump(mode="json")}))
     else:
         terminal.write(str(path))
-    sha256 = next((item.sha256 for item in checkpoint.files if item.path == file), checkpoint.sha256)
+    sha256 = next((item.sha256 for item in found.listed.files if item.path == file), found.listed.sha256)
     terminal.note(f"Verified: sha256 {sha256}.")
 
 
@@ -92,17 +95,22 @@ def has_left_files(client: Client, job_id: str) -> bool:
     return any(next(iter(files), None) is not None for files in found)
 
 
-def _chosen(client: Client, job: JobView, ref: str | None) -> CheckpointView:
+def _chosen(client: Client, named: str) -> Weights:
     """Raises NotFound, which says where the files are that a job without checkpoints left."""
+    from torchyard.cli.weights import weights_of
     from torchyard.contract.errors import NotFound
+    from torchyard.contract.spec.initial import MODEL
 
     try:
-        return client.jobs.checkpoint(job.id, ref)
+        return weights_of(client, named)
     except NotFound:
-        if ref is not None or next(iter(client.jobs.checkpoints(job.id)), None) is not None:
+        if "/" in named or named.startswith(MODEL):
             raise
-        named = f"; files that it left: {output.command()} cp {job.id}:" if has_left_files(client, job.id) else ""
-        raise NotFound(f"job {job.id} has saved no checkpoint{named}") from None
+        job = client.get(named).view
+        if next(iter(client.jobs.checkpoints(job.id)), None) is not None:
+            raise
+        left = f"; files that it left: {output.command()} cp {job.id}:" if has_left_files(client, job.id) else ""
+        raise NotFound(f"job {job.id} has saved no checkpoint{left}") from None
 
 
 def _row(checkpoint: CheckpointView, *, with_file: bool, with_measured: bool) -> tuple[str, ...]:

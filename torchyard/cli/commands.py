@@ -25,7 +25,7 @@ EVERYDAY: dict[str, Command] = {
     "why": Command("why:why", "Explain why a job waits, or how it ended."),
     "cancel": Command("jobs:cancel", "Cancel jobs."),
     "resume": Command("jobs:resume", "Return paused jobs to the queue."),
-    "download": Command("checkpoints:download", "Download a checkpoint."),
+    "download": Command("checkpoints:download", "Download a checkpoint or a model."),
     "sweep": Command("sweeps.commands:sweep", "List, watch and end sweeps: jobs that differ in some settings."),
     "models": Command("models:models", "Keep checkpoints as versions of a model."),
     "open": Command("page:open_page", "Open the page of the service in a browser."),

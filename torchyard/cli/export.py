@@ -21,7 +21,8 @@ def export(
         str,
         typer.Argument(
             metavar="CHECKPOINT",
-            help="A state.pt, or a model.safetensors that was exported; or JOB, JOB/REF or model:NAME.",
+            help="A state.pt, or a model.safetensors that was exported; or JOB, JOB/REF, "
+            "SWEEP/best or model:NAME@VERSION.",
             autocompletion=job_names,
         ),
     ],

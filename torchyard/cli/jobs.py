@@ -41,7 +41,8 @@ def show(job: JobArgument, *, as_json: Json = False) -> None:
         terminal.write(output.paint_state(line, found.state) if label == "state" else line)
     if found.error is not None and found.error.traceback:
         terminal.write(f"\n{found.error.traceback.rstrip()}")
-    for lines in (_note_lines(found), card_lines(found.card or {}), checkpoint_lines(checkpoints)):
+    tables = (_metric_lines(found), _note_lines(found), card_lines(found.card or {}), checkpoint_lines(checkpoints))
+    for lines in tables:
         for line in ("", *lines) if len(lines) > 1 else ():
             terminal.write(line)
     return None
@@ -245,6 +246,19 @@ def _note_lines(job: JobView) -> list[str]:
     return ["notes", *(f"  {terminal.plain(line)}" for line in job.notes.splitlines())] if job.notes else []
 
 
+def _metric_lines(job: JobView) -> list[str]:
+    """Returns a table of the newest values, the one by which checkpoints are ranked first."""
+    best, rows = {}, job.metrics
+    if job.best is not None:
+        again = "" if job.best.remeasured is None else f", measured again {terminal.number(job.best.remeasured)}"
+        best = {job.best.metric: f"{terminal.number(job.best.value)} at step {job.best.step}{again}"}
+    keys = sorted({*rows, *best}, key=lambda key: (key not in best, key))
+    return output.table(
+        ("METRIC", "LATEST", "BEST"),
+        [(key, terminal.number(rows[key]) if key in rows else "", best.get(key, "")) for key in keys],
+    )
+
+
 def _initial(job: JobView) -> str:
     found = job.init_from
     return "" if found is None else f"{found.model or found.ref} (step {found.step})"
@@ -271,10 +285,7 @@ def _rows(job: JobView) -> list[tuple[str, str]]:
     rows += [("git", output.git_of(job))]
     rows += [("labels", output.labels(job)), ("marks", ", ".join(_marks(job)))]
     rows += [("devices" if place == 0 else "", text) for place, text in enumerate(output.held(job.devices))]
-    rows += [("progress", output.progress(job)), ("metrics", output.metrics(job.metrics))]
-    if job.best is not None:
-        again = "" if job.best.remeasured is None else f", measured again {terminal.number(job.best.remeasured)}"
-        rows.append(("best", f"{job.best.metric} {terminal.number(job.best.value)} at step {job.best.step}{again}"))
+    rows += [("progress", output.progress(job))]
     rows += [
         (label, output.moment(moment))
         for label, moment in (("created", job.created_at), ("started", job.started_at), ("finished", job.finished_at))

@@ -28,7 +28,7 @@ _SUFFIXES = (".pt", ".safetensors", ".tar")
 
 
 def loaded(named: str, *, device: str, base: Path | None, command: str) -> Model[Any, Any] | Generator:
-    """Returns the model of a file, or of the checkpoint that `JOB`, `JOB/REF` or `model:NAME` names.
+    """Returns the model of a file, or of the checkpoint that `JOB`, `JOB/REF`, `SWEEP/best` or `model:NAME` names.
 
     Raises ConfigError, which names `command`, without the packages that it needs.
     """

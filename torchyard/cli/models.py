@@ -31,7 +31,10 @@ def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of your model, new or not.")],
     checkpoint: Annotated[
         str,
-        typer.Argument(metavar="JOB[/REF]", help="A job, and best, latest, epoch-N, step-N or an id of a checkpoint."),
+        typer.Argument(
+            metavar="JOB[/REF]",
+            help="A job, and best, latest, epoch-N, step-N or an id of a checkpoint; or SWEEP/best.",
+        ),
     ],
     *,
     visibility: Annotated[
@@ -44,9 +47,12 @@ def add(
 
     The version stays when the checkpoint or the job is removed. It counts in your quota of stored bytes.
     """
-    job, _, ref = checkpoint.partition("/")
+    from torchyard.client.blocking import ask
+    from torchyard.client.references import find_named_checkpoint
+
     with connect() as client:
-        kept = client.models.add(name, client.get(job).id, ref or None, visibility=visibility)
+        job, found = ask(client, find_named_checkpoint, checkpoint)
+        kept = client.models.add(name, job.id, found.id, visibility=visibility)
     if as_json:
         return output.write_json(kept)
     terminal.write(f"{_named(kept)}  step {kept.step}, {terminal.size(kept.stored_bytes)}")

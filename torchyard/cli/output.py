@@ -87,11 +87,28 @@ def hanging(line: str) -> str:
     columns = _columns()
     if len(line) <= columns:
         return line
-    indent = " " * (_LABEL if line[:_LABEL].endswith(GAP) else len(GAP))
+    label = line[:_LABEL] if line[:_LABEL].endswith(GAP) else ""
+    indent = " " * (_LABEL if label else len(GAP))
     wrapped = textwrap.wrap(
-        line, int(columns), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        line[len(label) :],
+        max(10, int(columns) - len(label)),
+        subsequent_indent="" if label else indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-    return "\n".join(wrapped)
+    return label + f"\n{indent if label else ''}".join(wrapped)
+
+
+def explained(commands: Sequence[tuple[str, str]]) -> list[str]:
+    """Returns lines of commands, each with its explanation behind it, or below it where a terminal is too narrow."""
+    width = max((len(command) for command, _ in commands), default=0)
+    if any(width + len(GAP) + len(what) > _columns() for _, what in commands):
+        return [
+            line
+            for command, what in commands
+            for line in (command, *(terminal.paint(part, "2", sys.stdout) for part in hanging(f"  {what}").split("\n")))
+        ]
+    return [f"{command:<{width}}{GAP}{terminal.paint(what, '2', sys.stdout)}" for command, what in commands]
 
 
 def labels(job: JobSummary) -> str:

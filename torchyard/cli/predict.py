@@ -32,8 +32,8 @@ def predict(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A checkpoint's state.pt or an exported model.safetensors; or JOB or JOB/REF of a recipe, such as "
-            "digits/best, or model:NAME, which are downloaded once.",
+            help="A checkpoint's state.pt or an exported model.safetensors; or JOB, JOB/REF such "
+            "as digits/best, SWEEP/best or model:NAME@VERSION of a recipe, which are downloaded once.",
             autocompletion=job_names,
         ),
     ],

@@ -272,7 +272,9 @@ def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> No
     in_place = used_in_place(job.spec.model_dump(mode="json"))
     expected = [*forecasts.of_submitted(job.waits_for), *([in_place] if in_place else [])]
     if follow:
-        terminal.note(f"Submitted {job.name}: {job.id}\nCtrl-C leaves it alone. To come back: {come_back}")
+        terminal.note(
+            f"Submitted {job.name}: {job.id}\nIts log follows; Ctrl-C leaves it alone. To come back: {come_back}"
+        )
         for line in expected:
             terminal.note(line)
         raise typer.Exit(_watch(client, job, as_json=as_json))

@@ -4,7 +4,10 @@ that a short command does. All others typer checks, and says what is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
+import os
+from pathlib import Path
 import re
 from typing import Any, get_args, get_origin
 
@@ -48,6 +51,8 @@ class _Taking:
         if get_origin(kind) is list and isinstance(value, (list, tuple)):
             items = [self._plain(item, get_args(kind)[0]) for item in value]
             return _UNKNOWN if _UNKNOWN in items else items
+        if kind is Path and isinstance(value, (str, Path)):
+            return Path(value) if self._may_be(value) else _UNKNOWN
         if not isinstance(value, str):
             is_default = kind is int and type(value) is int and self._is_within(value)
             return value if is_default else _UNKNOWN
@@ -55,9 +60,14 @@ class _Taking:
             return value
         if kind is int and _WHOLE.fullmatch(value) and self._is_within(int(value)):
             return int(value)
-        if isinstance(kind, type) and issubclass(kind, Enum):
-            return next((member for member in kind if str(member.value) == value), _UNKNOWN)
-        return _UNKNOWN
+        members: Iterable[Any] = kind if isinstance(kind, type) and issubclass(kind, Enum) else ()
+        return next((member for member in members if str(member.value) == value), _UNKNOWN)
+
+    def _may_be(self, path: str | Path) -> bool:
+        """Whether the option asks nothing of its path but that it can be read, and it can, or there is none."""
+        asks = self._info.exists or self._info.writable or self._info.resolve_path or self._info.path_type
+        takes_all = self._info.file_okay and self._info.dir_okay and not asks
+        return takes_all and (os.access(path, os.R_OK) or not os.path.lexists(path))
 
     def _is_within(self, number: int) -> bool:
         least, most = self._info.min, self._info.max

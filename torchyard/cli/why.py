@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
 from torchyard.cli import estimates, output
@@ -71,7 +70,7 @@ def _places(job: JobView, workers: Sequence[WorkerView]) -> list[WorkerView]:
 def _explain_waiting(job: JobView, workers: Sequence[WorkerView]) -> None:
     wanted, reason = job.spec.resources, job.status_reason
     place = f"in pool {wanted.pool}" if wanted.pool is not None else "of one worker"
-    terminal.write(f"asks for   {wanted.described} {place}, at priority {job.priority}")
+    terminal.write(output.hanging(f"asks for   {wanted.described} {place}, at priority {job.priority}"))
     if reason.position is not None:
         terminal.write(f"position   {reason.position} of the queue")
     if reason.estimate is not None and (starts := estimates.sentence(reason.estimate)):
@@ -129,8 +128,7 @@ def _next_steps(job: JobView, *, has_checkpoint: bool, has_files: bool) -> list[
         JobState.FAILED: [log, retry],
         JobState.CANCELLED: [retry],
     }.get(job.state, [])
-    width = max((len(line) for line, _ in steps), default=0)
-    return ["", *(f"{line:<{width}}  {terminal.paint(what, '2', sys.stdout)}" for line, what in steps)]
+    return ["", *output.explained(steps)]
 
 
 def _without_checkpoint(job: JobView) -> str:

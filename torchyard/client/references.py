@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from torchyard.client.calls import files as files_calls
 from torchyard.client.calls import jobs as calls
-from torchyard.client.calls.call import LONGEST_PAGE, Call, Spec
+from torchyard.client.calls.call import LONGEST_PAGE, Call, Spec, segment
 from torchyard.client.connection import Connection
 from torchyard.client.matching import query_of
 from torchyard.client.shortids import MOST_LISTED, digits_of, is_named, is_whole, only_id
@@ -17,7 +17,7 @@ from torchyard.contract.errors import NotFound
 from torchyard.contract.files.views import CheckpointView
 from torchyard.contract.jobs.views import JobView
 from torchyard.contract.spec.initial import MODEL, is_exact
-from torchyard.contract.sweeps.views import SweepSummary
+from torchyard.contract.sweeps.views import SweepSummary, SweepView
 from torchyard.contract.wire.view import Page
 
 S = TypeVar("S", bound=Spec)
@@ -63,6 +63,26 @@ async def find_checkpoint(connection: Connection, job_id: str, ref: str | None) 
     return await connection.answer(files_calls.checkpoint(job_id, found))
 
 
+async def find_named_checkpoint(connection: Connection, text: str) -> tuple[JobView, CheckpointView]:
+    """Returns what `JOB`, `JOB/REF` or `SWEEP/best` names, and its job: without a REF the best, else the latest.
+
+    Raises as `find_job` and `find_checkpoint` do, and NotFound if no trial of the sweep has a best checkpoint.
+    """
+    name, _, ref = text.partition("/")
+    try:
+        job = await find_job(connection, name)
+    except NotFound:
+        if ref != "best":
+            raise
+        sweep_id = await _sweep_instead(connection, name)
+        sweep = await connection.answer(Call(SweepView, "GET", f"/v1/sweeps/{segment(sweep_id)}"))
+        best = sweep.best
+        if best is None or best.job_id is None or best.checkpoint_id is None:
+            raise NotFound(f"no trial of sweep {sweep.name} has a best checkpoint") from None
+        job, ref = await connection.answer(calls.get(best.job_id)), best.checkpoint_id
+    return job, await find_checkpoint(connection, job.id, ref or None)
+
+
 async def find_data(connection: Connection, name: str) -> BundleView:
     """Returns one's complete bundle of that name. Raises NotFound."""
     async for found in connection.pages(files_calls.bundle_named(name), limit=1):
@@ -71,7 +91,8 @@ async def find_data(connection: Connection, name: str) -> BundleView:
 
 
 async def with_ids(connection: Connection, specs: Sequence[S]) -> list[S]:
-    """Returns the specs with the id in place of the name of a job in each `init_from`, such as `digits/best`, with the
+    """Returns the specs with the id in place of the name of a job in each `init_from`, such as `digits/best`, of a job
+    alone with that of its best checkpoint, else its latest, with the
     bundle in place of the name of data in each mount, such as `data:mnist`, and with the id in place of a short id in
     each `after`, whose names the server knows.
 
@@ -133,10 +154,10 @@ async def _last_number(connection: Connection, stem: str) -> int:
 
 async def _with_id(connection: Connection, spec: S, found: dict[str, str]) -> S:
     named = spec.get("init_from") if isinstance(spec, Mapping) else None
-    if not isinstance(named, str) or named.startswith(MODEL) or is_exact(named) or "/" not in named:
+    if not isinstance(named, str) or named.startswith((MODEL, "$")) or is_exact(named):
         return spec  # what is wrong with it, the server says
     if named not in found:
-        found[named] = await _exact(connection, *named.rsplit("/", 1))
+        found[named] = await _exact(connection, named)
     return cast("S", {**cast("Mapping[str, Any]", spec), "init_from": found[named]})
 
 
@@ -176,7 +197,11 @@ async def _awaited(connection: Connection, item: Any, names: Set[Any]) -> Any:
     return item if job_id is None else {**cast("Mapping[str, Any]", item), "job": job_id}
 
 
-async def _exact(connection: Connection, name: str, ref: str) -> str:
+async def _exact(connection: Connection, named: str) -> str:
+    name, _, ref = named.partition("/")
+    if not ref:
+        job, checkpoint = await find_named_checkpoint(connection, named)
+        return f"{job.id}/{checkpoint.id}"
     try:
         job_id = (await find_job(connection, name)).id
     except NotFound:

@@ -8,6 +8,9 @@ from torchyard.contract.errors import ConfigError
 
 SERVER_FILE = "server.json"
 """A file of the data directory. `torchyard up` writes it, and removes it when it ends."""
+TOKEN_FILE = "token"  # noqa: S105 - the name of a file
+CHILDREN_LOCK = "children.lock"
+"""A file of the data directory, which the programs that `torchyard up` starts hold locked."""
 REDIS_USER = "torchyard"
 _EMPTY = "empty"
 _MOST_LINKS = 40

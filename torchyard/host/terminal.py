@@ -59,7 +59,8 @@ def plain(text: str) -> str:
 
 def paint(text: str, style: str, stream: TextIO) -> str:
     """`text` in a style (an SGR code), where the stream is a terminal that shows colours."""
-    return f"\x1b[{style}m{text}{_RESET}" if stream.isatty() and not os.environ.get("NO_COLOR") else text
+    plain_text = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain_text or not stream.isatty() else f"\x1b[{style}m{text}{_RESET}"
 
 
 def size(count: int) -> str:

@@ -24,8 +24,8 @@ def expect_bright(deep: Sequence[PictureFile], scan: Scan) -> list[str]:
     Raises DataError if their values are those of 8 bits, of which the upper bits of 16 have nothing.
     """
     chosen = deep[:: max(1, len(deep) // MOST_OPENED)][:MOST_OPENED]
-    found = [(largest_value(opened(file)), file) for file in scan.each(chosen, "reads pictures of 16 bits")]
-    value, file = max(((value, str(file)) for value, file in found if value is not None), default=(0, ""))
+    measured = [(largest_value(opened(file)), file) for file in scan.each(chosen, "reads pictures of 16 bits")]
+    value, file = max(((value, str(file)) for value, file in measured if value is not None), default=(0, ""))
     if looks_black(value):
         raise DataError(f"{file} has 16 bits a value, and the largest one is {value}, so it is black: {SAVE_8_BITS}")
     steps = value // (WIDEST + 1) + 1

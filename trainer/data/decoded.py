@@ -37,40 +37,40 @@ class Decoded:
     file: str
     length: int
     """The bytes of one picture."""
-    places: int
+    capacity: int
     """How many of the pictures have a record: the first ones."""
 
-    def read(self, place: int, into: Tensor) -> bool:
-        """Fills a tensor on the CPU with the picture at `place`. Returns False if it is not there."""
-        descriptor = _opened(self.file) if place < self.places else None
+    def read(self, index: int, into: Tensor) -> bool:
+        """Fills a tensor on the CPU with the picture at `index`. Returns False if it is not there."""
+        descriptor = _opened(self.file) if index < self.capacity else None
         if descriptor is None:
             return False
         mark, pixels = bytearray(_MARK), _bytes(into)
         try:
-            found = os.preadv(descriptor, [mark, pixels], place * (_MARK + self.length))
+            count = os.preadv(descriptor, [mark, pixels], index * (_MARK + self.length))
         except OSError:
             return False
-        return found == _MARK + self.length and bytes(mark) == _checksum(pixels)
+        return count == _MARK + self.length and bytes(mark) == _checksum(pixels)
 
-    def write(self, place: int, picture: Tensor) -> None:
+    def write(self, index: int, picture: Tensor) -> None:
         """Keeps a picture that was decoded. What does not fit on the disk is decoded again."""
-        descriptor = _opened(self.file) if place < self.places and self.file not in _full else None
+        descriptor = _opened(self.file) if index < self.capacity and self.file not in _full else None
         if descriptor is None:
             return
         pixels = _bytes(picture)
         try:
-            os.pwritev(descriptor, [_checksum(pixels), pixels], place * (_MARK + self.length))
+            os.pwritev(descriptor, [_checksum(pixels), pixels], index * (_MARK + self.length))
         except OSError:
             _full.add(self.file)  # part of a record may be there, with a wrong checksum
 
 
-def fill(row: Tensor, decode: Callable[[], Tensor], *, place: int, cache: Decoded | None) -> None:
+def fill(row: Tensor, decode: Callable[[], Tensor], *, index: int, cache: Decoded | None) -> None:
     """Fills `row` from the cache if the picture is there, or else decodes the picture and keeps it."""
-    if cache is not None and cache.read(place, row):
+    if cache is not None and cache.read(index, row):
         return
     row.copy_(decode())
     if cache is not None:
-        cache.write(place, row)
+        cache.write(index, row)
 
 
 def prepare(settings: dict[str, Any], *, count: int, length: int) -> Decoded | None:
@@ -85,14 +85,14 @@ def prepare(settings: dict[str, Any], *, count: int, length: int) -> Decoded | N
         if not _is_ours(folder.stat(follow_symlinks=False), stat.S_ISDIR):
             return None
         file = folder / key[:32]
-        places = min(count, _room(folder, file, wanted=count * (_MARK + length)) // (_MARK + length))
-        if places < 1:
+        capacity = min(count, _room(folder, file, wanted=count * (_MARK + length)) // (_MARK + length))
+        if capacity < 1:
             return None
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
     except OSError:
         return None
     # Kept open, so that nobody removes it before the run ends.
-    return None if _opened(str(file)) is None else Decoded(str(file), length, places)
+    return None if _opened(str(file)) is None else Decoded(str(file), length, capacity)
 
 
 def _folder() -> Path:
@@ -102,11 +102,11 @@ def _folder() -> Path:
 
 def _room(folder: Path, own: Path, *, wanted: int) -> int:
     """Returns how large the file `own` may be, of the size that is `wanted`. Raises OSError."""
-    found = {Path(entry): entry.stat(follow_symlinks=False) for entry in os.scandir(folder)}
-    sizes = {path: status.st_blocks * 512 for path, status in found.items()}
+    entries = {Path(entry): entry.stat(follow_symlinks=False) for entry in os.scandir(folder)}
+    sizes = {path: status.st_blocks * 512 for path, status in entries.items()}
     allowed = min(MOST_BYTES, int(MOST_SHARE * (shutil.disk_usage(folder).free + sum(sizes.values()))))
     others = sum(sizes.values()) - sizes.pop(own, 0)
-    for path in sorted(sizes, key=lambda path: found[path].st_mtime_ns):
+    for path in sorted(sizes, key=lambda path: entries[path].st_mtime_ns):
         if others + wanted <= allowed:
             break
         if _remove(path):

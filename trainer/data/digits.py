@@ -31,8 +31,8 @@ def read_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 def _installed() -> Path:
     """Returns the folder of scikit-learn, without importing it."""
-    found = importlib.util.find_spec("sklearn")
-    places: list[Any] = list(found.submodule_search_locations or ()) if found else []
-    if not places:
+    package = importlib.util.find_spec("sklearn")
+    folders: list[Any] = list(package.submodule_search_locations or ()) if package else []
+    if not folders:
         raise DataError("digits: scikit-learn, which contains them, is not installed in the worker's environment")
-    return Path(places[0])
+    return Path(folders[0])

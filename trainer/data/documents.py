@@ -84,9 +84,9 @@ def tokenize(
     lengths: list[int] = []
     longer = 0
     for chunk in _chunks(_texts(examples, tokenizer=tokenizer, chat_template=chat_template, base=base)):
-        found = list(encoder.encoded(chunk))
-        longer += sum(len(tokens) > max_length for tokens, _ in found)
-        kept = [_kept(tokens, marks, max_length=max_length, too_long=too_long) for tokens, marks in found]
+        encoded = list(encoder.encoded(chunk))
+        longer += sum(len(tokens) > max_length for tokens, _ in encoded)
+        kept = [_kept(tokens, marks, max_length=max_length, too_long=too_long) for tokens, marks in encoded]
         ids.append(torch.from_numpy(np.concatenate([tokens for tokens, _ in kept])))
         counted.append(torch.from_numpy(np.concatenate([marks for _, marks in kept])))
         lengths += [len(tokens) for tokens, _ in kept]

@@ -78,14 +78,14 @@ def read_examples(file: Path) -> Iterator[Example]:
 
 def _split_file(root: Path, words: Sequence[str]) -> Path:
     files = [root / f"{word}{suffix}" for word in words for suffix in SUFFIXES]
-    found = [file for file in files if file.is_file()]
-    if len(found) > 1:
-        raise DataError(f"{root} has {found[0].name} and {found[1].name}: one file is for {words[0]}")
-    if not found:
+    existing = [file for file in files if file.is_file()]
+    if len(existing) > 1:
+        raise DataError(f"{root} has {existing[0].name} and {existing[1].name}: one file is for {words[0]}")
+    if not existing:
         raise DataError(
             f"there is no {root / words[0]}.jsonl: a folder has train.jsonl and val.jsonl; or name one file"
         )
-    return found[0]
+    return existing[0]
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
@@ -123,12 +123,12 @@ def _record(line: bytes, where: str) -> Mapping[str, Any]:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in values:
             raise ValueError(f"it has the key {name[:100]!r} twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _no_number(name: str) -> Any:
@@ -136,16 +136,16 @@ def _no_number(name: str) -> Any:
 
 
 def _form(record: Mapping[str, Any], where: str) -> Form:
-    found: list[Form] = [form for form, keys in _KEYS.items() if any(key in record for key in keys)]
-    if not found:
+    forms: list[Form] = [form for form, keys in _KEYS.items() if any(key in record for key in keys)]
+    if not forms:
         raise DataError(f"{where}: has no {_FORMS.replace(' and ', ' with ')}")
-    keys = [key for form in found for key in _KEYS[form] if key in record]
-    if len(found) > 1:
+    keys = [key for form in forms for key in _KEYS[form] if key in record]
+    if len(forms) > 1:
         raise DataError(f"{where}: has {' and '.join(keys)}: it must have {_FORMS}; leave out the others")
-    for key in _KEYS[found[0]]:
+    for key in _KEYS[forms[0]]:
         if key not in record:
             raise DataError(f"{where}: has {keys[0]} and no {key}: add it, or use text for what has one part")
-    return found[0]
+    return forms[0]
 
 
 def _said(form: Form) -> str:
@@ -163,23 +163,27 @@ def _content(record: Mapping[str, Any], form: Form, where: str) -> dict[str, Any
     return {"text": prompt + completion, "begins": len(prompt)}
 
 
-def _messages(found: Any, where: str) -> list[Message]:
-    if not isinstance(found, list) or not found:
+def _messages(written: Any, where: str) -> list[Message]:
+    if not isinstance(written, list) or not written:
         raise DataError(f"{where}: messages is not a list of messages")
-    if len(found) > MOST_MESSAGES:
-        raise DataError(f"{where}: has {len(found)} messages; at most {MOST_MESSAGES} are read: split the conversation")
+    if len(written) > MOST_MESSAGES:
+        raise DataError(
+            f"{where}: has {len(written)} messages; at most {MOST_MESSAGES} are read: split the conversation"
+        )
     messages: list[Message] = []
-    for place, message in enumerate(found, start=1):
+    for number, message in enumerate(written, start=1):
         if not isinstance(message, dict) or not {"role", "content"} <= message.keys():
-            raise DataError(f"{where}: message {place} is not an object with role and content")
+            raise DataError(f"{where}: message {number} is not an object with role and content")
         if message["role"] not in ROLES:
-            raise DataError(f"{where}: the role of message {place} is none of {', '.join(ROLES)}")
+            raise DataError(f"{where}: the role of message {number} is none of {', '.join(ROLES)}")
         if message.get("tool_calls"):
-            raise DataError(f"{where}: message {place} has tool_calls, which are not read: write them into its content")
+            raise DataError(
+                f"{where}: message {number} has tool_calls, which are not read: write them into its content"
+            )
         messages.append(
             {
                 "role": message["role"],
-                "content": _string(message["content"], f"the content of message {place}", where),
+                "content": _string(message["content"], f"the content of message {number}", where),
             }
         )
     if not any(message["role"] == "assistant" for message in messages):

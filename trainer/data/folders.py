@@ -41,7 +41,7 @@ class _Format:
 
 
 class FolderPictures:
-    """One split: the files of pictures and their labels. `places`: those of the pictures in the cache."""
+    """One split: the files of pictures and their labels. `indexes`: those of the pictures in the cache."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class FolderPictures:
         labels: Tensor,
         form: _Format,
         *,
-        places: Sequence[int],
+        indexes: Sequence[int],
         cache: Decoded | None,
     ) -> None:
-        self._files = list(zip(files, places, strict=True))
+        self._files = list(zip(files, indexes, strict=True))
         self.labels = labels
         self._load = partial(_pictures, form, cache)
 
@@ -79,40 +79,40 @@ def load_folders(
     `channels`: the channels of the model; None takes 1 if all files are grey, else 3. `crop_fraction`: see
     `torchyard.models.decoding.fit`. A collective of the ranks that look through the source.
     """
-    found = scan.share(partial(_look_through, root, config, channels, scan))
-    files = Files(root, found["files"], digest=found["digest"], stamp=found["stamp"])
+    scanned = scan.share(partial(_look_through, root, config, channels, scan))
+    files = Files(root, scanned["files"], digest=scanned["digest"], stamp=scanned["stamp"])
     scan.compare(files)
-    scan.note(found["notes"])
-    members, names = found.get("members"), found.get("names", files.names)
+    scan.note(scanned["notes"])
+    members, names = scanned.get("members"), scanned.get("names", files.names)
     sources = [str(root / name) for name in names] if members is None else shared_files(files, members)
-    labels = torch.tensor(found["labels"])
-    train, val = _split(labels, found["train"], config)
-    height, width = found["height"], found["width"]
-    form = _Format(found["channels"], height, width, config.resize if config.image_size else None, crop_fraction)
+    labels = torch.tensor(scanned["labels"])
+    train, val = _split(labels, scanned["train"], config)
+    height, width = scanned["height"], scanned["width"]
+    form = _Format(scanned["channels"], height, width, config.resize if config.image_size else None, crop_fraction)
     cache = None
     if config.cache == "auto":
-        settings = asdict(form) | {"index": found.get("index")}
+        settings = asdict(form) | {"index": scanned.get("index")}
         cache = scan.decoded(files, settings, count=len(labels), length=form.channels * height * width)
 
-    def part(places: Tensor) -> FolderPictures:
-        chosen = places.tolist()
-        return FolderPictures([sources[place] for place in chosen], labels[places], form, places=chosen, cache=cache)
+    def part(indexes: Tensor) -> FolderPictures:
+        chosen = indexes.tolist()
+        return FolderPictures([sources[index] for index in chosen], labels[indexes], form, indexes=chosen, cache=cache)
 
     return ImageData(
         part(train),
         part(val),
-        found["classes"],
+        scanned["classes"],
         channels=form.channels,
         height=height,
         width=width,
         in_memory=False,
         identity=files.identity,
-        split_hash=split_digest(*([names[place] for place in places.tolist()] for places in (train, val))),
+        split_hash=split_digest(*([names[index] for index in indexes.tolist()] for indexes in (train, val))),
     )
 
 
 def _split(labels: Tensor, train: int | None, config: ImageDataConfig) -> tuple[Tensor, Tensor]:
-    """Returns the places of the pictures to train on, and of those to hold out."""
+    """Returns the indexes of the pictures to train on, and of those to hold out."""
     if train is None:
         return split_indices(labels, fraction=config.val_fraction, seed=config.split_seed)
     return torch.arange(train), torch.arange(train, len(labels))
@@ -147,10 +147,10 @@ def _look_through(root: Path, config: ImageDataConfig, channels: int | None, sca
 
 def _look_through_shards(root: Path, config: ImageDataConfig, channels: int | None, scan: Scan) -> dict[str, Any]:
     shards = read_shards(root, scan)
-    found = labelled(shards)
-    form = _inspect(found.files, config.image_size, channels, scan)
-    shared = {"names": found.names, "classes": found.classes, "labels": found.labels, "train": found.train}
-    return {**shared, **form, **listing(shards, found.files, scan)}
+    samples = labelled(shards)
+    form = _inspect(samples.files, config.image_size, channels, scan)
+    shared = {"names": samples.names, "classes": samples.classes, "labels": samples.labels, "train": samples.train}
+    return {**shared, **form, **listing(shards, samples.files, scan)}
 
 
 def _folders(root: Path) -> list[str]:
@@ -170,13 +170,13 @@ def _files(root: Path, classes: Sequence[str], *, may_be_absent: bool = False) -
         if may_be_absent and not folder.exists():
             continue
         try:
-            found = sorted(path for path in folder.iterdir() if not is_hidden(path.name))
+            paths = sorted(path for path in folder.iterdir() if not is_hidden(path.name))
         except OSError as error:
             raise DataError(f"{folder} cannot be read: {error.strerror}") from error
-        if not found and not may_be_absent:
+        if not paths and not may_be_absent:
             raise DataError(f"{folder} is empty")
-        files += found
-        labels += [label] * len(found)
+        files += paths
+        labels += [label] * len(paths)
     return files, labels
 
 
@@ -186,12 +186,12 @@ def _inspect(files: Sequence[PictureFile], image_size: int | None, channels: int
     deep: list[PictureFile] = []
     checked = files[:: max(1, len(files) // MAX_CHECKED)]
     for file in scan.each(checked, "reads the headers"):
-        found = header_of(file)
-        grey = grey and found.grey
-        if found.deep:
+        header = header_of(file)
+        grey = grey and header.grey
+        if header.deep:
             deep.append(file)
-        if image_size is None and found.size != first:
-            raise DataError(_differs(str(file), found.size, first))
+        if image_size is None and header.size != first:
+            raise DataError(_differs(str(file), header.size, first))
     width, height = (image_size, image_size) if image_size else first
     form = {"channels": channels or (1 if grey else 3), "height": height, "width": width}
     return {**form, "notes": expect_bright(deep, scan)}
@@ -199,8 +199,8 @@ def _inspect(files: Sequence[PictureFile], image_size: int | None, channels: int
 
 def _pictures(form: _Format, cache: Decoded | None, files: Sequence[tuple[PictureFile, int]]) -> Tensor:
     pictures = torch.empty(len(files), form.channels, form.height, form.width, dtype=torch.uint8)
-    for row, (file, place) in zip(pictures, files, strict=True):
-        fill(row, partial(_picture, file, form), place=place, cache=cache)
+    for row, (file, index) in zip(pictures, files, strict=True):
+        fill(row, partial(_picture, file, form), index=index, cache=cache)
     return pictures
 
 

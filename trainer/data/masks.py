@@ -12,7 +12,7 @@ IGNORED = 255
 """The value of a pixel that counts neither in the loss nor in a metric."""
 
 _GREY = {"1", "L", "P", "I", "F"}
-"""Modes of one channel. The value of `P`, a picture with a palette, is the place in the palette."""
+"""Modes of one channel. The value of `P`, a picture with a palette, is the index in the palette."""
 
 
 def read_mask(file: File, config: SegmentationDataConfig) -> Image.Image:
@@ -52,8 +52,8 @@ def _classes(image: Image.Image, config: SegmentationDataConfig) -> NDArray[np.u
         raise _Unknown("the mask is in colours: data.palette says which colour is which class")
     else:
         values, known = _places(image, config.palette), set(range(count))
-    found = np.unique(values)
-    unknown = [value for value in found.tolist() if value not in known]
+    present = np.unique(values)
+    unknown = [value for value in present.tolist() if value not in known]
     if unknown:
         raise _Unknown(
             f"the mask has the value {unknown[0]:g}; data.classes are 0 to {count - 1}, and {config.ignore_index} "
@@ -63,7 +63,7 @@ def _classes(image: Image.Image, config: SegmentationDataConfig) -> NDArray[np.u
 
 
 def _places(image: Image.Image, palette: list[list[int]]) -> NDArray[np.integer]:
-    """Returns the place of each pixel's colour in the palette."""
+    """Returns the index of each pixel's colour in the palette."""
     numbers = _numbers(np.asarray(image.convert("RGB")))
     known = _numbers(np.array(palette))
     order = known.argsort()

@@ -52,18 +52,18 @@ def _rows(lengths: Sequence[int], size: int) -> list[int]:
     rows: list[int] = []
     count = 0
     for length in lengths:
-        found = left.least(length)
-        if found is None:
-            found, row = size, count
+        room = left.least(length)
+        if room is None:
+            room, row = size, count
             count += 1
         else:
-            row = open_rows[found].popleft()
-            if not open_rows[found]:
-                left.remove(found)
+            row = open_rows[room].popleft()
+            if not open_rows[room]:
+                left.remove(room)
         rows.append(row)
-        if found > length:
-            open_rows[found - length].append(row)
-            left.add(found - length)
+        if room > length:
+            open_rows[room - length].append(row)
+            left.add(room - length)
     return rows
 
 

@@ -45,7 +45,7 @@ class Pair:
     """The stem of both files, with `train/` or `val/` before it if the source has its own splits."""
     picture: PictureFile
     mask: PictureFile
-    place: int
+    index: int
     """Of the pair among all of the source, and in the cache."""
 
 
@@ -113,23 +113,23 @@ def load_pairs(root: Path, config: SegmentationDataConfig, *, scan: Scan = ALONE
     A picture and its mask have the same stem, and the same size after their EXIF orientations are applied. A collective
     of the ranks that look through the source.
     """
-    found = scan.share(partial(_look_through, root, config, scan))
-    files = Files(root, found["files"], digest=found["digest"], stamp=found["stamp"])
+    scanned = scan.share(partial(_look_through, root, config, scan))
+    files = Files(root, scanned["files"], digest=scanned["digest"], stamp=scanned["stamp"])
     scan.compare(files)
-    scan.note(found["notes"])
-    members = found.get("members")
+    scan.note(scanned["notes"])
+    members = scanned.get("members")
     sources = [root / name for name in files.names] if members is None else shared_files(files, members)
-    named = zip(found["names"], sources[::2], sources[1::2], strict=True)
-    pairs = [Pair(name, picture, mask, place) for place, (name, picture, mask) in enumerate(named)]
-    if found["train"] is None:
+    named = zip(scanned["names"], sources[::2], sources[1::2], strict=True)
+    pairs = [Pair(name, picture, mask, index) for index, (name, picture, mask) in enumerate(named)]
+    if scanned["train"] is None:
         kept, held_out = split_indices(torch.zeros(len(pairs)), fraction=config.val_fraction, seed=config.split_seed)
         train, val = ([pairs[index] for index in part.tolist()] for part in (kept, held_out))
     else:
-        train, val = pairs[: found["train"]], pairs[found["train"] :]
+        train, val = pairs[: scanned["train"]], pairs[scanned["train"] :]
     cache = None
     if config.cache == "auto":
         form = config.model_dump(mode="json", exclude=_NOT_OF_PIXELS)
-        settings = {"pairs": form, "index": found.get("index")}
+        settings = {"pairs": form, "index": scanned.get("index")}
         cache = scan.decoded(files, settings, count=len(pairs), length=(PICTURE + 1) * config.image_size**2)
     return PairData(
         Pairs(train, config, cache=cache),
@@ -161,12 +161,12 @@ def _look_through(root: Path, config: SegmentationDataConfig, scan: Scan) -> dic
 
 def _look_through_shards(root: Path, config: SegmentationDataConfig, scan: Scan) -> dict[str, Any]:
     shards = read_shards(root, scan)
-    found = paired(shards)
-    _expect_two(root, found.files)
-    pairs = [Pair(name, *both, 0) for name, both in zip(found.names, found.files, strict=True)]
+    samples = paired(shards)
+    _expect_two(root, samples.files)
+    pairs = [Pair(name, *both, 0) for name, both in zip(samples.names, samples.files, strict=True)]
     inspected = _inspect(pairs, config, scan)
-    files = [file for both in found.files for file in both]
-    return {"names": found.names, "train": found.train, **inspected, **listing(shards, files, scan)}
+    files = [file for both in samples.files for file in both]
+    return {"names": samples.names, "train": samples.train, **inspected, **listing(shards, files, scan)}
 
 
 def _expect_two(root: Path, pairs: Sequence[Any]) -> None:
@@ -203,21 +203,21 @@ def _by_stem(folder: Path) -> dict[str, Path]:
     files = _listed(folder)
     if not files:
         raise DataError(f"{folder} is empty")
-    found: dict[str, Path] = {}
+    by_stem: dict[str, Path] = {}
     for file in files:
-        if file.stem in found:
-            raise DataError(f"{file} has the same stem as {found[file.stem].name}: which one belongs to its partner?")
-        found[file.stem] = file
-    return found
+        if file.stem in by_stem:
+            raise DataError(f"{file} has the same stem as {by_stem[file.stem].name}: which one belongs to its partner?")
+        by_stem[file.stem] = file
+    return by_stem
 
 
 def _inspect(pairs: Sequence[Pair], config: SegmentationDataConfig, scan: Scan) -> dict[str, Any]:
     deep: list[PictureFile] = []
     for pair in scan.each(pairs[:: max(1, len(pairs) // MAX_CHECKED)], "reads the headers"):
-        found = header_of(pair.picture)
-        if found.deep:
+        header = header_of(pair.picture)
+        if header.deep:
             deep.append(pair.picture)
-        if found.size != header_of(pair.mask).size:
+        if header.size != header_of(pair.mask).size:
             # Raises, unless an orientation that is not in the header makes the sizes equal.
             _picture_and_mask(pair, config)
     return {"notes": expect_bright(deep, scan)}
@@ -227,7 +227,7 @@ def _pictures_and_masks(config: SegmentationDataConfig, cache: Decoded | None, p
     side = config.image_size
     both = torch.empty(len(pairs), PICTURE + 1, side, side, dtype=torch.uint8)
     for row, pair in zip(both, pairs, strict=True):
-        fill(row, partial(_picture_and_mask, pair, config), place=pair.place, cache=cache)
+        fill(row, partial(_picture_and_mask, pair, config), index=pair.index, cache=cache)
     return both
 
 

@@ -73,10 +73,10 @@ class Scan:
         else:
             answer = _encoded(read)
             self.world.from_rank_0(answer)
-        found = json.loads(zlib.decompress(answer))
-        if "error" in found:
-            raise DataError(found["error"])
-        return found["found"]
+        shared = json.loads(zlib.decompress(answer))
+        if "error" in shared:
+            raise DataError(shared["error"])
+        return shared["found"]
 
     def each(self, files: Sequence[T], what: str) -> Iterator[T]:
         """Yields the files, on rank 0 within `share`. If that takes long, the job is told `what` is done with them.

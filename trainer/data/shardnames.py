@@ -44,24 +44,24 @@ def labelled(shards: Shards) -> Labelled:
     """Returns the pictures in shards, in the order in which a folder of them would be read. Raises DataError."""
     named, has_split = _named(shards)
     of_samples = any(name.endswith(f".{CLASS}") for name in named)
-    found = _sample_classes(named) if of_samples else _folder_classes(named, depth=2 if has_split else 1)
-    if not found:
+    by_name = _sample_classes(named) if of_samples else _folder_classes(named, depth=2 if has_split else 1)
+    if not by_name:
         raise DataError(f"{shards.root}: no file in its shards lies in the folder of a class, or beside a KEY.{CLASS}")
-    names = {label for name, (label, _) in found.items() if not has_split or _trains(name)}
+    names = {label for name, (label, _) in by_name.items() if not has_split or _trains(name)}
     are_numbers = of_samples and all(name.isdecimal() for name in names)
     classes = sorted(names, key=lambda name: (int(name) if are_numbers else 0, name))
     if len(classes) < 2:
         raise DataError(f"{shards.root} has {len(classes)} classes; at least two are needed")
-    position = {name: place for place, name in enumerate(classes)}
-    for label, file in found.values():
+    position = {name: index for index, name in enumerate(classes)}
+    for label, file in by_name.values():
         if label not in position:
             raise DataError(f"{file}: the class {label} is not in the training split")
-    order = sorted(found, key=lambda name: (has_split and not _trains(name), position[found[name][0]], name))
+    order = sorted(by_name, key=lambda name: (has_split and not _trains(name), position[by_name[name][0]], name))
     return Labelled(
         names=order,
-        files=[found[name][1] for name in order],
+        files=[by_name[name][1] for name in order],
         classes=classes,
-        labels=[position[found[name][0]] for name in order],
+        labels=[position[by_name[name][0]] for name in order],
         train=sum(map(_trains, order)) if has_split else None,
     )
 
@@ -109,19 +109,19 @@ def _trains(name: str) -> bool:
 
 def _folder_classes(named: Mapping[str, InShard], *, depth: int) -> dict[str, tuple[str, InShard]]:
     """Returns the class of each picture by its folder. What lies beside the folders is left out, as in a folder."""
-    found: dict[str, tuple[str, InShard]] = {}
+    by_name: dict[str, tuple[str, InShard]] = {}
     for name, file in named.items():
         folders = name.split("/")[:-1]
         if len(folders) > depth:
             raise DataError(f"{file}: names must be CLASS/FILE or train/CLASS/FILE, or KEY.jpg beside KEY.{CLASS}")
         if len(folders) == depth:
-            found[name] = folders[-1], file
-    return found
+            by_name[name] = folders[-1], file
+    return by_name
 
 
 def _sample_classes(named: Mapping[str, InShard]) -> dict[str, tuple[str, InShard]]:
     """Returns the class of each picture by the file beside it."""
-    found: dict[str, tuple[str, InShard]] = {}
+    by_name: dict[str, tuple[str, InShard]] = {}
     for key, parts in _samples(named).items():
         pictures = [name for kind, name in parts.items() if kind in PICTURES]
         first = named[next(iter(parts.values()))]
@@ -129,8 +129,8 @@ def _sample_classes(named: Mapping[str, InShard]) -> dict[str, tuple[str, InShar
             raise DataError(
                 f"{first}: {key} has {len(pictures)} pictures, and {'a' if CLASS in parts else 'no'} .{CLASS}"
             )
-        found[pictures[0]] = _class(named[parts[CLASS]]), named[pictures[0]]
-    return found
+        by_name[pictures[0]] = _class(named[parts[CLASS]]), named[pictures[0]]
+    return by_name
 
 
 def _class(file: InShard) -> str:
@@ -165,7 +165,7 @@ def _folder_pairs(named: Mapping[str, InShard]) -> dict[str, tuple[InShard, InSh
 
 
 def _sample_pairs(named: Mapping[str, InShard]) -> dict[str, tuple[InShard, InShard]]:
-    found: dict[str, tuple[InShard, InShard]] = {}
+    by_key: dict[str, tuple[InShard, InShard]] = {}
     for key, parts in _samples(named).items():
         kinds = [kind for kind in parts if kind.removeprefix(MASKS[0]).removeprefix(MASKS[1]) in PICTURES]
         masks = [kind for kind in kinds if kind.startswith(MASKS)] or [kind for kind in kinds if kind == "png"]
@@ -175,8 +175,8 @@ def _sample_pairs(named: Mapping[str, InShard]) -> dict[str, tuple[InShard, InSh
             raise DataError(
                 f"{first}: {key} must have one picture and one mask, as KEY.jpg and KEY.png or KEY.mask.png"
             )
-        found[key] = named[parts[pictures[0]]], named[parts[masks[0]]]
-    return found
+        by_key[key] = named[parts[pictures[0]]], named[parts[masks[0]]]
+    return by_key
 
 
 def _samples(named: Mapping[str, InShard]) -> dict[str, dict[str, str]]:

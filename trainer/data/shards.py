@@ -77,7 +77,7 @@ def read_shards(root: Path, scan: Scan = ALONE) -> Shards:
 
 def listing(shards: Shards, files: Sequence[InShard], scan: Scan) -> dict[str, Any]:
     """Returns the part of what the ranks share that tells the tars and the files in them. Raises DataError."""
-    position = {str(shards.root / name): place for place, name in enumerate(shards.names)}
+    position = {str(shards.root / name): index for index, name in enumerate(shards.names)}
     members = [(position[file.shard], file.name, file.offset, file.size) for file in files]
     digest = hashlib.sha256(json.dumps(members).encode()).hexdigest()
     return {"members": members, "index": digest, **scan.listing(shards.names, shards.root)}
@@ -140,12 +140,12 @@ def _read(file: Path) -> Index:
 def _kept_index(root: Path, names: Sequence[str]) -> Path | None:
     """Returns where the index of these tars is kept. None: one of them was changed just now, and may be again."""
     try:
-        found = [(root / name).stat() for name in names]
+        statuses = [(root / name).stat() for name in names]
     except OSError as error:
         raise DataError(f"{root} cannot be read: {error.strerror}") from error
-    if max(max(status.st_mtime_ns, status.st_ctime_ns) for status in found) > time.time_ns() - SETTLED_NS:
+    if max(max(status.st_mtime_ns, status.st_ctime_ns) for status in statuses) > time.time_ns() - SETTLED_NS:
         return None
-    what = [str(root), *([name, identity_of(status)] for name, status in zip(names, found, strict=True))]
+    what = [str(root), *([name, identity_of(status)] for name, status in zip(names, statuses, strict=True))]
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     key = hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
     return Path(os.path.expanduser(cache), "torchyard", "shards", key)  # noqa: PTH111 a user may have no home

@@ -15,18 +15,18 @@ def split_names(names: Iterable[str], root: Path) -> tuple[str, str] | None:
 
     `root`: where they are. Raises DataError for a split that is not whole: `train` and `test` are no two classes.
     """
-    found = {name.casefold(): name for name in names}
-    validation = [found[word] for word in VALIDATION if word in found]
-    if TRAIN not in found:
+    by_word = {name.casefold(): name for name in names}
+    validation = [by_word[word] for word in VALIDATION if word in by_word]
+    if TRAIN not in by_word:
         return None
     if len(validation) > 1:
         raise DataError(f"{root} has {validation[0]} and {validation[1]}: one is for validation, so remove the other")
     if validation:
-        return found[TRAIN], validation[0]
-    if TEST in found:
+        return by_word[TRAIN], validation[0]
+    if TEST in by_word:
         raise DataError(
-            f"{root} has {found[TRAIN]} and {found[TEST]}, which are no classes, and nothing for validation: rename "
-            f"{found[TEST]} to val, or take {root / found[TRAIN]} as the source, which is then split"
+            f"{root} has {by_word[TRAIN]} and {by_word[TEST]}, which are no classes, and nothing for validation:"
+            f" rename {by_word[TEST]} to val, or take {root / by_word[TRAIN]} as the source, which is then split"
         )
     return None
 

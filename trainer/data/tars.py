@@ -81,8 +81,8 @@ def scan_tar(path: Path, *, shard: int, size: int) -> Iterator[Entry]:
     while (block := headers.next()) is not None:
         kind, long_name = block[156:157], None
         while kind in {b"x", b"g", b"L"}:
-            found = headers.extended(block, kind)
-            long_name = found if kind != b"g" and found is not None else long_name
+            extended_name = headers.extended(block, kind)
+            long_name = extended_name if kind != b"g" and extended_name is not None else long_name
             if (following := headers.next()) is None:
                 raise headers.error("is an extended header of nothing")
             block, kind = following, following[156:157]
@@ -162,11 +162,11 @@ class _Headers:
         """Reads the records of PAX. Returns the one of a name."""
         name, at = None, 0
         while at < len(content):
-            found = _RECORD.match(content, at)
-            end = at + int(found[1]) if found else 0
-            if found is None or not found.end() < end <= len(content) or content[end - 1 : end] != b"\n":
+            match = _RECORD.match(content, at)
+            end = at + int(match[1]) if match else 0
+            if match is None or not match.end() < end <= len(content) or content[end - 1 : end] != b"\n":
                 raise self.error("is an extended header with a record that is not valid")
-            key, value = found[2], content[found.end() : end - 1]
+            key, value = match[2], content[match.end() : end - 1]
             if key == b"size" or key.startswith(b"GNU.sparse") or (key == b"path" and kind == b"g"):
                 raise self.error(f"is an extended header with {key.decode()}, which says something else than the tar's")
             name = value.decode() if key == b"path" else name

@@ -73,10 +73,10 @@ def read_classes(files: Mapping[str, Path], tell: Tell = logger.warning) -> list
     """Returns a sample for each line that is not blank, class by class. `tell`: see `decoded`. Raises DataError."""
     samples: list[Sample] = []
     for label, file in files.items():
-        found = [Sample(text, label, file) for text in textlines.texts_in(textlines.content(file, tell))]
-        if not found:
+        new = [Sample(text, label, file) for text in textlines.texts_in(textlines.content(file, tell))]
+        if not new:
             raise DataError(f"{file} is empty")
-        samples += found
+        samples += new
     return samples
 
 
@@ -129,16 +129,16 @@ def _tsv(file: Path, content: str) -> Iterator[_Record]:
 
 def _columns(header: Sequence[str], where: str) -> tuple[int, int]:
     """Returns where the texts and the labels are among the names. Raises DataError."""
-    found: list[int] = []
+    columns: list[int] = []
     for name in ("text", "label"):
-        places = [place for place, own in enumerate(header) if own == name]
-        places = places or [place for place, own in enumerate(header) if own.strip().casefold() == name]
-        if len(places) != 1:
+        numbers = [number for number, own in enumerate(header) if own == name]
+        numbers = numbers or [number for number, own in enumerate(header) if own.strip().casefold() == name]
+        if len(numbers) != 1:
             raise DataError(
                 f"{where}: must have one {name}; it has {', '.join(header) or 'nothing'}: rename what has the {name}s"
             )
-        found += places
-    return found[0], found[1]
+        columns += numbers
+    return columns[0], columns[1]
 
 
 def _json(file: Path, content: str) -> Iterator[_Record]:
@@ -177,8 +177,8 @@ _READERS: dict[str, Callable[[Path, str], Iterator[_Record]]] = {
 }
 
 
-def _sample(file: Path, place: str, text: Any, label: Any) -> Sample:
-    where = f"{file}, {place}"
+def _sample(file: Path, at: str, text: Any, label: Any) -> Sample:
+    where = f"{file}, {at}"
     if not isinstance(text, str):
         raise DataError(f"{where}: text is not a string")
     if isinstance(label, bool):

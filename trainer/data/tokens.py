@@ -87,9 +87,9 @@ class Tokens:
         return self.lengths.topk(min(count, len(self))).indices
 
     def _padded(self, chosen: Tensor, width: int) -> dict[str, Tensor]:
-        places = self.starts[chosen, None] + torch.arange(width, device=self.ids.device)
-        mask = places < self.starts[chosen + 1, None]
-        ids = self.ids[places.clamp(max=len(self.ids) - 1)].long()
+        positions = self.starts[chosen, None] + torch.arange(width, device=self.ids.device)
+        mask = positions < self.starts[chosen + 1, None]
+        ids = self.ids[positions.clamp(max=len(self.ids) - 1)].long()
         return {"input_ids": ids.where(mask, self.padding), "attention_mask": mask}
 
 

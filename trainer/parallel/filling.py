@@ -25,12 +25,12 @@ def fill(model: nn.Module, unfilled: Unfilled, world: World) -> None:
     failure, finite = None, dict[str, Tensor]()
     try:
         for name, parameter in empty.items():
-            found = next((weights[other] for other in names[id(parameter)] if other in weights), None)
-            if found is None or found.shape != parameter.shape:
-                raise DataError(_unfit(name, parameter, found))
+            weight = next((weights[other] for other in names[id(parameter)] if other in weights), None)
+            if weight is None or weight.shape != parameter.shape:
+                raise DataError(_unfit(name, parameter, weight))
             local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
             if local.numel():  # a rank may have no row of a small one
-                local.copy_(found[own_part(parameter)])
+                local.copy_(weight[own_part(parameter)])
             finite[name] = local.isfinite().all()
             unfilled.on_tensor()
         unfilled.check()
@@ -71,10 +71,10 @@ def _allocate(model: nn.Module, device: torch.device) -> None:
     model._apply(allocated)  # pyright: ignore[reportPrivateUsage] `to_empty` would empty the tensors with values, too
 
 
-def _unfit(name: str, parameter: Tensor, found: Slice | None) -> str:
-    if found is None:
+def _unfit(name: str, parameter: Tensor, weight: Slice | None) -> str:
+    if weight is None:
         return f"model.weights: there is no {name}"
-    return f"model.weights: {name} is {tuple(found.shape)}, and the model's is {tuple(parameter.shape)}"
+    return f"model.weights: {name} is {tuple(weight.shape)}, and the model's is {tuple(parameter.shape)}"
 
 
 def _not_finite(finite: Mapping[str, Tensor]) -> str | None:

@@ -40,15 +40,15 @@ def shards(tree: Any) -> Any:
 
 def bytes_in_shards(tree: Any) -> int:
     """Returns the bytes of the whole tensors of which each rank has shards."""
-    found: dict[object, int] = {}
+    sizes: dict[object, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
         if isinstance(tensor, DTensor):
-            found[_identity(tensor)] = tensor.numel() * tensor.itemsize
+            sizes[_identity(tensor)] = tensor.numel() * tensor.itemsize
         return tensor
 
     _mapped(tree, note)
-    return sum(found.values())
+    return sum(sizes.values())
 
 
 def _mapped(tree: Any, change: Callable[[Tensor], object]) -> Any:

@@ -45,12 +45,12 @@ def expect_more_than_one(
 
 def single_valued(model: nn.Module, shape: tuple[int, int, int]) -> str | None:
     """Returns the name of a batch norm that has one value a channel of a sample. None: there is none."""
-    found: list[str] = []
+    names: list[str] = []
 
     def noting(name: str) -> Any:
         def note(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             if inputs[0].numel() == inputs[0].shape[1]:
-                found.append(name)
+                names.append(name)
 
         return note
 
@@ -67,4 +67,4 @@ def single_valued(model: nn.Module, shape: tuple[int, int, int]) -> str | None:
         model.train(was_training)
         for hook in hooks:
             hook.remove()
-    return found[0] if found else None
+    return names[0] if names else None

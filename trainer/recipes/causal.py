@@ -75,7 +75,7 @@ class LanguageTask(RecipeTask):
         """Measures loss and perplexity, and continues some prompts. A collective if there is a world."""
         tally, wanted = TokenTally(device=self.device), self.config.evaluation
         self.measure(tally, world, on_batch=on_batch, batch_size=batch_size)
-        found = continue_prompts(
+        continuations = continue_prompts(
             self.model,
             self.data.val.prompts(wanted.samples),
             origin=self.origin,
@@ -86,9 +86,9 @@ class LanguageTask(RecipeTask):
         )
         return Evaluation(
             tally.metrics(),
-            files={"samples.json": to_json(found)} if found else {},
+            files={"samples.json": to_json(continuations)} if continuations else {},
             samples=self.validation_samples,
-            show=partial(show, found),
+            show=partial(show, continuations),
         )
 
     def example_inputs(self) -> dict[str, Tensor]:

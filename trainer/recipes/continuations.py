@@ -71,16 +71,16 @@ def continue_prompts(
     ]
 
 
-def to_json(found: Sequence[Continuation]) -> bytes:
+def to_json(continuations: Sequence[Continuation]) -> bytes:
     """Returns the file that people fetch: in ASCII, so that no control character reaches a terminal."""
-    return json.dumps([asdict(each) for each in found], indent=1).encode()
+    return json.dumps([asdict(each) for each in continuations], indent=1).encode()
 
 
-def show(found: Sequence[Continuation], run: Run, step: int) -> None:
+def show(continuations: Sequence[Continuation], run: Run, step: int) -> None:
     """Shows the continuations, each below its prompt and beside how the example goes on."""
-    captions = [each.prompt if len(each.prompt) <= _SHOWN else f"…{each.prompt[-_SHOWN:]}" for each in found]
-    if found:
-        made, expected = [each.continuation for each in found], [each.expected for each in found]
+    captions = [each.prompt if len(each.prompt) <= _SHOWN else f"…{each.prompt[-_SHOWN:]}" for each in continuations]
+    if continuations:
+        made, expected = [each.continuation for each in continuations], [each.expected for each in continuations]
         run.log_text(KEY, made, step=step, caption=captions, expected=expected)
 
 

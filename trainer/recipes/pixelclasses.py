@@ -52,8 +52,8 @@ class ClassPixelTally:
         losses = self._loss(outputs, targets).double()
         self.sums[:2] += torch.stack([losses.sum(), losses.new_full((), len(losses))])
         counted = targets != IGNORED
-        places = targets.long() * len(self._classes) + outputs.argmax(1, keepdim=True)
-        self.sums[2:].index_add_(0, torch.where(counted, places, 0).flatten(), counted.flatten().double())
+        cells = targets.long() * len(self._classes) + outputs.argmax(1, keepdim=True)
+        self.sums[2:].index_add_(0, torch.where(counted, cells, 0).flatten(), counted.flatten().double())
 
     @property
     def samples(self) -> int:

@@ -16,14 +16,14 @@ def digest_of(base: Base, scan: Scan) -> str:
     def read() -> dict[str, Any]:
         return {"digest": base.hashed(lambda: scan.reads(f"reads {base.folder} for its digest")), **_outline(base)}
 
-    found = scan.share(read)
+    base_facts = scan.share(read)
     if scan.world is None or scan.world.size == 1:
-        return found["digest"]
-    if scan.world.any(any(found[key] != value for key, value in _outline(base).items())):
+        return base_facts["digest"]
+    if scan.world.any(any(base_facts[key] != value for key, value in _outline(base).items())):
         raise DataError(
             f"{base.field}: the ranks find different bases in {base.folder}: copy the same one to all hosts"
         )
-    return found["digest"]
+    return base_facts["digest"]
 
 
 def _outline(base: Base) -> dict[str, Any]:

@@ -25,12 +25,12 @@ def note_new(scan: Scan, model: nn.Module, new: Collection[str], *, what: str, e
 
 def head(model: nn.Module, *, classes: int) -> set[str]:
     """Returns the names of the parameters of the last layer with an output for each class."""
-    found = None
+    last = None
     for path, module in model.named_modules():
         weight = getattr(module, "weight", None)
         if isinstance(weight, nn.Parameter) and weight.dim() > 1 and len(weight) == classes:
-            found = path, module
-    return set() if found is None else {f"{found[0]}.{name}" for name, _ in found[1].named_parameters(recurse=False)}
+            last = path, module
+    return set() if last is None else {f"{last[0]}.{name}" for name, _ in last[1].named_parameters(recurse=False)}
 
 
 def listed(names: Collection[str]) -> str:

@@ -103,7 +103,7 @@ def test_what_names_no_model_fails_in_one_line(team: Team) -> None:
         (("show", "a b"), "names no model"),
         (("show", "none"), "there is no model admin/none"),
         (("download", "ada/none@3"), "there is no model ada/none"),
-        (("add", "digits", "none/best"), "there is no job with the id or name 'none'"),
+        (("add", "digits", "none/best"), "there is no job and no sweep with the id or name 'none'"),
     ):
         done = team.run("admin", "models", *arguments)
         assert done.returncode == 1

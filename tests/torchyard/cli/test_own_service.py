@@ -18,6 +18,7 @@ from torchyard.cli.up import own
 from torchyard.cli.up.idle import Idleness
 from torchyard.client import Client
 from torchyard.client.discovery import is_any_known
+from torchyard.client.logins import Login, Logins, write_logins
 from torchyard.contract.attempts.rundir import Env
 from torchyard.contract.errors import ConfigError
 from torchyard.host import device_locks
@@ -67,7 +68,7 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     assert any(f"{whose} in {tmp_path})" in each.stderr for each in done)
     for each in done:
         assert (each.returncode, each.stdout) == (0, "rank 0 | it runs\n"), each.stderr
-        assert "starting one on this machine" in each.stderr
+        assert "starting one on this machine" in each.stderr and "Its log follows; Ctrl-C" in each.stderr
         assert "/#code=" in each.stderr or "The page is not built" in each.stderr
     data = home / "torchyard"
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
@@ -121,6 +122,9 @@ def test_a_server_that_is_named_keeps_another_from_being_started(
     monkeypatch.setenv("XDG_DATA_HOME", str(home))
     assert not is_any_known()
     monkeypatch.setenv("TORCHYARD_URL", "http://127.0.0.1:1")
+    assert is_any_known()
+    monkeypatch.delenv("TORCHYARD_URL")
+    write_logins(Logins().adding("team", Login(url="http://127.0.0.1:1", token="t")))
     assert is_any_known()
 
 

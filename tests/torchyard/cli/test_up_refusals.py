@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 import subprocess
+import sys
 
 import pytest
 
@@ -12,6 +13,14 @@ from tests.forked import run
 from torchyard.host.privatefile import write_private
 
 forks.preload("torchyard.cli", "torchyard.cli.up.service")
+
+
+def test_a_start_reads_its_options_without_pydantic(tmp_path: Path) -> None:
+    """typer would load it for the path, which takes as long as all else before the service's programs start."""
+    program = "import sys\nfrom torchyard.cli import main\ntry: main()\nfinally: sys.exit('pydantic' in sys.modules)"
+    options = ["up", "--check", "--port", "0", "--cpu-slots", "2", "--data-dir", str(tmp_path / "data")]
+    done = subprocess.run([sys.executable, "-P", "-c", program, *options], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("allowed", ["", "data/runs"])

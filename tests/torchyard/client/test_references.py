@@ -177,8 +177,9 @@ def test_a_spec_may_name_a_job_in_init_from(server: FakeServer, client: Client, 
     server.on("/v1/jobs/batch", {"data": []})
     client.submit({"trainer": "script", "init_from": "digits/best"})
     assert json.loads(server.requests[-1].body) == {"trainer": "script", "init_from": f"{FIRST}/best"}
-    client.jobs.submit_batch([{"init_from": text} for text in (f"{FIRST}/epoch-3", "model:cracks@3", "best")])
-    assert len(server.requests) == 4, "nothing was asked for what is exact, or is no reference"
+    named = (f"{FIRST}/epoch-3", "model:cracks@3", "${jobs.prepare.best}")
+    client.jobs.submit_batch([{"init_from": text} for text in named])
+    assert len(server.requests) == 4, "nothing was asked for what is exact"
     with pytest.raises(NotFound) as raised:
         exact(server, client, "nothing/latest")
     assert str(raised.value) == approved("message")

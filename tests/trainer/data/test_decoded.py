@@ -44,7 +44,7 @@ def taken(cache: Decoded | None, place: int, *, value: int) -> tuple[int, bool]:
         return picture(value)
 
     row = torch.zeros(3, 2, 2, dtype=torch.uint8)
-    fill(row, decode, place=place, cache=cache)
+    fill(row, decode, index=place, cache=cache)
     assert len(row.unique()) == 1
     return int(row[0, 0, 0]), bool(made)
 
@@ -173,7 +173,7 @@ def test_what_was_not_used_for_longest_is_removed_and_what_a_run_uses_stays(
     assert held == used
     newest = large("newest")
     assert newest is not None
-    assert newest.places == 4
+    assert newest.capacity == 4
     assert {file.name for file in folder.iterdir()} == {Path(cache.file).name for cache in (used, new, newest)}
     end_runs(used, newest)
 
@@ -182,7 +182,7 @@ def test_as_many_pictures_as_fit_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(decoded, "MOST_BYTES", 3 * (LARGE + 4096))
     cache = large("data", count=10)
     assert cache is not None
-    assert cache.places == 3
+    assert cache.capacity == 3
     found = torch.empty(LARGE, dtype=torch.uint8)
     assert [cache.read(place, found) for place in range(5)] == [True, True, True, False, False]
     assert prepare({"data": "other"}, count=1, length=4 * LARGE) is None, "no room, and the first one is in use"
@@ -193,7 +193,7 @@ def test_a_small_share_of_a_disk_is_taken(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(decoded.shutil, "disk_usage", lambda _: SimpleNamespace(free=30 * (LARGE + 4)))  # pyright: ignore[reportUnknownLambdaType]
     cache = prepare({"data": "data"}, count=10, length=LARGE)
     assert cache is not None
-    assert cache.places == 3
+    assert cache.capacity == 3
 
 
 def test_a_stamp_changes_with_any_content_and_is_none_while_that_may_change_unseen(

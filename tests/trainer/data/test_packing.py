@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 import torch
 
@@ -37,7 +37,6 @@ def naive(lengths: Sequence[int], row: int) -> list[int]:
 @given(documents())
 @example(([4, 4, 4, 4, 8], 8))
 @example(([1024, 1025, 1023, 1, 2047], 2048))
-@settings(max_examples=100, deadline=None)
 def test_packs_are_those_of_best_fit_decreasing(given: tuple[list[int], int]) -> None:
     lengths, row = given
     packs = pack(torch.tensor(lengths), row=row)

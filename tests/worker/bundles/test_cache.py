@@ -8,8 +8,6 @@ import os
 from pathlib import Path
 import signal
 import stat
-import subprocess
-import sys
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -215,29 +213,28 @@ def test_a_killed_child_leaves_nothing_that_looks_whole(cache: BundleCache, monk
     assert read_tree(cache.fetch(sha256, owner="ada")) == SMALL
 
 
-FETCHES = """
-import pathlib, sys
-from store.blobs.files import Blobs
-from worker.bundles.cache import BundleCache
-BundleCache(pathlib.Path(sys.argv[1]), Blobs(pathlib.Path(sys.argv[2]))).fetch(sys.argv[3], owner="ada")
-"""
-
-
 def test_a_worker_that_is_killed_takes_its_child_along(cache: BundleCache) -> None:
     sha256 = store(cache.blobs, tar_of(SMALL))
-    command = [sys.executable, "-P", "-c", FETCHES, str(cache.root), str(cache.blobs.root), sha256]
-    armed = {failpoints.VARIABLE: "bundle.unpack=stop@2"}
     folder = cache.tree(sha256, owner="ada").parent
-    with subprocess.Popen(command, env=armed) as fetching:
+    fetching = multiprocessing.get_context("fork").Process(target=_fetch_and_stop, args=(cache, sha256))
+    fetching.start()
+    try:
         wait_for(lambda: folder.exists() and any(_files(folder)), "the child has begun")
         (child,) = (
             int(text) for text in Path(f"/proc/{fetching.pid}/task/{fetching.pid}/children").read_text().split()
         )
+    finally:
         fetching.kill()
+        fetching.join()
     wait_for(lambda: not Path(f"/proc/{child}").exists() or _is_zombie(child), "the end of the child")
     assert not cache.tree(sha256, owner="ada").exists()
     assert read_tree(cache.fetch(sha256, owner="ada")) == SMALL
     assert [path.name for path in folder.iterdir()] == [cache.tree(sha256, owner="ada").name]
+
+
+def _fetch_and_stop(cache: BundleCache, sha256: str) -> None:
+    os.environ[failpoints.VARIABLE] = "bundle.unpack=stop@2"
+    cache.fetch(sha256, owner="ada")
 
 
 def _files(folder: Path) -> list[str]:

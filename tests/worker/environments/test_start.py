@@ -49,7 +49,14 @@ def named(attempt: Attempt, venv: Path, monkeypatch: pytest.MonkeyPatch) -> Name
     return found
 
 
-@pytest.mark.parametrize("program", [{}, {"command": "python", "args": ["train.py"]}, {"module": "train"}])
+@pytest.mark.parametrize(
+    "program",
+    [
+        {},
+        {"command": "python", "args": ["train.py"]},
+        pytest.param({"module": "train"}, marks=pytest.mark.thorough),
+    ],
+)
 def test_a_program_has_the_environment_and_cannot_write_it(
     attempt: Attempt, named: NamedEnvironment, venv: Path, program: dict[str, str]
 ) -> None:

@@ -63,7 +63,12 @@ def named(requirements: str) -> Script:
 
 
 @pytest.mark.parametrize(
-    "requirements", ["pyproject.toml", "requirements.txt", pytest.param("lib.txt", marks=pytest.mark.thorough)]
+    "requirements",
+    [
+        "pyproject.toml",
+        pytest.param("requirements.txt", marks=pytest.mark.thorough),
+        pytest.param("lib.txt", marks=pytest.mark.thorough),
+    ],
 )
 def test_the_code_is_installed_with_its_programs_and_what_it_needs(
     packages: Packages, index: Index, code: Path, requirements: str

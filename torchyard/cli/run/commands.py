@@ -30,7 +30,10 @@ def run(
     *,
     module: Annotated[bool, typer.Option("-m", help="PROGRAM is a module, as for python -m.")] = False,
     detach: Annotated[
-        bool | None, typer.Option("--detach/--follow", "-d/-f", show_default=False, help="Submit, and do not follow.")
+        bool | None,
+        typer.Option(
+            "--detach/--follow", "-d/-f", show_default=False, help="Submit, and do not follow. Default: follow."
+        ),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="The job's name. Default: that of the folder, with a number if it is taken.")

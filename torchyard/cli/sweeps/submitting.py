@@ -87,7 +87,9 @@ def submit_sweep(
         output.write_json(made) if as_json else terminal.write(made.id)
         terminal.note(f"Submitted {made.name}, {output.count(made.trials.total, 'trial')}. Follow it: {come_back}")
         return
-    terminal.note(f"Submitted {made.name}: {made.id}\nCtrl-C leaves it alone. To come back: {come_back}")
+    terminal.note(
+        f"Submitted {made.name}: {made.id}\nIts trials follow; Ctrl-C leaves it alone. To come back: {come_back}"
+    )
     followed(client, made, as_json=as_json)
 
 

@@ -52,7 +52,7 @@ def lines_of(sweep: SweepView) -> list[str]:
         ("created", output.moment(sweep.created_at)),
         ("finished", output.moment(sweep.finished_at) if sweep.finished_at is not None else ""),
     ]
-    lines = [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
+    lines = [output.hanging(f"{label:<11}{terminal.plain(text)}") for label, text in rows if text]
     return [paint_state(line, sweep.state) if line.startswith("state") else line for line in lines]
 
 

@@ -14,7 +14,7 @@ import time
 from typing import IO
 
 from torchyard.contract.errors import ConfigError, Conflict
-from torchyard.host.datadir import SERVER_FILE, redis_password_file
+from torchyard.host.datadir import CHILDREN_LOCK, SERVER_FILE, TOKEN_FILE, redis_password_file
 from torchyard.host.privatefile import open_own, write_held, write_private
 
 _KEPT = 2
@@ -37,7 +37,7 @@ class DataDir:
 
     @property
     def token_file(self) -> Path:
-        return self.root / "token"
+        return self.root / TOKEN_FILE
 
     @property
     def logs(self) -> Path:
@@ -89,7 +89,7 @@ class DataDir:
 
         Yields a descriptor that the children must inherit. Raises Conflict.
         """
-        with (self.root / "lock").open("ab") as own, (self.root / "children.lock").open("ab") as children:
+        with (self.root / "lock").open("ab") as own, (self.root / CHILDREN_LOCK).open("ab") as children:
             self._take(own.fileno())
             earlier = self._holder()
             self.server_file.unlink(missing_ok=True)  # left by an `up` that was killed

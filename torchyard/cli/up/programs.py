@@ -1,5 +1,6 @@
 """The programs of the package torchyard-server. They are started by name, and never imported here."""
 
+import functools
 import sys
 
 from torchyard.contract.errors import ConfigError
@@ -15,6 +16,7 @@ def argv(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
+@functools.cache  # a look takes milliseconds, and each program that is started asks for one
 def check_installed() -> None:
     """Raises ConfigError if this is not Linux, or torchyard-server is not installed at the version of torchyard."""
     if sys.platform != "linux":

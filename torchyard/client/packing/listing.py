@@ -1,6 +1,6 @@
 """Finds which files of a folder go into a bundle, and what each of them is."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 import errno
 import os
@@ -14,11 +14,13 @@ from torchyard.client.packing.leftout import LeftOut, Tally
 from torchyard.client.packing.rules import IGNORE_FILE, Rules
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes.script import MOST_LEFT_OUT
+from torchyard.host.datadir import CHILDREN_LOCK, TOKEN_FILE
 
 NEVER_PACKED = frozenset({".git", ".venv", "__pycache__", "node_modules", ".torchyard"})
 """Names of files and folders that are never packed, wherever they are."""
 _PRIVATE = re.compile(r"\.env(?:rc|\..*)?", re.IGNORECASE)
 """Names of files that mostly hold passwords. They are packed only if a `!` line of IGNORE_FILE names them."""
+_OF_SERVICE = "the data directory of a Torchyard service, with its token"
 _WHY_PRIVATE = f"it may hold passwords; a line !NAME in {IGNORE_FILE} has it packed"
 
 
@@ -74,12 +76,15 @@ class _Lister:
         self._files: dict[str, Found] = {}
         self._skipped: dict[str, str] = {}
         self._linked_folders: dict[str, Path] = {}
+        self._data_dirs: tuple[str, ...] = ()
         self._has_links: dict[str, bool] = {}
         """Whether a folder of the folder is reached by a link, or is not there."""
 
     def listing(self) -> Listing:
-        for name, is_tracked in sorted(self._names(self._folder, "").items()):
-            if not NEVER_PACKED.isdisjoint(name.split("/")) or f"{name}/".startswith(self._mounted):
+        names = self._names(self._folder, "")
+        self._data_dirs = self._find_data_dirs(names)
+        for name, is_tracked in sorted(names.items()):
+            if not NEVER_PACKED.isdisjoint(name.split("/")) or name.startswith((*self._mounted, *self._data_dirs)):
                 continue
             wanted = self._rules.wants(name)
             if wanted is False:
@@ -93,6 +98,18 @@ class _Lister:
         others = [name for name, why in self._skipped.items() if why != _WHY_PRIVATE]
         missed = [*self._tally.paths(MOST_LEFT_OUT), *others][:MOST_LEFT_OUT]
         return Listing(self._files, self._skipped, self._tally.found(), missed)
+
+    def _find_data_dirs(self, names: Collection[str]) -> tuple[str, ...]:
+        """Returns the folders that hold the data of a service, and notes them.
+
+        Raises ConfigError if the whole folder is one.
+        """
+        locked = (posixpath.dirname(name) for name in names if posixpath.basename(name) == CHILDREN_LOCK)
+        holders = [folder for folder in locked if posixpath.join(folder, TOKEN_FILE) in names]
+        if "" in holders:
+            raise ConfigError(f"{self._folder} is {_OF_SERVICE}: name the folder of your program")
+        self._skipped |= dict.fromkeys(holders, f"it is {_OF_SERVICE}")
+        return tuple(f"{folder}/" for folder in holders)
 
     def _names(self, folder: Path, prefix: str) -> dict[str, bool]:
         """Returns the names of files, and whether git tracks each."""
@@ -192,6 +209,8 @@ class _Lister:
             return _outside(path)
         if not NEVER_PACKED.isdisjoint(path.relative_to(self._folder).parts):
             return f"it is a link to {path.relative_to(self._folder)}, which is never packed"
+        if f"{path.relative_to(self._folder)}/".startswith(self._data_dirs):
+            return f"it is a link into {_OF_SERVICE}"
         kinds = ((stat.S_ISSOCK, "socket"), (stat.S_ISFIFO, "FIFO"), (stat.S_ISCHR, "device"), (stat.S_ISBLK, "device"))
         return next((f"it is a {kind}" for test, kind in kinds if test(status.st_mode)), None)
 

@@ -2,7 +2,7 @@
 import type { Line } from "./line";
 import { rowsWithin } from "./range";
 import type { Theme } from "./theme";
-import { yOf, type Area } from "./trace";
+import { xOf, yOf, type Area } from "./trace";
 
 /** Of more lines the names would hide them. */
 const UP_TO = 6;
@@ -11,12 +11,16 @@ const LETTERS = 16;
 const HEIGHT = 13;
 const GAP = 4;
 
-interface End {
-  readonly line: Line;
-  readonly y: number;
+interface Name {
+  readonly text: string;
+  readonly slot: number;
+  readonly left: number;
+  readonly right: number;
+  /** Of its middle. */
+  y: number;
 }
 
-/** Writes the names of two to six lines at the right edge, below one another where they end at about one place. */
+/** Writes the names of two to six jobs, or of the parts of one, at the ends of their lines. */
 export function paintEnds(
   ctx: CanvasRenderingContext2D,
   area: Area,
@@ -24,45 +28,66 @@ export function paintEnds(
   smooth: boolean,
   theme: Theme,
 ): void {
-  if (lines.length < 2 || lines.length > UP_TO) return;
-  const height = HEIGHT * area.ratio;
-  const ends = lines.flatMap((line) => endOf(area, line, smooth)).sort((one, other) => one.y - other.y);
+  const named = namedOf(lines);
+  if (named.length < 2 || named.length > UP_TO) return;
   ctx.font = `600 ${11 * area.ratio}px ${theme.bodyFont}`;
-  ctx.textAlign = "right";
+  ctx.textAlign = "left";
   ctx.textBaseline = "middle";
   ctx.lineWidth = 3 * area.ratio;
   ctx.lineJoin = "round";
   ctx.strokeStyle = theme.bg;
-  const right = area.left + area.width - GAP * area.ratio;
-  for (const [{ line }, y] of apart(ends, area, height)) {
-    const text = line.name.length > LETTERS ? `${line.name.slice(0, LETTERS - 1)}…` : line.name;
-    ctx.strokeText(text, right, y);
-    ctx.fillStyle = theme.series[line.colour.slot - 1] ?? theme.ink;
-    ctx.fillText(text, right, y);
+  const names = named.flatMap(([line, name]) => nameAt(ctx, area, line, name, smooth));
+  part(names, area);
+  for (const { text, slot, left, y } of names) {
+    ctx.strokeText(text, left, y);
+    ctx.fillStyle = theme.series[slot - 1] ?? theme.ink;
+    ctx.fillText(text, left, y);
   }
 }
 
-/** Returns the ends from top to bottom, each at least a line of text below the one before, and all within the plot. */
-function apart(ends: readonly End[], area: Area, height: number): readonly (readonly [End, number])[] {
-  const bottom = area.top + area.height - height / 2;
-  const places: number[] = [];
-  for (const [at, { y }] of ends.entries())
-    places.push(Math.max(y - height / 2, (places[at - 1] ?? area.top - height / 2) + height));
-  let limit = bottom;
-  for (let at = ends.length - 1; at >= 0; at--) {
-    places[at] = Math.min(places[at] ?? bottom, limit);
-    limit = (places[at] ?? bottom) - height;
-  }
-  return ends.map((end, at) => [end, places[at] ?? bottom] as const);
+/** Returns the lines that have a name, and it: of several jobs the main line of each, of one job its parts. */
+function namedOf(lines: readonly Line[]): readonly (readonly [Line, string])[] {
+  const ofJobs = new Map<string, Line>();
+  for (const line of lines) if (ofJobs.get(line.jobId)?.colour.isPale ?? true) ofJobs.set(line.jobId, line);
+  if (ofJobs.size > 1) return [...ofJobs.values()].map((line) => [line, line.job]);
+  return lines.map((line) => [line, line.name]);
 }
 
-/** Returns where the line ends in the range that is shown; nothing where it has no finite value there. */
-function endOf(area: Area, line: Line, smooth: boolean): readonly End[] {
+/** Returns the name beside the last finite value in the range that is shown, within the plot; nothing without one. */
+function nameAt(
+  ctx: CanvasRenderingContext2D,
+  area: Area,
+  line: Line,
+  name: string,
+  smooth: boolean,
+): readonly Name[] {
+  const text = name.length > LETTERS ? `${name.slice(0, LETTERS - 1)}…` : name;
   const [from, to] = rowsWithin(line, area.x);
   const values = line.shown(smooth);
   for (let row = to - 1; row >= from; row--) {
-    const y = yOf(area, values[row] ?? NaN);
-    if (Number.isFinite(y)) return [{ line, y: Math.max(area.top, Math.min(area.top + area.height, y)) }];
+    const end = yOf(area, values[row] ?? NaN);
+    if (!Number.isFinite(end)) continue;
+    const { width } = ctx.measureText(text);
+    const gap = GAP * area.ratio;
+    const left = Math.min(xOf(area, line.x(row)) + gap, area.left + area.width - gap - width);
+    const y = Math.max(area.top, Math.min(area.top + area.height, end)) - (HEIGHT / 2) * area.ratio;
+    return [{ text, slot: line.colour.slot, left, right: left + width, y }];
   }
   return [];
+}
+
+/** Moves names that would lie over one another: down, and up again where the plot ends. */
+function part(names: Name[], area: Area): void {
+  const height = HEIGHT * area.ratio;
+  const isBeside = (one: Name, other: Name): boolean => one.left < other.right && other.left < one.right;
+  names.sort((one, other) => one.y - other.y);
+  for (const [at, name] of names.entries())
+    for (const above of names.slice(0, at))
+      if (isBeside(name, above)) name.y = Math.max(name.y, above.y + height);
+  const lowest = area.top + area.height - height / 2;
+  for (const [at, name] of [...names].reverse().entries()) {
+    name.y = Math.max(area.top + height / 2, Math.min(name.y, lowest));
+    for (const below of [...names].reverse().slice(0, at))
+      if (isBeside(name, below)) name.y = Math.min(name.y, below.y - height);
+  }
 }

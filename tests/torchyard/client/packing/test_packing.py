@@ -318,3 +318,18 @@ def _read(packed: Bundle) -> dict[str, tuple[bytes, bool]]:
             assert content is not None
             found[member.name] = content.read(), member.mode == 0o755
         return found
+
+
+def test_the_data_directory_of_a_service_is_left_out(tmp_path: Path) -> None:
+    data = tmp_path / "state" / "torchyard"
+    data.mkdir(parents=True)
+    for name in ("children.lock", "token", "torchyard.db"):
+        (data / name).write_text(name)
+    (tmp_path / "train.py").write_text("print()\n")
+    (tmp_path / "link").symlink_to(data / "token")
+    (tmp_path / "children.lock").touch()
+    with pack(tmp_path) as packed:
+        assert sorted(packed.files) == ["children.lock", "train.py"]
+        assert sorted(packed.skipped) == ["link", "state/torchyard"]
+    with pytest.raises(ConfigError, match="name the folder of your program"):
+        pack(data)

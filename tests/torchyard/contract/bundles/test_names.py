@@ -2,7 +2,7 @@
 
 import tracemalloc
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 import pytest
 
@@ -30,7 +30,6 @@ def accepted(names: list[str], *, most: int = 100) -> bool:
     return True
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(_NAME, max_size=10, unique=True))
 @example(["a", "a-", "a/b"])
 @example(["a", "a-/a", "a.b/a", "a/b"])

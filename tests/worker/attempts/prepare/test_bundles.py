@@ -160,7 +160,7 @@ def test_a_missing_entrypoint_is_named(simulated: SimulatedRunnerFixture, approv
     assert simulated.job.error["message"] == approved("message", code=simulated.run.work)
 
 
-@pytest.mark.parametrize("where", ["unpacked", "runs"])
+@pytest.mark.parametrize("where", [pytest.param("unpacked", marks=pytest.mark.thorough), "runs"])
 def test_an_attempt_waits_while_the_disk_is_full(simulated: SimulatedRunnerFixture, tmp_path: Path, where: str) -> None:
     folder = tmp_path / where
     folder.mkdir(exist_ok=True)

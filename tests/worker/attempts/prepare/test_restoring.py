@@ -95,6 +95,7 @@ def test_what_was_not_kept_is_said(hosts: Hosts) -> None:
     assert told in hosts.messages()
 
 
+@pytest.mark.thorough
 def test_a_host_that_had_the_job_before_gets_what_the_last_one_stored(hosts: Hosts) -> None:
     hosts.start("a")
     later = hosts.last.run.work_record.stat().st_mtime_ns + 10**12

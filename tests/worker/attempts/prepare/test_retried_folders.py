@@ -86,7 +86,13 @@ def test_a_retry_of_a_job_that_succeeded_has_all_of_its_code(hosts: Hosts) -> No
     assert (hosts.last.run.work / "cache" / "x").read_bytes() == b"cached"
 
 
-@pytest.mark.parametrize(("host", "owner"), [("b", "ada"), ("a", "bob")], ids=["on another host", "of somebody else"])
+@pytest.mark.parametrize(
+    ("host", "owner"),
+    [
+        pytest.param("b", "ada", id="on another host", marks=pytest.mark.thorough),
+        pytest.param("a", "bob", id="of somebody else"),
+    ],
+)
 def test_elsewhere_a_retry_finds_what_is_stored(hosts: Hosts, host: str, owner: str) -> None:
     run_once(hosts)
     old = hosts.job_id
@@ -125,7 +131,14 @@ def test_an_older_folder_of_the_retried_job_does_not_count(hosts: Hosts) -> None
     assert read_tree(hosts.last.run.work) == STORED
 
 
-@pytest.mark.parametrize("obstacle", ["size", "killed", "long"])
+@pytest.mark.parametrize(
+    "obstacle",
+    [
+        "size",
+        pytest.param("killed", marks=pytest.mark.thorough),
+        pytest.param("long", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_folder_that_cannot_be_copied_gives_way_to_what_is_stored(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch, obstacle: str
 ) -> None:

@@ -47,7 +47,14 @@ def hosts(tmp_path: Path, database: Database, config: dict[str, Any]) -> Generat
 
 
 @pytest.mark.parametrize(
-    "end", [EndReason.USER_ERROR, EndReason.KILLED, EndReason.HANG, EndReason.PAUSED, EndReason.PREEMPTED]
+    "end",
+    [
+        EndReason.USER_ERROR,
+        EndReason.PAUSED,
+        pytest.param(EndReason.KILLED, marks=pytest.mark.thorough),
+        pytest.param(EndReason.HANG, marks=pytest.mark.thorough),
+        pytest.param(EndReason.PREEMPTED, marks=pytest.mark.thorough),
+    ],
 )
 def test_the_next_attempt_finds_the_folder_as_it_was_left(hosts: Hosts, end: EndReason) -> None:
     hosts.start()
@@ -199,7 +206,7 @@ def test_a_file_is_captured_once_over_attempts(hosts: Hosts, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("config", [{"checkpoints": ["out/*"]}])
-@pytest.mark.parametrize("host", ["a", "b"])
+@pytest.mark.parametrize("host", [pytest.param("a", marks=pytest.mark.thorough), "b"])
 def test_a_torn_file_lies_beside_the_whole_one_before_it(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:

@@ -1,0 +1,26 @@
+/** Why a job of the list waits. */
+import { afterEach, expect, test } from "vitest";
+import type { JobSummary } from "../../api/wire";
+import { removeAll, show, textOf } from "../../testing";
+import Progress from "./Progress.svelte";
+import Second from "./Second.svelte";
+
+afterEach(removeAll);
+
+function waiting(code: string, message: string): JobSummary {
+  const status_reason = { code, message, estimate: null };
+  return { state: "queued", status_reason, progress: { step: 0 }, metrics: {} } as unknown as JobSummary;
+}
+
+test("a job that no worker can ever run is red in the list, also on a phone, and one that waits is not", () => {
+  const message = "needs 8 GPUs; the largest worker, box-a, has 2";
+  for (const [code, red] of [
+    ["too_big", message],
+    ["no_such_device", message],
+    ["devices_busy", ""],
+  ] as const) {
+    const job = waiting(code, message);
+    expect(textOf(show(Progress, { job }).querySelector(".failed"))).toBe(red);
+    expect(textOf(show(Second, { job, ago: "1m" }).querySelector(".failed"))).toBe(red);
+  }
+});
