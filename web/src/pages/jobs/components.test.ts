@@ -336,7 +336,7 @@ test("chosen columns show what the service answers, and the page keeps them", as
   const host = show(Jobs, {});
   await vi.advanceTimersByTimeAsync(100);
   await settled();
-  expect(textsOf(host, "td.cell")).toEqual(["0.00002", "x", "worse"]);
+  expect(textsOf(host, "td.cell")).toEqual(["2e-5", "x", "worse"]);
   expect(asked.find(({ path }) => path === "v1/jobs")?.query.getAll("columns")).toEqual([
     ...["config.optimizer.lr", "label:team", "notes"],
   ]);
