@@ -95,8 +95,9 @@ def rescue(session: Session, claim: Claim) -> bool:
 
 
 def _is_own_error(report: ExitReport) -> bool:
-    """Whether the program itself failed, and not for want of another one of its processes."""
-    return report.reason is EndReason.USER_ERROR and not is_lost_peer(f"{report.message}\n{report.traceback}")
+    """Whether a rank itself failed, and not for want of another one. Without a rank, the launcher ended unexplained."""
+    is_of_rank = report.reason is EndReason.USER_ERROR and report.rank is not None
+    return is_of_rank and not is_lost_peer(f"{report.message}\n{report.traceback}")
 
 
 def _has_made_progress(session: Session, job: Job) -> bool:

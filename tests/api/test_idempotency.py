@@ -13,6 +13,7 @@ from store.db.database import now_us
 from store.tables import IdempotencyKey
 from tests.api.service import SPEC, ApiFixture, both_databases
 from tests.approved import Approved
+from tests.rows import each_row
 from torchyard.contract.states import EndReason
 
 DAY_US = 24 * 3600 * 1_000_000
@@ -89,7 +90,7 @@ def test_a_key_is_kept_for_a_day_by_the_databases_clock(service: ApiFixture) -> 
     assert other.status_code == 201
 
 
-@pytest.mark.parametrize("key", ["", "k" * 256, "two words", "ümlaut".encode().decode("latin-1"), "tab\there"])
+@each_row("key", ["", "k" * 256, "two words", "ümlaut".encode().decode("latin-1"), "tab\there"])
 def test_an_invalid_key_is_refused_by_name(service: ApiFixture, key: str, approved: Approved) -> None:
     headers = [(b"Idempotency-Key", key.encode("latin-1"))]
     refused = service.client.post("/v1/jobs", json=SPEC, headers=headers)

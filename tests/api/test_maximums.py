@@ -8,6 +8,7 @@ import pytest
 
 from tests.api.service import SPEC, ApiFixture
 from tests.approved import Approved
+from tests.rows import each_row
 
 CRON = {"schedule": {"cron": "0 3 * * *"}}
 POINTS = [{"config.training.epochs": 1}]
@@ -33,7 +34,7 @@ def bodies(**spec: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("path", [*bodies()])
+@each_row("path", [*bodies()])
 def test_a_longer_idle_timeout_is_refused_by_name(limited: ApiFixture, path: str, approved: Approved) -> None:
     answer = limited.client.post(path, json=bodies(idle_timeout="2h")[path])
     assert answer.status_code == 422, answer.text

@@ -170,16 +170,14 @@ def test_jobs_that_the_caller_may_not_list_are_not_named(approved: Approved) -> 
     assert view.message == approved("message")
 
 
-@pytest.mark.parametrize(
-    ("step", "steps"), [(-5, None), (2**80, None), (10, None), ("x", None), (None, None), (True, None), (3000, 0)]
-)
-def test_a_lying_number_of_steps_is_not_told(
-    service: ApiFixture, step: object, steps: int | None, approved: Approved
-) -> None:
+def test_a_lying_number_of_steps_is_not_told(service: ApiFixture, approved: Approved) -> None:
     job_id = service.submit()["id"]
-    trained(service, service.start(job_id), step=step, saved=3000)
-    (price,) = priced(service, f"/v1/jobs/{job_id}/pause")["jobs"]
-    assert (price["steps"], price["message"]) == (steps, approved("message"))
+    trained(service, service.start(job_id), step=3412, saved=3000)
+    for step, steps in ((-5, None), (2**80, None), (10, None), ("x", None), (None, None), (True, None), (3000, 0)):
+        with service.database.write() as session:
+            session.execute(update(Job).where(Job.id == job_id).values(progress={"step": step}))
+        (price,) = priced(service, f"/v1/jobs/{job_id}/pause")["jobs"]
+        assert (price["steps"], price["message"]) == (steps, approved("message")), step
 
 
 def test_a_clock_that_jumped_makes_no_negative_price(service: ApiFixture, approved: Approved) -> None:

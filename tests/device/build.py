@@ -1,7 +1,12 @@
-"""Builds the simulated device, once a machine: `python -P -m tests.device.build`."""
+"""Builds the simulated device, once a machine: `python -P -m tests.device.build`.
+
+It imports no torch, which takes seconds of a processor.
+"""
 
 import fcntl
 import hashlib
+from importlib.metadata import version
+from importlib.util import find_spec
 import os
 from pathlib import Path
 import shutil
@@ -9,13 +14,11 @@ import subprocess
 import sys
 import sysconfig
 
-import torch
-
 SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))
 NAME = "torchyard_simulated_device"
 FLAGS = [
     *("-std=c++20", "-O0", "-fPIC", "-w", "-fvisibility=hidden", f"-DTORCH_EXTENSION_NAME={NAME}"),
-    *("-DTORCH_API_INCLUDE_EXTENSION_H", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"),
+    *("-DTORCH_API_INCLUDE_EXTENSION_H", "-D_GLIBCXX_USE_CXX11_ABI=1"),
 ]
 
 
@@ -42,29 +45,29 @@ def built() -> Path:
 
 
 def _digest() -> str:
-    content = hashlib.sha256(f"{torch.__version__} {sys.version} {FLAGS}".encode())
+    content = hashlib.sha256(f"{version('torch')} {sys.version} {FLAGS}".encode())
     for source in (*SOURCES, *Path(__file__).parent.glob("*.h")):
         content.update(source.read_bytes())
     return content.hexdigest()[:16]
 
 
 def _build(library: Path) -> None:
-    from torch.utils import cpp_extension  # slow, and warns where there is no CUDA
-
     # Torch's headers take most of the time, so that they are read once: all sources are one unit.
     unit = "".join(f'#include "{source}"\n' for source in SOURCES)
-    folders = [f"-L{folder}" for folder in cpp_extension.library_paths()]
+    torch = _torch()
+    headers = (torch / "include", torch / "include/torch/csrc/api/include", sysconfig.get_path("include"))
+    includes = [f"-isystem{folder}" for folder in headers]
     partial = library.with_suffix(".partial")
-    libraries = ["-lc10", "-ltorch", "-ltorch_cpu", "-ltorch_python"]
-    command = ["g++", "-shared", *FLAGS, *_includes(), "-x", "c++", "-", *folders, *libraries, "-o", str(partial)]
+    libraries = [f"-L{torch / 'lib'}", "-lc10", "-ltorch", "-ltorch_cpu", "-ltorch_python"]
+    command = ["g++", "-shared", *FLAGS, *includes, "-x", "c++", "-", *libraries, "-o", str(partial)]
     subprocess.run(command, check=True, input=unit, text=True)
     partial.rename(library)
 
 
-def _includes() -> list[str]:
-    from torch.utils import cpp_extension
-
-    return [f"-isystem{folder}" for folder in (*cpp_extension.include_paths(), sysconfig.get_path("include"))]
+def _torch() -> Path:
+    spec = find_spec("torch")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
 
 
 if __name__ == "__main__":

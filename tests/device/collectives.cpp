@@ -1,10 +1,10 @@
 // A process group of the device, around Gloo: it takes tensors of the device only, as NCCL does. And the Python module.
 #include "sim.h"
 
+#include <pybind11/pybind11.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/utils/pybind.h>
 
-namespace py = pybind11;
+PYBIND11_DECLARE_HOLDER_TYPE(T, c10::intrusive_ptr<T>, true) // as torch declares it
 
 namespace sim {
 namespace {

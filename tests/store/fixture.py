@@ -156,7 +156,8 @@ class StoreFixture:
         told of a step before an error of its program."""
         if stepped and reason is EndReason.USER_ERROR:
             self.step(claim)
-        report, stops = ExitReport(reason=reason, message=message), {reason} if asked else set[EndReason]()
+        report = ExitReport(reason=reason, message=message, rank=None if stepped else 0)
+        stops = {reason} if asked else set[EndReason]()
         return self.write(lambda session: end.end(session, claim, report, requested_stops=stops))
 
     def complete(self, claim: Claim) -> None:

@@ -178,6 +178,9 @@ def test_what_is_no_error_of_the_program_is_retried_before_its_first_progress(db
     for reason in [each for each in RETRIED if each is not EndReason.USER_ERROR]:
         db.write(lambda session: session.execute(update(Job).values(restarts=0)))
         assert db.end(db.running(job_id, worker), reason, "lost") is JobState.QUEUED, reason
+    unexplained = ExitReport(reason=EndReason.USER_ERROR, message="the launcher exited with code 1")
+    claim = db.running(job_id, worker)
+    assert db.write(lambda session: end.end(session, claim, unexplained)) is JobState.QUEUED
     lost = "DistStoreError: Timed out after 60 seconds waiting for clients. 1/2 clients joined."
     assert db.end(db.running(job_id, worker), EndReason.USER_ERROR, lost, stepped=False) is JobState.QUEUED
 

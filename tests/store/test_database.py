@@ -18,6 +18,7 @@ from store.output.facts import MetricPoint, NewLines
 from store.tables import Job, Worker
 from store.team.callers import SERVICE
 from tests.databases import SQLiteDatabases
+from tests.rows import each_row
 from tests.store.fixture import StoreFixture, run_together
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.jobs.filters import JobQuery
@@ -36,7 +37,7 @@ def test_the_clock_does_not_go_back(db: StoreFixture) -> None:
     assert times == sorted(times)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("number", "stored"),
     [(10**4200, 2**63 - 1), (-(10**4200), -(2**63)), (2**63 - 1, 2**63 - 1), (math.inf, "Infinity"), (True, True)],
 )

@@ -91,11 +91,11 @@ def two_attempts(db: StoreFixture) -> str:
     """A finished job of two attempts, the second of which resumed before the end of the first."""
     job_id, worker = db.submit(), db.worker()
     first = db.running(job_id, worker)
-    record_in_one_transaction(db, first, range(30))
+    record_in_one_transaction(db, first, range(20))
     db.end(first, EndReason.WORKER_LOST)
     second = db.running(job_id, worker)
-    db.write(lambda session: attempts.mark_prepared(session, second, start_step=24))
-    record_in_one_transaction(db, second, range(30), seed=1)
+    db.write(lambda session: attempts.mark_prepared(session, second, start_step=16))
+    record_in_one_transaction(db, second, range(20), seed=1)
     db.end(second, EndReason.COMPLETED)
     return job_id
 

@@ -8,6 +8,7 @@ from store.attempts.facts import Claim
 from store.output import log_search
 from store.output.facts import EVERY_LINE, LogFilter, NewLines
 from store.output.log_search import FoundLines, LogSearch, Pattern
+from tests.rows import each_row
 from tests.store.fixture import StoreFixture
 from torchyard.contract.errors import InvalidRequest
 
@@ -75,7 +76,7 @@ def test_a_search_finds_the_matching_lines(db: StoreFixture, logged: Claim) -> N
         assert (found.complete, found.next) == (True, None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("where", "expected"),
     [
         (LogFilter(rank=0), [2, 7]),

@@ -7,6 +7,7 @@ from sqlalchemy import event, text
 
 from store.jobs import listing
 from store.team.callers import SERVICE
+from tests.rows import each_row
 from tests.store.fixture import StoreFixture
 from torchyard.contract.jobs.filters import JobQuery
 
@@ -14,7 +15,15 @@ MANY = 3000
 LABELS = ("Straße 7", "100% done", "a_b", "axb", "日本語の実験", "back\\slash", "it's 'quoted'", "{braces},comma")
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+def labelled(db: StoreFixture) -> StoreFixture:
+    """Has a job with each label."""
+    for value in LABELS:
+        db.submit(labels={"note": value})
+    return db
+
+
+@each_row(
     ("q", "found"),
     [
         ("STRASSE", {"Straße 7"}),
@@ -30,10 +39,8 @@ LABELS = ("Straße 7", "100% done", "a_b", "axb", "日本語の実験", "back\\s
         ("abab", set()),
     ],
 )
-def test_a_search_finds_what_contains_its_text(db: StoreFixture, q: str, found: set[str]) -> None:
-    for value in LABELS:
-        db.submit(labels={"note": value})
-    page = db.read(lambda session: listing.list_page(session, JobQuery(q=q), caller=SERVICE, limit=50))
+def test_a_search_finds_what_contains_its_text(labelled: StoreFixture, q: str, found: set[str]) -> None:
+    page = labelled.read(lambda session: listing.list_page(session, JobQuery(q=q), caller=SERVICE, limit=50))
     assert {job.labels["note"] for job in page.items} == found
 
 

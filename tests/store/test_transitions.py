@@ -61,7 +61,7 @@ def test_a_missing_job_has_no_transition(db: StoreFixture) -> None:
     assert move(db, "job_" + "0" * 32, JobState.CANCELLED) is None
 
 
-@pytest.mark.parametrize("state", list(JobState))
+@each_row("state", list(JobState))
 def test_the_database_refuses_a_finish_time_that_contradicts_the_state(db: StoreFixture, state: JobState) -> None:
     job_id = db.submit()
     wrong = {"state": state, "finished_at": None if state.terminal else now_us()}

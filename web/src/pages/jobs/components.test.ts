@@ -439,7 +439,7 @@ test("each filter can be taken back", () => {
     change: (made: unknown) => changes.push(made),
   });
   const chips = textsOf(host, "[aria-label='Active filters'] button");
-  expect(chips).toEqual(["“lr”", "of ada", "team: x", "running", "failed", "show all"]);
+  expect(chips).toEqual(["“lr”", "of ada", "team: x", "failed", "running", "show all"]);
   click(host, "failed");
   click(host, "mine");
   expect(changes).toEqual([{ state: "running" }, { owner: null }]);
