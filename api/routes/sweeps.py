@@ -28,6 +28,7 @@ from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, TooLarg
 from torchyard.contract.jobs.filters import Text
 from torchyard.contract.spec.maximums import within
 from torchyard.contract.spec.spec import Spec
+from torchyard.contract.states import JobState
 from torchyard.contract.sweeps.points import added_points, checked_points, extended, resolved, spec_of
 from torchyard.contract.sweeps.spec import MOST_POINTS, MOST_SWEEP_BYTES, Point, SweepExtension, SweepSpec, SweepState
 from torchyard.contract.sweeps.views import SweepResolved, SweepSummary, SweepView, TrialView
@@ -244,9 +245,16 @@ def _trial_view(trial: TrialFacts, rank: int | None) -> TrialView:
         step=trial.step,
         epoch=trial.epoch,
         rank=rank,
-        rung=len(trial.rungs) or None,
+        rung=_rung_of(trial),
         error=trial.error,
     )
+
+
+def _rung_of(trial: TrialFacts) -> int | None:
+    """Returns how many rungs the trial has reached: those where it has paused, and the last if it came to its end."""
+    if not trial.rungs:
+        return None
+    return len(trial.rungs) + (trial.state is JobState.SUCCEEDED)
 
 
 def _checked(services: Services, sent: SweepSpec) -> Generator[None, None, tuple[SweepSpec, Spec]]:

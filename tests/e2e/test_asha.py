@@ -41,7 +41,7 @@ def test_the_best_trial_goes_on_from_where_it_paused_and_the_others_are_stopped_
     assert found.best.point == {"config.optimizer.lr": 3e-3}
 
     ranked = [*sweeps.trials(sweep.id)]
-    assert [trial.rung for trial in ranked] == [1, 1, 1]
+    assert [trial.rung for trial in ranked] == [2, 1, 1]
     best, *others = [service.client.get(str(trial.job_id)).view for trial in ranked]
     assert (best.state, best.attempt) == (JobState.SUCCEEDED, 2)
     assert best.progress is not None

@@ -1,23 +1,10 @@
 /** The page's address: a path below the page's folder, and the query, which holds the whole view. */
 import { BASE } from "./base";
 import { Scrolling } from "./scrolling";
+import { PAGES, PAGES_OF_ONE, type PageName } from "./sitemap";
 
-/** The pages by the first part of their addresses. */
-const PAGES = {
-  "": "now",
-  jobs: "jobs",
-  sweeps: "sweeps",
-  schedules: "schedules",
-  compare: "compare",
-  models: "models",
-  settings: "settings",
-  submit: "submit",
-  workers: "workers",
-} as const;
-/** The pages of one thing, by the first part of their addresses. Its id is the second. */
-const PAGES_OF_ONE = { jobs: "job", sweeps: "sweep", workers: "worker" } as const;
-
-export type PageName = (typeof PAGES)[keyof typeof PAGES] | (typeof PAGES_OF_ONE)[keyof typeof PAGES_OF_ONE];
+const BY_PATH = new Map(PAGES.map(({ path, name }) => [path, name]));
+const BY_PATH_OF_ONE: ReadonlyMap<string, PageName> = new Map(Object.entries(PAGES_OF_ONE));
 
 export interface Route {
   readonly page: PageName | "unknown";
@@ -37,8 +24,8 @@ export function route(): Route {
 }
 
 /** Returns the address of a page such as `jobs/job_…`, with a query. */
-export function href(path: string, query: Readonly<Record<string, string>> = {}): string {
-  const text = new URLSearchParams(query).toString();
+export function href(path: string, query: Readonly<Record<string, string>> | URLSearchParams = {}): string {
+  const text = new URLSearchParams(query as Record<string, string>).toString();
   return ROOT + path + (text ? `?${text}` : "");
 }
 
@@ -99,7 +86,6 @@ function clicked(event: MouseEvent): void {
 function read(): Route {
   const query = new URLSearchParams(location.search);
   const [first = "", id = null, ...rest] = location.pathname.slice(ROOT.length).split("/").filter(Boolean);
-  const pages: Readonly<Record<string, PageName>> = id === null ? PAGES : PAGES_OF_ONE;
-  const page = rest.length === 0 && Object.hasOwn(pages, first) ? pages[first] : undefined;
+  const page = rest.length === 0 ? (id === null ? BY_PATH : BY_PATH_OF_ONE).get(first) : undefined;
   return { page: page ?? "unknown", id, query };
 }

@@ -3,7 +3,7 @@ import { flushSync } from "svelte";
 import { click, removeAll, settled, show, textOf, textsOf } from "../testing";
 import { Attempts } from "./attempts";
 import ChartHead from "./ChartHead.svelte";
-import type { MenuItem } from "./ChartMenu.svelte";
+import type { MenuItem } from "../shell/menu";
 import ChartTable from "./ChartTable.svelte";
 import { Columns } from "./columns";
 import Controls from "./Controls.svelte";
@@ -71,8 +71,8 @@ function head(
   run = vi.fn(),
 ): HTMLElement {
   const items = (): readonly MenuItem[] => [
-    { label: "Logarithmic", checked: true, run },
-    { label: "Save CSV", run },
+    { name: "Logarithmic", checked: true, run },
+    { name: "Save CSV", run },
   ];
   return show(ChartHead, { panel: PANEL, marks: ["log"], legend, point, items });
 }

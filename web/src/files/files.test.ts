@@ -65,7 +65,9 @@ test("pictures and small texts are shown, programs never, and what is not says w
   };
   for (const name of ["x.html", "x.svg", "x.SVG", "x.xhtml", "x.pdf"])
     expect(why(name)).toContain("run programs");
-  expect(why("x.json", 256 * 1024 + 1)).toBe("It has 256.0 KiB: more than the 256.0 KiB that are shown here.");
+  expect(why("x.json", 256 * 1024 + 1)).toBe(
+    "It has 256.0 KiB: more than the 256.0 KiB that are shown here.",
+  );
   expect(why("model.pt")).toBe("Files of the type .pt are not shown.");
   expect(why("x.txt", 0)).toBe("It is empty.");
 });

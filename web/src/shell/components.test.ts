@@ -4,7 +4,7 @@ import { ApiError } from "../api/client";
 import { live } from "../live/live.svelte";
 import Share from "../signs/Share.svelte";
 import Spark from "../signs/Spark.svelte";
-import { click, removeAll, serve, settled, show, signIn, textOf, textsOf } from "../testing";
+import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../testing";
 import Banner from "./Banner.svelte";
 import Download from "./Download.svelte";
 import Failure from "./Failure.svelte";
@@ -24,26 +24,96 @@ afterEach(async () => {
   vi.useRealTimers();
 });
 
-test("the palette offers pages, and jobs once a name is typed; keys choose one", async () => {
-  const asked = serve(() => ({
-    data: [{ id: "job_a", name: "failing unet", owner: "ada", state: "failed" }],
-  }));
+/** Opens the palette, whose service has these jobs and things by their paths. Returns what types into it. */
+function palette(answers: Record<string, readonly Record<string, unknown>[]>): {
+  host: HTMLElement;
+  asked: readonly Asked[];
+  type: (text: string) => void;
+  press: (key: string) => void;
+  answered: () => Promise<void>;
+} {
+  vi.stubGlobal("scrollTo", () => undefined);
+  const asked = serve(({ path, query }) => {
+    const found = answers[path] ?? [];
+    const name = query.get("name");
+    return { data: name === null ? found : found.filter((each) => each["name"] === name), has_more: false };
+  });
   const host = show(Palette, { close: () => undefined });
-  expect(textsOf(host, ".found").slice(0, 2)).toEqual(["Now", "Jobs"]);
   const field = host.querySelector("input");
   if (!field) throw new Error("no field");
-  field.value = "fail";
-  field.dispatchEvent(new Event("input", { bubbles: true }));
-  flushSync();
-  await vi.advanceTimersByTimeAsync(100);
-  await settled();
-  expect(asked.map(({ query }) => query.get("q"))).toEqual(["fail"]);
-  expect(textsOf(host, ".found")).toEqual(["failing unet", "Failed jobs"]);
-  field.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
-  flushSync();
+  return {
+    ...{ host, asked },
+    type: (text) => {
+      field.value = text;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+      flushSync();
+    },
+    press: (key) => {
+      field.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+      flushSync();
+    },
+    answered: async () => {
+      await vi.advanceTimersByTimeAsync(100);
+      await settled();
+    },
+  };
+}
+
+const named = (name: string, labels: Record<string, string> = {}): Record<string, unknown> => ({
+  ...{ id: `job_${name}`, name, owner: "ada", state: "failed", labels },
+});
+
+test("the palette offers pages, and jobs once a name is typed; keys choose one", async () => {
+  const { host, type, press, answered } = palette({ "v1/jobs": [named("failing-unet")] });
+  expect(textsOf(host, ".found").slice(0, 2)).toEqual(["Now", "Jobs"]);
+  type("fail");
+  await answered();
+  expect(textsOf(host, ".found")).toEqual(["failing-unet", "Failed jobs"]);
+  press("ArrowDown");
   expect(textOf(host.querySelector("[aria-selected=true] .found"))).toBe("Failed jobs");
-  field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+  press("Enter");
   expect(location.search).toBe("?state=failed");
+  history.replaceState(null, "", "/");
+});
+
+test("the palette puts exact names first, then beginnings, and jobs with the text elsewhere last", async () => {
+  const jobs = [named("other", { team: "unet" }), named("big-unet"), named("unet-2"), named("unet")];
+  const { host, type, answered } = palette({ "v1/jobs": jobs, "v1/sweeps": [{ id: "swp_1", name: "unet" }] });
+  type("unet");
+  await answered();
+  expect(textsOf(host, ".found")).toEqual(["unet", "unet", "unet-2", "big-unet", "other"]);
+  expect(textsOf(host, ".found + .muted").slice(0, 2)).toEqual(["ada", "sweep"]);
+});
+
+test("the palette finds workers, users, schedules, models and settings, as far as the account may", async () => {
+  const things = {
+    "v1/workers": [{ id: "wrk_1", name: "box-a" }],
+    "v1/users": [{ name: "boxer" }],
+    "v1/schedules": [{ id: "sch_1", name: "box-nightly" }],
+    "v1/models": [{ owner: "ada", name: "box" }],
+  };
+  signIn("admin", "jobs:read", "cluster:read", "users");
+  const { host, type, press, answered } = palette(things);
+  type("box");
+  await answered();
+  expect(textsOf(host, ".found").toSorted()).toEqual(["ada/box", "box-a", "box-nightly", "boxer"]);
+  type("quotas");
+  await answered();
+  expect(textsOf(host, ".found")).toEqual(["Settings: Quotas"]);
+  press("Enter");
+  expect(location.search).toBe("?section=quotas");
+  history.replaceState(null, "", "/");
+});
+
+test("Enter opens what the text finds, and not what the one before has found", async () => {
+  const { type, press, answered } = palette({ "v1/jobs": [named("first"), named("second")] });
+  type("first");
+  await answered();
+  type("second");
+  press("Enter");
+  expect(location.pathname).toBe("/");
+  await answered();
+  expect(location.pathname).toBe("/jobs/job_second");
   history.replaceState(null, "", "/");
 });
 

@@ -5,6 +5,8 @@ export interface MenuItem {
   readonly run: () => void;
   /** The key that does the same without the menu. */
   readonly keys?: string;
+  /** Of what is on or off; undefined for what is done. */
+  readonly checked?: boolean;
   readonly disabled?: boolean;
   /** What it would cost: said below the list. */
   readonly note?: string | null;

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import { pressed, shortcut, shortcuts } from "./shortcuts";
+import { OPEN_PALETTE, pressed, shortcut, shortcuts } from "./shortcuts";
 
 const stops: (() => void)[] = [];
 afterEach(() => stops.splice(0).forEach((stop) => stop()));
@@ -44,7 +44,7 @@ test("the newest offer of a key counts, until it is taken back", () => {
 });
 
 test("the palette opens from within a field, too", () => {
-  const open = offer("⌘K");
+  const open = offer(OPEN_PALETTE);
   document.body.innerHTML = "<input>";
   press("k", { ctrlKey: true }, document.querySelector("input") ?? document.body);
   expect(open).toHaveBeenCalledOnce();

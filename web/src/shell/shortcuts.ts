@@ -7,6 +7,9 @@ export interface Shortcut {
   readonly run: (event: KeyboardEvent) => void;
 }
 
+/** The key of the palette, as its keyboard names it. */
+export const OPEN_PALETTE = /Mac|iP(hone|ad|od)/.test(navigator.platform) ? "⌘K" : "Ctrl K";
+
 const SEQUENCE_MS = 1_000;
 const offered: Shortcut[] = [];
 let first: { key: string; at: number } | null = null;
@@ -28,7 +31,7 @@ export function shortcuts(): readonly Shortcut[] {
 /** Runs what a key asks for. For the window's `keydown`. */
 export function pressed(event: KeyboardEvent): void {
   const isCommand = (event.metaKey || event.ctrlKey) && !event.altKey && event.key.toLowerCase() === "k";
-  if (isCommand) return run("⌘K", event);
+  if (isCommand) return run(OPEN_PALETTE, event);
   if (event.metaKey || event.ctrlKey || event.altKey || event.defaultPrevented || isTyping(event.target))
     return;
   const sequence = first && Date.now() - first.at < SEQUENCE_MS ? `${first.key} ${event.key}` : null;

@@ -3,7 +3,6 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { JobView } from "../../api/wire";
 import { live } from "../../live/live.svelte";
 import { route, setQuery } from "../../router.svelte";
-import { addressOf, filterOf, filterText } from "../../runs/filters";
 import { removeAll, serve, settled, show, textOf } from "../../testing";
 import Compare from "./Compare.svelte";
 import "./Found.svelte"; // here, so that a busy machine compiles it before a test waits
@@ -22,19 +21,6 @@ afterEach(async () => {
 });
 
 const known = (name: string, jobs: number, differs = true) => ({ name, jobs, differs });
-
-test("an address finds jobs by what Jobs filters by, and by nothing else", () => {
-  expect(filterOf(new URLSearchParams("jobs=a&sort=name&group=sweep&smooth=0.9"))).toBeNull();
-  const found = filterOf(new URLSearchParams("sweep=swp_1&state=running,failed&label=a:1&label=b:2&q="));
-  expect(found).toEqual({ sweep: ["swp_1"], state: ["running", "failed"], label: ["a:1", "b:2"] });
-  expect(filterText(found ?? {})).toBe("with sweep swp_1, label a:1, b:2, state running, failed");
-  expect(filterText({ q: ["run"] })).toBe("named like run");
-  expect(filterText({ q: ["run"], state: ["failed"] })).toBe("named like run, with state failed");
-  expect(addressOf(new URLSearchParams("q=unet&group=sweep&sort=-name&state=failed"))).toEqual({
-    q: "unet",
-    state: "failed",
-  });
-});
 
 test("columns are settings that differ, and metrics: the least, the greatest or the newest of each", () => {
   const found = columnsFor([

@@ -7,7 +7,7 @@ import { click, removeAll, serve, settled, show, textOf, textsOf } from "../../t
 import Advice from "./Advice.svelte";
 import Stacks from "./Stacks.svelte";
 import { AT, view } from "./testing";
-import { traceLines } from "./trace";
+import { ownThreadsFirst, traceLines } from "./trace";
 import Traceback from "./Traceback.svelte";
 
 const TRACE = `Traceback (most recent call last):
@@ -55,6 +55,15 @@ test("in stacks, which have no lines of code, too", () => {
     '  File "/home/ada/trainer/hang.py", line 4 in wait',
   ];
   expect(traceLines(stacks.join("\n")).map((line) => line.isOwn)).toEqual([false, false, false, true]);
+});
+
+test("of a rank's threads, those in the user's own code come first, and then the main one", () => {
+  const waiting =
+    'Thread 0x1 (most recent call first):\n  File "/opt/app/torchyard/run/eventlog.py", line 1 in a';
+  const own = 'Thread 0x2 (most recent call first):\n  File "/home/ada/train.py", line 4 in wait';
+  const main =
+    'Current thread 0x3 (most recent call first):\n  File "/usr/lib/python3.12/threading.py", line 3 in b';
+  expect(ownThreadsFirst([waiting, main, own].join("\n\n"))).toBe([own, main, waiting].join("\n\n"));
 });
 
 test("a traceback is whole, is copied whole, and is never read as a page", async () => {

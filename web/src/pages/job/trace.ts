@@ -24,6 +24,16 @@ export function traceLines(traceback: string): readonly TraceLine[] {
   });
 }
 
+/** Returns the stacks of a process with those threads first that are in the user's own code, then the main one. */
+export function ownThreadsFirst(stacks: string): string {
+  const threads = stacks.trim().split(/\n\s*\n/);
+  const rank = (thread: string): number => {
+    if (traceLines(thread).some(({ isOwn }) => isOwn)) return 0;
+    return thread.startsWith("Current thread") ? 1 : 2;
+  };
+  return threads.toSorted((one, other) => rank(one) - rank(other)).join("\n\n");
+}
+
 function indentOf(text: string): number {
   return text.length - text.trimStart().length;
 }

@@ -3,6 +3,7 @@ import { post } from "../../api/client";
 import type { Action, ActionsView } from "../../api/wire";
 import { priceOfJobs, type Price } from "../../shell/price.svelte";
 import { undoable } from "../../shell/undo.svelte";
+import { bodyOf } from "../../runs/filters";
 import type { Filter } from "./filter";
 
 /** Labels to set; null removes one. */
@@ -97,19 +98,7 @@ function request(
 }
 
 function whoOf(chosen: Chosen): { readonly ids: readonly string[] } | { readonly filter: unknown } {
-  return "ids" in chosen ? chosen : { filter: bodyOf(chosen.filter) };
-}
-
-function bodyOf(filter: Filter): Record<string, unknown> {
-  return {
-    ...(filter.q === "" ? {} : { q: filter.q }),
-    ...(filter.owner === "" ? {} : { owner: filter.owner }),
-    ...(filter.sweep === "" ? {} : { sweep: filter.sweep }),
-    ...(filter.label === "" ? {} : { label: [filter.label] }),
-    ...(filter.isStarred ? { starred: true } : {}),
-    ...(filter.isArchived ? { archived: true } : {}),
-    ...(filter.states.length === 0 ? {} : { state: filter.states }),
-  };
+  return "ids" in chosen ? chosen : { filter: bodyOf(chosen.filter.conditions) };
 }
 
 function toSentence(action: Action, answer: ActionsView): string {

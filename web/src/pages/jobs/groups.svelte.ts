@@ -2,7 +2,7 @@
 import { type ApiError, get } from "../../api/client";
 import { Reading } from "../../api/reading.svelte";
 import type { JobGroup, JobsPage, JobSummary } from "../../api/wire";
-import { matchingOf, queryOf, type Filter } from "./filter";
+import { queryOf, type Filter } from "./filter";
 import { PagedJobs } from "./paged.svelte";
 
 const PAGE = 200;
@@ -104,7 +104,7 @@ export class GroupList {
   private async readGroups(signal: AbortSignal): Promise<void> {
     if (!this.filter?.groupBy) return;
     const { groupBy } = this.filter;
-    const query = { ...matchingOf(this.filter), columns: this.columns, group_by: groupBy, limit: 1 };
+    const query = { ...this.filter.conditions, columns: this.columns, group_by: groupBy, limit: 1 };
     const page = await get<JobsPage>("v1/jobs", query, signal);
     if (signal.aborted) return;
     this.groups = page.groups ?? [];

@@ -7,43 +7,18 @@ import { labelChanges, labelsText } from "./edits";
 import { fitting, leastOf, tracksOf, type Place } from "./layout";
 import { near, placed } from "./window";
 
-test("the address holds the filter", () => {
-  const filter = filterOf(new URLSearchParams("q=digits&sweep=swp_1&state=failed,running&sort=-name"));
+test("the address holds which jobs are listed, and how", () => {
+  const filter = filterOf(new URLSearchParams("q=digits&state=failed,running&sort=-name&group=team"));
   expect(filter).toEqual({
-    q: "digits",
-    sweep: "swp_1",
-    ...{ owner: "", label: "", isStarred: false, isArchived: false, groupBy: "" },
-    states: ["running", "failed"],
+    conditions: { q: ["digits"], state: ["failed", "running"] },
+    groupBy: "label:team",
     sort: "name",
     isReversed: true,
   });
-  expect(queryOf(filter)).toEqual({
-    q: "digits",
-    sweep: "swp_1",
-    ...{ owner: null, label: null, starred: null, archived: null },
-    state: ["running", "failed"],
-    sort: "-name",
-  });
-});
-
-test("what the address has and nobody knows is left out", () => {
-  expect(queryOf(filterOf(new URLSearchParams("state=flying&sort=-colour&owner=a b")))).toEqual({
-    q: null,
-    sweep: null,
-    ...{ owner: null, label: null, starred: null, archived: null },
-    state: [],
-    sort: "created",
-  });
-});
-
-test("the address says which marks and which label jobs have", () => {
-  const filter = filterOf(new URLSearchParams("label=team:a b&starred=true&archived=true&group=team"));
-  expect(queryOf(filter)).toMatchObject({ label: "team:a b", starred: true, archived: true });
-  expect(filter.groupBy).toBe("label:team");
-  expect(filterOf(new URLSearchParams("group=sweep")).groupBy).toBe("sweep");
-  expect(filterOf(new URLSearchParams("group=config.optimizer.lr")).groupBy).toBe("config.optimizer.lr");
-  const wrong = filterOf(new URLSearchParams("label=no key:1&starred=1&group=no key"));
-  expect([wrong.label, wrong.isStarred, wrong.groupBy]).toEqual(["", false, ""]);
+  expect(queryOf(filter)).toEqual({ q: ["digits"], state: ["failed", "running"], sort: "-name" });
+  const by = (group: string): string => filterOf(new URLSearchParams({ group })).groupBy;
+  expect(["sweep", "config.optimizer.lr", "no key"].map(by)).toEqual(["sweep", "config.optimizer.lr", ""]);
+  expect(queryOf(filterOf(new URLSearchParams("sort=-colour")))).toEqual({ sort: "created" });
 });
 
 test("only rows near the screen are drawn", () => {

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { ScheduleSummary } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
+import { href, navigate } from "../../router.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
 import Schedules from "./Schedules.svelte";
 
@@ -56,6 +57,25 @@ afterEach(async () => {
   vi.restoreAllMocks();
   vi.unstubAllGlobals();
   vi.useRealTimers();
+});
+
+test("a schedule leads to its runs, is run at once, and a new one is begun in the form", async () => {
+  vi.stubGlobal("scrollTo", () => undefined);
+  schedules = [schedule()];
+  const { host } = await open();
+  const runs = host.querySelector("[aria-label='Runs of nightly']")?.getAttribute("href");
+  expect(runs).toBe(href("jobs", { schedule: "sch_1" }));
+  const spec = { trainer: "script", name: "nightly" };
+  const asked = serve(({ method }) => (method === "POST" ? { id: "job_7" } : { ...schedule(), spec }));
+  click(host, "Run now");
+  await settled();
+  expect(asked.map(({ method, path, body }) => [method, path, body])).toEqual([
+    ["GET", "v1/schedules/sch_1", undefined],
+    ["POST", "v1/jobs", spec],
+  ]);
+  expect(location.pathname).toBe("/jobs/job_7");
+  expect(host.querySelector(".head a")?.getAttribute("href")).toBe(href("submit", { schedule: "new" }));
+  navigate(href(""));
 });
 
 test("schedules are listed with their next and last run, and why one was refused", async () => {

@@ -106,7 +106,7 @@ test("what is wrong with a new target is said, and the form stays", async () => 
   click(host, "Add a target");
   host.querySelector("form")?.dispatchEvent(new SubmitEvent("submit", { cancelable: true }));
   await settled();
-  expect(textOf(host.querySelector("form [role=alert]"))).toBe("There is none.");
+  expect(textOf(host.querySelector("form [role=alert]"))).toBe("There is none. (request req_1)");
 });
 
 test("an administrator may enter mail, and a viewer adds nothing", async () => {

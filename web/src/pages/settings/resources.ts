@@ -1,4 +1,5 @@
 /** What quotas limit, in words, and how their values are written and read. */
+import { ApiError } from "../../api/client";
 import type { UserQuotaView } from "../../api/wire";
 import { bytes, bytesOf } from "../../text/bytes";
 
@@ -28,7 +29,7 @@ export function typed(resource: Resource, value: number | null): string {
   return resource === "stored_bytes" ? sizeText(value) : String(value);
 }
 
-/** Reads a limit that was typed: null is unlimited, `undefined` none of its own. Throws Error that says what is wrong. */
+/** Reads a limit that was typed: null is unlimited, `undefined` none of its own. Throws ApiError that says what is wrong. */
 export function limitOf(resource: Resource, text: string): number | null | undefined {
   const wanted = text.trim().toLowerCase();
   if (wanted === "") return undefined;
@@ -37,7 +38,9 @@ export function limitOf(resource: Resource, text: string): number | null | undef
   const stored = resource === "stored_bytes" ? bytesOf(wanted) : null;
   if (stored !== null) return stored;
   const size = resource === "stored_bytes" ? ", such as 20 GB" : "";
-  throw new Error(
+  throw new ApiError(
+    0,
+    "invalid",
     `${RESOURCES[resource].title}: a number${size}${resource === "share" ? "" : `, or ${UNLIMITED}`}.`,
   );
 }

@@ -13,6 +13,9 @@ export interface Origin {
   readonly path: string;
 }
 
+/** The times of a new schedule, to be changed. */
+const NIGHTLY = "0 3 * * *";
+
 const OF_SWEEP: JsonObject = {
   method: "grid",
   seed: 0,
@@ -25,7 +28,8 @@ const OF_SWEEP: JsonObject = {
 /** Returns the key under which the draft of an address is kept. */
 export function originOf(query: URLSearchParams): string {
   const metric = query.get("metric");
-  return (query.get("from") ?? query.get("sweep") ?? "") + (metric ? ` ${metric}` : "");
+  const from = query.get("from") ?? query.get("sweep") ?? (query.has("schedule") ? "schedule" : "");
+  return from + (metric ? ` ${metric}` : "");
 }
 
 /** Reads what the address names. Throws ApiError. */
@@ -49,7 +53,8 @@ export async function readOrigin(schema: Schema, query: URLSearchParams): Promis
     };
   }
   const [first = "script"] = trainersOf(schema);
-  return { text: written({ trainer: first }), name: null, path: "" };
+  const times: JsonObject = query.has("schedule") ? { schedule: NIGHTLY } : {};
+  return { text: written({ trainer: first, ...times }), name: null, path: "" };
 }
 
 /** Returns a spec whose curves come from its log, by one more expression. */

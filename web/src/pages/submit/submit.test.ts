@@ -172,6 +172,12 @@ test("the environments that workers offer are offered for config.python", async 
   ]);
 });
 
+test("a new schedule begins with times", async () => {
+  navigate(href("submit", { schedule: "new" }));
+  const { host } = await open();
+  expect(yamlOf(host).value).toContain('schedule: "0 3 * * *"\n');
+});
+
 test("a key schedule adds a schedule", async () => {
   const first_run_at = new Date(Date.now() + 2.5 * 3_600_000 + 30_000).toISOString();
   service.answer = (asked) => (asked.path === "v1/schedules" ? { id: "sch_1" } : { ...FITS, first_run_at });
