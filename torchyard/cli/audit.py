@@ -8,7 +8,6 @@ import typer
 
 from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
-from torchyard.host import terminal
 
 if TYPE_CHECKING:
     from torchyard.contract.team.views import AuditView
@@ -29,12 +28,8 @@ def audit(
     """
     with connect() as client:
         found = [*client.audit(who=who, action=action, object=on, outcome=outcome, limit=limit)]
-    if as_json:
-        return output.write_json(found)
     headers = ("TIME", "WHO", "ACTION", "OBJECT", "OUTCOME", "ADDRESS", "TOKEN", "REQUEST")
-    for line in output.table(headers, [_entry(item) for item in found], short=False):
-        terminal.write(line)
-    return None
+    output.show(found, output.table(headers, [_entry(item) for item in found], short=False), as_json=as_json)
 
 
 def _entry(entry: AuditView) -> tuple[str, ...]:

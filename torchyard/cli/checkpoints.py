@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,13 +25,12 @@ def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
     with connect() as client:
         shown = client.get(job).view
         found = [*client.jobs.checkpoints(shown.id)]
-    if as_json:
-        return output.write_json(found)
-    for line in checkpoint_lines(found):
-        terminal.write(line)
-    if not found:
-        terminal.note("It has saved no checkpoint." if shown.state.terminal else "No checkpoints yet.")
-    return None
+    output.show(
+        found,
+        checkpoint_lines(found),
+        nothing="It has saved no checkpoint." if shown.state.terminal else "No checkpoints yet.",
+        as_json=as_json,
+    )
 
 
 def checkpoint_lines(found: list[CheckpointView]) -> list[str]:
@@ -81,10 +79,8 @@ def download(
         with Transfer() as transfer:
             path = found.fetch(file=file, to=to, on_progress=transfer.show)
     kind = "model" if found.job is None else "checkpoint"
-    if as_json:
-        terminal.write(json.dumps({"path": str(path), kind: found.listed.model_dump(mode="json")}))
-    else:
-        terminal.write(str(path))
+    whole = {"path": str(path), kind: found.listed.model_dump(mode="json")}
+    output.show(whole, [str(path)], as_json=as_json)
     sha256 = next((item.sha256 for item in found.listed.files if item.path == file), found.listed.sha256)
     terminal.note(f"Verified: sha256 {sha256}.")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from torchyard.cli import stopping
+from torchyard.cli import prompt, stopping
 from torchyard.cli.arguments import connect, label_of
 from torchyard.cli.completion import job_names
 from torchyard.contract.states import JobState
@@ -139,7 +139,7 @@ def stops_named(
     """
     from torchyard.contract.jobs.requests import MOST_ACTIONS
 
-    if not dry_run and (yes or not stopping.can_ask()):
+    if not dry_run and (yes or not prompt.can_ask()):
         return True
     with connect() as client:
         ids = [ref if now and _JOB_ID.fullmatch(ref) else client.get(ref).id for ref in jobs]
@@ -147,17 +147,14 @@ def stops_named(
     if dry_run:
         _say(action, 0, found.refused, as_json=as_json, found=found)
     elif lines := stopping.price_lines(found.price):
-        stopping.ask(f"{action} {_count(found)}?", lines)
+        prompt.confirm(f"{action} {_count(found)}?", lines)
     return not dry_run
 
 
 def _confirm(action: JobAction, found: ActionsView) -> None:
     lines = stopping.price_lines(found.price)
-    if stopping.can_ask():
-        if action in _CONFIRMED or lines:
-            stopping.ask(f"{action} {_count(found)}?", lines)
-    elif action in _CONFIRMED:
-        raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
+    if action in _CONFIRMED or (lines and prompt.can_ask()):
+        prompt.confirm(f"{action} {_count(found)}?", lines)
 
 
 def _say(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from torchyard.cli import estimates, output, stopping
+from torchyard.cli import estimates, output, prompt, stopping
 from torchyard.cli.arguments import Json, WorkersArgument, connect
 from torchyard.cli.choosing import Yes
 from torchyard.host import terminal
@@ -27,13 +27,12 @@ def workers(*, as_json: Json = False) -> None:
     """
     with connect() as client:
         found = client.workers.list()
-    if as_json:
-        return output.write_json(found)
-    for line in worker_lines(found):
-        terminal.write(line)
-    if not found:
-        terminal.note(f"No workers. `{output.command()} up` starts a worker with the service.")
-    return None
+    output.show(
+        found,
+        worker_lines(found),
+        nothing=f"No workers. `{output.command()} up` starts a worker with the service.",
+        as_json=as_json,
+    )
 
 
 def drain(
@@ -47,7 +46,7 @@ def drain(
 
     Their running jobs are asked to save, and return to the queue.
     """
-    if dry_run or (not yes and stopping.can_ask()):
+    if dry_run or (not yes and prompt.can_ask()):
         prices = _prices_of_drain(workers)
         if dry_run and as_json:
             return output.write_json([price for _, price in prices])
@@ -57,7 +56,7 @@ def drain(
                 terminal.write(line)
             return None
         if lines:
-            stopping.ask(f"drain {', '.join(name for name, _ in prices)}?", lines)
+            prompt.confirm(f"drain {', '.join(name for name, _ in prices)}?", lines)
     return _set_drain(workers, drain=True, as_json=as_json)
 
 
@@ -73,14 +72,10 @@ def queue(*, as_json: Json = False) -> None:
     """
     with connect() as client:
         found = [*client.queue()]
-    if as_json:
-        return output.write_json(found)
-    if not found:
-        return terminal.note("The queue is empty.")
     headers = ("POSITION", "ID", "NAME", output.OWNER, "STARTS", "WHY", "PRIORITY", "AGE")
-    for line in output.table(headers, [_entry(item) for item in found]):
-        terminal.write(line)
-    return None
+    output.show(
+        found, output.table(headers, [_entry(item) for item in found]), nothing="The queue is empty.", as_json=as_json
+    )
 
 
 def worker_lines(workers: Sequence[WorkerView], *, indent: str = "") -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -47,7 +46,7 @@ def push(
             if name is not None:
                 client.bundles.name(bundle.sha256, name)
             found = {"url": bundle.url, "sha256": bundle.sha256, "size": bundle.size, "files": len(bundle.files)}
-    terminal.write(json.dumps(found) if as_json else bundle.url)
+    output.show(found, [bundle.url], as_json=as_json)
     source = bundle.url if name is None else f"data:{name}"
     terminal.note(f"A job reads it with: {output.command()} run --mount ./data={source} PROGRAM")
 
@@ -75,4 +74,4 @@ def shard(
     terminal.note(f"{output.count(len(index.entries), 'file')} in {output.count(len(index.shards), 'shard')}")
     url = out.absolute().as_uri()
     made = {"url": url, "files": len(index.entries), "shards": len(index.shards), "size": sum(index.shards.values())}
-    terminal.write(json.dumps(made) if as_json else url)
+    output.show(made, [url], as_json=as_json)

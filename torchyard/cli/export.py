@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 import re
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from torchyard.cli.arguments import Json
 from torchyard.cli.completion import job_names
 from torchyard.cli.loading import Base, loaded
+from torchyard.cli.output import show
 from torchyard.contract.models.names import ENDINGS, Format
 from torchyard.host import terminal
 
@@ -61,10 +61,8 @@ def export(
 
     path = _path(_name(checkpoint), to, output, adapter=adapter)
     done = write(model, to=to, path=path, force=force, adapter=adapter)
-    if as_json:
-        terminal.write(json.dumps({"path": str(path), "to": to, "difference": done.difference, "card": done.card}))
-    else:
-        terminal.write(str(path))
+    whole = {"path": str(path), "to": to, "difference": done.difference, "card": done.card}
+    show(whole, [str(path)], as_json=as_json)
     terminal.note(f"Checked: its logits and the model's differ by {done.difference:.2g} at most.")
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from torchyard.cli import choosing, estimates, output
+from torchyard.cli import choosing, estimates, output, prompt
 from torchyard.cli.arguments import Devices, JobArgument, JobsArgument, Json, connect
 from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
@@ -146,11 +145,7 @@ def share(
     with connect() as client:
         visibility = "private" if private else "team"
         changed = [client.jobs.update(client.get(ref).id, visibility=visibility) for ref in jobs]
-    if as_json:
-        return output.write_json(changed)
-    for job in changed:
-        terminal.write(f"{job.id}  {job.visibility}")
-    return None
+    output.show(changed, (f"{job.id}  {job.visibility}" for job in changed), as_json=as_json)
 
 
 def rm(
@@ -186,11 +181,7 @@ def _change(jobs: list[str], change: Callable[[Client, str], JobView], *, pendin
     """Changes each job, and prints the states. `pending` describes a job that is still running."""
     with connect() as client:
         changed = [change(client, client.get(ref).id) for ref in jobs]
-    if as_json:
-        return output.write_json(changed)
-    for job in changed:
-        terminal.write(_state_line(job, pending))
-    return None
+    output.show(changed, (_state_line(job, pending) for job in changed), as_json=as_json)
 
 
 def _state_line(job: JobView | JobSummary, pending: str) -> str:
@@ -201,11 +192,7 @@ def _state_line(job: JobView | JobSummary, pending: str) -> str:
 def _kill(jobs: list[str], *, as_json: bool) -> None:
     with connect() as client:
         killed = [_killed(client, ref) for ref in jobs]
-    if as_json:
-        return output.write_json(killed)
-    for job in killed:
-        terminal.write(_state_line(job, "is being killed"))
-    return None
+    output.show(killed, (_state_line(job, "is being killed") for job in killed), as_json=as_json)
 
 
 def _killed(client: Client, ref: str) -> JobView | JobSummary:
@@ -235,11 +222,8 @@ def _check_ended(jobs: list[JobView]) -> None:
 
 
 def _confirm(jobs: list[JobView]) -> None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
-    for job in jobs:
-        terminal.note(f"  {job.id}  {job.name}  {job.state} {terminal.ago(job.finished_at or job.created_at)}")
-    typer.confirm("Remove these jobs with their metrics, logs and checkpoints?", abort=True, err=True)
+    lines = (f"  {job.id}  {job.name}  {job.state} {terminal.ago(job.finished_at or job.created_at)}" for job in jobs)
+    prompt.confirm("Remove these jobs with their metrics, logs and checkpoints?", lines)
 
 
 def _note_lines(job: JobView) -> list[str]:

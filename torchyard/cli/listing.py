@@ -126,8 +126,6 @@ def _write(jobs: list[JobSummary], *, every: bool) -> None:
 
 
 def _write_groups(groups: Sequence[JobGroup], by: str, *, as_json: bool) -> None:
-    if as_json:
-        return output.write_json(groups)
     states = [state for state in JobState if any(state in group.counts for group in groups)]
     headers = (by.removeprefix("label:").upper(), "JOBS", *(state.upper() for state in states))
     rows = [
@@ -138,11 +136,7 @@ def _write_groups(groups: Sequence[JobGroup], by: str, *, as_json: bool) -> None
         )
         for group in groups
     ]
-    for line in output.table(headers, rows):
-        terminal.write(line)
-    if not groups:
-        terminal.note("No such jobs.")
-    return None
+    output.show(groups, output.table(headers, rows), nothing="No such jobs.", as_json=as_json)
 
 
 def job_lines(jobs: list[JobSummary]) -> list[str]:

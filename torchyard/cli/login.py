@@ -87,14 +87,13 @@ def servers(
         logins = logins.using(use)
         write_logins(logins)
     found = [(name, login.url, name == logins.in_use) for name, login in logins.servers.items()]
-    if as_json:
-        return terminal.write(json.dumps([{"name": name, "url": url, "in_use": used} for name, url, used in found]))
     rows = [(name, url, "yes" if used else "") for name, url, used in found]
-    for line in output.table(("NAME", "URL", "IN USE"), rows):
-        terminal.write(line)
-    if not found:
-        terminal.note(f"No logins. Log in to a server: {output.command()} login URL")
-    return None
+    output.show(
+        [{"name": name, "url": url, "in_use": used} for name, url, used in found],
+        output.table(("NAME", "URL", "IN USE"), rows),
+        nothing=f"No logins. Log in to a server: {output.command()} login URL",
+        as_json=as_json,
+    )
 
 
 def whoami(*, as_json: Json = False) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from torchyard.cli import output
+from torchyard.cli import output, prompt
 from torchyard.cli.arguments import Json, connect
 from torchyard.cli.card import card_lines
 from torchyard.contract.models.names import ModelRef
@@ -53,10 +51,7 @@ def add(
     with connect() as client:
         job, found = ask(client, find_named_checkpoint, checkpoint)
         kept = client.models.add(name, job.id, found.id, visibility=visibility)
-    if as_json:
-        return output.write_json(kept)
-    terminal.write(f"{_named(kept)}  step {kept.step}, {terminal.size(kept.stored_bytes)}")
-    return None
+    output.show(kept, [f"{_named(kept)}  step {kept.step}, {terminal.size(kept.stored_bytes)}"], as_json=as_json)
 
 
 @models.command("ls")
@@ -68,14 +63,13 @@ def ls(
     """List the models that you may read, each with its newest version."""
     with connect() as client:
         found = [*client.models.list(owner=owner)]
-    if as_json:
-        return output.write_json(found)
     headers = ("MODEL", output.OWNER, "NEWEST", "METRICS", "VERSIONS", "SIZE", "READ BY", "ADDED")
-    for line in output.table(headers, map(_row, found)) if found else ():
-        terminal.write(line)
-    if not found:
-        terminal.note(f"No models. Keep a checkpoint as one: {output.command()} models add NAME JOB/best")
-    return None
+    output.show(
+        found,
+        output.table(headers, map(_row, found)),
+        nothing=f"No models. Keep a checkpoint as one: {output.command()} models add NAME JOB/best",
+        as_json=as_json,
+    )
 
 
 @models.command("show")
@@ -114,10 +108,7 @@ def download(
         version = client.models.version(model)
         with Transfer() as transfer:
             path = client.models.download(_named(version), file=file, to=to, on_progress=transfer.show)
-    if as_json:
-        terminal.write(json.dumps({"path": str(path), "version": version.model_dump(mode="json")}))
-    else:
-        terminal.write(str(path))
+    output.show({"path": str(path), "version": version.model_dump(mode="json")}, [str(path)], as_json=as_json)
     sha256 = next((item.sha256 for item in version.files if item.path == file), version.sha256)
     terminal.note(f"Verified: {_named(version)}, sha256 {sha256}.")
 
@@ -132,7 +123,7 @@ def share(
     """Let every user of the server read a model, with all its versions."""
     with connect() as client:
         changed = client.models.share(model, "private" if private else "team")
-    output.write_json(changed) if as_json else terminal.write(f"{changed.owner}/{changed.name}  {changed.visibility}")
+    output.show(changed, [f"{changed.owner}/{changed.name}  {changed.visibility}"], as_json=as_json)
 
 
 @models.command("rm")
@@ -153,14 +144,11 @@ def rm(
         if not yes:
             _confirm(named, found)
         client.models.remove(named)
-    terminal.write(json.dumps({"removed": [named]}) if as_json else f"{named}  removed")
+    output.show({"removed": [named]}, [f"{named}  removed"], as_json=as_json)
 
 
 def _confirm(named: str, found: ModelVersionView | ModelView) -> None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
-    terminal.note(f"  {named}  {terminal.size(found.stored_bytes)}")
-    typer.confirm("Remove it with its files?", abort=True, err=True)
+    prompt.confirm("Remove it with its files?", [f"  {named}  {terminal.size(found.stored_bytes)}"])
 
 
 def _named(version: ModelVersionSummary) -> str:

@@ -65,10 +65,7 @@ def add(
             scope="all" if everybody else "own",
             user=user,
         )
-    if as_json:
-        output.write_json(made)
-    else:
-        terminal.write(f"{made.name}  {made.kind}  {made.address}")
+    output.show(made, [f"{made.name}  {made.kind}  {made.address}"], as_json=as_json)
     if made.secret is not None and not as_json:
         terminal.write(f"secret  {made.secret}")
         terminal.note("Its webhooks are signed with this secret, which is not shown again.")
@@ -80,13 +77,12 @@ def ls(*, user: UserOption = None, as_json: Json = False) -> None:
     """List targets, with what waits for them and what failed."""
     with connect() as client:
         found = [*client.notifications.targets(user=user)]
-    if as_json:
-        return output.write_json(found)
-    for line in output.table(("NAME", "KIND", "STATE", "ON", "ADDRESS"), map(_row, found)) if found else ():
-        terminal.write(line)
-    if not found:
-        terminal.note(f"No targets. Add one: {output.command()} notifications add NAME https://…")
-    return None
+    output.show(
+        found,
+        output.table(("NAME", "KIND", "STATE", "ON", "ADDRESS"), map(_row, found)),
+        nothing=f"No targets. Add one: {output.command()} notifications add NAME https://…",
+        as_json=as_json,
+    )
 
 
 @notify.command("show")
@@ -129,7 +125,7 @@ def change(
     with connect() as client:
         found = client.notifications.find(target, user=user)
         changed = client.notifications.change(found.id, on=on or None, jobs=jobs)
-    output.write_json(changed) if as_json else terminal.write(f"{changed.name}  {_on(changed)}")
+    output.show(changed, [f"{changed.name}  {_on(changed)}"], as_json=as_json)
 
 
 @notify.command("test")

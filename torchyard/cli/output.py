@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from torchyard.contract.recipes.script import Git
     from torchyard.contract.telemetry.views import LogLine
 
+    Found = BaseModel | Mapping[str, Any] | Sequence[BaseModel] | Sequence[Mapping[str, Any]]
+
 COLOURS = {
     JobState.QUEUED: "yellow",
     JobState.STARTING: "cyan",
@@ -46,12 +48,27 @@ _MOST_METRICS = 8
 """The most metrics on one line."""
 
 
-def write_json(value: BaseModel | Sequence[BaseModel]) -> None:
+def show(found: Found, lines: Iterable[str], *, as_json: bool, nothing: str = "") -> None:
+    """Writes what was found: as one JSON document, or for people the lines, or a note that there is `nothing`."""
+    if as_json:
+        return write_json(found)
+    if nothing and not found:
+        return terminal.note(nothing)
+    for line in lines:
+        terminal.write(line)
+    return None
+
+
+def write_json(value: Found) -> None:
     """Writes one JSON document, on one line."""
     if isinstance(value, Sequence):
-        terminal.write(json.dumps([item.model_dump(mode="json") for item in value]))
+        terminal.write(json.dumps([_plain(item) for item in value]))
     else:
-        terminal.write(value.model_dump_json())
+        terminal.write(json.dumps(value) if isinstance(value, Mapping) else value.model_dump_json())
+
+
+def _plain(item: BaseModel | Mapping[str, Any]) -> Any:
+    return item if isinstance(item, Mapping) else item.model_dump(mode="json")
 
 
 def command() -> str:

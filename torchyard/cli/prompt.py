@@ -1,9 +1,14 @@
-"""Reads a secret from the user: never from the arguments, which everybody on the host can read."""
+"""Asks the user: for a secret, never from the arguments, which everybody on the host can read; and before anything is
+removed or stopped.
+"""
 
+from collections.abc import Iterable
 import getpass
 import sys
 
 import typer
+
+from torchyard.host import terminal
 
 
 def read_secret(what: str, *, from_stdin: bool, option: str) -> str:
@@ -17,3 +22,17 @@ def read_secret(what: str, *, from_stdin: bool, option: str) -> str:
     if not text.strip():
         raise typer.BadParameter(f"the {what} is empty")
     return text.strip()
+
+
+def confirm(question: str, lines: Iterable[str]) -> None:
+    """Prints the lines and asks. Raises Abort unless the answer is yes, and BadParameter without a terminal."""
+    if not can_ask():
+        raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
+    for line in lines:
+        terminal.note(line)
+    typer.confirm(question, abort=True, err=True)
+
+
+def can_ask() -> bool:
+    """Returns whether there is a terminal that can answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

@@ -28,12 +28,8 @@ def show(
     """Show what a user may use, and uses: their own limits, else those of their role."""
     with connect() as client:
         found = client.quotas.get(user or client.me().name)
-    if as_json:
-        return output.write_json(found)
     rows = [(use.resource, _shown(use.resource, use.limit), _used(use.resource, use.used)) for use in found.uses]
-    for line in output.table(("RESOURCE", "LIMIT", "USED"), rows):
-        terminal.write(line)
-    return None
+    output.show(found, output.table(("RESOURCE", "LIMIT", "USED"), rows), as_json=as_json)
 
 
 @quota.command("ls")
@@ -41,16 +37,12 @@ def list_quotas(*, as_json: Json = False) -> None:
     """List the limits of roles and of users."""
     with connect() as client:
         found = [*client.quotas.list()]
-    if as_json:
-        return output.write_json(found)
     rows = [
         (item.kind, item.name, resource, _shown(resource, limit))
         for item in found
         for resource, limit in item.limits.items()
     ]
-    for line in output.table(("KIND", "NAME", "RESOURCE", "LIMIT"), rows):
-        terminal.write(line)
-    return None
+    output.show(found, output.table(("KIND", "NAME", "RESOURCE", "LIMIT"), rows), as_json=as_json)
 
 
 @quota.command("set")

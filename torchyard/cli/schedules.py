@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from torchyard.cli import output
+from torchyard.cli import output, prompt
 from torchyard.cli.arguments import Json, connect
 from torchyard.host import terminal
 
@@ -39,14 +38,13 @@ def ls(
     """List the schedules that you may see, newest first."""
     with connect() as client:
         found = [*client.schedules.list(owner=owner)]
-    if as_json:
-        return output.write_json(found)
     headers = ("ID", "NAME", output.OWNER, "STATE", "NEXT", "CRON", "ZONE", "LAST RUN")
-    for line in output.table(headers, map(_row, found)) if found else ():
-        terminal.write(line)
-    if not found:
-        terminal.note(f"No schedules. Add one: {output.command()} submit FILE, where FILE has the key `schedule`")
-    return None
+    output.show(
+        found,
+        output.table(headers, map(_row, found)),
+        nothing=f"No schedules. Add one: {output.command()} submit FILE, where FILE has the key `schedule`",
+        as_json=as_json,
+    )
 
 
 @schedules.command("show")
@@ -95,7 +93,7 @@ def rm(
 
 def added(made: ScheduleView, *, as_json: bool) -> None:
     """Prints the id of a schedule that was added, and says when it is due."""
-    output.write_json(made) if as_json else terminal.write(made.id)
+    output.show(made, [made.id], as_json=as_json)
     terminal.note(
         f"Added the schedule {made.name}: first at {_when(made.next_at)}."
         f" Its runs: {output.command()} schedules show {made.id}"
@@ -107,19 +105,12 @@ def _found(client: Client, refs: list[str]) -> list[ScheduleView]:
 
 
 def _confirm(found: list[ScheduleView]) -> None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
-    for one in found:
-        terminal.note(f"  {one.id}  {one.name}  {one.schedule.cron}")
-    typer.confirm("Remove these schedules? Their runs stay.", abort=True, err=True)
+    lines = (f"  {one.id}  {one.name}  {one.schedule.cron}" for one in found)
+    prompt.confirm("Remove these schedules? Their runs stay.", lines)
 
 
 def _tell(changed: list[ScheduleView], *, as_json: bool) -> None:
-    if as_json:
-        return output.write_json(changed)
-    for one in changed:
-        terminal.write(f"{one.id}  {one.state}  next: {_when(one.next_at)}")
-    return None
+    output.show(changed, (f"{one.id}  {one.state}  next: {_when(one.next_at)}" for one in changed), as_json=as_json)
 
 
 def _row(one: ScheduleSummary) -> tuple[str, ...]:

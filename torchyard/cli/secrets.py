@@ -30,7 +30,7 @@ def set_secret(
     value = read_secret("value", from_stdin=stdin, option="--stdin")
     with connect() as client:
         stored = client.secrets.set(name, value)
-    output.write_json(stored) if as_json else terminal.write(f"{stored.name}  stored")
+    output.show(stored, [f"{stored.name}  stored"], as_json=as_json)
 
 
 @secrets.command("ls")
@@ -38,11 +38,11 @@ def list_secrets(*, as_json: Json = False) -> None:
     """List the names of your secrets."""
     with connect() as client:
         found = [*client.secrets.list()]
-    if as_json:
-        return output.write_json(found)
-    for line in output.table(("NAME", "SET"), [(secret.name, terminal.ago(secret.updated_at)) for secret in found]):
-        terminal.write(line)
-    return None
+    output.show(
+        found,
+        output.table(("NAME", "SET"), [(secret.name, terminal.ago(secret.updated_at)) for secret in found]),
+        as_json=as_json,
+    )
 
 
 @secrets.command("rm")
@@ -65,4 +65,4 @@ def rotate(*, as_json: Json = False) -> None:
     with connect() as client:
         rotated = client.secrets.rotate()
     text = f"{rotated.encrypted} secrets were encrypted again; the first key is enough now"
-    output.write_json(rotated) if as_json else terminal.write(text)
+    output.show(rotated, [text], as_json=as_json)

@@ -30,11 +30,10 @@ def stacks(
     with connect() as client:
         view = client.get(job).view
         found = client.jobs.stacks(view.id, timeout=timeout)
-    if as_json:
-        return output.write_json(found)
     hosts = dict(enumerate(device.host for device in view.devices))
-    terminal.write("\n\n".join(_section(rank, host=hosts.get(rank.rank)) for rank in found.ranks))
-    return None
+    output.show(
+        found, ["\n\n".join(_section(rank, host=hosts.get(rank.rank)) for rank in found.ranks)], as_json=as_json
+    )
 
 
 def _section(rank: RankStacksView, *, host: str | None) -> str:

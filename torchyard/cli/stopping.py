@@ -1,33 +1,16 @@
-"""Says what a stop costs, and asks before it stops running jobs. Without a terminal it asks nothing."""
+"""Says what a stop of running jobs costs."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
-
-import typer
 
 from torchyard.cli import output
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torchyard.contract.queue.views import PriceView, StopView
 
 _SHOWN = 10
-
-
-def can_ask() -> bool:
-    """Returns whether there is a terminal that can answer."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def ask(question: str, lines: Sequence[str]) -> None:
-    """Prints the lines and asks. Raises Abort unless the answer is yes."""
-    for line in lines:
-        terminal.note(line)
-    typer.confirm(question, abort=True, err=True)
 
 
 def price_lines(price: StopView | None) -> list[str]:

@@ -278,7 +278,7 @@ def accepted(client: Client, job: JobView, *, follow: bool, as_json: bool) -> No
         for line in expected:
             terminal.note(line)
         raise typer.Exit(_watch(client, job, as_json=as_json))
-    output.write_json(job) if as_json else terminal.write(job.id)
+    output.show(job, [job.id], as_json=as_json)
     for line in expected:
         terminal.note(line)
     terminal.note(f"Submitted {job.name}. Follow it: {come_back}")

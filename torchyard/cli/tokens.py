@@ -40,7 +40,7 @@ def new(
     lifetime = _lifetime(expires)
     with connect() as client:
         made = client.tokens.make(name=name, user=user, scopes=scope, lifetime=lifetime)
-    output.write_json(made) if as_json else terminal.write(made.token)
+    output.show(made, [made.token], as_json=as_json)
     ends = "It does not expire" if made.expires_at is None else f"It expires at {output.moment(made.expires_at)}"
     terminal.note(f"This is the token {made.id} of {made.user}. It is not shown again. {ends}.")
 
@@ -50,11 +50,11 @@ def list_tokens(*, user: UserOption = None, as_json: Json = False) -> None:
     """List tokens, newest first, without their secrets."""
     with connect() as client:
         found = [*client.tokens.list(user=user)]
-    if as_json:
-        return output.write_json(found)
-    for line in output.table(("ID", "NAME", "STATE", "LAST USE", "SCOPES"), [_row(token) for token in found]):
-        terminal.write(line)
-    return None
+    output.show(
+        found,
+        output.table(("ID", "NAME", "STATE", "LAST USE", "SCOPES"), [_row(token) for token in found]),
+        as_json=as_json,
+    )
 
 
 @tokens.command("rm")

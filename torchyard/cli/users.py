@@ -37,11 +37,9 @@ def list_users(*, as_json: Json = False) -> None:
     """List the users."""
     with connect() as client:
         found = [*client.users.list()]
-    if as_json:
-        return output.write_json(found)
-    for line in output.table(("NAME", "ROLE", "STATE", "ADDED"), [_row(user) for user in found]):
-        terminal.write(line)
-    return None
+    output.show(
+        found, output.table(("NAME", "ROLE", "STATE", "ADDED"), [_row(user) for user in found]), as_json=as_json
+    )
 
 
 @users.command("role")
@@ -71,7 +69,7 @@ def enable(name: UserArgument, *, as_json: Json = False) -> None:
 
 
 def _print(user: UserView, *, as_json: bool) -> None:
-    output.write_json(user) if as_json else terminal.write("  ".join(_row(user)[:3]))
+    output.show(user, ["  ".join(_row(user)[:3])], as_json=as_json)
 
 
 def _row(user: UserView) -> tuple[str, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from torchyard.cli import output
 from torchyard.cli.run.spec import job_spec, plan
 from torchyard.cli.run.upload import packed
 from torchyard.cli.sweeps.argv import argv, print_trials
@@ -33,5 +33,5 @@ def print_plan(
         print_trials(parse_sweep(whole), as_json=as_json)
     else:
         words = argv(spec)
-        terminal.write(json.dumps({"argv": words}) if as_json else terminal.plain(shlex.join(words)))
+        output.show({"argv": words}, [terminal.plain(shlex.join(words))], as_json=as_json)
     terminal.note("Nothing is sent.")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from torchyard.cli import output
+from torchyard.cli import output, prompt
 from torchyard.cli.arguments import Json, connect
 from torchyard.cli.completion import sweep_names
 from torchyard.host import terminal
@@ -85,13 +84,12 @@ def ls(
     found, rest = (found, []) if one_more is None else (found[: one_more - 1], found[one_more - 1 :])
     if rest and limit is None:
         terminal.note(f"{_LISTED} of more: --all-rows lists all.")
-    if as_json:
-        return output.write_json(found)
-    for line in table.summaries(found) if found else ():
-        terminal.write(line)
-    if not found:
-        terminal.note(f"No such sweeps. Submit one: {output.command()} run --sweep seed=1..5 PROGRAM")
-    return None
+    output.show(
+        found,
+        table.summaries(found),
+        nothing=f"No such sweeps. Submit one: {output.command()} run --sweep seed=1..5 PROGRAM",
+        as_json=as_json,
+    )
 
 
 @sweep.command("best")
@@ -211,17 +209,14 @@ def _change(sweeps: list[str], change: Callable[[Client, str], SweepView], *, as
 
     with connect() as client:
         changed = [change(client, client.sweeps.get(ref).id) for ref in sweeps]
-    if as_json:
-        return output.write_json(changed)
-    for one in changed:
-        terminal.write(f"{one.id}  {table.paint_state(one.state, one.state)}, {table.counts(one.trials)}")
-    return None
+    output.show(
+        changed,
+        (f"{one.id}  {table.paint_state(one.state, one.state)}, {table.counts(one.trials)}" for one in changed),
+        as_json=as_json,
+    )
 
 
 def _confirm(sweeps: list[SweepView], *, jobs: bool) -> None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise typer.BadParameter("there is no terminal to ask for confirmation: use --yes")
-    for one in sweeps:
-        terminal.note(f"  {one.id}  {one.name}  {one.state}, {output.count(one.trials.total, 'trial')}")
+    lines = (f"  {one.id}  {one.name}  {one.state}, {output.count(one.trials.total, 'trial')}" for one in sweeps)
     question = "these sweeps with all that their jobs stored?" if jobs else "these sweeps? Their jobs stay."
-    typer.confirm(f"Remove {question}", abort=True, err=True)
+    prompt.confirm(f"Remove {question}", lines)

@@ -84,7 +84,7 @@ def submit_sweep(
     made = client.sweeps.create(spec, idempotency_key=idempotency_key)
     come_back = f"{output.command()} sweep show {made.id} -f"
     if detach:
-        output.write_json(made) if as_json else terminal.write(made.id)
+        output.show(made, [made.id], as_json=as_json)
         terminal.note(f"Submitted {made.name}, {output.count(made.trials.total, 'trial')}. Follow it: {come_back}")
         return
     terminal.note(

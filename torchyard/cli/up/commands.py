@@ -123,10 +123,11 @@ def down(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
 
     root = _found_dir(data_dir)
     stopped = own.stop(root)
-    if as_json:
-        return terminal.write(json.dumps({"data_dir": str(root), "stopped": stopped}))
-    terminal.write(f"stopped {root}" if stopped else f"no service runs on {root}")
-    return None
+    output.show(
+        {"data_dir": str(root), "stopped": stopped},
+        [f"stopped {root}" if stopped else f"no service runs on {root}"],
+        as_json=as_json,
+    )
 
 
 def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
@@ -139,10 +140,11 @@ def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
     root = _found_dir(data_dir)
     running = own.find(root)
     if running is None:
-        if as_json:
-            terminal.write(json.dumps({"data_dir": str(root), "url": None}))
-        else:
-            terminal.write(f"no service runs on {root}. Start one: {output.command()} up --detach")
+        output.show(
+            {"data_dir": str(root), "url": None},
+            [f"no service runs on {root}. Start one: {output.command()} up --detach"],
+            as_json=as_json,
+        )
         raise typer.Exit(1)
     from torchyard.client import Client
 
@@ -150,10 +152,9 @@ def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
         workers, jobs = [*client.workers.list()], [*client.jobs.list(state=("queued", "running"))]
     states = {state: sum(job.state == state for job in jobs) for state in ("running", "queued")}
     found = {"data_dir": str(root), "url": running.url, "workers": len(workers), **states}
-    if as_json:
-        return terminal.write(json.dumps(found))
-    terminal.write("\n".join(f"{name.replace('_', ' '):<10}{value}" for name, value in found.items()))
-    return None
+    output.show(
+        found, ["\n".join(f"{name.replace('_', ' '):<10}{value}" for name, value in found.items())], as_json=as_json
+    )
 
 
 def _found_dir(data_dir: Path | None) -> Path:
