@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from torchyard.contract.spec.bounds import DEFAULT_RESTARTS
+from torchyard.contract.bounds import DEFAULT_RESTARTS
 from torchyard.contract.spec.resources import Resources
 from torchyard.contract.wire.schema import Duration
 

@@ -30,16 +30,24 @@ def one_of(*words: str) -> Check:
     return lambda value: _require(value, isinstance(value, str) and value in words)
 
 
-def text(least: int = 1, most: int | None = None, *, pattern: str | None = None) -> Check:
-    """Checks a text of so many characters that matches the pattern."""
-    known = None if pattern is None else re.compile(pattern)
+def text(least: int, most: int | None = None) -> Check:
+    """Checks a text of so many characters."""
 
     def check(value: Value) -> Value:
         _require(value, isinstance(value, str) and least <= len(value) and (most is None or len(value) <= most))
         value.encode()  # raises for a lone surrogate, which JSON cannot have
-        return _require(value, known is None or known.fullmatch(value) is not None)
+        return value
 
     return check
+
+
+def of_form(pattern: str) -> Check:
+    """Checks a text, all of which matches the pattern. It is compiled when a value is checked, as few ever are."""
+
+    def check(value: Value) -> Value:
+        return _require(value, isinstance(value, str) and re.fullmatch(pattern, value) is not None)
+
+    return both(text(0), check)
 
 
 def items(item: Check, *, most: int, least: int = 0) -> Check:

@@ -5,10 +5,22 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from torchyard.cli.run import checks
-from torchyard.cli.run.checks import Check, items, one_of, table, text, whole
+from torchyard.cli.run.checks import Check, items, of_form, one_of, table, text, whole
 from torchyard.cli.run.values import Value, duration, fraction, number, pairs, parse_size, truth, words
+from torchyard.contract import bounds
+from torchyard.contract.bounds import (
+    GPU_NAME,
+    JOB_NAME,
+    JOB_NAME_PATTERN,
+    LABEL_KEY,
+    MOUNT_PLACE,
+    POOL_NAME,
+    PYTHON,
+    SLURM_FEATURES,
+    SLURM_WORD,
+    VARIABLE_NAME,
+)
 from torchyard.contract.bundles.names import MAX_PACKED_BYTES
-from torchyard.contract.spec import bounds
 from torchyard.contract.team.roles import Visibility
 from torchyard.contract.wire.text import LONGEST_URL
 
@@ -49,16 +61,16 @@ class Key:
 
 AFTER = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}(:(succeeded|finished|failed))?$"
 _SLURM_WORD = "a name of Slurm: letters, digits and the characters . _ @ -"
-_SLURM = text(pattern=bounds.SLURM_WORD)
-_VARIABLE = text(pattern=bounds.VARIABLE_NAME)
-_DURATION = checks.both(text(), duration)
-_LABELS = table(text(pattern=bounds.LABEL_KEY), text(0, bounds.LONGEST_LABEL), most=bounds.MOST_LABELS)
+_SLURM = of_form(SLURM_WORD)
+_VARIABLE = of_form(VARIABLE_NAME)
+_DURATION = checks.both(text(1), duration)
+_LABELS = table(of_form(LABEL_KEY), text(0, bounds.LONGEST_LABEL), most=bounds.MOST_LABELS)
 
 KEYS = (
     Key(
         "name",
-        text(pattern=bounds.JOB_NAME_PATTERN),
-        bounds.JOB_NAME,
+        of_form(JOB_NAME_PATTERN),
+        JOB_NAME,
         "the name of the job; without it, that of the folder, with a number if another job has it",
         '"cracks"',
     ),
@@ -82,7 +94,7 @@ KEYS = (
     ),
     Key(
         "pool",
-        text(pattern=bounds.POOL_NAME),
+        of_form(POOL_NAME),
         "the name of a pool, as `torchyard workers` shows it",
         "the pool whose cluster runs the job; without it, the only one for a job of several nodes",
         '"gpu"',
@@ -91,7 +103,7 @@ KEYS = (
     Key("qos", _SLURM, _SLURM_WORD, "the quality of service in a pool", '"high"'),
     Key(
         "constraint",
-        text(pattern=bounds.SLURM_FEATURES),
+        of_form(SLURM_FEATURES),
         "features of Slurm's nodes, with & | [ ] ( ) * between them",
         "features that the nodes of a pool must have",
         '"nvlink&ib"',
@@ -99,7 +111,7 @@ KEYS = (
     Key("reservation", _SLURM, _SLURM_WORD, "a reservation of Slurm in a pool", '"course"'),
     Key(
         "gpu",
-        items(text(pattern=bounds.GPU_NAME), least=1, most=bounds.MOST_GPU_NAMES),
+        items(of_form(GPU_NAME), least=1, most=bounds.MOST_GPU_NAMES),
         'a list of at most 16 names, such as ["H100", "A100-80GB"]',
         "names of GPUs, any of which will do",
         '["H100", "A100-80GB"]',
@@ -141,7 +153,7 @@ KEYS = (
     ),
     Key(
         "mounts",
-        table(text(1, bounds.LONGEST_MOUNT_PLACE, pattern=bounds.MOUNT_PLACE), text(1, LONGEST_URL)),
+        table(checks.both(text(1, bounds.LONGEST_MOUNT_PLACE), of_form(MOUNT_PLACE)), text(1, LONGEST_URL)),
         "a table from names, or paths such as ./data, to a folder here, data:NAME, bundle:sha256:… or file:///…",
         "data that the program finds at $TORCHYARD_MOUNTS/NAME, or at a path of its folder",
         '{photos = "file:///data/photos"}',
@@ -157,7 +169,7 @@ KEYS = (
     ),
     Key(
         "python",
-        text(pattern=bounds.PYTHON),
+        of_form(PYTHON),
         "the name of an environment that a worker offers, or the absolute path of one or of its Python",
         "the environment whose Python and packages the program has: a venv, conda, uv or pixi environment",
         '"ml"',
@@ -173,7 +185,7 @@ KEYS = (
     ),
     Key(
         "checkpoints",
-        items(text(), most=bounds.MOST_CHECKPOINT_PATTERNS),
+        items(text(1), most=bounds.MOST_CHECKPOINT_PATTERNS),
         'a list of at most 16 patterns, such as ["out/*.pt"]',
         "files and folders that the program writes below its working folder, and that become checkpoints",
         '["out/*.pt"]',
@@ -182,7 +194,7 @@ KEYS = (
     ),
     Key(
         "keep",
-        items(text(), most=bounds.MOST_KEEP),
+        items(text(1), most=bounds.MOST_KEEP),
         f'a list of at most {bounds.MOST_KEEP} patterns, such as ["results/*"]',
         "files and folders that the program writes below its working folder, and that are stored by their paths",
         '["results/*"]',
@@ -191,7 +203,7 @@ KEYS = (
     ),
     Key(
         "metrics",
-        items(text(), most=bounds.MOST_METRIC_PATTERNS),
+        items(text(1), most=bounds.MOST_METRIC_PATTERNS),
         f"a list of at most {bounds.MOST_METRIC_PATTERNS} expressions with a group `value`",
         "expressions that find metrics in the lines that the program writes",
         r"['loss[ =:]+(?P<value>\S+)']",
@@ -214,7 +226,7 @@ KEYS = (
     ),
     Key(
         "after",
-        items(text(pattern=AFTER), most=bounds.MOST_AFTER),
+        items(of_form(AFTER), most=bounds.MOST_AFTER),
         'a list of at most 32 jobs, such as ["prep", "digits:finished"], by id or name',
         "jobs that must have ended before this one starts: JOB, JOB:finished or JOB:failed",
         '["prep"]',
@@ -223,7 +235,7 @@ KEYS = (
     ),
     Key(
         "profile",
-        text(pattern=r"^[1-9][0-9]{0,8}:([1-9][0-9]?|100)$"),
+        of_form(r"^[1-9][0-9]{0,8}:([1-9][0-9]?|100)$"),
         "START:STEPS, such as 20:5, with at most 100 steps",
         "the optimizer steps of rank 0 that are profiled",
         '"20:5"',

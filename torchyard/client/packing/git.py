@@ -14,8 +14,8 @@ import threading
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from torchyard.contract.bounds import MOST_DIFF_BYTES
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.spec.bounds import MOST_DIFF_BYTES
 from torchyard.contract.wire.text import storable
 
 if TYPE_CHECKING:

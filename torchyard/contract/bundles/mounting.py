@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from torchyard.contract.spec.bounds import LONGEST_MOUNT_PLACE, MOUNT_PLACE
+from torchyard.contract.bounds import LONGEST_MOUNT_PLACE, MOUNT_PLACE
 
 MOST_MOUNTS = 32
 _DEEPEST = 16

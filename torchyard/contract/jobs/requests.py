@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from torchyard.contract.attempts.keeping import KeptPattern
+from torchyard.contract.bounds import MOST_KEEP
 from torchyard.contract.errors import FieldError, InvalidRequest
 from torchyard.contract.jobs.filters import JobFilter
 from torchyard.contract.jobs.notes import MOST_NOTES_BYTES, Notes
-from torchyard.contract.spec.bounds import MOST_KEEP
 from torchyard.contract.spec.labels import LabelChanges, Labels
 from torchyard.contract.spec.log_metrics import MetricPattern
 from torchyard.contract.spec.resources import Devices

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from torchyard.contract.attempts.keeping import require_inside
+from torchyard.contract.bounds import MOST_CHECKPOINT_PATTERNS, MOST_DIFF_BYTES, MOST_LEFT_OUT, PYTHON
 from torchyard.contract.bundles import mounting
 from torchyard.contract.bundles.mounting import MOST_MOUNTS, MountPlace
 from torchyard.contract.bundles.names import digest_in
-from torchyard.contract.spec.bounds import MOST_CHECKPOINT_PATTERNS, MOST_DIFF_BYTES, MOST_LEFT_OUT, PYTHON
 from torchyard.contract.wire.schema import BundleOrFile, Schema
 from torchyard.contract.wire.wording import allowing
 

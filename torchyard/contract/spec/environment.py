@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from torchyard.contract.attempts.rundir import PYTHONPATH
-from torchyard.contract.spec.bounds import VARIABLE_NAME
+from torchyard.contract.bounds import VARIABLE_NAME
 from torchyard.contract.wire.schema import Schema
 from torchyard.contract.wire.wording import allowing
 

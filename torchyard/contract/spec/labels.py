@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, JsonValue
 from pydantic_core import to_json
 
-from torchyard.contract.spec.bounds import LABEL_KEY, LONGEST_LABEL, MOST_LABELS
+from torchyard.contract.bounds import LABEL_KEY, LONGEST_LABEL, MOST_LABELS
 
 MOST_LABELS_BYTES = 4096
 """The most bytes of a job's labels as JSON. Each row of a list includes them."""

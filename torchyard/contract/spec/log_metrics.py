@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from torchyard.contract.spec.bounds import MOST_METRIC_PATTERNS
+from torchyard.contract.bounds import MOST_METRIC_PATTERNS
 from torchyard.contract.wire.schema import Schema
 from torchyard.contract.wire.text import METRIC_KEY_LENGTH
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from torchyard.contract.spec.bounds import (
+from torchyard.contract.bounds import (
     GPU_NAME,
     MOST_CPUS,
     MOST_DEVICES,

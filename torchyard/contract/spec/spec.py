@@ -17,12 +17,7 @@ from pydantic import (
 from torchyard.contract import recipes
 from torchyard.contract.attempts.idleness import long_enough
 from torchyard.contract.attempts.keeping import KeptPattern
-from torchyard.contract.errors import FieldError, InvalidSpec
-from torchyard.contract.notifications.requests import JobNotify
-from torchyard.contract.recipes.training import STALL_TIMEOUT
-from torchyard.contract.spec import environment
-from torchyard.contract.spec.after import After
-from torchyard.contract.spec.bounds import (
+from torchyard.contract.bounds import (
     DEFAULT_RESTARTS,
     JOB_NAME_PATTERN,
     MOST_AFTER,
@@ -30,6 +25,11 @@ from torchyard.contract.spec.bounds import (
     MOST_PRIORITY,
     MOST_RESTARTS,
 )
+from torchyard.contract.errors import FieldError, InvalidSpec
+from torchyard.contract.notifications.requests import JobNotify
+from torchyard.contract.recipes.training import STALL_TIMEOUT
+from torchyard.contract.spec import environment
+from torchyard.contract.spec.after import After
 from torchyard.contract.spec.environment import Env, SecretRef
 from torchyard.contract.spec.initial import INIT_FROM, AfterRef, parse_initial
 from torchyard.contract.spec.labels import Labels

@@ -9,8 +9,8 @@ import pytest
 from tests.approved import Approved
 from torchyard.client.packing import leftout
 from torchyard.client.packing.bundle import pack
+from torchyard.contract.bounds import MOST_LEFT_OUT
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.spec.bounds import MOST_LEFT_OUT
 
 
 @pytest.fixture(autouse=True)
