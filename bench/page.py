@@ -5,6 +5,7 @@ MLflow, which show the same series in the same browser, in turns. The peers are 
 that is made once. The frames: what the page's main thread does while ten jobs log. The heap: hours of events that pass
 faster than they came (`--speed`). The plots: a list of a thousand runs as parallel coordinates. The table: 10,000 jobs,
 from a navigation with a cold cache to the first painted rows, and what a frame costs while one scrolls through them.
+The workspace: the same beside charts; 200 runs from their curves to the frame that shows them, and while all log.
 """
 
 import argparse
@@ -29,8 +30,10 @@ from bench.table import Row, percentile
 REPEATS = 5
 JOBS, KEYS, SECONDS = 10, 10, 20
 HOURS, SPEED = 8, 480.0
-PARTS = ("sizes", "curve", "plots", "table", "frames", "heap")
+PARTS = ("sizes", "curve", "plots", "table", "workspace", "frames", "heap")
 RUNS, AXES = 1_000, 8
+CHOSEN, CHOSEN_KEYS = 200, 6
+"""The runs of the workspace whose curves are drawn, and what each of them logs."""
 SCROLLED_S = 15
 SCROLLED_PX = (900, 1_800)
 """The heights of the screen: a laptop's, and that of a large one on its side."""
@@ -68,6 +71,8 @@ def measure(parts: Sequence[str] = PARTS, *, speed: float = SPEED, keep: str = "
             yield from _plots(service)
         if "table" in parts:
             yield from _table(folder / "table")
+        if "workspace" in parts:
+            yield from _workspace(service, folder / "workspace")
         if not {"frames", "heap"} & set(parts):
             return
         jobs = _start_jobs(service, folder)
@@ -113,6 +118,28 @@ def _table(folder: Path) -> Iterator[Row]:
             yield Row(what, "ms", [percentile(taken, 95)], at_most=8)
             yield Row("– p50", "ms", [percentile(taken, 50)])
             yield Row("– the most", "ms", [max(taken)])
+
+
+def _workspace(service: Service, folder: Path) -> Iterator[Row]:
+    folder.mkdir()
+    with up(folder, slots=1) as filled:
+        lists.fill(filled, jobs=lists.JOBS)
+        address = f"{filled.url}/jobs?as=charts"
+        subject = {"name": "rows", "url": address, "plot": "tbody", "login": _login(filled)}
+        found = _browse({"what": "curve", "subjects": [subject], "repeats": REPEATS, "keep": ""})
+        what = f"a navigation to the first rows of the workspace of {lists.JOBS:,} jobs, cold"
+        yield Row(what, "ms", found["rows"], at_most=450)
+    order = {"what": "workspace", "login": _login(service), "runs": CHOSEN, "keys": CHOSEN_KEYS}
+    drawn = _browse(order | {"repeats": REPEATS, "seconds": SECONDS})
+    what = f"{CHOSEN} runs × {CHOSEN_KEYS} charts, from their curves to the frame that shows them"
+    yield Row(what, "ms", drawn["wall"], at_most=300)
+    yield Row("– the thread's processor time, until all charts are drawn", "ms", drawn["cpu"])
+    live = drawn["live"]
+    what = f"script and layout a frame, p95, {CHOSEN} runs log {CHOSEN_KEYS} keys each, once a second"
+    yield Row(what, "ms", [percentile(live["wall"], 95)], at_most=8)
+    yield Row("– p50", "ms", [percentile(live["wall"], 50)])
+    yield Row("– p95, the thread's processor time", "ms", [percentile(live["cpu"], 95)])
+    yield Row("– the longest task, the thread's processor time", "ms", [live["tasksCpu"][0]])
 
 
 def _plots(service: Service) -> Iterator[Row]:

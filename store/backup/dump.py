@@ -142,9 +142,9 @@ def _dump_postgresql(database: Database, path: Path) -> Snapshot:
         for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
             session.execute(text(f"SET LOCAL {limit} = 0"))
         # pg_dump reads the same snapshot as the counts and the list here.
-        snapshot = session.scalars(text("SELECT pg_export_snapshot()")).one()
+        exported = session.scalars(text("SELECT pg_export_snapshot()")).one()
         snapshot = _read_snapshot(session)
-        options = ("--format=custom", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}")
+        options = ("--format=custom", "--no-owner", "--no-privileges", f"--snapshot={exported}", f"--file={path}")
         _client("pg_dump", database, *options)
     return snapshot
 

@@ -94,16 +94,16 @@ def add(
                 "job_id": job_id,
                 "key": key,
                 "source": source,
-                "latest": points[-1].value,
-                "count": len(points),
-                **_extremes(points),
+                "latest": series[-1].value,
+                "count": len(series),
+                **_extremes(series),
             }
-            for key, points in by_key.items()
+            for key, series in by_key.items()
         ],
     )
     if new:
         ids = _ids(session, job_id, by_key)
-    chunks = {ids[key]: points for key, points in by_key.items()}
+    chunks = {ids[key]: series for key, series in by_key.items()}
     _add_chunks(session, job_id, chunks, attempt=attempt)
     return Added(sum(map(len, chunks.values())), dropped)
 

@@ -87,8 +87,8 @@ import os
 from pathlib import Path
 from torchyard.run.eventlog import EventLog
 from torchyard.run.publishing import publish
-from torchyard.contract.records import Manifest
-from torchyard.contract.rundir import Env, RunDir
+from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import Env, RunDir
 
 run = RunDir.of_job(Path(os.environ[Env.RUN_DIR]))
 log = EventLog(run.events, synchronize=lambda: None)

@@ -31,7 +31,7 @@ BASIC = IsolationReport(level="basic", own_mounts=True, filtered=True)
 LEVELS = [pytest.param(LANDLOCK, id="landlock"), pytest.param(BASIC, id="basic")]
 IN_A_SANDBOX = """
 import os, sys
-from torchyard.contract.records import Sandbox
+from torchyard.contract.attempts.records import Sandbox
 from worker.sandbox import entry
 sandbox, program, targets = map(str, sys.argv[1:])
 entry.enter(Sandbox.from_json(sandbox), reaps=False, ended=print, stops=bool)

@@ -95,7 +95,7 @@ from worker.attempts.files.matching import Search
 from worker.attempts.files.writers import open_for_writing
 root = Path(sys.argv[1])
 found = open_for_writing(root, Search(root).find((), ["*.pt"]).values())
-print(found.written, found.untold)
+print(found.written, found.unknown)
 """
 
 pytestmark = pytest.mark.usefixtures("strict_isolation")

@@ -92,6 +92,7 @@ function pages(): string[] {
   return [
     "",
     "jobs?q=cracks",
+    "jobs?as=charts",
     "jobs?q=nothing-matches",
     "jobs?group=team&starred=true",
     `jobs/job_${nothing}`,

@@ -10,7 +10,7 @@ from torchyard.cli import output
 from torchyard.cli.run.upload import left_out, packed, upload
 from torchyard.client import Client
 from torchyard.client.core.launching import is_folder
-from torchyard.client.packing import Bundle
+from torchyard.client.packing.bundle import Bundle
 from torchyard.client.references import DATA
 from torchyard.contract.bundles import mounting
 from torchyard.contract.bundles.names import bundle_url

@@ -11,7 +11,7 @@ from torchyard.cli.run.program import SHELLS, Program
 from torchyard.cli.run.settings import Settings
 from torchyard.cli.run.upload import MOST_SHOWN, left_out
 from torchyard.client.core.launching import code_config, name_of
-from torchyard.client.packing import Bundle
+from torchyard.client.packing.bundle import Bundle
 from torchyard.client.packing.rules import IGNORE_FILE
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.spec.resources import Resources, SlurmOptions

@@ -8,7 +8,7 @@ import sys
 
 from torchyard.cli.progress import Transfer
 from torchyard.client import Client
-from torchyard.client.packing import Bundle, pack
+from torchyard.client.packing.bundle import Bundle, pack
 from torchyard.client.packing.leftout import LeftOut
 from torchyard.host import terminal
 

@@ -20,10 +20,10 @@ from torchyard.client.core.team import QuotasCore, SavedViewsCore, SecretsCore, 
 from torchyard.client.core.workers import WorkersCore
 from torchyard.client.discovery import Server
 from torchyard.client.naming import turn
-from torchyard.client.packing import MAX_SIZE
 from torchyard.client.references import find_job, free_name, with_ids
 from torchyard.client.transport import Transport
 from torchyard.client.waiting import wait_for_end
+from torchyard.contract.bundles.names import MAX_PACKED_BYTES
 from torchyard.contract.jobs.views import JobView
 
 
@@ -88,7 +88,7 @@ class ClientCore(ServiceCore):
         requirements: str | None = None,
         python: str | None = None,
         include: Sequence[str] = (),
-        max_size: int = MAX_SIZE,
+        max_size: int = MAX_PACKED_BYTES,
         idempotency_key: str | None = None,
         **spec: Any,
     ) -> AsyncJob:

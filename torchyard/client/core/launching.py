@@ -8,10 +8,11 @@ from typing import Any
 import warnings
 
 from torchyard.client.core.bundles import BundlesCore
-from torchyard.client.packing import MAX_SIZE, Bundle, git, pack
+from torchyard.client.packing import git
+from torchyard.client.packing.bundle import Bundle, pack
 from torchyard.client.references import DATA
 from torchyard.contract.bundles.mounting import paths_in
-from torchyard.contract.bundles.names import bundle_url
+from torchyard.contract.bundles.names import MAX_PACKED_BYTES, bundle_url
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes.script import MOST_PATH
 from torchyard.contract.wire.text import printable
@@ -34,7 +35,7 @@ async def upload_code(
     needed: str | None,
     mounts: Mounts,
     requirements: str | None = None,
-    max_size: int = MAX_SIZE,
+    max_size: int = MAX_PACKED_BYTES,
     include: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Packs and uploads the folder and the mounts. Returns the keys of `config` that say what they are.

@@ -32,7 +32,8 @@ const FIRST_STEP = 1_000_000;
 export class Stream {
   private readonly service: string;
   private readonly replay: Replay;
-  private client: ServerResponse | null = null;
+  /** The page's connections, each with the jobs that it watches. */
+  private readonly clients = new Map<ServerResponse, readonly string[]>();
   private readonly positions = new Map<string, number>();
   private readonly server = createServer((asked, answer) => this.answer(asked, answer));
   private elapsed = 0;
@@ -58,7 +59,7 @@ export class Stream {
     while (this.elapsed < hour * HOUR_S) {
       const due = Date.now() + TICK_MS;
       const seconds = Math.min(share, hour * HOUR_S - this.elapsed);
-      for (const job of this.replay.jobs) await this.send("items", this.items(job, seconds));
+      for (const job of this.replay.jobs) await this.send(job, this.items(job, seconds));
       this.elapsed += seconds;
       await new Promise((wait) => setTimeout(wait, Math.max(0, due - Date.now())));
     }
@@ -76,8 +77,9 @@ export class Stream {
       this.positions.set(job, Math.max(Number(position), this.positions.get(job) ?? 0));
     }
     answer.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
-    this.client = answer;
-    void this.send("ready", { after: "" });
+    this.clients.set(answer, target.searchParams.getAll("job"));
+    answer.once("close", () => this.clients.delete(answer));
+    void this.write(answer, "ready", { after: "" });
   }
 
   private forward(target: URL, asked: IncomingMessage, answer: ServerResponse): void {
@@ -122,9 +124,13 @@ export class Stream {
     };
   }
 
-  private async send(name: string, data: unknown): Promise<void> {
-    const client = this.client;
-    if (!client) throw new Error("the page has no stream");
+  private async send(job: string, items: Record<string, unknown>): Promise<void> {
+    if (this.clients.size === 0) throw new Error("the page has no stream");
+    for (const [client, jobs] of this.clients)
+      if (jobs.includes(job)) await this.write(client, "items", items);
+  }
+
+  private async write(client: ServerResponse, name: string, data: unknown): Promise<void> {
     const after = [...this.positions].map(([job, position]) => `${job}:${position}`).join(",");
     if (!client.write(`event: ${name}\nid: ${after}\ndata: ${JSON.stringify(data)}\n\n`))
       await Promise.race([once(client, "drain"), once(client, "close")]);

@@ -8,6 +8,7 @@ import { frames } from "./frames.ts";
 import { plotted } from "./plots.ts";
 import { heaps, Stream, type Replay } from "./heap.ts";
 import { scrolled } from "./table.ts";
+import { workspaces, type Workspace } from "./workspace.ts";
 
 /** `login`: an address of the service with a one-time code. */
 type Order =
@@ -16,6 +17,7 @@ type Order =
   | { what: "heap"; login: string; path: string; replay: Replay }
   | { what: "plots"; login: string; runs: number; axes: number; repeats: number }
   | { what: "scroll"; login: string; path: string; seconds: number; height: number }
+  | ({ what: "workspace"; login: string } & Workspace)
   | { what: "sizes"; login: string; paths: readonly string[] };
 
 /** All ten charts are in sight. */
@@ -36,6 +38,7 @@ async function measured(browser: Browser, order: Order): Promise<unknown> {
   if (order.what === "sizes") return sizes(await loggedIn(browser, order.login), order.paths);
   if (order.what === "scroll")
     return scrolled(await loggedIn(browser, order.login, order.height), order.path, order.seconds);
+  if (order.what === "workspace") return workspaces(browser, order, loggedIn);
   const service = new URL(order.login).origin;
   if (order.what === "frames") {
     const page = await loggedIn(browser, order.login);

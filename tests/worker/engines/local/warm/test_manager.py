@@ -30,7 +30,7 @@ OWNER = """
 from pathlib import Path
 import signal, sys
 from tests.worker.engines.local.warm.light_process import LightWarmProcess
-from torchyard.contract.rundir import RunDir
+from torchyard.contract.attempts.rundir import RunDir
 from worker.engines.local import supervisors
 from worker.host import orphans
 light = LightWarmProcess()
