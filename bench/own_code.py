@@ -23,7 +23,7 @@ from bench.service import Service, scratch, up, wait_for
 from bench.table import Row
 from tests.worker.packages.index import serving
 from torchyard.client import Client
-from torchyard.client.packing import Bundle, pack
+from torchyard.client.packing.bundle import Bundle, pack
 
 REPEATS = 5
 TREE_FILES, TREE_BYTES = 250, 5_000_000

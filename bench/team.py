@@ -18,7 +18,7 @@ from typing import Any
 from bench import team_program
 from bench.service import scratch, up
 from torchyard.client import Client
-from torchyard.client.packing import pack
+from torchyard.client.packing.bundle import pack
 from torchyard.contract.states import JobState
 from torchyard.contract.team.roles import Role
 

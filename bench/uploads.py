@@ -22,7 +22,7 @@ from bench import table
 from bench.service import Service, scratch, up, wait_for
 from bench.table import Row
 from torchyard.client import Client
-from torchyard.client.packing import pack
+from torchyard.client.packing.bundle import pack
 
 REPEATS = 3
 MOST = 4 << 30

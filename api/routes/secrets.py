@@ -9,8 +9,8 @@ from api.openapi.routers import guarded
 from api.parameters.bodies import json_body
 from api.services import ServicesDep
 from store.team import secrets
+from torchyard.contract.bounds import VARIABLE_NAME
 from torchyard.contract.errors import Conflict, FieldError, InvalidRequest, Unavailable
-from torchyard.contract.spec.environment import VARIABLE_NAME
 from torchyard.contract.team.requests import SecretValue
 from torchyard.contract.team.views import RotationView, SecretView
 from torchyard.contract.wire.view import Page

@@ -10,10 +10,9 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from store.blobs.files import Blobs
 from store.output.facts import Batch
 from store.output.log_metrics import LINE
-from torchyard.contract.attempts.keeping import MOST_KEEP
 from torchyard.contract.attempts.rundir import RunDir
+from torchyard.contract.bounds import MOST_KEEP, MOST_METRIC_PATTERNS
 from torchyard.contract.files.paths import DEEPEST
-from torchyard.contract.spec.log_metrics import MOST_METRIC_PATTERNS
 from worker.attempts.capture.capturing import Capturing
 from worker.attempts.capture.whole import is_whole
 from worker.attempts.files.walking import Patterns, TooMany, Walk

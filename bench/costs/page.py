@@ -18,7 +18,7 @@ BOUNDED = ("torchyard/contract",)
 SHOWN_BY = {
     "attempts/events": "a line of 1,000 metrics",
     "attempts/expansion": "validate_spec",
-    "attempts/keeping": "keep_files",
+    "bounds": "a job spec of 256 KiB",
     "bundles/mounting": "validate_spec",
     "bundles/names": "a bundle of 1,000,000 files",
     "bundles/parts": "find_parts",
@@ -36,7 +36,6 @@ SHOWN_BY = {
     "notifications/web_address": "add_target",
     "recipes/pictures": "validate_spec",
     "recipes/script": "validate_spec",
-    "spec/after": "500 jobs of a batch that wait for each other in circles",
     "spec/environment": "8,000 cells of a table beside 64 KiB of secrets",
     "spec/labels": "change_job",
     "spec/log_metrics": "64 lines of 4 KiB, searched for metrics by 8 patterns",

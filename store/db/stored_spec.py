@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from torchyard.contract.bounds import DEFAULT_RESTARTS
 from torchyard.contract.spec.resources import Resources
-from torchyard.contract.spec.spec import DEFAULT_RESTARTS
 from torchyard.contract.wire.schema import Duration
 
 

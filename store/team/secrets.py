@@ -13,8 +13,9 @@ from store.secret_keys import SecretKeys, bytes_of
 from store.tables import Job, NotificationTarget, Secret
 from store.team import audit, users
 from store.team.callers import Caller
+from torchyard.contract.bounds import VARIABLE_NAME
 from torchyard.contract.errors import ConfigError, Conflict, FieldError, InvalidSpec, NotFound
-from torchyard.contract.spec.environment import MOST_SECRETS_BYTES, VARIABLE_NAME
+from torchyard.contract.spec.environment import MOST_SECRETS_BYTES
 from torchyard.contract.spec.spec import Spec
 from torchyard.contract.team.views import SecretView
 

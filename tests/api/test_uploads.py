@@ -17,7 +17,7 @@ from tests.api.serving import api_thread
 from tests.cutting import RESET, Cut, cutting_proxy
 from tests.databases import quick_on_sqlite
 from tests.torchyard.client.drivers import DRIVERS
-from torchyard.client.packing import Bundle, pack
+from torchyard.client.packing.bundle import Bundle, pack
 
 
 @pytest.fixture

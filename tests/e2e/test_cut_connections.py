@@ -12,7 +12,7 @@ from tests.e2e.service import Service
 from tests.torchyard.cli.invocation import environment, run_process
 from tests.torchyard.client.drivers import DRIVERS
 from torchyard.client import LogLine, MetricView
-from torchyard.client.packing import pack
+from torchyard.client.packing.bundle import pack
 
 CUTS = 25
 LINES = 2000

@@ -13,7 +13,7 @@ from tests.e2e.service import Service, until
 from tests.torchyard.cli.invocation import environment, run_in_process, run_process
 from tests.worker.eventfiles import NAME, scalars
 from torchyard.client import Client, JobView
-from torchyard.client.packing import pack
+from torchyard.client.packing.bundle import pack
 from torchyard.contract.bundles.names import digest_in
 from torchyard.contract.errors import InvalidSpec
 from torchyard.contract.states import EndReason, JobState

@@ -15,9 +15,9 @@ _FLAGS_AT = {"compile": 1, "split": 3, "sub": 4, "subn": 4} | dict.fromkeys(
 )
 """The functions of `re`, and which argument of each has the flags."""
 _AT_THE_START = frozenset({"match", "fullmatch"})
-_CONVERTERS = frozenset({"matching"})
-"""Functions of `torchyard.contract.wire.codec` that match a whole text."""
-_MAY_HAVE_ONE = re.compile(r"\bre\.|\bmatching\b|\bpattern\b")
+_CONVERTERS = {"matching": "torchyard.contract.wire.codec", "of_form": "torchyard.cli.run.checks"}
+"""Functions that match a whole text, and where they stand."""
+_MAY_HAVE_ONE = re.compile(r"\bre\.|\bmatching\b|\bof_form\b|\bpattern\b")
 """What a file with an expression has: most have none, and need not be read as Python."""
 _IN_LITERAL = r"\\.|\[(?:[^\]\\\n]|\\.)*\]"
 _LITERAL = re.compile(rf"(?<=[=(,:?!&|\s])/((?:[^/\\\n\[* >]|{_IN_LITERAL})(?:[^/\\\n\[]|{_IN_LITERAL})*)/([gimsuy]*)")
@@ -92,7 +92,7 @@ class _Source:
             if not isinstance(node, ast.Call):
                 continue
             name = _called(node)
-            if name in _CONVERTERS and self.has_converters:
+            if name in _CONVERTERS and self.imports.get(name, ("", ""))[0] == _CONVERTERS[name]:
                 yield self._expression(node, node.args[0], anywhere=False)
             elif (function := name.removeprefix("re.")) != name and function in _FLAGS_AT:
                 flags = [
@@ -105,10 +105,6 @@ class _Source:
                 for keyword in node.keywords
                 if keyword.arg == "pattern" and name in {"Field", "Query", "StringConstraints"}
             )
-
-    @property
-    def has_converters(self) -> bool:
-        return self.imports.get("matching", ("", ""))[0] == "torchyard.contract.wire.codec"
 
     @cached_property
     def constants(self) -> dict[str, ast.expr]:

@@ -25,6 +25,7 @@ MADE_AT_RUN_TIME = {
     "api/parameters/paging.py:media_after": "two numbers, and the key of a metric",
     "store/output/log_search.py:match_text": "an escaped text",
     "torchyard/cli/follow.py:_is_in_log": "two numbers between what is known",
+    "torchyard/cli/run/checks.py:check": "its callers' expressions are found, too",
     "torchyard/client/references.py:_last_number": "an escaped name, and a number",
     "torchyard/contract/sweeps/arguments.py:_assigned": "an escaped name",
     "torchyard/contract/wire/codec.py:matching": "its callers' expressions are found, too",

@@ -11,7 +11,8 @@ from torchyard.cli import named
 from torchyard.cli.run.settings import PROJECT_FILE, read_settings
 from torchyard.cli.specs import read_specs
 from torchyard.client.localserver import read_server
-from torchyard.client.packing import git, pack
+from torchyard.client.packing import git
+from torchyard.client.packing.bundle import pack
 from torchyard.client.packing.rules import IGNORE_FILE
 from torchyard.contract.errors import ConfigError, InvalidSpec, TooLarge
 from torchyard.host.datadir import SERVER_FILE

@@ -14,7 +14,7 @@ from tests.torchyard.client.answers import NOW, page
 from tests.torchyard.client.drivers import Connect
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, Request, problem
 from torchyard.client import Client
-from torchyard.client.packing import Bundle, pack
+from torchyard.client.packing.bundle import Bundle, pack
 from torchyard.contract.bundles.parts import parts_in
 from torchyard.contract.errors import Conflict, NotFound, QuotaExceeded, ServerUnreachable
 

@@ -10,7 +10,7 @@ import pytest
 from tests.torchyard.client.answers import NOW, job, page
 from tests.torchyard.client.fake_server import Answer, FakeServer
 from torchyard.client import Client
-from torchyard.client.packing import pack
+from torchyard.client.packing.bundle import pack
 from torchyard.contract.errors import ConfigError, NotFound
 from torchyard.contract.spec.spec import parse_spec
 

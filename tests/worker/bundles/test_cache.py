@@ -18,7 +18,7 @@ from tests.approved import Approved
 from tests.disks import mounted
 from tests.worker.attempt import wait_for
 from tests.worker.bundles.tars import Tree, read_tree, store, store_as, tar_of
-from torchyard.client.packing import pack
+from torchyard.client.packing.bundle import pack
 from torchyard.contract.errors import DataError, InvalidBundle
 from torchyard.host import failpoints
 from worker.bundles import unpack

@@ -14,7 +14,7 @@ from torchyard.contract.errors import NotFound
 from torchyard.contract.files.views import CheckpointFile
 
 if TYPE_CHECKING:
-    from torchyard.client.packing import Bundle
+    from torchyard.client.packing.bundle import Bundle
 
 
 class BundlesCore(Core):

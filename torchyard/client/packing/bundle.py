@@ -12,12 +12,10 @@ from torchyard.client.packing.contents import Contents, check_unchanged
 from torchyard.client.packing.leftout import LeftOut
 from torchyard.client.packing.listing import Found, Listing, list_files
 from torchyard.client.packing.rules import IGNORE_FILE
-from torchyard.contract.bundles.names import MAX_BUNDLE_FILES, Names, bundle_url
+from torchyard.contract.bundles.names import MAX_BUNDLE_FILES, MAX_PACKED_BYTES, Names, bundle_url
 from torchyard.contract.errors import ConfigError, InvalidBundle, TooLarge
 from torchyard.host import terminal
 
-MAX_SIZE = 200 << 20
-"""The most bytes that are packed, unless the caller allows more."""
 LARGE = 10 << 20
 """A file of more bytes is listed as large: it may be data, which is better not sent with each change of the code."""
 
@@ -76,7 +74,7 @@ class Bundle:
 def pack(
     folder: str | Path = ".",
     *,
-    max_size: int = MAX_SIZE,
+    max_size: int = MAX_PACKED_BYTES,
     needed: str | None = None,
     asks_git: bool = True,
     include: Sequence[str] = (),

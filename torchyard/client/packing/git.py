@@ -1,5 +1,7 @@
 """Asks git which files of a folder are its user's own, and which commit they are from."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 import os
@@ -10,10 +12,14 @@ import subprocess
 import tempfile
 import threading
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
+from torchyard.contract.bounds import MOST_DIFF_BYTES
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.recipes.script import MOST_DIFF_BYTES, Git
 from torchyard.contract.wire.text import storable
+
+if TYPE_CHECKING:
+    from torchyard.contract.recipes.script import Git
 
 MOST_S = 120.0
 """Of one command of git."""
@@ -93,6 +99,8 @@ def origin(folder: Path, packed: Collection[str]) -> Git | None:
         return None
     if commit.returncode or changes.returncode:
         return None
+    from torchyard.contract.recipes.script import Git
+
     dirty = bool(changes.stdout)
     diff = _diff(folder, packed, safe) if dirty else ""
     return Git(commit=_text(commit), branch=_text(branch)[:500] or None, dirty=dirty, diff=diff)

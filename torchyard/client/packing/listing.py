@@ -12,8 +12,8 @@ import stat
 from torchyard.client.packing import git
 from torchyard.client.packing.leftout import LeftOut, Tally
 from torchyard.client.packing.rules import IGNORE_FILE, Rules
+from torchyard.contract.bounds import MOST_LEFT_OUT
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.recipes.script import MOST_LEFT_OUT
 from torchyard.host.datadir import CHILDREN_LOCK, TOKEN_FILE
 
 NEVER_PACKED = frozenset({".git", ".venv", "__pycache__", "node_modules", ".torchyard"})

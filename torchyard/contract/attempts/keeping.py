@@ -7,9 +7,6 @@ from pydantic import AfterValidator, Field
 
 from torchyard.contract.attempts.rundir import FROM_TMP
 
-MOST_KEEP = 32
-"""Patterns of `keep`, at most, and paths of one request to keep."""
-
 
 def require_inside(pattern: str) -> None:
     """Raises ValueError if a pattern names what is not below the working folder."""

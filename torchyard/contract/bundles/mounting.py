@@ -6,18 +6,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from torchyard.contract.wire.wording import allowing
+from torchyard.contract.bounds import LONGEST_MOUNT_PLACE, MOUNT_PLACE
 
 MOST_MOUNTS = 32
-MOST_PLACE = 500
-"""Characters of a place."""
 _DEEPEST = 16
 
-_PLACE = allowing(
-    r"^[^\x00-\x1f\x7f/][^\x00-\x1f\x7f]*$",
-    "a name of 1 to 64 letters, digits, `_` and `-`, or a path of the working folder, such as ./data",
-)
-MountPlace = Annotated[str, Field(pattern=_PLACE, max_length=MOST_PLACE)]
+MountPlace = Annotated[str, Field(pattern=MOUNT_PLACE, max_length=LONGEST_MOUNT_PLACE)]
 """A name, or a relative path, of which the first part is `.` or has another one behind it."""
 _NAME = re.compile(r"[A-Za-z0-9_\-]{1,64}")
 

@@ -9,6 +9,8 @@ from torchyard.contract.errors import InvalidBundle
 
 MAX_BUNDLE_BYTES = 2 << 30
 """Bytes of a bundle's tar, by default."""
+MAX_PACKED_BYTES = 200 << 20
+"""Bytes that the client packs of a folder, unless its caller allows more."""
 MAX_BUNDLE_FILES = 1_000_000
 """Files of a bundle, and as many folders, by default."""
 MAX_NAME_BYTES = 1000

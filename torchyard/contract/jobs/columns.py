@@ -6,8 +6,8 @@ from typing import Annotated, Literal, TypeAlias, cast, get_args
 
 from pydantic import Field
 
+from torchyard.contract.bounds import LABEL_KEY
 from torchyard.contract.jobs.filters import JobSort
-from torchyard.contract.spec.labels import LABEL_KEY
 from torchyard.contract.wire.wording import allowing
 
 MOST_COLUMNS = 30

@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from torchyard.contract.attempts.keeping import MOST_KEEP, KeptPattern
+from torchyard.contract.attempts.keeping import KeptPattern
+from torchyard.contract.bounds import MOST_KEEP
 from torchyard.contract.errors import FieldError, InvalidRequest
 from torchyard.contract.jobs.filters import JobFilter
 from torchyard.contract.jobs.notes import MOST_NOTES_BYTES, Notes

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from torchyard.contract.recipes.training import DataConfig, ModelConfig, Seed
-from torchyard.contract.wire.schema import BUNDLE_PATTERN, LONGEST_URL, Schema
+from torchyard.contract.wire.schema import BUNDLE_PATTERN, Schema
+from torchyard.contract.wire.text import LONGEST_URL
 from torchyard.contract.wire.wording import allowing
 
 TIMM, HF = "timm/", "hf/"

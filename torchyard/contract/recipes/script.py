@@ -5,6 +5,7 @@ from typing import Annotated, Any, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from torchyard.contract.attempts.keeping import require_inside
+from torchyard.contract.bounds import MOST_CHECKPOINT_PATTERNS, MOST_DIFF_BYTES, MOST_LEFT_OUT, PYTHON
 from torchyard.contract.bundles import mounting
 from torchyard.contract.bundles.mounting import MOST_MOUNTS, MountPlace
 from torchyard.contract.bundles.names import digest_in
@@ -13,12 +14,8 @@ from torchyard.contract.wire.wording import allowing
 
 SCRIPT_METADATA = "script"
 """The requirements are in the metadata of the entrypoint (PEP 723)."""
-MOST_LEFT_OUT = 20
-"""Paths of the submitter's folder that are kept of those that were left out of the code."""
 MOST_PATH = 500
-"""Characters of one of them."""
-MOST_DIFF_BYTES = 65_536
-"""Bytes of the diff that is kept of a repository, as UTF-8."""
+"""Characters of a path that was left out of the code."""
 
 _PATH = r"[A-Za-z0-9_][A-Za-z0-9_.+\-/]*"
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
@@ -32,11 +29,6 @@ _ENTRYPOINT = allowing(rf"^{_PATH}\.py$", f"the path of a .py file below the cod
 _MODULE = allowing(rf"^{_NAME}(\.{_NAME})*$", "the name of a module, such as package.train")
 _COMMAND = allowing(rf"^(\./)?{_PATH}$", f"the path of a program below the code folder, {_INSIDE}")
 _REQUIREMENTS = allowing(rf"^{_PATH}$", f"a path below the code folder, {_INSIDE}")
-PYTHON = allowing(
-    r"^(/[^\x00-\x1f]{1,999}|[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99})$",
-    "an absolute path of an environment or of its Python, or the name of one: letters, digits and `_.+-`",
-)
-"""Names an environment of the worker's host."""
 _PROGRAM = ("entrypoint", "module", "command")
 
 
@@ -111,7 +103,7 @@ class Script(Schema):
         "path of one that a worker offers (see `starts.environments` of GET /v1/workers), or a path below a folder "
         "that its operator allows: a venv, conda, uv or pixi environment. null: the worker's environment",
     )
-    checkpoints: Annotated[list[_Pattern], Field(max_length=16)] = Field(
+    checkpoints: Annotated[list[_Pattern], Field(max_length=MOST_CHECKPOINT_PATTERNS)] = Field(
         default=[],
         exclude_if=lambda patterns: not patterns,
         description="patterns of files and folders below the working folder to publish as checkpoints when whole",

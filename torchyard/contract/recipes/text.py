@@ -23,7 +23,8 @@ from torchyard.contract.recipes.training import (
     Seed,
     TrainingConfig,
 )
-from torchyard.contract.wire.schema import LONGEST_URL, BundleOrFile, Schema
+from torchyard.contract.wire.schema import BundleOrFile, Schema
+from torchyard.contract.wire.text import LONGEST_URL
 from torchyard.contract.wire.wording import allowing
 
 HF_TEXTS = (

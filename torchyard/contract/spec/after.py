@@ -7,8 +7,6 @@ from pydantic import Field
 from torchyard.contract.states import JobState
 from torchyard.contract.wire.schema import Schema
 
-MOST_AFTER = 32
-"""The most jobs for which one job waits."""
 Ending = Literal["succeeded", "finished", "failed"]
 
 

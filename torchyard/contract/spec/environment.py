@@ -6,12 +6,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from torchyard.contract.attempts.rundir import PYTHONPATH
+from torchyard.contract.bounds import VARIABLE_NAME
 from torchyard.contract.wire.schema import Schema
 from torchyard.contract.wire.wording import allowing
 
-VARIABLE_NAME = allowing(
-    r"^[A-Za-z_][A-Za-z0-9_]{0,99}$", "1 to 100 letters, digits and `_`, of which the first is no digit"
-)
 MOST_SECRETS_BYTES = 1 << 16
 """Bytes of the values of all secrets that a job names: whatever it writes is searched for each of them."""
 _KEY = allowing(r"^[A-Za-z_][A-Za-z0-9_]{0,199}$", "1 to 200 letters, digits and `_`, of which the first is no digit")

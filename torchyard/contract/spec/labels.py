@@ -6,20 +6,14 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, JsonValue
 from pydantic_core import to_json
 
-from torchyard.contract.wire.wording import allowing
+from torchyard.contract.bounds import LABEL_KEY, LONGEST_LABEL, MOST_LABELS
 
-MOST_LABELS = 32
-"""The most labels of a job."""
 MOST_LABELS_BYTES = 4096
 """The most bytes of a job's labels as JSON. Each row of a list includes them."""
-LABEL_KEY = allowing(
-    r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$",
-    "1 to 63 letters, digits, `.`, `_`, `/` and `-`, of which the first is a letter or a digit",
-)
 _KEYS_ALONE: dict[str, JsonValue] = {"additionalProperties": False}
 
 LabelKey = Annotated[str, Field(pattern=LABEL_KEY)]
-LabelValue = Annotated[str, Field(max_length=200)]
+LabelValue = Annotated[str, Field(max_length=LONGEST_LABEL)]
 
 
 def wrong_labels(labels: Mapping[str, str]) -> str | None:

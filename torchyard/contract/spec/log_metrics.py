@@ -5,11 +5,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from torchyard.contract.bounds import MOST_METRIC_PATTERNS
 from torchyard.contract.wire.schema import Schema
 from torchyard.contract.wire.text import METRIC_KEY_LENGTH
 
-MOST_METRIC_PATTERNS = 8
-"""Expressions of one job by which metrics are read from its lines."""
 MOST_METRIC_PATTERN = 500
 """Characters of one of them."""
 VALUE, STEP, KEY = "value", "step", "key"

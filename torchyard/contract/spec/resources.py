@@ -4,19 +4,21 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from torchyard.contract.bounds import (
+    GPU_NAME,
+    MOST_CPUS,
+    MOST_DEVICES,
+    MOST_GPU_NAMES,
+    MOST_MEMORY_GB,
+    MOST_NODES,
+    POOL_NAME,
+    SLURM_FEATURES,
+    SLURM_WORD,
+)
 from torchyard.contract.wire.schema import Schema
-from torchyard.contract.wire.wording import allowing
 
-_GPU_NAME = allowing(
-    r"^[A-Za-z0-9][A-Za-z0-9 ._/()+-]{0,99}$",
-    "1 to 100 letters, digits, spaces and characters of `._/()+-`, of which the first is a letter or a digit",
-)
-GpuName = Annotated[str, Field(pattern=_GPU_NAME)]
-_POOL_NAME = allowing(
-    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-    "1 to 64 letters, digits, `.`, `_` and `-`, of which the first is a letter or a digit",
-)
-PoolName = Annotated[str, Field(pattern=_POOL_NAME)]
+GpuName = Annotated[str, Field(pattern=GPU_NAME)]
+PoolName = Annotated[str, Field(pattern=POOL_NAME)]
 
 
 def _is_none(value: object) -> bool:
@@ -31,19 +33,19 @@ def _not_empty(names: tuple[str, ...]) -> tuple[str, ...]:
 
 GpuNames = Annotated[
     tuple[GpuName, ...],
-    Field(strict=False, max_length=16, json_schema_extra={"minItems": 1}),  # JSON has no tuples
+    Field(strict=False, max_length=MOST_GPU_NAMES, json_schema_extra={"minItems": 1}),  # JSON has no tuples
     AfterValidator(_not_empty),  # pydantic's own would count only the valid names
 ]
 
 
-Devices = Annotated[int, Field(ge=1, le=1024)]
+Devices = Annotated[int, Field(ge=1, le=MOST_DEVICES)]
 """How many devices of a node."""
 
 
 class Resources(Schema):
     """What one attempt holds while it runs."""
 
-    nodes: Annotated[int, Field(ge=1, le=10_000)] = Field(default=1, description="several need a pool")
+    nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] = Field(default=1, description="several need a pool")
     devices_per_node: Devices = Field(default=1, description="one process (rank) for each")
     device: Literal["auto", "cuda", "cpu"] = Field(default="auto", description="`auto`: GPUs where the worker has them")
     min_memory_gb: Annotated[float, Field(gt=0, le=100_000)] | None = Field(default=None, description="per GPU, in GiB")
@@ -52,10 +54,10 @@ class Resources(Schema):
         exclude_if=_is_none,
         description="names of GPUs, any of which will do: `H100`, `A100-80GB`",
     )
-    cpus: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
+    cpus: Annotated[float, Field(gt=0, le=MOST_CPUS)] | None = Field(
         default=None, exclude_if=_is_none, description="processors of each host, for all its processes together"
     )
-    memory_gb: Annotated[float, Field(gt=0, le=1_000_000)] | None = Field(
+    memory_gb: Annotated[float, Field(gt=0, le=MOST_MEMORY_GB)] | None = Field(
         default=None, exclude_if=_is_none, description="memory of each host, for all its processes together, in GiB"
     )
     pool: PoolName | None = Field(
@@ -106,16 +108,8 @@ class Resources(Schema):
         return self
 
 
-_SLURM_WORD = allowing(
-    r"^[A-Za-z0-9_][A-Za-z0-9._@-]{0,99}$",
-    "1 to 100 letters, digits, `.`, `_`, `@` and `-`, of which the first is a letter, a digit or `_`",
-)
-SlurmWord = Annotated[str, Field(pattern=_SLURM_WORD)]
-_SLURM_FEATURES = allowing(
-    r"^[A-Za-z0-9_(\[][A-Za-z0-9._@&|*()\[\]-]{0,199}$",
-    "1 to 200 letters, digits and characters of `._@-&|*()[]`, of which the first is no `.`, `@`, `-`, `&`, `|` or `*`",
-)
-SlurmFeatures = Annotated[str, Field(pattern=_SLURM_FEATURES)]
+SlurmWord = Annotated[str, Field(pattern=SLURM_WORD)]
+SlurmFeatures = Annotated[str, Field(pattern=SLURM_FEATURES)]
 
 
 class SlurmOptions(Schema):

@@ -16,12 +16,20 @@ from pydantic import (
 
 from torchyard.contract import recipes
 from torchyard.contract.attempts.idleness import long_enough
-from torchyard.contract.attempts.keeping import MOST_KEEP, KeptPattern
+from torchyard.contract.attempts.keeping import KeptPattern
+from torchyard.contract.bounds import (
+    DEFAULT_RESTARTS,
+    JOB_NAME_PATTERN,
+    MOST_AFTER,
+    MOST_KEEP,
+    MOST_PRIORITY,
+    MOST_RESTARTS,
+)
 from torchyard.contract.errors import FieldError, InvalidSpec
 from torchyard.contract.notifications.requests import JobNotify
 from torchyard.contract.recipes.training import STALL_TIMEOUT
 from torchyard.contract.spec import environment
-from torchyard.contract.spec.after import MOST_AFTER, After
+from torchyard.contract.spec.after import After
 from torchyard.contract.spec.environment import Env, SecretRef
 from torchyard.contract.spec.initial import INIT_FROM, AfterRef, parse_initial
 from torchyard.contract.spec.labels import Labels
@@ -33,19 +41,15 @@ from torchyard.contract.wire.findings import field_errors
 from torchyard.contract.wire.schema import Count, Duration, MetricKey, Schema
 from torchyard.contract.wire.text import unstorable
 from torchyard.contract.wire.units import DEFAULT_TIME_LIMIT, above_zero
-from torchyard.contract.wire.wording import allowing
 
-JOB_NAME = "1 to 100 letters, digits, `.`, `_` and `-`, of which the first is a letter or a digit"
 JobName = Annotated[
     str,
     Field(
-        pattern=allowing(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$", JOB_NAME),
+        pattern=JOB_NAME_PATTERN,
         description="what the job is called; several may have one name",
     ),
 ]
-Priority = Annotated[int, Field(ge=-100, le=100, description="higher starts first")]
-DEFAULT_RESTARTS = 2
-"""How often a job runs again after a failure, if it does not say otherwise."""
+Priority = Annotated[int, Field(ge=-MOST_PRIORITY, le=MOST_PRIORITY, description="higher starts first")]
 
 MOST_SPEC_BYTES = 262_144
 """The most bytes of a job spec that is submitted."""
@@ -78,7 +82,7 @@ class _Common(Schema):
     preemptible: bool = Field(
         default=False, description="may be stopped, with a checkpoint, so that another job can start"
     )
-    max_restarts: Annotated[int, Field(ge=0, le=1000)] = Field(
+    max_restarts: Annotated[int, Field(ge=0, le=MOST_RESTARTS)] = Field(
         default=DEFAULT_RESTARTS,
         description="retries that count; an error of the program before its first progress has none",
     )

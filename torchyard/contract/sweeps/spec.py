@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
+from torchyard.contract.bounds import MOST_LABELS
 from torchyard.contract.errors import FieldError, InvalidSpec
-from torchyard.contract.spec.labels import MOST_LABELS
 from torchyard.contract.spec.spec import JobName, Labels
 from torchyard.contract.sweeps.arguments import ARGUMENT, Style
 from torchyard.contract.team.roles import Visibility

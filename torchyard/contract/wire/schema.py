@@ -18,12 +18,10 @@ from pydantic_core import CoreSchema, from_json
 
 from torchyard.contract.errors import FieldError, InvalidRequest
 from torchyard.contract.wire.findings import field_errors
-from torchyard.contract.wire.text import METRIC_KEY, unstorable
+from torchyard.contract.wire.text import LONGEST_URL, METRIC_KEY, unstorable
 from torchyard.contract.wire.units import format_duration, parse_duration
 from torchyard.contract.wire.wording import allowing
 
-LONGEST_URL = 4008
-"""Characters of a `file:///…`, at most. A pattern that counts them would take 8 MiB, and 20 ms at each start."""
 BUNDLE_PATTERN = "bundle:sha256:[0-9a-f]{64}"
 """The URL of a bundle, as a pattern's part."""
 BOUND_IN_BYTES = "x-maxBytes"

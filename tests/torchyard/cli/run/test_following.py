@@ -10,7 +10,7 @@ from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.terminal import in_terminal
 from tests.torchyard.client.answers import JOB, NOW, event, job, line, page, sse
 from tests.torchyard.client.fake_server import TOKEN, Answer, FakeServer, problem, serving
-from torchyard.client.packing import pack
+from torchyard.client.packing.bundle import pack
 
 
 @pytest.fixture

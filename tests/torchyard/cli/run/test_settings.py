@@ -1,18 +1,26 @@
 """Where the settings of `torchyard run` come from, and what is said of wrong ones."""
 
+from collections.abc import Callable
 import json
 from pathlib import Path
 import re
-from subprocess import CompletedProcess
+from subprocess import PIPE, CompletedProcess, run
+import sys
 import tomllib
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import ConfigDict, Field, TypeAdapter
 import pytest
 
 from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment, run_in_process
 from torchyard.cli.run.keys import KEYS
 from torchyard.cli.run.settings import Settings, read_settings
+from torchyard.contract.attempts.rundir import Env
+from torchyard.contract.spec.labels import Labels
+from torchyard.contract.spec.resources import GpuName, SlurmFeatures
+from torchyard.contract.spec.spec import JobName, Priority
+from torchyard.contract.team.roles import Visibility
 
 USER = """
 [run]
@@ -91,6 +99,7 @@ def test_a_variable_is_a_text_or_a_secret_as_the_stronger_place_says(
         '[run]\nmax_size = "0"',
         '[run]\nlauncher = "slurm"',
         "[run]\nmounts = {data = 1}",
+        '[run]\nmounts = {"../data" = "file:///data"}',
         '[run]\nenv = {A = "1"}\nsecrets = {A = "B"}',
         "[run",
         "\udcff",
@@ -180,3 +189,50 @@ def _run(folder: Path, *arguments: str, **variables: str) -> CompletedProcess[st
     folder.mkdir(exist_ok=True)
     own = {**environment(None, ""), "XDG_CONFIG_HOME": str(folder / "own"), **variables}
     return run_in_process(arguments, own, cwd=folder)
+
+
+def test_a_program_is_read_without_pydantic_until_a_service_starts(tmp_path: Path) -> None:
+    """Models, the HTTP library and the packing take longer to load than all else that is done before."""
+    (tmp_path / "main.py").touch()
+    (tmp_path / "torchyard.toml").write_text('[run]\ncpus = 2\ntime_limit = "1h"\nmax_size = "1GiB"\n')
+    heavy = ("pydantic", "httpx2", "rich", "torchyard.client.packing.bundle")
+    program = (
+        "import sys\nfrom torchyard.cli import main\ntry: main()\n"
+        f"finally: sys.exit(str([name for name in {heavy} if name in sys.modules]))"
+    )
+    words = ["run", "--name", "digits", "--devices", "2", "--env", "A=1", "--gpu", "H100", "--keep", "out/*", "main.py"]
+    env = {**environment(None, ""), "XDG_CONFIG_HOME": str(tmp_path), Env.JOB_ID: "job_1"}  # a job starts no service
+    done = run(
+        [sys.executable, "-P", "-c", program, *words], env=env, cwd=tmp_path, stderr=PIPE, text=True, check=False
+    )
+    assert [line[:21] for line in done.stderr.splitlines()] == ["No server is known: s", "error: a job starts n", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("name", JobName),
+        ("priority", Priority),
+        ("gpu", Annotated[list[GpuName], Field(min_length=1, max_length=16)]),
+        ("constraint", SlurmFeatures),
+        ("cpus", Annotated[float, Field(gt=0, le=10_000)]),
+        ("labels", Labels),
+        ("visibility", Visibility),
+        ("preemptible", bool),
+    ],
+)
+def test_a_setting_is_checked_as_the_field_of_a_spec(name: str, kind: Any) -> None:
+    (key,) = [key for key in KEYS if key.name == name]
+    model = TypeAdapter(kind, config=ConfigDict(strict=True))
+    texts: list[Any] = ["", "a", "a\n", "é", "\ud800", "a" * 100, "a" * 101, "team", "1"]
+    numbers: list[Any] = [True, None, 0, 1, -100, 101, 1.5, 10_001, 1e300, float("nan"), float("inf")]
+    more: list[Any] = [{}, {"a": "b"}, {"a\n": "b"}, {"a": 1}, {"a": "b" * 201}, {str(n): "x" * 200 for n in range(32)}]
+    for value in [*texts, *numbers, *more, [], [1], *([text] for text in texts), ["a"] * 16, ["a"] * 17]:
+        assert _accepted(key.check, value) == _accepted(model.validate_python, value), value
+
+
+def _accepted(check: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return check(value)
+    except ValueError:
+        return "refused"

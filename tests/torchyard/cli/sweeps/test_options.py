@@ -11,7 +11,7 @@ from tests.torchyard.cli.answered import is_clean_error, run
 from tests.torchyard.client.answers import NOW, page
 from tests.torchyard.client.fake_server import Answer, FakeServer
 from tests.torchyard.client.test_sweeps import ID, OF_ONE, PATH, sent, sweep, trial
-from torchyard.client.packing import pack
+from torchyard.client.packing.bundle import pack
 
 RECIPE = "trainer: image-classification\nname: digits\n"
 

@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from tests.approved import Approved
-from torchyard.client.packing import git, pack
+from torchyard.client.packing import git
+from torchyard.client.packing.bundle import pack
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes.script import Git
 

@@ -7,9 +7,10 @@ import subprocess
 import pytest
 
 from tests.approved import Approved
-from torchyard.client.packing import leftout, pack
+from torchyard.client.packing import leftout
+from torchyard.client.packing.bundle import pack
+from torchyard.contract.bounds import MOST_LEFT_OUT
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.recipes.script import MOST_LEFT_OUT
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,8 @@ import pytest
 
 from tests.approved import Approved
 from tests.leftovers import as_nobody
-from torchyard.client.packing import Bundle, bundle, contents, pack
+from torchyard.client.packing import bundle, contents
+from torchyard.client.packing.bundle import Bundle, pack
 from torchyard.contract.bundles.tar import verify
 from torchyard.contract.errors import ConfigError, InvalidBundle, TooLarge
 

@@ -298,17 +298,6 @@ test("the floor counts its devices, and reads again only the lists that have cha
   expect(asked.slice(before).map(({ path }) => path)).toEqual(["v1/queue"]);
 });
 
-test("an empty floor says how to begin, to those who may", async () => {
-  signIn("member", "jobs:read", "jobs:write", "cluster:read");
-  const { host } = await openNow([worker(device(0))], []);
-  expect(textOf(host.querySelector(".empty p"))).toBe(
-    "Nothing runs or waits, and nothing has ended. Send the first job:",
-  );
-  await removeAll();
-  signIn("viewer", "jobs:read", "cluster:read");
-  expect(textsOf((await openNow([worker(device(0))], [])).host, ".empty code")).toEqual([]);
-});
-
 test("a token for jobs alone asks for nothing of the cluster", async () => {
   signIn("member", "jobs:read");
   const { host, asked, watched } = await openNow([], []);

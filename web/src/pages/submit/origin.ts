@@ -16,6 +16,13 @@ export interface Origin {
 /** The times of a new schedule, to be changed. */
 const NIGHTLY = "0 3 * * *";
 
+/** Two trials of an example whose data comes with the service, to be changed. */
+const NEW_SWEEP: JsonObject = {
+  name: "sweep",
+  parameters: { "config.optimizer.lr": [0.1, 0.01] },
+  job: { trainer: "image-classification", config: { data: { source: "digits" } } },
+};
+
 const OF_SWEEP: JsonObject = {
   method: "grid",
   seed: 0,
@@ -44,6 +51,7 @@ export async function readOrigin(schema: Schema, query: URLSearchParams): Promis
       path: `jobs/${job.id}`,
     };
   }
+  if (sweep === "new") return { text: written(NEW_SWEEP), name: null, path: "" };
   if (sweep) {
     const found = await get<SweepView>(`v1/sweeps/${encodeURIComponent(sweep)}`);
     return {

@@ -39,6 +39,14 @@ test("the form writes the YAML, and the YAML the form", async () => {
   expect(yamlOf(host).value).toContain("name: night");
 });
 
+test("a new sweep begins with values that vary", async () => {
+  navigate(href("submit", { sweep: "new" }));
+  const { host, asked } = await open();
+  expect(yamlOf(host).value).toContain("config.optimizer.lr: [0.1, 0.01]");
+  expect(textOf(host.querySelector("footer .primary"))).toBe("Submit the sweep");
+  expect(asked.some(({ path }) => path.startsWith("v1/sweeps/"))).toBe(false);
+});
+
 test("a language model asks for its base and its data first, and its targets are a word or a list", async () => {
   const { host } = await open();
   type(yamlOf(host), "trainer: causal-lm\n");
