@@ -42,11 +42,11 @@ def drain(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Stop workers from taking jobs.
+    """Stop workers from taking jobs, and return theirs to the queue.
 
-    Their running jobs are asked to save, and return to the queue.
+    Their running jobs are asked to save before they stop. `undrain` lets the workers take jobs again.
     """
-    if dry_run or (not yes and prompt.can_ask()):
+    if dry_run or not yes:
         prices = _prices_of_drain(workers)
         if dry_run and as_json:
             return output.write_json([price for _, price in prices])

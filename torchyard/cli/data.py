@@ -15,7 +15,7 @@ data = typer.Typer(no_args_is_help=True, help="Upload data for jobs, or pack it 
 
 
 @data.command("push")
-def push(
+def push_folder(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder.", exists=True, file_okay=False)],
     *,
     name: Annotated[
@@ -29,8 +29,9 @@ def push(
     All files go along, whatever git ignores, but what .torchyardignore names and what is never packed, such as .git and
     .env. It prints what it leaves out.
     """
-    from torchyard.cli.run.upload import left_out, packed, upload
+    from torchyard.cli.run.upload import packing, push
     from torchyard.cli.run.values import parse_size
+    from torchyard.client.packing.bundle import pack
 
     try:
         most = parse_size(max_size)
@@ -38,11 +39,10 @@ def push(
         raise typer.BadParameter(f"--max-size {error}") from None
     with connect() as client:
         client.me()
-        with packed(folder, max_size=most, asks_git=False) as bundle:
-            terminal.note(f"{output.count(len(bundle.files), 'file')}, {terminal.size(bundle.size)}")
-            for line in left_out(bundle):
-                terminal.note(f"left out   {terminal.plain(line)}")
-            upload(client, bundle)
+        with packing():
+            bundle = pack(folder, max_size=most, asks_git=False)
+        with bundle:
+            push(client, bundle)
             if name is not None:
                 client.bundles.name(bundle.sha256, name)
             found = {"url": bundle.url, "sha256": bundle.sha256, "size": bundle.size, "files": len(bundle.files)}

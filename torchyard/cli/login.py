@@ -109,7 +109,7 @@ def whoami(*, as_json: Json = False) -> None:
         expiry = None if expires_at is None else expires_at.isoformat()
         return terminal.write(json.dumps({**me.model_dump(mode="json"), "url": url, "expires_at": expiry}))
     rows = [("name", me.name), ("role", me.role), ("scopes", ", ".join(me.scopes)), ("server", url)]
-    rows += [("token", me.token_id or "the administrator's, from TORCHYARD_TOKEN")]
+    rows += [("token", me.token_id or "the service's own, of its first administrator")]
     rows += [("expires", output.moment(expires_at))] if expires_at is not None else []
     for label, text in rows:
         terminal.write(f"{label:<11}{text}")

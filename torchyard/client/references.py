@@ -124,15 +124,6 @@ async def sweep_id_of(connection: Connection, ref: str) -> str:
     return found
 
 
-async def exact_init_from(connection: Connection, text: str) -> str:
-    """Returns an `init_from` with ids in place of the name of a job or a sweep, such as `digits/best`.
-
-    Raises NotFound, and Conflict if a short id is that of several.
-    """
-    (exact,) = await with_ids(connection, [{"init_from": text}])
-    return exact["init_from"]
-
-
 async def free_name(connection: Connection, name: str) -> str:
     """Returns `name`, or if a job has it, `name-2`, `name-3`, …: the first after that of the newest such job."""
     stem, number, found = name[:_LONGEST_STEM], 1, name

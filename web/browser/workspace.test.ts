@@ -108,6 +108,23 @@ test("the line of the row under the pointer stands out, and the row of the line 
   await leave(visited);
 });
 
+test("a sweep's page has its trials beside their curves, and each stands out with the other", async () => {
+  const visited = await visit(browser, service, `sweeps/${sweep}`);
+  const { page } = visited;
+  await page.getByRole("figure", { name: "loss" }).locator("canvas").first().waitFor();
+  await page.getByRole("row", { name: BEST }).hover();
+  await page.locator("figure .over").first().waitFor({ state: "visible" });
+  await page.locator("svg circle.marked").waitFor();
+  await page.locator("svg circle.lead").last().hover();
+  await page.locator("tr.marked", { hasText: BEST }).waitFor();
+  await page.getByRole("button", { name: `Curves of ${BEST}` }).click();
+  assert.equal((await open(page)).includes(BEST), false);
+  await page.reload();
+  await page.getByRole("button", { name: `Curves of ${BEST}` }).waitFor();
+  assert.equal((await open(page)).length, 19);
+  await leave(visited);
+});
+
 test("on a phone the charts stand above the rows, and nothing is wider than the screen", async () => {
   const visited = await visit(browser, service, "jobs?as=charts", { width: 390, theme: "dark", touch: true });
   const { page } = visited;

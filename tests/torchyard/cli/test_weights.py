@@ -14,7 +14,7 @@ from tests.torchyard.client.test_sweeps import sweep
 from torchyard.cli.cached import checkpoint_of
 from torchyard.client import Client
 from torchyard.client.blocking import ask
-from torchyard.client.references import exact_init_from
+from torchyard.client.references import with_ids
 
 JOB = f"job_{'3f09c1':0>32}"
 CHECKPOINT = f"ckpt_{'77aa01':0>32}"
@@ -71,7 +71,7 @@ def test_a_name_of_weights_is_read_alike_by_each_command(
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         assert checkpoint_of(client, named).read_bytes() == DATA, "predict and export"
         answer_lists(weights, named.partition("/")[0])
-        assert ask(client, exact_init_from, named) == FORMS[named]
+        assert ask(client, with_ids, [{"init_from": named}]) == [{"init_from": FORMS[named]}]
 
 
 def test_a_model_is_downloaded_with_its_view(weights: FakeServer, tmp_path: Path) -> None:

@@ -252,9 +252,7 @@ def _run(
 
     with connect_or_start() as client:
         client.me()  # whoever cannot be reached, or does not know the token, says so before anything is packed
-        spec = _uploaded(client, program, settings, folder)
-        if idempotency_key is not None:  # a repeated command is the same, whatever else lies in the folder by then
-            spec = spec.model_copy(update={"config": spec.config.model_copy(update={"left_out": []})})
+        spec = _uploaded(client, program, settings, folder, repeatable=idempotency_key is not None)
         return _submit(client, spec, sweep, settings, as_json=as_json, idempotency_key=idempotency_key)
 
 
@@ -304,27 +302,21 @@ def _submit(
     return accepted(client, job.view, follow=not detach, as_json=as_json)
 
 
-def _uploaded(client: Client, program: Program, settings: Settings, folder: Path) -> ScriptSpec:
+def _uploaded(client: Client, program: Program, settings: Settings, folder: Path, *, repeatable: bool) -> ScriptSpec:
     """Uploads the folder, says what will run, and returns the job's spec."""
-    from torchyard.cli.run.mounts import packed_mounts, paths_of, push, urls_of
-    from torchyard.cli.run.spec import job_spec, plan
-    from torchyard.cli.run.upload import packed, upload
+    from torchyard.cli.run.spec import checked, packed_program, plan
+    from torchyard.cli.run.upload import push, upload
     from torchyard.client.blocking import ask
-    from torchyard.client.references import exact_init_from
+    from torchyard.client.references import with_ids
 
-    most, include, mounts = settings["max_size"], settings["include"], settings["mounts"]
-    with (
-        packed(folder, max_size=most, needed=program.file, include=include, mounted=paths_of(mounts)) as bundle,
-        packed_mounts(mounts, folder=folder, max_size=most) as pushed,
-    ):
-        named = settings["init_from"]
-        init_from = None if named is None else ask(client, exact_init_from, named)
-        urls = urls_of(client, mounts, pushed)
-        spec = job_spec(program, settings, bundle, folder=folder, init_from=init_from, mounts=urls)
-        for line in plan(spec, program, bundle, server=client.server.url):
+    with packed_program(program, settings, folder, repeatable=repeatable) as packed:
+        (exact,) = ask(client, with_ids, [packed.spec])
+        spec = checked(exact)
+        for line in plan(spec, program, packed.code, server=client.server.url):
             terminal.note(line)
-        push(client, pushed)
-        upload(client, bundle)
+        for place, bundle in packed.mounts.items():
+            push(client, bundle, place=place)
+        upload(client, packed.code)
     return spec
 
 

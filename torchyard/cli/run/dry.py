@@ -6,8 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from torchyard.cli import output
-from torchyard.cli.run.spec import job_spec, plan
-from torchyard.cli.run.upload import packed
+from torchyard.cli.run.spec import checked, packed_program, plan
 from torchyard.cli.sweeps.argv import argv, print_trials
 from torchyard.contract.sweeps.spec import parse_sweep
 from torchyard.host import terminal
@@ -23,9 +22,9 @@ def print_plan(
     program: Program, settings: Settings, folder: Path, sweep: dict[str, Any] | None, *, as_json: bool
 ) -> None:
     """Prints what would be sent and run, and the arguments of the job or of each trial. Raises as `run` does."""
-    with packed(folder, max_size=settings["max_size"], needed=program.file, include=settings["include"]) as bundle:
-        spec = job_spec(program, settings, bundle, folder=folder)
-        lines = plan(spec, program, bundle, server="")
+    with packed_program(program, settings, folder, offline=True) as packed:
+        spec = checked(packed.spec)
+        lines = plan(spec, program, packed.code, server="")
     for line in lines:
         terminal.note(line)
     if sweep is not None:

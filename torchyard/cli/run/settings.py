@@ -182,7 +182,18 @@ def _checked(values: Mapping[str, Value], places: Mapping[str, str], origins: Ma
     both = found.get("env", {}).keys() & found.get("secrets", {}).keys()
     if both:
         raise ConfigError(f"{places['secrets']}: {', '.join(sorted(both))} has a text as value, too")
+    if found.get("mounts"):
+        _check_places(found["mounts"], places["mounts"])
     return Layer(found, origins)
+
+
+def _check_places(mounts: Value, origin: str) -> None:
+    from torchyard.contract.bundles.mounting import paths_in
+
+    try:
+        paths_in(mounts)
+    except ValueError as error:
+        raise ConfigError(f"{origin}: {error}") from None
 
 
 def _known(name: str, place: str) -> Key:

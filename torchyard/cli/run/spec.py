@@ -1,16 +1,16 @@
-"""Makes the job spec of a packed folder, and the lines that say what will run."""
+"""Makes the job spec of the folder by the settings, and the lines that say what will run."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 import shlex
-from types import MappingProxyType
 from typing import Any
 
 from torchyard.cli import output
 from torchyard.cli.run.program import SHELLS, Program
 from torchyard.cli.run.settings import Settings
-from torchyard.cli.run.upload import MOST_SHOWN, left_out
-from torchyard.client.core.launching import code_config, name_of
+from torchyard.cli.run.upload import MOST_PUSHED, MOST_SHOWN, left_out, packing
+from torchyard.client.core.launching import PackedJob, packed_job
 from torchyard.client.packing.bundle import Bundle
 from torchyard.client.packing.rules import IGNORE_FILE
 from torchyard.contract.errors import InvalidSpec
@@ -18,50 +18,55 @@ from torchyard.contract.spec.resources import Resources, SlurmOptions
 from torchyard.contract.spec.spec import ScriptSpec, parse_spec
 from torchyard.host import terminal
 
+_SAME = (
+    "name",
+    "time_limit",
+    "idle_timeout",
+    "max_restarts",
+    "priority",
+    "preemptible",
+    "launcher",
+    "visibility",
+    "labels",
+    "keep",
+)
+"""The settings that are keys of the spec as they are."""
 
-def job_spec(
-    program: Program,
-    settings: Settings,
-    bundle: Bundle,
-    *,
-    folder: Path,
-    init_from: str | None = None,
-    mounts: Mapping[str, str] = MappingProxyType({}),
-) -> ScriptSpec:
-    """Returns the spec of the job. `init_from` and `mounts`: as in a spec, with ids.
 
-    Raises ConfigError, and InvalidSpec, which names each wrong field.
+@contextmanager
+def packed_program(
+    program: Program, settings: Settings, folder: Path, *, offline: bool = False, repeatable: bool = False
+) -> Generator[PackedJob]:
+    """Packs the folder for the block, and the mounts that are folders: with the spec that the settings say.
+
+    `offline` leaves out what a server is asked for: mounts and weights. Raises as `packed_job` does.
     """
-    config = {
-        **code_config(bundle, folder=folder, requirements=settings["requirements"]),
-        **program.config,
-        **({} if settings["python"] is None else {"python": settings["python"]}),
-        "mounts": {**mounts},
-        "checkpoints": settings["checkpoints"],
-    }
-    of_slurm = {key: settings[key] for key in SlurmOptions.model_fields if settings[key] is not None}
-    secrets = {name: {"secret": secret} for name, secret in settings["secrets"].items()}
-    plain = {
-        key: settings[key]
-        for key in ("time_limit", "idle_timeout", "max_restarts", "priority", "preemptible", "launcher", "visibility")
-    }
-    plain["init_from"] = init_from
-    return _checked(
-        {
-            "trainer": "script",
-            "name": settings["name"] or name_of(folder),
-            "resources": _resources(settings),
-            **({"slurm": of_slurm} if of_slurm else {}),
-            **({"after": [_after(text) for text in settings["after"]]} if settings["after"] else {}),
-            **({} if settings["profile"] is None else {"profile": _profile(settings["profile"])}),
-            "env": {**settings["env"], **secrets},
-            "labels": settings["labels"],
-            "keep": settings["keep"],
-            "metrics": {"patterns": settings["metrics"]},
-            "config": config,
-            **{key: value for key, value in plain.items() if value is not None},
-        }
+    config = {key: settings[key] for key in ("requirements", "python", "checkpoints")}
+    job = packed_job(
+        folder,
+        {**program.config, **config, "mounts": {} if offline else settings["mounts"]},
+        {**_keys(settings), "init_from": None if offline else settings["init_from"]},
+        needed=program.file,
+        max_size=settings["max_size"],
+        max_mount_size=max(settings["max_size"], MOST_PUSHED),
+        include=settings["include"],
+        repeatable=repeatable,
     )
+    with ExitStack() as opened:
+        with packing():
+            packed = opened.enter_context(job)
+        yield packed
+
+
+def checked(spec: Mapping[str, Any]) -> ScriptSpec:
+    """Returns the spec as a record. Raises InvalidSpec, which names each wrong field."""
+    try:
+        found = parse_spec(spec)
+    except InvalidSpec as error:
+        lines = [error.message, *(f"  {item.field}: {item.message}" for item in error.errors)]
+        raise InvalidSpec("\n".join(lines), errors=error.errors) from None
+    assert isinstance(found, ScriptSpec)
+    return found
 
 
 def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> list[str]:
@@ -93,6 +98,22 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
     if program.file is None and program.value not in SHELLS:
         lines.append(f"{terminal.plain(program.value)} is that of {_environment(spec)}.")
     return lines
+
+
+def _keys(settings: Settings) -> dict[str, Any]:
+    """Returns what the settings say of the job besides its `config` and `init_from`."""
+    of_slurm = {key: settings[key] for key in SlurmOptions.model_fields if settings[key] is not None}
+    secrets = {name: {"secret": secret} for name, secret in settings["secrets"].items()}
+    keys = {
+        **{key: settings[key] for key in _SAME},
+        "resources": _resources(settings),
+        "slurm": of_slurm or None,
+        "after": [_after(text) for text in settings["after"]] or None,
+        "profile": None if settings["profile"] is None else _profile(settings["profile"]),
+        "env": {**settings["env"], **secrets},
+        "metrics": {"patterns": settings["metrics"]},
+    }
+    return {key: value for key, value in keys.items() if value is not None}
 
 
 def _environment(spec: ScriptSpec) -> str:
@@ -142,13 +163,3 @@ def _of_host(resources: Resources) -> str:
 
 def _words(program: Program) -> list[str]:
     return [*(("-m",) if program.key == "module" else ()), program.value, *program.args]
-
-
-def _checked(spec: dict[str, Any]) -> ScriptSpec:
-    try:
-        found = parse_spec(spec)
-    except InvalidSpec as error:
-        lines = [error.message, *(f"  {item.field}: {item.message}" for item in error.errors)]
-        raise InvalidSpec("\n".join(lines), errors=error.errors) from None
-    assert isinstance(found, ScriptSpec)
-    return found

@@ -1,38 +1,40 @@
-"""Packs a folder and uploads what the server does not have, and shows the upload on stderr."""
+"""Uploads what the server does not have of a packed folder, and shows on stderr what it does."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 import shlex
 import sys
 
+from torchyard.cli import output
 from torchyard.cli.progress import Transfer
 from torchyard.client import Client
-from torchyard.client.packing.bundle import Bundle, pack
+from torchyard.client.packing.bundle import Bundle
 from torchyard.client.packing.leftout import LeftOut
 from torchyard.host import terminal
 
 MOST_SHOWN = 5
 """The most files of one kind that are shown."""
+MOST_PUSHED = 2 << 30
+"""The most bytes that are packed of a folder of data, unless the caller allows more."""
 _ERASE = "\r\x1b[K"
 """Takes back what is on the terminal's line."""
 
 
 @contextmanager
-def packed(
-    folder: Path,
-    *,
-    max_size: int,
-    needed: str | None = None,
-    asks_git: bool = True,
-    include: Sequence[str] = (),
-    mounted: Sequence[str] = (),
-) -> Generator[Bundle]:
-    """Packs the folder for the block. Raises as `pack` does."""
-    with _saying("packs the folder …"):
-        bundle = pack(folder, max_size=max_size, needed=needed, asks_git=asks_git, include=include, mounted=mounted)
-    with bundle:
-        yield bundle
+def packing() -> Generator[None]:
+    """Says in a terminal that a folder is packed, during the block. Rich could, too, but takes as long to import as a
+    run to start.
+    """
+    shown = sys.stderr.isatty()
+    if shown:
+        sys.stderr.write("packs the folder …")
+        sys.stderr.flush()
+    try:
+        yield
+    finally:
+        if shown:
+            sys.stderr.write(_ERASE)
+            sys.stderr.flush()
 
 
 def left_out(bundle: Bundle) -> list[str]:
@@ -50,6 +52,15 @@ def _brings_back(each: LeftOut) -> str:
 def _first(lines: list[str]) -> list[str]:
     more = len(lines) - MOST_SHOWN
     return [*lines[:MOST_SHOWN], f"and {more} more"] if more > 0 else lines
+
+
+def push(client: Client, bundle: Bundle, *, place: str = "") -> None:
+    """Says what is packed of the data and what is left out, and uploads it."""
+    what = f"{output.count(len(bundle.files), 'file')}, {terminal.size(bundle.size)}"
+    terminal.note(f"{place}: {what}" if place else what)
+    for line in left_out(bundle):
+        terminal.note(f"left out   {terminal.plain(line)}")
+    upload(client, bundle)
 
 
 def upload(client: Client, bundle: Bundle) -> None:
@@ -87,18 +98,3 @@ class _Sent:
         if self._copied:
             return f"Uploaded {terminal.size(new)}: the server has the other {terminal.size(self._copied)}."
         return f"Uploaded {terminal.size(new)}." if new else "The server has these files already: nothing is sent."
-
-
-@contextmanager
-def _saying(text: str) -> Generator[None]:
-    """Shows the text in a terminal during the block. Rich could, too, but takes as long to import as a run to start."""
-    shown = sys.stderr.isatty()
-    if shown:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    try:
-        yield
-    finally:
-        if shown:
-            sys.stderr.write(_ERASE)
-            sys.stderr.flush()

@@ -10,7 +10,7 @@ from torchyard.client.calls.call import Spec
 from torchyard.client.connection import Connection
 from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.core.job import AsyncJob, JobCore
-from torchyard.client.core.launching import Mounts, arguments, program_of, script_spec, upload_code
+from torchyard.client.core.launching import Mounts, packed_job, program_of, warn_of_ignored
 from torchyard.client.core.models import ModelsCore
 from torchyard.client.core.notifications import NotificationsCore
 from torchyard.client.core.schedules import SchedulesCore
@@ -24,6 +24,7 @@ from torchyard.client.references import find_job, free_name, with_ids
 from torchyard.client.transport import Transport
 from torchyard.client.waiting import wait_for_end
 from torchyard.contract.bundles.names import MAX_PACKED_BYTES
+from torchyard.contract.errors import ConfigError
 from torchyard.contract.jobs.views import JobView
 
 
@@ -106,30 +107,34 @@ class ClientCore(ServiceCore):
         that, unless there is an `idempotency_key`, as a repeated call must be the same. Returns what `submit` does.
         Raises ConfigError, InvalidBundle, TooLarge, InvalidSpec, and QuotaExceeded.
         """
-        needed = program if program.endswith(".py") and not module else None
+        for key in ("trainer", "config"):
+            if key in spec:
+                raise ConfigError(f"{key} is not an argument of run: submit a whole spec instead")
         resources = {"devices_per_node": devices, "nodes": nodes, **({} if pool is None else {"pool": pool})}
-        wanted = script_spec(name=name, folder=folder, resources=resources, more=spec)
-        code = await upload_code(
-            self.bundles,
-            folder,
-            needed=needed,
-            mounts=mounts,
-            requirements=requirements,
-            max_size=max_size,
-            include=include,
-        )
+        more = {"name": name, **spec, "resources": {**resources, **spec.get("resources", {})}}
+        if keep:
+            more["keep"] = [*keep]
         config = {
             **program_of(program, module=module),
-            **code,
+            "args": [str(item) for item in args],
+            "mounts": mounts,
+            "requirements": requirements,
             "python": python,
-            "args": arguments(args),
             "checkpoints": [*checkpoints],
         }
-        if idempotency_key is not None:  # a repeated call is the same, whatever else lies in the folder by then
-            del config["left_out"]
-        wanted["config"] = {key: value for key, value in config.items() if value}
-        if keep:
-            wanted["keep"] = [*keep]
+        with packed_job(
+            folder,
+            config,
+            more,
+            needed=program if "entrypoint" in config else None,
+            max_size=max_size,
+            include=include,
+            repeatable=idempotency_key is not None,
+        ) as packed:
+            warn_of_ignored(packed.code)
+            (wanted,) = await with_ids(self._connection, [packed.spec])
+            for bundle in (packed.code, *packed.mounts.values()):
+                await self.bundles.upload(bundle)
         numbered = name is None and idempotency_key is None
         return await self.submit(wanted, idempotency_key=idempotency_key, numbered=numbered)
 

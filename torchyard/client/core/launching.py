@@ -1,18 +1,17 @@
-"""Makes a job of a folder: what `Client.run` packs, uploads and submits."""
+"""Packs a folder, and makes the spec of the job that runs a program of it."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 import re
 from typing import Any
 import warnings
 
-from torchyard.client.core.bundles import BundlesCore
 from torchyard.client.packing import git
 from torchyard.client.packing.bundle import Bundle, pack
 from torchyard.client.references import DATA
 from torchyard.contract.bundles.mounting import paths_in
-from torchyard.contract.bundles.names import MAX_PACKED_BYTES, bundle_url
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.recipes.script import MOST_PATH
 from torchyard.contract.wire.text import printable
@@ -23,75 +22,63 @@ Mounts = Mapping[str, str | Path]
 _URL = ("bundle:", "file://", DATA)
 
 
-def is_folder(source: str) -> bool:
-    """Returns whether a mount is a folder of this machine."""
-    return not source.startswith(_URL)
+@dataclass(frozen=True)
+class PackedJob:
+    """The spec of a job, and what is uploaded before it is submitted: the code, and the mounts that are folders."""
+
+    spec: dict[str, Any]
+    code: Bundle
+    mounts: Mapping[str, Bundle]
 
 
-async def upload_code(
-    bundles: BundlesCore,
+@contextmanager
+def packed_job(
     folder: str | Path,
+    config: Mapping[str, Any],
+    more: Mapping[str, Any],
     *,
     needed: str | None,
-    mounts: Mounts,
-    requirements: str | None = None,
-    max_size: int = MAX_PACKED_BYTES,
+    max_size: int,
+    max_mount_size: int | None = None,
     include: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Packs and uploads the folder and the mounts. Returns the keys of `config` that say what they are.
+    repeatable: bool = False,
+) -> Generator[PackedJob]:
+    """Packs the folder, and whole the mounts that are folders. Yields the spec of the job, and what was packed.
 
-    All is packed before anything is sent, mounts whole; of the folder, a warning says what git leaves out. Raises as
-    `pack`, `code_config` and `BundlesCore.upload` do.
+    `config` is that of a script without its code, with `Mounts`; `more` has the other keys of the spec, and the name
+    unless it is the folder's. Names that only a server knows stay: `with_ids` replaces them. The sizes are in bytes, of
+    a mount `max_size` too unless it has its own. `repeatable`: the same code makes the same spec, whatever else lies in
+    the folder.
+
+    Raises ConfigError for mounts that are no paths of the folder, and if the requirements are not among the files, and
+    as `pack` does.
     """
-    urls = {name: str(source) for name, source in mounts.items()}
-    with ExitStack() as open_bundles:
-        code = open_bundles.enter_context(
-            pack(folder, needed=needed, max_size=max_size, include=include, mounted=_paths_in(urls))
+    mounts = {place: str(source) for place, source in config.get("mounts", {}).items()}
+    folders = {place: Path(source) for place, source in mounts.items() if not source.startswith(_URL)}
+    with ExitStack() as opened:
+        code = opened.enter_context(
+            pack(folder, needed=needed, max_size=max_size, include=include, mounted=_paths_in(mounts))
         )
-        _warn(code)
-        config = code_config(code, folder=Path(folder), requirements=requirements)
+        _require_requirements(config.get("requirements"), code, Path(folder))
+        most = max_size if max_mount_size is None else max_mount_size
         packed = {
-            name: open_bundles.enter_context(pack(source, max_size=max_size, asks_git=False))
-            for name, source in urls.items()
-            if is_folder(source)
+            place: opened.enter_context(pack(source.expanduser().absolute(), max_size=most, asks_git=False))
+            for place, source in folders.items()
         }
-        named = {
-            name: bundle_url((await bundles.named(source.removeprefix(DATA))).sha256)
-            for name, source in urls.items()
-            if source.startswith(DATA)
+        whole = {
+            **config,
+            **_of_code(code, Path(folder)),
+            "mounts": {**mounts, **{place: bundle.url for place, bundle in packed.items()}},
         }
-        for bundle in (code, *packed.values()):
-            await bundles.upload(bundle)
-    return {**config, "mounts": {**urls, **named, **{name: bundle.url for name, bundle in packed.items()}}}
-
-
-def _paths_in(mounts: Mapping[str, str]) -> list[str]:
-    try:
-        return paths_in(mounts)
-    except ValueError as error:
-        raise ConfigError(f"mounts: {error}") from None
-
-
-def code_config(bundle: Bundle, *, folder: Path, requirements: str | None) -> dict[str, Any]:
-    """Returns the keys of `config` that say what the code is, and where it comes from.
-
-    Raises ConfigError if the requirements are not among the files.
-    """
-    if requirements not in (None, "script") and requirements not in bundle.files:
-        raise ConfigError(f"{requirements}, which has the requirements, is not among the files of {folder}")
-    origin = git.origin(folder, bundle.files)
-    return {
-        "code": bundle.url,
-        "requirements": requirements,
-        "left_out": [printable(path) for path in bundle.missed if len(path) <= MOST_PATH],
-        "git": None if origin is None else origin.model_dump(),
-    }
-
-
-def _warn(bundle: Bundle) -> None:
-    for each in bundle.left_out:
-        if each.by == ".gitignore":
-            warnings.warn(f"left out by .gitignore: {each}: include=[{each.name!r}], or a mount", stacklevel=2)
+        if repeatable:
+            del whole["left_out"]
+        spec = {
+            "trainer": "script",
+            **more,
+            "name": more.get("name") or _name_of(Path(folder).resolve()),
+            "config": {key: value for key, value in whole.items() if value},
+        }
+        yield PackedJob(spec, code, packed)
 
 
 def program_of(program: str, *, module: bool) -> dict[str, str]:
@@ -101,29 +88,35 @@ def program_of(program: str, *, module: bool) -> dict[str, str]:
     return {"entrypoint" if program.endswith(".py") else "command": program}
 
 
-def script_spec(
-    *, name: str | None, folder: str | Path, resources: Mapping[str, Any], more: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Returns the spec of a job of one's own program, without its `config`. Its `resources` go before these.
+def warn_of_ignored(bundle: Bundle) -> None:
+    """Warns of what git leaves out of the folder."""
+    for each in bundle.left_out:
+        if each.by == ".gitignore":
+            warnings.warn(f"left out by .gitignore: {each}: include=[{each.name!r}], or a mount", stacklevel=2)
 
-    Raises ConfigError if `more` has what another argument sets.
-    """
-    for key in ("trainer", "config"):
-        if key in more:
-            raise ConfigError(f"{key} is not an argument of run: submit a whole spec instead")
+
+def _paths_in(mounts: Mapping[str, str]) -> list[str]:
+    try:
+        return paths_in(mounts)
+    except ValueError as error:
+        raise ConfigError(f"mounts: {error}") from None
+
+
+def _require_requirements(name: str | None, code: Bundle, folder: Path) -> None:
+    if name not in (None, "script") and name not in code.files:
+        raise ConfigError(f"{name}, which has the requirements, is not among the files of {folder}")
+
+
+def _of_code(code: Bundle, folder: Path) -> dict[str, Any]:
+    """Returns the keys of `config` that say what the code is, and where it comes from."""
+    origin = git.origin(folder, code.files)
     return {
-        "trainer": "script",
-        "name": name or name_of(Path(folder).resolve()),
-        **more,
-        "resources": {**resources, **more.get("resources", {})},
+        "code": code.url,
+        "left_out": [printable(path) for path in code.missed if len(path) <= MOST_PATH],
+        "git": None if origin is None else origin.model_dump(),
     }
 
 
-def arguments(args: Sequence[object]) -> list[str]:
-    """Returns the program's arguments as text, numbers too."""
-    return [str(item) for item in args]
-
-
-def name_of(folder: Path) -> str:
+def _name_of(folder: Path) -> str:
     """Returns the folder's name with `-` for each character that a job's name cannot have."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).lstrip("._-")[:100] or "run"

@@ -133,9 +133,9 @@ def test_what_the_server_has_is_not_sent_again(team: Team, folder: Path) -> None
 
 def test_a_job_runs_after_others(team: Team, folder: Path) -> None:
     ids = [_run(team, folder, "run", "-d", "--name", name, "train.py").stdout.strip() for name in ("prep", "data")]
-    done = _run(team, folder, "run", "-d", "--after", "prep", "--after", "data:finished", "train.py")
+    done = _run(team, folder, "run", "-d", "--after", "prep", "--after", f"{ids[1][-12:]}:finished", "train.py")
     assert done.returncode == 0, done.stderr
-    assert "after      prep, data (finished)" in done.stderr.splitlines()
+    assert f"after      prep, {ids[1]} (finished)" in done.stderr.splitlines()
     job = _job(team, done.stdout.strip())
     assert [(each["job_id"], each["on"]) for each in job["after"]] == [(ids[0], "succeeded"), (ids[1], "finished")]
     wrong = _run(team, folder, "run", "-d", "--after", "nobody", "train.py")

@@ -99,6 +99,7 @@ def test_a_variable_is_a_text_or_a_secret_as_the_stronger_place_says(
         '[run]\nmax_size = "0"',
         '[run]\nlauncher = "slurm"',
         "[run]\nmounts = {data = 1}",
+        '[run]\nmounts = {"../data" = "file:///data"}',
         '[run]\nenv = {A = "1"}\nsecrets = {A = "B"}',
         "[run",
         "\udcff",

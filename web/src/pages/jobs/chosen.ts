@@ -1,7 +1,7 @@
 /** Whose curves are drawn beside the list, as the address has it: the first of the list, or those that were chosen. */
 import type { JobSummary } from "../../api/wire";
 import type { LineGroup } from "../../charts/line";
-import { coloursOf } from "../../charts/colours";
+import { coloursOf, type Colour } from "../../charts/colours";
 import { visible } from "../../code/visible";
 import { groupOf } from "./filter";
 
@@ -10,6 +10,16 @@ export interface Choice {
   readonly ids: readonly string[] | null;
   /** How many of the list. */
   readonly most: number;
+}
+
+/** What rows do with the charts beside them. */
+export interface Beside {
+  /** Of the jobs and groups whose curves are drawn. */
+  readonly colours: ReadonlyMap<string, Colour>;
+  /** The one that stands out. */
+  readonly marked: string | null;
+  readonly toggle: (id: string) => void;
+  readonly mark: (id: string | null) => void;
 }
 
 /** As many as are drawn until somebody chooses. */
@@ -34,7 +44,7 @@ export function choiceText(ids: readonly string[]): string {
 }
 
 /** Returns the ids whose curves are read, in the order of the list. Chosen ones that are not listed follow. */
-export function idsOf(choice: Choice, rows: readonly JobSummary[]): readonly string[] {
+export function idsOf(choice: Choice, rows: readonly Pick<JobSummary, "id">[]): readonly string[] {
   if (choice.ids === null) return rows.slice(0, choice.most).map(({ id }) => id);
   const places = new Map(rows.map(({ id }, at) => [id, at]));
   return [...choice.ids].sort((a, b) => (places.get(a) ?? Infinity) - (places.get(b) ?? Infinity) || 0);

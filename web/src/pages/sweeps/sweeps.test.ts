@@ -3,6 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { SweepView, TrialView } from "../../api/wire";
 import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
+import { route, setQuery } from "../../router.svelte";
 import {
   changesOf,
   click,
@@ -65,13 +66,13 @@ const TRIALS = [
   trial(3, { state: "failed", job_id: null, error: "the quota is used" }),
 ];
 
-let tell: (event: LiveEvent) => void = () => undefined;
+const listeners = new Set<(event: LiveEvent) => void>();
 
 beforeEach(() => {
   vi.useFakeTimers();
   vi.spyOn(live, "watch").mockImplementation((_, listener) => {
-    tell = listener;
-    return () => undefined;
+    listeners.add(listener);
+    return () => listeners.delete(listener);
   });
   signIn("member", "jobs:read", "jobs:write");
 });
@@ -84,14 +85,24 @@ afterEach(async () => {
   vi.useRealTimers();
 });
 
+function tell(event: LiveEvent): void {
+  for (const listener of listeners) listener(event);
+}
+
 async function open(
   view: SweepView = sweep(),
   trials: readonly TrialView[] = TRIALS,
 ): Promise<{ host: HTMLElement; asked: readonly Asked[] }> {
-  const asked = serve(({ path }) => (path.endsWith("/trials") ? { data: trials, has_more: false } : view));
+  const asked = serve(({ path }) => answer(path, view, trials));
   const host = show(Sweep, { id: "swp_1" });
   await settled();
   return { host, asked };
+}
+
+function answer(path: string, view: SweepView, trials: readonly TrialView[]): unknown {
+  if (path.startsWith("v1/jobs/job_")) return null;
+  if (path === "v1/jobs") return { data: [], has_more: false };
+  return path.endsWith("/trials") ? { data: trials, has_more: false } : view;
 }
 
 function sent(asked: readonly Asked[]): readonly string[] {
@@ -131,6 +142,7 @@ test("the list is read again when a job of a sweep changes, and for no other job
 test("a sweep ranks its trials, a column for each key, and links to their jobs", async () => {
   const { host } = await open();
   expect(textsOf(host, "thead th")).toEqual([
+    "Curves",
     "Rank",
     "Trial",
     "State",
@@ -140,7 +152,7 @@ test("a sweep ranks its trials, a column for each key, and links to their jobs",
     "Step",
     "Error",
   ]);
-  const rows = [...host.querySelectorAll("tbody tr")].map((row) => textsOf(row, "td"));
+  const rows = [...host.querySelectorAll("tbody tr")].map((row) => textsOf(row, "td:not(.eye)"));
   expect(rows[0]).toEqual(["best 1", "lr-2", "succeeded", "0.25", "0.2", "1", "1,200", ""]);
   expect(rows[2]).toEqual(["—", "lr-0", "failed", "NaN", "0", "1", "", "CUDA out of memory"]);
   expect(host.querySelectorAll("tr.best").length).toBe(1);
@@ -163,9 +175,28 @@ test("a sweep leads to its jobs, and to a comparison of its five best", async ()
   await removeAll();
   signIn("member", "jobs:read");
   expect(textsOf((await open(sweep(), [trial(0)])).host, ".links a")).toEqual([
-    "Curves",
+    "Its jobs with curves",
     "Its jobs as a table",
   ]);
+});
+
+test("a trial's eye hides its curves, and its row stands out under the pointer", async () => {
+  const { host } = await open();
+  const row = (): Element | null => host.querySelector('tr[data-row="job_2"]');
+  const eyes = (): readonly (string | null)[] =>
+    [...host.querySelectorAll("td.eye button")].map((eye) => eye.getAttribute("aria-pressed"));
+  expect(eyes(), "a trial without a job has no eye").toEqual(["true", "true", "true"]);
+  row()?.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+  flushSync();
+  expect(row()?.classList.contains("marked")).toBe(true);
+  row()?.querySelector<HTMLElement>(".eye button")?.click();
+  flushSync();
+  expect(eyes()).toEqual(["false", "true", "true"]);
+  expect(route().query.get("hide")).toBe("job_2");
+  row()?.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
+  flushSync();
+  expect(row()?.classList.contains("marked"), "without a curve").toBe(false);
+  setQuery({ hide: null });
 });
 
 test("its owner pauses and resumes it at once, and cancels it after the time for undo", async () => {
@@ -225,16 +256,14 @@ test("trials are added where the method counts them, and the number at once is c
 test("a trial that was stopped at a rung is promoted by its owner", async () => {
   const stopped = [trial(0, { state: "paused", rung: 1 }), trial(1, { state: "succeeded", rung: 3 })];
   const { host, asked } = await open(sweep({ method: "asha" }), stopped);
-  expect(textsOf(host, "tbody button")).toEqual(["Promote"]);
+  expect(textsOf(host, "tbody td:not(.eye) button")).toEqual(["Promote"]);
   click(host, "Promote");
   await settled();
   expect(sent(asked)).toEqual(["POST v1/sweeps/swp_1/trials/0/promote"]);
 });
 
 test("what the service refuses is told", async () => {
-  serve(({ path, method }) =>
-    method === "POST" ? null : path.endsWith("/trials") ? { data: [], has_more: false } : sweep(),
-  );
+  serve(({ path, method }) => (method === "POST" ? null : answer(path, sweep(), [])));
   const host = show(Sweep, { id: "swp_1" });
   await settled();
   expect(textOf(host)).toContain("No trial is made yet.");
