@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -51,12 +50,7 @@ def delete(
 ) -> None:
     """Delete secrets. A job that names one and starts later fails."""
     with connect() as client:
-        for name in names:
-            client.secrets.delete(name)
-            if not as_json:
-                terminal.write(f"{name}  deleted")
-    if as_json:
-        terminal.write(json.dumps({"deleted": names}))
+        output.do_each(names, client.secrets.delete, "deleted", as_json=as_json)
 
 
 @secrets.command("rotate")
