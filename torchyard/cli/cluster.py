@@ -42,11 +42,11 @@ def drain(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Stop workers from taking jobs.
+    """Stop workers from taking jobs, and return theirs to the queue.
 
-    Their running jobs are asked to save, and return to the queue.
+    Their running jobs are asked to save before they stop. `undrain` lets the workers take jobs again.
     """
-    if dry_run or (not yes and prompt.can_ask()):
+    if dry_run or not yes:
         prices = _prices_of_drain(workers)
         lines = [line for name, price in prices for line in _drain_lines(name, price, all_of_them=dry_run)]
         if dry_run:

@@ -121,7 +121,7 @@ def down(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
     """
     from torchyard.cli.up import own
 
-    root = _found_dir(data_dir)
+    root = own.found_dir(data_dir)
     stopped = own.stop(root)
     output.show(
         {"data_dir": str(root), "stopped": stopped},
@@ -137,7 +137,7 @@ def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
     """
     from torchyard.cli.up import own
 
-    root = _found_dir(data_dir)
+    root = own.found_dir(data_dir)
     running = own.find(root)
     if running is None:
         output.show(
@@ -155,16 +155,6 @@ def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
     output.show(
         found, ["\n".join(f"{name.replace('_', ' '):<10}{value}" for name, value in found.items())], as_json=as_json
     )
-
-
-def _found_dir(data_dir: Path | None) -> Path:
-    """Returns the named data directory, else `.torchyard` here if a service runs on it, else the user's own."""
-    from torchyard.cli.up import own
-
-    if data_dir is not None:
-        return data_dir.absolute()
-    here = Path(".torchyard").absolute()
-    return here if own.find(here) is not None else own_data_dir().absolute()
 
 
 def _start_detached(data_dir: Path | None, options: list[str], *, as_json: bool) -> None:
