@@ -113,13 +113,11 @@ def _for_too_big(wanted: Resources, alive: Sequence[WorkerView]) -> list[str]:
 
 def _for_busy_devices(wanted: Resources, alive: Sequence[WorkerView]) -> list[str]:
     """Says how many devices must become free, of the worker that lacks the fewest."""
-    large = [
-        worker
-        for worker in alive
-        if worker.state == "ready" and len(suitable(wanted, worker.devices)) >= wanted.total_devices
-    ]
+    large = [worker for worker in alive if worker.state == "ready" and _suits(wanted, worker)]
     if not large:
-        return ["It starts when a worker that is large enough takes jobs again: those that are drain."] if alive else []
+        drained = [worker.name for worker in alive if worker.state == "draining" and _suits(wanted, worker)]
+        again = f"It starts when {' or '.join(drained)} takes jobs again"
+        return [f"{again}: `torchyard undrain {drained[0]}`."] if drained else []
     nearest = max(large, key=lambda worker: (_free(wanted, worker), not _is_kept(wanted, worker)))
     free, is_kept = _free(wanted, nearest), _is_kept(wanted, nearest)
     missing = wanted.total_devices - free
@@ -134,6 +132,11 @@ def _for_busy_devices(wanted: Resources, alive: Sequence[WorkerView]) -> list[st
     if free:
         steps.append(f"With resources.devices_per_node {free} it would fit on {nearest.name} now.")
     return steps
+
+
+def _suits(wanted: Resources, worker: WorkerView) -> bool:
+    """Returns whether the worker has enough devices that suit the job, free or not."""
+    return len(suitable(wanted, worker.devices)) >= wanted.total_devices
 
 
 def _free(wanted: Resources, worker: WorkerView) -> int:

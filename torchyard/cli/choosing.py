@@ -153,7 +153,7 @@ def stops_named(
 
 def _confirm(action: JobAction, found: ActionsView) -> None:
     lines = stopping.price_lines(found.price)
-    if action in _CONFIRMED or (lines and prompt.can_ask()):
+    if action in _CONFIRMED or lines:
         prompt.confirm(f"{action} {_count(found)}?", lines)
 
 

@@ -77,7 +77,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "queue": Command("cluster:queue", "List queued jobs in the order of the queue."),
         "top": Command("top:top", "Show workers, devices, the queue and what ended today."),
         "envs": Command("environments:envs", "List the Python environments that workers offer."),
-        "drain": Command("cluster:drain", "Stop workers from taking jobs."),
+        "drain": Command("cluster:drain", "Stop workers from taking jobs, and return theirs to the queue."),
         "undrain": Command("cluster:undrain", "Let drained workers take jobs again."),
     },
     "Service": {

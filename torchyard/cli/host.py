@@ -12,6 +12,12 @@ from torchyard.cli.arguments import Json
 from torchyard.cli.up import programs, redis_server
 
 DataDir = Annotated[Path | None, typer.Option(help="The data directory. Default: TORCHYARD_DATA_DIR, else .torchyard.")]
+ExaminedDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", help="The data directory. Default: TORCHYARD_DATA_DIR, else that of the service `status` shows."
+    ),
+]
 Database = Annotated[
     str | None,
     typer.Option(
@@ -24,12 +30,16 @@ Redis = Annotated[
 ]
 
 
-def doctor(*, data_dir: DataDir = None, database: Database = None, redis: Redis = None, as_json: Json = False) -> None:
+def doctor(
+    *, data_dir: ExaminedDir = None, database: Database = None, redis: Redis = None, as_json: Json = False
+) -> None:
     """Check this machine, and print how to fix each problem.
 
     Checks devices, PyTorch, disk, database, Redis, clock and limits. Needs no running server. Exits with 1 if a check
     fails.
     """
+    if data_dir is None and not os.environ.get("TORCHYARD_DATA_DIR"):
+        data_dir = _of_service()
     settings = _settings(data_dir=data_dir, database=database, redis=redis)
     arguments = _json(as_json)
     folder = Path(settings.get("TORCHYARD_DATA_DIR") or ".torchyard").absolute() / "redis"
@@ -75,6 +85,14 @@ def restore(
     skip = ["--skip-damaged"] if skip_damaged and not check else []
     arguments = ["check" if check else "restore", str(source), *skip, *_json(as_json)]
     _replace_process("store.backup", arguments, _settings(data_dir=data_dir, database=database))
+
+
+def _of_service() -> Path | None:
+    """Returns the data directory of the service that runs here, as `status` finds it; None if none runs."""
+    from torchyard.cli.up import own
+
+    found = own.found_dir()
+    return None if own.find(found) is None else found
 
 
 def _json(as_json: bool) -> list[str]:

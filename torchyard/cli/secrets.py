@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from torchyard.cli import output
+from torchyard.cli import output, prompt
 from torchyard.cli.arguments import Json, connect
-from torchyard.cli.prompt import read_secret
+from torchyard.cli.choosing import Yes
 from torchyard.host import terminal
 
 secrets = typer.Typer(
@@ -27,7 +26,7 @@ def set_secret(
     as_json: Json = False,
 ) -> None:
     """Store a secret, or its new value, for jobs that start later. Asks for the value."""
-    value = read_secret("value", from_stdin=stdin, option="--stdin")
+    value = prompt.read_secret("value", from_stdin=stdin, option="--stdin")
     with connect() as client:
         stored = client.secrets.set(name, value)
     output.show(stored, [f"{stored.name}  stored"], as_json=as_json)
@@ -47,16 +46,16 @@ def list_secrets(*, as_json: Json = False) -> None:
 
 @secrets.command("rm")
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of secrets.")], *, as_json: Json = False
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of secrets.")],
+    *,
+    yes: Yes = False,
+    as_json: Json = False,
 ) -> None:
     """Delete secrets. A job that names one and starts later fails."""
+    if not yes:
+        prompt.confirm("Delete these secrets? Their values are not stored elsewhere.", (f"  {name}" for name in names))
     with connect() as client:
-        for name in names:
-            client.secrets.delete(name)
-            if not as_json:
-                terminal.write(f"{name}  deleted")
-    if as_json:
-        terminal.write(json.dumps({"deleted": names}))
+        output.do_each(names, client.secrets.delete, "deleted", as_json=as_json)
 
 
 @secrets.command("rotate")

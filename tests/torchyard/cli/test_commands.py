@@ -205,9 +205,9 @@ def test_drain_accepts_the_name_of_a_host(server: FakeServer, approved: Approved
     worker = _worker([_device(0, job_id="job_1")])
     server.on("/v1/workers", page([worker]))
     server.on("/v1/workers/wrk_1/drain", Answer({**worker, "state": "draining"}, 200))
-    done = run(server, "drain", "box-a")
+    done = run(server, "drain", "box-a", "--yes")
     assert done.stdout == approved("output")
-    unknown = run(server, "drain", "box-z")
+    unknown = run(server, "drain", "box-z", "--yes")
     assert (unknown.returncode, "no worker with the id or name 'box-z'" in unknown.stderr) == (1, True)
     assert is_clean_error(unknown)
 

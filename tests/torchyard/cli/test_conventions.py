@@ -186,7 +186,7 @@ def test_the_beginning_of_a_workers_or_a_tokens_id_names_it(server: FakeServer) 
     views = [{**worker, "id": id, "name": f"box-{id[-1]}"} for id in ids]
     server.on("/v1/workers", page(views))
     server.on(f"/v1/workers/{ids[1]}/drain", views[1])
-    assert _run(server, "drain", "wrk_0192a1").stdout.startswith("box-1")
+    assert _run(server, "drain", "wrk_0192a1", "--yes").stdout.startswith("box-1")
     several = _run(server, "drain", "wrk_0192a")
     assert several.returncode == 1 and all(id in several.stderr for id in ids)
     token = {"user": "admin", "name": "a", "scopes": [], "created_at": "2026-01-02T03:04:05Z"}

@@ -76,6 +76,8 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     assert (shown["data_dir"], shown["running"], shown["queued"]) == (str(data), 0, 0)
     assert shown["url"].startswith("http://127.0.0.1:") and not shown["url"].endswith(":8000")
     assert len(json.loads(run_process(["ps", "--json"], env, cwd=tmp_path).stdout)) == 2
+    examined = run_process(["doctor"], env, cwd=tmp_path).stdout
+    assert f"{data}: " in examined and "one did its duties" in examined, examined
     _check_that_a_schedule_is_use(shown["url"], (data / "token").read_text())
     assert run_process(["down"], env, cwd=tmp_path).stdout == f"stopped {data}\n"
     assert run_process(["status"], env, cwd=tmp_path).returncode == 1

@@ -152,7 +152,7 @@ def test_pools_have_a_table_of_their_own_which_counts_their_jobs(
     assert row.startswith(told)
     floor = lines(team, "top", "--once")
     assert floor[1] == heading and floor[2].startswith(told)
-    assert lines(team, "drain", "gpu") == [approved("lines")]
+    assert lines(team, "drain", "gpu", "--yes") == [approved("lines")]
     assert lines(team, "undrain", "gpu") == ["gpu  ready"]
 
 

@@ -119,14 +119,18 @@ def test_without_a_terminal_jobs_stop_unasked(team: Team, start: Start, approved
 
 
 def test_a_drain_says_what_it_stops(team: Team, start: Start, approved: Approved) -> None:
-    start("drained")
+    job_id = start("drained")
     first = f"box-drained  it saves first; if it cannot: {LOST}; {ANEW}\n"
     assert team.run("admin", "drain", "box-drained", "--dry-run").stdout == first
     (told,) = json.loads(team.run("admin", "drain", "box-drained", "--dry-run", "--json").stdout)
     assert told["jobs"][0]["name"] == "drained"
     code, screen = asked(team, "drain", "box-drained", answer="n", user="admin")
     assert (code != 0, first in screen, "drain box-drained? [y/N]" in screen) == (True, True, True)
-    assert team.run("admin", "drain", "box-drained").stdout == approved("output")
+    refused = team.run("admin", "drain", "box-drained")
+    assert (refused.returncode, "no terminal to ask for confirmation: use --yes" in refused.stderr) == (2, True)
+    filtered = team.run("ada", "pause", "--search", "drained")
+    assert (filtered.returncode, "use --yes" in filtered.stderr, reason(team, job_id)) == (2, True, "running")
+    assert team.run("admin", "drain", "box-drained", "--yes").stdout == approved("output")
 
 
 def test_a_drain_of_an_idle_worker_is_not_asked_about(team: Team) -> None:
@@ -138,6 +142,7 @@ def test_a_drain_of_an_idle_worker_is_not_asked_about(team: Team) -> None:
     assert team.run("admin", "drain", "box-idle", "--dry-run").stdout == said
     code, screen = asked(team, "drain", "box-idle", answer="n", user="admin")
     assert (code, "?" in screen) == (0, False)
+    assert team.run("admin", "drain", "box-idle").returncode == 0
 
 
 def test_a_client_asks_for_prices(team: Team, start: Start, approved: Approved) -> None:

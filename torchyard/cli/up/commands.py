@@ -121,7 +121,7 @@ def down(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
     """
     from torchyard.cli.up import own
 
-    root = _found_dir(data_dir)
+    root = own.found_dir(data_dir)
     stopped = own.stop(root)
     output.show(
         {"data_dir": str(root), "stopped": stopped},
@@ -137,7 +137,7 @@ def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
     """
     from torchyard.cli.up import own
 
-    root = _found_dir(data_dir)
+    root = own.found_dir(data_dir)
     running = own.find(root)
     if running is None:
         output.show(
@@ -157,26 +157,17 @@ def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
     )
 
 
-def _found_dir(data_dir: Path | None) -> Path:
-    """Returns the named data directory, else `.torchyard` here if a service runs on it, else the user's own."""
-    from torchyard.cli.up import own
-
-    if data_dir is not None:
-        return data_dir.absolute()
-    here = Path(".torchyard").absolute()
-    return here if own.find(here) is not None else own_data_dir().absolute()
-
-
 def _start_detached(data_dir: Path | None, options: list[str], *, as_json: bool) -> None:
     from torchyard.cli.up import own
 
     running = own.start(data_dir, options=tuple(options))
     root = (data_dir or own_data_dir()).absolute()
-    if as_json:
-        return terminal.write(json.dumps({"url": running.url, "token": running.token, "data_dir": str(root)}))
-    terminal.write(f"URL    {running.url}")
-    _say(f"data   {root}")
-    return _say(f"It runs in the background: `{output.command()} down` ends it.")
+    output.show(
+        {"url": running.url, "token": running.token, "data_dir": str(root)},
+        [f"URL    {running.url}"],
+        notes=[f"data   {root}", f"It runs in the background: `{output.command()} down` ends it."],
+        as_json=as_json,
+    )
 
 
 def _say_page(url: str, token: str) -> None:

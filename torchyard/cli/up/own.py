@@ -57,6 +57,14 @@ def start(
     return running
 
 
+def found_dir(data_dir: Path | None = None) -> Path:
+    """Returns the named data directory, else `.torchyard` here if a service runs on it, else the user's own."""
+    if data_dir is not None:
+        return data_dir.absolute()
+    here = Path(".torchyard").absolute()
+    return here if find(here) is not None else own_data_dir().absolute()
+
+
 def find(data_dir: Path) -> Login | None:
     """Returns the service that runs on the data directory, None if none does. Raises ConfigError."""
     try:
