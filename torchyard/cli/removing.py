@@ -48,12 +48,7 @@ def rm(
             return _say_found(found, sizes, as_json=as_json)
         if not yes:
             prompt.confirm("Remove these jobs with their metrics, logs and checkpoints?", _lines(found, sizes))
-        for job in found:
-            client.jobs.delete(job.id)
-            if not as_json:
-                terminal.write(f"{job.id}  removed")
-    if as_json:
-        terminal.write(json.dumps({"removed": [job.id for job in found]}))
+        output.do_each([job.id for job in found], client.jobs.delete, "removed", as_json=as_json)
     return _say_freed(_total(found, sizes))
 
 
