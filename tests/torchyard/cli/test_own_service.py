@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 import pwd
+import re
 import stat
 
 import psutil
@@ -59,7 +60,7 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
-        (folder / "main.py").write_text("print('it runs')")
+        (folder / "main.py").write_text("open('model.pt', 'w').write('x'); print('it runs')")
     command = ["run", "main.py", "--launcher", "torchrun"]
     with gpu_of_another_worker(tmp_path), ThreadPoolExecutor() as pool:
         started = [pool.submit(run_process, command, env, cwd=folder) for folder in folders]
@@ -69,6 +70,7 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     for each in done:
         assert (each.returncode, each.stdout) == (0, "rank 0 | it runs\n"), each.stderr
         assert "starting one on this machine" in each.stderr and "Its log follows; Ctrl-C" in each.stderr
+        assert re.search(r"^kept model\.pt: .*torchyard cp job_\w+:model\.pt \.$", each.stderr, re.M), each.stderr
         assert "/#code=" in each.stderr or "The page is not built" in each.stderr
     data = home / "torchyard"
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
