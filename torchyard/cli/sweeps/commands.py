@@ -34,7 +34,8 @@ SweepsArgument = Annotated[
 ]
 sweep = typer.Typer(
     no_args_is_help=True,
-    help="List, watch and end sweeps: jobs that differ in some settings.\n\n`run --sweep` and `submit` make one.",
+    help="List, watch and end sweeps: jobs that differ in some settings.\n\n"
+    "`run --sweep` makes one of a program, `submit` of a file.",
 )
 
 
@@ -101,7 +102,11 @@ def best(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the best checkpoint of a sweep as JOB/CHECKPOINT, which other commands take; with -o, download it."""
+    """Print or download the best checkpoint.
+
+    Prints JOB/CHECKPOINT, which other commands take; with -o, downloads it. It is the checkpoint of the best trial that
+    has the sweep's metric; where none has it, the only one of that trial.
+    """
     from torchyard.cli.sweeps.best import best_checkpoint
 
     with connect() as client:
@@ -116,7 +121,7 @@ def pause(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
 
 @sweep.command("resume")
 def resume(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
-    """Let paused sweeps go on, with the jobs that were paused with them."""
+    """Let paused sweeps and their jobs go on."""
     _change(sweeps, lambda client, sweep_id: client.sweeps.resume(sweep_id), as_json=as_json)
 
 
@@ -142,7 +147,10 @@ def extend(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Add trials to a sweep, or change how many of its jobs run at once. One that has finished begins again."""
+    """Add trials, or change how many run at once.
+
+    A sweep that has finished begins again.
+    """
     from torchyard.cli.sweeps import table
     from torchyard.cli.sweeps.submitting import points_of
 
@@ -164,7 +172,10 @@ def promote(
     *,
     as_json: Json = False,
 ) -> None:
-    """Let a trial that was stopped early go on from its newest checkpoint."""
+    """Let a trial that was stopped early go on.
+
+    It begins from its newest checkpoint.
+    """
     with connect() as client:
         promoted = client.sweeps.promote(client.sweeps.get(sweep).id, trial)
     if as_json:
