@@ -48,13 +48,9 @@ def drain(
     """
     if dry_run or not yes:
         prices = _prices_of_drain(workers)
-        if dry_run and as_json:
-            return output.write_json([price for _, price in prices])
         lines = [line for name, price in prices for line in _drain_lines(name, price, all_of_them=dry_run)]
         if dry_run:
-            for line in lines:
-                terminal.write(line)
-            return None
+            return output.show([price for _, price in prices], lines, as_json=as_json)
         if lines:
             prompt.confirm(f"drain {', '.join(name for name, _ in prices)}?", lines)
     return _set_drain(workers, drain=True, as_json=as_json)
@@ -143,14 +139,14 @@ def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
         known = client.workers.list()
         chosen = [_named(known, name) for name in names]
         changed = [(client.workers.drain if drain else client.workers.undrain)(worker.id) for worker in chosen]
-    if as_json:
-        return output.write_json(changed)
-    for worker in changed:
-        held = len({device.job_id for device in worker.devices if device.job_id is not None})
-        held += 0 if worker.pool is None else worker.pool.waiting + worker.pool.running
-        stops = f"; jobs that return to the queue: {held}" if drain and held else ""
-        terminal.write(f"{worker.name}  {worker.state}{stops}")
-    return None
+    output.show(changed, (_drained_line(worker, drain=drain) for worker in changed), as_json=as_json)
+
+
+def _drained_line(worker: WorkerView, *, drain: bool) -> str:
+    held = len({device.job_id for device in worker.devices if device.job_id is not None})
+    held += 0 if worker.pool is None else worker.pool.waiting + worker.pool.running
+    stops = f"; jobs that return to the queue: {held}" if drain and held else ""
+    return f"{worker.name}  {worker.state}{stops}"
 
 
 def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:

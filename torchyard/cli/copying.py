@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 import hashlib
-import json
 from pathlib import Path
 import shutil
 import sys
@@ -75,22 +74,14 @@ def cp(
         _check(base, targets, Path(dest))
         if not _copied_at_once(client, job_id, names, Path(dest)):
             _copy(client, job_id, base, targets)
-    if as_json:
-        terminal.write(json.dumps({"paths": [str(target) for target, _ in targets]}))
-    else:
-        for target, _ in targets:
-            terminal.write(str(target))
-    return None
+    paths = [str(target) for target, _ in targets]
+    return output.show({"paths": paths}, paths, as_json=as_json)
 
 
 def _list(client: Client, job: JobView, *, as_json: bool) -> None:
     job_id = job.id
     artifacts, checkpoints = [*client.jobs.artifacts(job_id)], [*client.jobs.checkpoints(job_id)]
     kept = [*client.jobs.kept_files(job_id)]
-    if as_json:
-        found = {"artifacts": artifacts, "checkpoints": checkpoints, "kept": kept}
-        terminal.write(json.dumps({key: [item.model_dump(mode="json") for item in found[key]] for key in found}))
-        return
     named = [(_kept_path(item.path), item) for item in sorted(kept, key=lambda item: item.path)]
     named += [(f"{_ARTIFACTS}/{item.path}", item) for item in sorted(artifacts, key=lambda item: item.path)]
     rows = [(name, terminal.size(item.size), str(item.attempt), terminal.ago(item.created_at)) for name, item in named]
@@ -104,10 +95,10 @@ def _list(client: Client, job: JobView, *, as_json: bool) -> None:
         for item in checkpoints
         for path, size in _listed(item)
     ]
-    for line in output.table(("PATH", "SIZE", "ATTEMPT", "STORED"), rows) if rows else ():
-        terminal.write(line)
-    if not rows:
-        terminal.note(_LEFT_NOTHING if job.state.terminal else _NOTHING_YET)
+    found = {"artifacts": artifacts, "checkpoints": checkpoints, "kept": kept}
+    lines = output.table(("PATH", "SIZE", "ATTEMPT", "STORED"), rows) if rows else ()
+    notes = () if rows else (_LEFT_NOTHING if job.state.terminal else _NOTHING_YET,)
+    output.show(found, lines, notes=notes, as_json=as_json)
 
 
 def _kept_path(path: str) -> str:

@@ -40,15 +40,10 @@ def usage(
         raise typer.BadParameter("choose one of --csv and --json")
     with connect() as client:
         found = [*client.usage(by=by, days=days, owner=owner)]
-    if as_json:
-        return output.write_json(found)
     if to_csv is not None:
         return _write_csv(found, to_csv)
-    if not found:
-        return terminal.note(_nothing(by, owner))
-    for line in _table(found, by_label=by == "label", days=days):
-        terminal.write(line)
-    return None
+    lines = _table(found, by_label=by == "label", days=days)
+    return output.show(found, lines, nothing=_nothing(by, owner), as_json=as_json)
 
 
 def _table(rows: Sequence[UsageRow], *, by_label: bool, days: int) -> list[str]:

@@ -27,13 +27,10 @@ def du(
     """
     with connect() as client:
         found = client.disk_use(limit=most)
-    if as_json:
-        return output.write_json(found)
     if not found.jobs:
-        return terminal.note("No job of yours takes anything.")
-    for line in output.table(("JOB", "NAME", "STORED", "FOLDER", "STATE", "ON"), [*map(_cells, found.jobs)]):
-        terminal.write(line)
-    return terminal.note(_summary(found))
+        return output.show(found, [], notes=["No job of yours takes anything."], as_json=as_json)
+    lines = output.table(("JOB", "NAME", "STORED", "FOLDER", "STATE", "ON"), map(_cells, found.jobs))
+    return output.show(found, lines, notes=[_summary(found)], as_json=as_json)
 
 
 def _cells(job: JobUseView) -> tuple[str, ...]:

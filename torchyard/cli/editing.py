@@ -68,11 +68,8 @@ def edit(
         return choosing.act_on_all("label", where, yes=True, as_json=as_json, set_labels=labels)
     with connect() as client:
         changed = [_changed(client, ref, labels, given, editor=editor) for ref in jobs or ()]
-    if as_json:
-        return output.write_json(changed)
-    for job in changed:
-        terminal.write(f"{job.id}  {job.name}  {output.labels(job)}".rstrip())
-    return None
+    lines = (f"{job.id}  {job.name}  {output.labels(job)}".rstrip() for job in changed)
+    return output.show(changed, lines, as_json=as_json)
 
 
 def star(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from torchyard.cli import output
@@ -21,17 +20,15 @@ def envs(*, as_json: Json = False) -> None:
     with connect() as client:
         found = client.workers.list()
     rows = [(worker.name, each) for worker in found if worker.starts for each in worker.starts.environments]
-    if as_json:
-        return terminal.write(json.dumps([{"worker": name, **each.to_dict()} for name, each in rows]))
-    if not rows:
-        return terminal.note("No worker offers an environment: its operator names some (TORCHYARD_ENVIRONMENTS).")
     headers = ("WORKER", "NAME", "PYTHON", "TORCH", "CUDA", "PACKAGES", "PATH")
-    for line in output.table(headers, [(name, *_cells(each)) for name, each in rows]):
-        terminal.write(line)
-    for name, each in rows:
-        if each.obstacle:
-            terminal.note(f"{name}: {terminal.plain(each.name)}: {terminal.plain(each.obstacle)}")
-    return None
+    named = [(name, each, terminal.plain(each.obstacle)) for name, each in rows if each.obstacle]
+    output.show(
+        [{"worker": name, **each.to_dict()} for name, each in rows],
+        output.table(headers, [(name, *_cells(each)) for name, each in rows]),
+        nothing="No worker offers an environment: its operator names some (TORCHYARD_ENVIRONMENTS).",
+        notes=(f"{name}: {terminal.plain(each.name)}: {obstacle}" for name, each, obstacle in named),
+        as_json=as_json,
+    )
 
 
 def _cells(each: EnvironmentReport) -> tuple[str, ...]:

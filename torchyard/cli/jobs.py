@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Annotated
 
@@ -168,13 +167,7 @@ def rm(
         _check_ended([*found.values()])
         if not yes:
             _confirm([*found.values()])
-        for job_id in found:
-            client.jobs.delete(job_id)
-            if not as_json:
-                terminal.write(f"{job_id}  removed")
-    if as_json:
-        terminal.write(json.dumps({"removed": [*found]}))
-    return None
+        return output.do_each(found, client.jobs.delete, "removed", as_json=as_json)
 
 
 def _change(jobs: list[str], change: Callable[[Client, str], JobView], *, pending: str = "", as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,8 +42,7 @@ def login(
         me = client.me()
         server = client.server
     write_logins(logins.adding(name, Login(url=server.url, token=server.token)))
-    if as_json:
-        output.write_json(me)
+    output.show(me, [], as_json=as_json)
     terminal.note(f"Logged in to {name} as {me.name} ({me.role}). The token is in {login_file()}.")
     for variable in ("TORCHYARD_URL", "TORCHYARD_SERVER"):
         if os.environ.get(variable) not in {None, "", name}:
@@ -105,15 +103,12 @@ def whoami(*, as_json: Json = False) -> None:
         me = client.me()
         expires_at = _expiry(client, me)
     url = client.server.url
-    if as_json:
-        expiry = None if expires_at is None else expires_at.isoformat()
-        return terminal.write(json.dumps({**me.model_dump(mode="json"), "url": url, "expires_at": expiry}))
     rows = [("name", me.name), ("role", me.role), ("scopes", ", ".join(me.scopes)), ("server", url)]
     rows += [("token", me.token_id or "the service's own, of its first administrator")]
     rows += [("expires", output.moment(expires_at))] if expires_at is not None else []
-    for label, text in rows:
-        terminal.write(f"{label:<11}{text}")
-    return None
+    expiry = None if expires_at is None else expires_at.isoformat()
+    found = {**me.model_dump(mode="json"), "url": url, "expires_at": expiry}
+    output.show(found, (f"{label:<11}{text}" for label, text in rows), as_json=as_json)
 
 
 def _expiry(client: Client, me: MeView) -> datetime | None:

@@ -84,12 +84,12 @@ def show(model: ModelArgument, *, as_json: Json = False) -> None:
     with connect() as client:
         if ModelRef.parse(model).version is not None:
             version = client.models.version(model)
-            return output.write_json(version) if as_json else _write(_version_lines(version))
+            return output.show(version, _version_lines(version), as_json=as_json)
         found = client.models.get(model)
         if as_json:
             return output.write_json(found)
         versions = [*client.models.versions(model)]
-    return _write([*_model_lines(found), "", *_table(versions)])
+    return output.show(found, [*_model_lines(found), "", *_table(versions)], as_json=False)
 
 
 @models.command("download")
@@ -222,8 +222,3 @@ def _version_lines(version: ModelVersionView) -> list[str]:
 
 def _metrics(version: ModelVersionSummary) -> str:
     return output.metrics(dict(sorted(version.metrics.items(), key=lambda item: not item[0].startswith("val/"))))
-
-
-def _write(lines: list[str]) -> None:
-    for line in lines:
-        terminal.write(line)

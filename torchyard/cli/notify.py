@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -100,16 +99,10 @@ def show(
     with connect() as client:
         found = client.notifications.find(target, user=user)
         messages = [*client.notifications.messages(target_id=found.id, user=user, limit=count)]
-    if as_json:
-        whole = {**found.model_dump(mode="json"), "messages": [each.model_dump(mode="json") for each in messages]}
-        return terminal.write(json.dumps(whole))
-    for label, value in _details(found):
-        terminal.write(f"{label:<10} {terminal.plain(value)}")
+    lines = [f"{label:<10} {terminal.plain(value)}" for label, value in _details(found)]
     if messages:
-        terminal.write("")
-        for line in output.table(("MADE", "STATE", "WHAT", "ERROR", "TRIES", "ID"), map(_message_row, messages)):
-            terminal.write(line)
-    return None
+        lines += ["", *output.table(("MADE", "STATE", "WHAT", "ERROR", "TRIES", "ID"), map(_message_row, messages))]
+    output.show({**found.model_dump(mode="json"), "messages": messages}, lines, as_json=as_json)
 
 
 @notify.command("set")
@@ -143,16 +136,12 @@ def send_test(
     with connect() as client:
         found = client.notifications.find(target, user=user)
         message = _awaited(client, client.notifications.send_test(found.id), user=user, timeout=timeout)
-    if as_json:
-        output.write_json(message)
-    elif message.state == "delivered":
-        terminal.write(f"{message.id}  delivered")
-    else:
-        again = " It is tried again." if message.state == "waiting" else ""
-        why = message.error or f"it was not sent within {timeout:g} s: does a controller run?"
-        terminal.note(f"{message.id} has not arrived: {why}.{again}")
-    if message.state != "delivered":
-        raise typer.Exit(1)
+    if message.state == "delivered":
+        return output.show(message, [f"{message.id}  delivered"], as_json=as_json)
+    again = " It is tried again." if message.state == "waiting" else ""
+    why = message.error or f"it was not sent within {timeout:g} s: does a controller run?"
+    output.show(message, [], notes=[f"{message.id} has not arrived: {why}.{again}"], as_json=as_json)
+    raise typer.Exit(1)
 
 
 @notify.command("rm")
@@ -165,12 +154,8 @@ def rm(
     """Remove targets. What waits for them is given up."""
     with connect() as client:
         found = [client.notifications.find(ref, user=user) for ref in targets]
-        for target in found:
-            client.notifications.remove(target.id)
-            if not as_json:
-                terminal.write(f"{target.name}  removed")
-    if as_json:
-        terminal.write(json.dumps({"removed": [target.id for target in found]}))
+        ids, names = [target.id for target in found], {target.id: target.name for target in found}
+        output.do_each(ids, client.notifications.remove, "removed", as_json=as_json, names=names)
 
 
 def _kind_of(address: str) -> TargetKind:

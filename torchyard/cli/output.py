@@ -19,7 +19,7 @@ from torchyard.contract.wire.text import headline
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pydantic import BaseModel
 
@@ -49,27 +49,54 @@ _MOST_METRICS = 8
 """The most metrics on one line."""
 
 
-def show(found: Found, lines: Iterable[str], *, as_json: bool, nothing: str = "") -> None:
-    """Writes what was found: as one JSON document, or for people the lines, or a note that there is `nothing`."""
+def show(found: Found, lines: Iterable[str], *, as_json: bool, nothing: str = "", notes: Iterable[str] = ()) -> None:
+    """Writes what was found: as one JSON document, or for people the lines, and below them the notes on stderr.
+
+    Where nothing was found, people get the note `nothing`, if there is one.
+    """
     if as_json:
         return write_json(found)
     if nothing and not found:
         return terminal.note(nothing)
     for line in lines:
         terminal.write(line)
+    for text in notes:
+        terminal.note(text)
     return None
 
 
+def do_each(
+    ids: Iterable[str],
+    act: Callable[[str], object],
+    done: str,
+    *,
+    as_json: bool,
+    names: Mapping[str, str] | None = None,
+) -> None:
+    """Does something to each, and writes `ID  removed` once it is done, or all the ids as one JSON document.
+
+    `names` has what stands in place of an id.
+    """
+    acted: list[str] = []
+    for each in ids:
+        act(each)
+        acted.append(each)
+        if not as_json:
+            terminal.write(f"{(names or {}).get(each, each)}  {done}")
+    if as_json:
+        write_json({done: acted})
+
+
 def write_json(value: Found) -> None:
-    """Writes one JSON document, on one line."""
-    if isinstance(value, Sequence):
-        terminal.write(json.dumps([_plain(item) for item in value]))
+    """Writes one JSON document, on one line. What is in a list or a table may be models."""
+    if isinstance(value, (Sequence, Mapping)):
+        terminal.write(json.dumps(value, default=_plain))
     else:
-        terminal.write(json.dumps(value) if isinstance(value, Mapping) else value.model_dump_json())
+        terminal.write(value.model_dump_json())
 
 
-def _plain(item: BaseModel | Mapping[str, Any]) -> Any:
-    return item if isinstance(item, Mapping) else item.model_dump(mode="json")
+def _plain(model: BaseModel) -> Any:
+    return model.model_dump(mode="json")
 
 
 def command() -> str:

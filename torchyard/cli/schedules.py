@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,7 +57,7 @@ def show(schedule: ScheduleArgument, *, as_json: Json = False) -> None:
     """
     with connect() as client:
         found = client.schedules.get(schedule)
-    output.write_json(found) if as_json else _write(found)
+    output.show(found, _lines(found), as_json=as_json)
 
 
 @schedules.command("pause")
@@ -89,12 +88,7 @@ def rm(
         found = _found(client, schedules)
         if not yes:
             _confirm(found)
-        for one in found:
-            client.schedules.delete(one.id)
-            if not as_json:
-                terminal.write(f"{one.id}  removed")
-    if as_json:
-        terminal.write(json.dumps({"removed": [one.id for one in found]}))
+        output.do_each([one.id for one in found], client.schedules.delete, "removed", as_json=as_json)
 
 
 def check_schedule(cron: str, *, of_many: bool, follow: bool) -> None:
@@ -152,7 +146,7 @@ def _row(one: ScheduleSummary) -> tuple[str, ...]:
     )
 
 
-def _write(found: ScheduleView) -> None:
+def _lines(found: ScheduleView) -> list[str]:
     times, reason, error, last = found.schedule, found.status_reason, found.last_error, found.last_run
     rows = (
         ("schedule", f"{found.id}  {found.name}"),
@@ -166,9 +160,7 @@ def _write(found: ScheduleView) -> None:
         ("skipped", str(found.skipped) if found.skipped else ""),
         ("last error", "" if error is None else f"{error.message} ({error.code}, {terminal.ago(error.at)})"),
     )
-    for label, text in rows:
-        if text:
-            terminal.write(f"{label:<11}{terminal.plain(text)}")
+    return [f"{label:<11}{terminal.plain(text)}" for label, text in rows if text]
 
 
 def _when(time: datetime | None) -> str:

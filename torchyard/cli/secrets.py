@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -56,12 +55,7 @@ def delete(
     if not yes:
         prompt.confirm("Delete these secrets? Their values are not stored elsewhere.", (f"  {name}" for name in names))
     with connect() as client:
-        for name in names:
-            client.secrets.delete(name)
-            if not as_json:
-                terminal.write(f"{name}  deleted")
-    if as_json:
-        terminal.write(json.dumps({"deleted": names}))
+        output.do_each(names, client.secrets.delete, "deleted", as_json=as_json)
 
 
 @secrets.command("rotate")

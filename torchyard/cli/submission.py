@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-import json
 import re
 import shlex
 from typing import TYPE_CHECKING, Annotated, Any
@@ -166,12 +165,12 @@ def _print_plan(
         found = [
             client.jobs.validate({key: value for key, value in each.items() if key != "schedule"}) for each in specs
         ]
-        if as_json:
-            terminal.write(json.dumps([{"name": each.name, "argv": argv(each)} for each in found]))
-        else:
-            for each in found:
-                words = shlex.join(argv(each)) or f"the recipe {each.trainer}"
-                terminal.write(terminal.plain(f"{each.name}: {words}"))
+        words = [(each, argv(each)) for each in found]
+        output.show(
+            [{"name": each.name, "argv": own} for each, own in words],
+            (terminal.plain(f"{each.name}: {shlex.join(own) or f'the recipe {each.trainer}'}") for each, own in words),
+            as_json=as_json,
+        )
     terminal.note("Nothing is submitted.")
 
 
@@ -296,6 +295,5 @@ def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
             for update in client.jobs.follow(job.id, logs=not as_json, live=watch.shows_live):
                 watch.show(update)
                 last = update if isinstance(update, JobView) else last
-    if as_json:
-        output.write_json(last)
+    output.show(last, [], as_json=as_json)
     return exit_code(last)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,12 +68,7 @@ def revoke(
     with connect() as client:
         own = {token.id: token.name for token in client.tokens.list()}
         chosen = [only_id(ref, own) or ref for ref in tokens]
-        for token_id in chosen:
-            client.tokens.revoke(token_id)
-            if not as_json:
-                terminal.write(f"{token_id}  revoked")
-    if as_json:
-        terminal.write(json.dumps({"revoked": chosen}))
+        output.do_each(chosen, client.tokens.revoke, "revoked", as_json=as_json)
 
 
 def _lifetime(text: str) -> timedelta | None:

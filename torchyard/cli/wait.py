@@ -58,8 +58,7 @@ def wait(
     with connect() as client:
         found = {job.id: job for job in (client.get(ref).view for ref in jobs)}
         is_over = _watch(client, found, event, until=until, quiet=as_json)
-    if as_json:
-        output.write_json([*found.values()])
+    output.show([*found.values()], [], as_json=as_json)
     if not is_over:
         waits = ", ".join(f"{terminal.plain(job.name)} is {job.state}" for job in found.values() if _waits(job, event))
         terminal.note(f"the time is over: {waits}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from torchyard.cli import estimates, output
@@ -35,12 +34,7 @@ def why(job: JobArgument, *, as_json: Json = False) -> None:
         asks = found.state == JobState.SUCCEEDED and not has_checkpoint
         has_files = asks and has_left_files(client, found.id)
     if as_json:
-        views = {
-            "job": found.model_dump(mode="json"),
-            "workers": [item.model_dump(mode="json") for item in workers],
-            "advice": advice.model_dump(mode="json"),
-        }
-        return terminal.write(json.dumps(views))
+        return output.write_json({"job": found, "workers": workers, "advice": advice})
     terminal.write(output.paint_state(output.hanging(_sentence(found)), found.state))
     if commit := output.git_of(found):
         terminal.write(f"git        {commit}")

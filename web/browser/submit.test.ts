@@ -158,3 +158,19 @@ test("no help lies over another one, whatever a trainer needs and one has left e
   }
   await leave(visited);
 });
+
+test("the YAML is as high as the view, and stays beside the form as the form scrolls", async () => {
+  const visited = await visit(browser, service, "submit", { width: 1440, height: 900 });
+  const { page } = visited;
+  const yaml = page.getByRole("textbox", { name: "The same as YAML" });
+  await yaml.waitFor();
+  await page
+    .locator("form details")
+    .evaluateAll((all) => all.forEach((each) => each.setAttribute("open", "")));
+  await page.getByRole("group", { name: "Fields" }).evaluate((each) => each.scrollTo(0, each.scrollHeight));
+  const box = await yaml.boundingBox();
+  assert.ok(box && box.y < 160 && box.y + box.height > 900 - 100 && box.y + box.height < 900 - 48, `${box}`);
+  const over = await page.evaluate(() => document.documentElement.scrollHeight - innerHeight);
+  assert.equal(over, 0);
+  await leave(visited);
+});

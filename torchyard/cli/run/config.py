@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,13 +17,13 @@ def show_settings(settings: Settings, *, as_json: bool) -> None:
     from torchyard.cli.run.settings import user_file
 
     found = settings.all()
-    if as_json:
-        values = {name: {"value": item.value, "origin": item.origin} for name, item in found.items()}
-        return terminal.write(json.dumps(values))
     rows = [(name, _shown(name, item), item.origin) for name, item in found.items()]
-    for line in output.table(("SETTING", "VALUE", "FROM"), rows):
-        terminal.write(line)
-    return terminal.note(f"Your own file is {user_file()}; `{output.command()} run --init` writes one for this folder.")
+    output.show(
+        {name: {"value": item.value, "origin": item.origin} for name, item in found.items()},
+        output.table(("SETTING", "VALUE", "FROM"), rows),
+        notes=[f"Your own file is {user_file()}; `{output.command()} run --init` writes one for this folder."],
+        as_json=as_json,
+    )
 
 
 def write_template() -> None:

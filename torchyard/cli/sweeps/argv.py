@@ -1,8 +1,8 @@
 """What each trial of a sweep of a program is started with, printed before anything is submitted."""
 
-import json
 import shlex
 
+from torchyard.cli import output
 from torchyard.cli.sweeps import table
 from torchyard.cli.sweeps.submitting import naming_fields
 from torchyard.contract.recipes.script import Script
@@ -21,14 +21,12 @@ def print_trials(sweep: SweepSpec, *, as_json: bool) -> None:
     """
     with naming_fields():
         trials = _trials(sweep)
-    if as_json:
-        return terminal.write(json.dumps([{"trial": n, "point": point, "argv": words} for n, point, words in trials]))
     width = len(str(len(trials)))
-    for number, point, words in trials:
-        others = {key: value for key, value in point.items() if not key.startswith(ARGUMENT)}
-        more = f"   ({table.point_text(others)})" if others else ""
-        terminal.write(f"{number:>{width}}  {terminal.plain(shlex.join(words) + more)}")
-    return None
+    output.show(
+        [{"trial": number, "point": point, "argv": words} for number, point, words in trials],
+        (f"{number:>{width}}  {terminal.plain(_trial_line(point, words))}" for number, point, words in trials),
+        as_json=as_json,
+    )
 
 
 def argv(job: Spec) -> list[str]:
@@ -38,6 +36,11 @@ def argv(job: Spec) -> list[str]:
         return []
     program = ["-m", config.module] if config.module is not None else [config.command or config.entrypoint or ""]
     return [*program, *config.args]
+
+
+def _trial_line(point: Point, words: list[str]) -> str:
+    others = {key: value for key, value in point.items() if not key.startswith(ARGUMENT)}
+    return shlex.join(words) + (f"   ({table.point_text(others)})" if others else "")
 
 
 def _trials(sweep: SweepSpec) -> list[tuple[int, Point, list[str]]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
+from torchyard.cli import output
 from torchyard.cli.sweeps import table
 from torchyard.contract.errors import NotFound
 from torchyard.host import terminal
@@ -30,9 +30,8 @@ def best_checkpoint(client: Client, sweep: SweepView, *, to: Path | None, as_jso
     if to is not None:
         with Transfer() as transfer:
             path = client.jobs.download(job_id, checkpoint_id, to=to, on_progress=transfer.show)
-    if as_json:
-        downloaded = {} if path is None else {"path": str(path)}
-        terminal.write(json.dumps({**found.model_dump(mode="json"), "checkpoint_id": checkpoint_id, **downloaded}))
-    else:
-        terminal.write(f"{job_id}/{checkpoint_id}" if path is None else str(path))
+    downloaded = {} if path is None else {"path": str(path)}
+    line = f"{job_id}/{checkpoint_id}" if path is None else str(path)
+    told = {**found.model_dump(mode="json"), "checkpoint_id": checkpoint_id, **downloaded}
+    output.show(told, [line], as_json=as_json)
     terminal.note(f"{sweep.monitor} {table.best(found)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -160,9 +159,7 @@ def extend(
         found = client.sweeps.get(sweep)
         points = points_of(point, str(found.spec.job.get("trainer"))) if point else None
         changed = client.sweeps.extend(found.id, trials=trials, points=points, max_parallel=max_parallel)
-    if as_json:
-        return output.write_json(changed)
-    return terminal.write(f"{changed.id}  {changed.state}, {table.counts(changed.trials)}")
+    output.show(changed, [f"{changed.id}  {changed.state}, {table.counts(changed.trials)}"], as_json=as_json)
 
 
 @sweep.command("promote")
@@ -178,9 +175,8 @@ def promote(
     """
     with connect() as client:
         promoted = client.sweeps.promote(client.sweeps.get(sweep).id, trial)
-    if as_json:
-        return output.write_json(promoted)
-    return terminal.write(f"trial {promoted.number}  {promoted.state}  {promoted.job_id or ''}".rstrip())
+    text = f"trial {promoted.number}  {promoted.state}  {promoted.job_id or ''}".rstrip()
+    output.show(promoted, [text], as_json=as_json)
 
 
 @sweep.command("rm")
@@ -198,12 +194,7 @@ def rm(
         found = {one.id: one for one in (client.sweeps.get(ref) for ref in sweeps)}
         if not yes:
             _confirm([*found.values()], jobs=jobs)
-        for sweep_id in found:
-            client.sweeps.delete(sweep_id, jobs=jobs)
-            if not as_json:
-                terminal.write(f"{sweep_id}  removed")
-    if as_json:
-        terminal.write(json.dumps({"removed": [*found]}))
+        output.do_each(found, lambda sweep_id: client.sweeps.delete(sweep_id, jobs=jobs), "removed", as_json=as_json)
 
 
 def _state(text: str) -> SweepState:

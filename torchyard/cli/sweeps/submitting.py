@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-import json
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -109,16 +108,13 @@ def followed(client: Client, sweep: SweepView, *, as_json: bool) -> None:
 def show(client: Client, sweep: SweepView, *, limit: int | None, as_json: bool) -> None:
     """Prints what a sweep is, and its trials, the best first."""
     trials = [*client.sweeps.trials(sweep.id, limit=limit)]
-    if as_json:
-        found = {"sweep": sweep.model_dump(mode="json"), "trials": [trial.model_dump(mode="json") for trial in trials]}
-        return terminal.write(json.dumps(found))
-    made = sweep.trials.total - sweep.trials.waiting
-    lines = table.lines_of(sweep)
-    for line in [*lines, "", *table.ranking(trials, keys=table.trial_keys(sweep, trials))] if trials else lines:
-        terminal.write(line)
-    if made > len(trials) and trials:
-        terminal.note(f"{made - len(trials)} more trials: {output.command()} sweep show {sweep.name} --all-rows")
-    return None
+    more = sweep.trials.total - sweep.trials.waiting - len(trials)
+    lines, notes = table.lines_of(sweep), list[str]()
+    if trials:
+        lines = [*lines, "", *table.ranking(trials, keys=table.trial_keys(sweep, trials))]
+    if trials and more > 0:
+        notes.append(f"{more} more trials: {output.command()} sweep show {sweep.name} --all-rows")
+    output.show({"sweep": sweep, "trials": trials}, lines, notes=notes, as_json=as_json)
 
 
 def _unmeasured(spec: SweepSpec) -> str | None:

@@ -162,11 +162,12 @@ def _start_detached(data_dir: Path | None, options: list[str], *, as_json: bool)
 
     running = own.start(data_dir, options=tuple(options))
     root = (data_dir or own_data_dir()).absolute()
-    if as_json:
-        return terminal.write(json.dumps({"url": running.url, "token": running.token, "data_dir": str(root)}))
-    terminal.write(f"URL    {running.url}")
-    _say(f"data   {root}")
-    return _say(f"It runs in the background: `{output.command()} down` ends it.")
+    output.show(
+        {"url": running.url, "token": running.token, "data_dir": str(root)},
+        [f"URL    {running.url}"],
+        notes=[f"data   {root}", f"It runs in the background: `{output.command()} down` ends it."],
+        as_json=as_json,
+    )
 
 
 def _say_page(url: str, token: str) -> None:

@@ -66,17 +66,15 @@ def _demo(client: Client, data_dir: Path, *, stays: bool, as_json: bool) -> int:
     terminal.note(f"  reported   {_METRIC} {reported!r}\n  measured   {_METRIC} {measured['accuracy']!r}")
     terminal.note("  They are equal." if equal else "  error: they differ")
     _say_where(job, path, data_dir, stays=stays)
-    if as_json:
-        facts = {
-            "job": job.id,
-            "checkpoint": checkpoint.id,
-            "path": str(path),
-            "reported": reported,
-            "measured": measured,
-        }
-        terminal.write(json.dumps({**facts, "equal": equal}))
-    elif not sys.stdout.isatty():
-        terminal.write(str(path))  # a terminal has it above
+    facts = {
+        "job": job.id,
+        "checkpoint": checkpoint.id,
+        "path": str(path),
+        "reported": reported,
+        "measured": measured,
+        "equal": equal,
+    }
+    output.show(facts, [] if sys.stdout.isatty() else [str(path)], as_json=as_json)  # a terminal has it above
     return 0 if equal else 1
 
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { route } from "../../router.svelte";
-import { click, settled, textOf, textsOf } from "../../testing";
-import { begin, end, service, FITS, JOB, open, yamlOf, field, type, checked } from "./testing";
+import { click, removeAll, settled, signIn, textOf, textsOf } from "../../testing";
+import { begin, end, service, FITS, JOB, open, yamlOf, field, panelOf, type, checked } from "./testing";
 
 beforeEach(begin);
 afterEach(end);
@@ -93,16 +93,63 @@ test("weights are chosen among models and checkpoints of jobs", async () => {
     return FITS;
   };
   const { host } = await open();
-  click(host, "Choose…");
-  await settled();
-  host.querySelectorAll<HTMLElement>(".panel li button")[0]?.click();
+  (await panelOf(host, "field-init_from"))[0]?.click();
   await settled();
   expect(yamlOf(host).value).toContain("init_from: model:ada/digits@3");
-  click(host, "Choose…");
-  await settled();
-  host.querySelectorAll<HTMLElement>(".panel li button")[1]?.click();
+  (await panelOf(host, "field-init_from"))[1]?.click();
   await settled();
   host.querySelectorAll<HTMLElement>(".panel li button")[0]?.click();
   await settled();
   expect(yamlOf(host).value).toContain(`init_from: ${JOB}/best`);
+});
+
+function bundle(digit: string, changes: Record<string, unknown> = {}): Record<string, unknown> {
+  const of = {
+    sha256: digit.repeat(64),
+    size: 2048,
+    files: 3,
+    state: "complete",
+    received: 2048,
+    name: null,
+  };
+  return { ...of, created_at: "2026-01-01T00:00:00Z", ...changes };
+}
+
+test("data and code are chosen among the bundles that are complete, by their names", async () => {
+  service.bundles = [bundle("a", { name: "cracks" }), bundle("b"), bundle("c", { state: "partial" })];
+  const { host } = await open();
+  const id = "field-config.data.source";
+  const offered = await panelOf(host, id);
+  expect(offered.map((each) => textOf(each).split(/ (?=come|\d)/)[0])).toEqual([
+    "digits",
+    "cracks",
+    "sha256:bbbbbbbb",
+  ]);
+  expect(textOf(offered[1])).toContain("3 files");
+  offered[1]?.click();
+  await settled();
+  expect(yamlOf(host).value).toContain(`source: bundle:sha256:${"a".repeat(64)}`);
+  expect(document.activeElement?.id).toBe(id);
+  expect(host.querySelector(".panel")).toBe(null);
+  type(yamlOf(host), "trainer: script\n");
+  const code = await panelOf(host, "field-config.code");
+  expect(code.map((each) => textOf(each).split(" ")[0])).toEqual(["cracks", "sha256:bbbbbbbb"]);
+  expect(textsOf(host, ".panel code")).toEqual(["torchyard run train.py", "file:///…"]);
+});
+
+test("without a bundle the panel says how one is uploaded, and of many one is found by its name", async () => {
+  const { host } = await open();
+  const id = "field-config.data.source";
+  await panelOf(host, id);
+  expect(textsOf(host, ".panel p")[0]).toBe("You have uploaded no bundle.");
+  expect(textOf(host.querySelector(".panel code"))).toBe("torchyard data push DIR");
+  await removeAll();
+  signIn("member", "jobs:read", "jobs:write");
+  service.bundles = Array.from({ length: 12 }, (_, at) => bundle(at.toString(16), { name: `set-${at}` }));
+  const many = (await open()).host;
+  expect(await panelOf(many, id)).toHaveLength(9);
+  expect(textOf(many.querySelector(".panel"))).toContain("8 of 12 are shown.");
+  type(many.querySelector<HTMLInputElement>(".panel [type=search]") as HTMLInputElement, "set-11");
+  await checked();
+  expect(textsOf(many, ".panel li button").map((each) => each.split(" ")[0])).toEqual(["digits", "set-11"]);
 });

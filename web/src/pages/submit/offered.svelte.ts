@@ -1,10 +1,8 @@
-/** What fields offer as one types: bundles, pools, environments and GPUs that there are, and the names of one's secrets. */
+/** What there is for fields to name: bundles, pools, environments and GPUs that there are, and the names of one's secrets. */
 import { failureOf, get } from "../../api/client";
 import type { BundleView, Page, SecretView, WorkerView } from "../../api/wire";
 import type { Field } from "../../specs/schema";
 import { may } from "../../shell/rights";
-import { ago } from "../../text/ago";
-import { bytes } from "../../text/bytes";
 
 export interface Suggestion {
   readonly value: string;
@@ -13,7 +11,8 @@ export interface Suggestion {
 
 export class Offered {
   secrets = $state.raw<readonly string[]>([]);
-  private bundles = $state.raw<readonly Suggestion[]>([]);
+  /** Those that are complete, the newest first. */
+  bundles = $state.raw<readonly BundleView[]>([]);
   private pools = $state.raw<readonly Suggestion[]>([]);
   private workers = $state.raw<readonly WorkerView[]>([]);
   /** Each name once: where several workers offer it, what the first says of it. */
@@ -34,12 +33,7 @@ export class Offered {
       may("cluster:read") ? page<WorkerView>("v1/workers") : [],
       may("secrets") ? page<SecretView>("v1/secrets") : [],
     ]);
-    this.bundles = bundles
-      .filter((bundle) => bundle.state === "complete")
-      .map((bundle) => ({
-        value: `bundle:sha256:${bundle.sha256}`,
-        note: `${bytes(bundle.size)}, ${bundle.files ?? 0} files, ${ago(bundle.created_at)}`,
-      }));
+    this.bundles = bundles.filter((bundle) => bundle.state === "complete");
     this.workers = workers;
     this.pools = workers
       .filter((worker) => worker.pool)
@@ -47,9 +41,8 @@ export class Offered {
     this.secrets = secrets.map((secret) => secret.name);
   }
 
-  /** Returns what a field of a job spec offers. Reactive. */
+  /** Returns what a field of a job spec offers as one types. Reactive. */
   of(field: Field): readonly Suggestion[] {
-    if (field.limits.pattern?.includes("bundle:sha256:")) return this.bundles;
     if (field.key === "config.python") return this.environments;
     return field.key === "resources.pool" ? this.pools : [];
   }

@@ -10,7 +10,10 @@ import Submit from "./Submit.svelte";
 export const JOB = "job_0197f3c2a9b47c1e8d20f6b1c4e5a703";
 export const FITS = { spec: {}, waits_for: { fits: true, code: null, message: null, position: 1 } };
 
-export const service: { answer: (asked: Asked) => unknown } = { answer: () => FITS };
+export const service: { answer: (asked: Asked) => unknown; bundles: readonly unknown[] } = {
+  answer: () => FITS,
+  bundles: [],
+};
 
 /** For `beforeEach`. */
 export function begin(): void {
@@ -18,6 +21,7 @@ export function begin(): void {
   vi.stubGlobal("scrollTo", () => undefined);
   signIn("member", "jobs:read", "jobs:write", "secrets");
   service.answer = (asked) => (asked.path === "v1/jobs/validate" ? FITS : null);
+  service.bundles = [];
   navigate(href("submit"));
 }
 
@@ -34,7 +38,7 @@ export async function open(): Promise<{ host: HTMLElement; asked: readonly Asked
   const asked = serve((each) => {
     if (each.path === "v1/spec/schema") return each.query.get("of") === "sweep" ? schemas.sweep : schemas.job;
     if (each.path === "v1/secrets") return { data: [{ name: "HF" }] };
-    if (each.path === "v1/bundles") return { data: [] };
+    if (each.path === "v1/bundles") return { data: service.bundles };
     return service.answer(each);
   });
   const host = show(Submit, {});
@@ -50,6 +54,15 @@ export function field<T extends HTMLElement = HTMLInputElement>(host: HTMLElemen
   const found = host.querySelector<T>(`[id="${id}"]`);
   if (!found) throw new Error(`there is no ${id}`);
   return found;
+}
+
+/** Opens or closes the panel of a field. Returns what one chooses among. */
+export async function panelOf(host: HTMLElement, id: string): Promise<readonly HTMLElement[]> {
+  const chooser = field(host, id).closest(".chooser");
+  chooser?.querySelector<HTMLElement>("[aria-expanded]")?.click();
+  flushSync();
+  await settled();
+  return [...(chooser?.querySelectorAll<HTMLElement>(".panel li button") ?? [])];
 }
 
 export function type(into: HTMLInputElement | HTMLTextAreaElement, text: string): void {
