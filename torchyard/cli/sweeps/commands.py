@@ -9,6 +9,7 @@ import typer
 
 from torchyard.cli import output, prompt
 from torchyard.cli.arguments import Json, connect
+from torchyard.cli.choosing import Yes
 from torchyard.cli.completion import sweep_names
 from torchyard.host import terminal
 
@@ -113,9 +114,9 @@ def best(
 
 
 @sweep.command("pause")
-def pause(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
+def pause(sweeps: SweepsArgument, *, yes: Yes = False, as_json: Json = False) -> None:
     """Pause sweeps with their jobs. Jobs that run are asked to save before they release their devices."""
-    _change(sweeps, lambda client, sweep_id: client.sweeps.pause(sweep_id), as_json=as_json)
+    _change(sweeps, lambda client, sweep_id: client.sweeps.pause(sweep_id), stops=not yes, as_json=as_json)
 
 
 @sweep.command("resume")
@@ -125,9 +126,9 @@ def resume(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
 
 
 @sweep.command("cancel")
-def cancel(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
+def cancel(sweeps: SweepsArgument, *, yes: Yes = False, as_json: Json = False) -> None:
     """Cancel sweeps with their jobs that have not ended. Jobs that run are asked to save before they stop."""
-    _change(sweeps, lambda client, sweep_id: client.sweeps.cancel(sweep_id), as_json=as_json)
+    _change(sweeps, lambda client, sweep_id: client.sweeps.cancel(sweep_id), stops=not yes, as_json=as_json)
 
 
 @sweep.command("extend")
@@ -186,7 +187,7 @@ def rm(
     jobs: Annotated[
         bool, typer.Option("--jobs", help="Remove their jobs too, with their metrics, logs and checkpoints.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Remove sweeps that have ended. Without --jobs, their jobs stay, as jobs of no sweep."""
@@ -206,11 +207,17 @@ def _state(text: str) -> SweepState:
     return SweepState(text)
 
 
-def _change(sweeps: list[str], change: Callable[[Client, str], SweepView], *, as_json: bool) -> None:
+def _change(
+    sweeps: list[str], change: Callable[[Client, str], SweepView], *, stops: bool = False, as_json: bool
+) -> None:
+    """`stops`: asks before, at a terminal, if a job of them runs."""
     from torchyard.cli.sweeps import table
 
     with connect() as client:
-        changed = [change(client, client.sweeps.get(ref).id) for ref in sweeps]
+        found = [client.sweeps.get(ref) for ref in sweeps]
+        if stops and prompt.can_ask() and any(one.trials.running for one in found):
+            prompt.confirm("Stop their jobs?", (f"  {one.id}  {one.name}  {table.counts(one.trials)}" for one in found))
+        changed = [change(client, one.id) for one in found]
     output.show(
         changed,
         (f"{one.id}  {table.paint_state(one.state, one.state)}, {table.counts(one.trials)}" for one in changed),

@@ -290,6 +290,12 @@ def test_a_sweep_is_changed_as_one(server: FakeServer, action: str) -> None:
     assert len(json.loads(run(server, "sweep", action, "lr", "--json").stdout)) == 1
 
 
+def test_a_terminal_is_asked_before_the_jobs_of_a_sweep_stop(server: FakeServer) -> None:
+    server.on(OF_ONE, sweep())
+    code, screen = in_terminal(["sweep", "cancel", "lr"], environment_of(server), answer="n\n")
+    assert (code, "Stop their jobs?" in screen, server.requests[-1].method) == (1, True, "GET")
+
+
 def test_a_sweep_is_extended_and_a_trial_promoted(server: FakeServer) -> None:
     server.on(f"{OF_ONE}/extend", sweep())
     assert run(server, "sweep", "extend", "lr", "--trials", "5").stdout.startswith(f"{ID}  running, 1 of 3 ended")
