@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -93,13 +92,17 @@ def rm(
 
 def check_schedule(cron: str, *, of_many: bool, follow: bool) -> None:
     """Checks the option `--schedule` of `run` before anything is uploaded. Raises BadParameter."""
-    from torchyard.contract.spec.schedule import CRON
+    from pydantic import ValidationError
 
-    if re.search(CRON, cron) is None:
+    from torchyard.contract.spec.schedule import Schedule
+
+    try:
+        Schedule(cron=cron)
+    except ValidationError:
         raise typer.BadParameter(
             f"--schedule must be five fields: minute, hour, day of the month, month and day of the week, such as"
             f" '0 2 * * *'; it is {cron[:100]!r}"
-        )
+        ) from None
     if of_many or follow:
         raise typer.BadParameter("--schedule submits one job at a time: leave --sweep, --array and --follow out")
 
