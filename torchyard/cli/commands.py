@@ -42,7 +42,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "share": Command("jobs:share", "Let every user of the server read jobs."),
         "star": Command("editing:star", "Star jobs."),
         "archive": Command("editing:archive", "Archive ended jobs."),
-        "rm": Command("jobs:rm", "Remove ended jobs with all that is stored of them."),
+        "rm": Command("removing:rm", "Remove ended jobs with all that is stored of them."),
         "stacks": Command("stacks:stacks", "Print the stack of each rank of a running job."),
         "checkpoints": Command("checkpoints:checkpoints", "List a job's checkpoints, newest first."),
         "cp": Command("copying:cp", "Copy files of a job to this machine."),

@@ -79,8 +79,17 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     examined = run_process(["doctor"], env, cwd=tmp_path).stdout
     assert f"{data}: " in examined and "one did its duties" in examined, examined
     _check_that_a_schedule_is_use(shown["url"], (data / "token").read_text())
-    assert run_process(["down"], env, cwd=tmp_path).stdout == f"stopped {data}\n"
+    ended = run_process(["down"], env, cwd=tmp_path)
+    assert (ended.stdout, ended.stderr) == (
+        f"stopped {data}\n",
+        "Stopped with it: 1 schedule. After the next start they go on.\n",
+    )
     assert run_process(["status"], env, cwd=tmp_path).returncode == 1
+    again = json.loads(run_process(["up", "--detach", "--json"], env, cwd=tmp_path).stdout)
+    assert again["url"] == shown["url"]
+    status = run_process(["status"], env, cwd=tmp_path).stdout
+    assert "schedules 1\nIts schedules keep it running" in status
+    assert run_process(["down"], env, cwd=tmp_path).returncode == 0
     assert run_process(["down"], env, cwd=tmp_path).stdout == f"no service runs on {data}\n"
 
 
@@ -92,7 +101,8 @@ def _check_that_a_schedule_is_use(url: str, token: str) -> None:
         schedule = client.schedules.create(nightly)
         assert not idleness.is_over()
         client.schedules.pause(schedule.id)
-    assert idleness.is_over()
+        assert idleness.is_over()
+        client.schedules.resume(schedule.id)
 
 
 def test_a_duration_that_is_none_is_refused_and_starts_nothing(home: Path) -> None:
