@@ -5,6 +5,7 @@ import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
 import { answered, item, picture, seeAll } from "../../media/testing";
 import { setQuery } from "../../router.svelte";
+import { session } from "../../shell/session.svelte";
 import { removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
 import type { Compared } from "./compared";
 import Samples from "./Samples.svelte";
@@ -112,6 +113,7 @@ test("of a long text the beginning is shown", async () => {
 
 test("what a job logs meanwhile appears, and jobs are not read anew for it", async () => {
   signIn("member", "jobs:read");
+  if (session.me) session.me = { ...session.me, name: "viewer" }; // what is kept is no other test's
   all = { a: [overlay(10)], b: [overlay(10)] };
   const host = show(Samples, { jobs: ["a", "b"].map(compared) });
   await rested();
@@ -137,6 +139,7 @@ test("jobs without samples take no room", async () => {
 
 test("pictures are 96 pixels wide, and as wide as the slider says", async () => {
   signIn("member", "jobs:read");
+  if (session.me) session.me = { ...session.me, name: "viewer" }; // what is kept is no other test's
   all = { a: [overlay(10)], b: [overlay(10)] };
   const host = show(Samples, { jobs: ["a", "b"].map(compared) });
   await rested();
