@@ -213,6 +213,12 @@ def test_drain_accepts_the_name_of_a_host(server: FakeServer, approved: Approved
     assert is_clean_error(unknown)
 
 
+def test_a_list_without_tokens_has_no_heading(server: FakeServer) -> None:
+    server.on("/v1/tokens", page([]))
+    done = run(server, "tokens", "ls")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "None.\n")
+
+
 def test_a_worker_that_drains_is_drained_when_it_has_no_job(server: FakeServer) -> None:
     for job_id, state in (("job_1", "draining"), (None, "drained")):
         server.on("/v1/workers", page([{**_worker([_device(0, job_id=job_id)]), "state": "draining"}]))
