@@ -35,5 +35,5 @@ def connect_or_start() -> Client:
 
 def _load_what_sends() -> None:
     """Imports what is needed once the service answers: the client and its models."""
-    for name in ("torchyard.client.client", "torchyard.cli.run.mounts", "torchyard.cli.run.spec"):
+    for name in ("torchyard.client.client", "torchyard.cli.run.spec", "torchyard.cli.run.upload"):
         import_module(name)
