@@ -38,7 +38,7 @@ Found = Annotated[
     typer.Option("--search", metavar="TEXT", help="All jobs with this in their name, id, labels or notes."),
 ]
 Everybody = Annotated[bool, typer.Option("--all", "-a", help="With a filter: everybody's jobs that you may change.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many jobs the filter finds.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many jobs it would change.")]
 DryStop = Annotated[bool, typer.Option("--dry-run", help="Only say how many jobs stop, and what that would cost.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
@@ -70,12 +70,9 @@ class Filter:
         }
 
 
-def by_filter(jobs: Sequence[str] | None, where: Filter, *, stops: bool = False) -> bool:
-    """Returns whether a filter chooses the jobs. Raises BadParameter unless either that or jobs are given.
-
-    `stops`: `--dry-run` goes with jobs, too.
-    """
-    if jobs and (where.is_given or where.everybody or (where.dry_run and not stops)):
+def by_filter(jobs: Sequence[str] | None, where: Filter) -> bool:
+    """Returns whether a filter chooses the jobs. Raises BadParameter unless either that or jobs are given."""
+    if jobs and (where.is_given or where.everybody):
         raise typer.BadParameter("name jobs, or find them by --state, a label or --search: not both")
     if not jobs and not where.is_given:
         raise typer.BadParameter("name jobs, or find them by --state, a label or --search")
@@ -124,6 +121,19 @@ def act_on(
         raise typer.Exit(1)
 
 
+def preview(
+    action: JobAction,
+    jobs: Sequence[str],
+    *,
+    now: bool = False,
+    as_json: bool,
+    set_labels: Mapping[str, str | None] | None = None,
+) -> None:
+    """Says on how many of the named jobs the action would act, what their stop would cost, and what is refused."""
+    found = _find_named(action, jobs, now=now, set_labels=set_labels)
+    _say(action, 0, found.refused, as_json=as_json, found=found)
+
+
 def stops_named(
     action: Literal["cancel", "pause"],
     jobs: Sequence[str],
@@ -137,18 +147,23 @@ def stops_named(
 
     Returns whether to stop them. Raises Abort if the answer is no.
     """
+    if dry_run:
+        preview(action, jobs, now=now, as_json=as_json)
+    elif not yes and prompt.can_ask():
+        found = _find_named(action, jobs, now=now)
+        if lines := stopping.price_lines(found.price):
+            prompt.confirm(f"{action} {_count(found)}?", lines)
+    return not dry_run
+
+
+def _find_named(
+    action: JobAction, jobs: Sequence[str], *, now: bool, set_labels: Mapping[str, str | None] | None = None
+) -> ActionsView:
     from torchyard.contract.jobs.requests import MOST_ACTIONS
 
-    if not dry_run and (yes or not prompt.can_ask()):
-        return True
     with connect() as client:
-        ids = [ref if now and _JOB_ID.fullmatch(ref) else client.get(ref).id for ref in jobs]
-        found = client.jobs.act(action, [*dict.fromkeys(ids)][:MOST_ACTIONS], now=now, dry_run=True)
-    if dry_run:
-        _say(action, 0, found.refused, as_json=as_json, found=found)
-    elif lines := stopping.price_lines(found.price):
-        prompt.confirm(f"{action} {_count(found)}?", lines)
-    return not dry_run
+        ids = [*dict.fromkeys(ref if now and _JOB_ID.fullmatch(ref) else client.get(ref).id for ref in jobs)]
+        return client.jobs.act(action, ids[:MOST_ACTIONS], now=now, set_labels=set_labels, dry_run=True)
 
 
 def _confirm(action: JobAction, found: ActionsView) -> None:

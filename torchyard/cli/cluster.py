@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -140,13 +141,25 @@ def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
         chosen = [_named(known, name) for name in names]
         changed = [(client.workers.drain if drain else client.workers.undrain)(worker.id) for worker in chosen]
     output.show(changed, (_drained_line(worker, drain=drain) for worker in changed), as_json=as_json)
+    if drain and not as_json:
+        drained = " ".join(shlex.quote(worker.name) for worker in changed)
+        terminal.note(f"They take jobs again after: {output.command()} undrain {drained}")
 
 
 def _drained_line(worker: WorkerView, *, drain: bool) -> str:
     held = len({device.job_id for device in worker.devices if device.job_id is not None})
     held += 0 if worker.pool is None else worker.pool.waiting + worker.pool.running
     stops = f"; jobs that return to the queue: {held}" if drain and held else ""
-    return f"{worker.name}  {worker.state}{stops}"
+    return f"{worker.name}  {_state(worker)}{stops}"
+
+
+def _state(worker: WorkerView) -> str:
+    """Returns the state, of a worker that drains and has no job left `drained`."""
+    if worker.state != "draining":
+        return worker.state
+    held = any(device.job_id or device.holder for device in worker.devices)
+    in_pool = worker.pool is not None and worker.pool.waiting + worker.pool.running > 0
+    return "draining" if held or in_pool else "drained"
 
 
 def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:
@@ -169,7 +182,7 @@ def _devices(worker: WorkerView) -> list[tuple[str, ...]]:
     starts = worker.starts.mode if worker.starts is not None else ""
     isolation = worker.starts.isolation if worker.starts is not None else None
     level = isolation.level if isolation is not None else ""
-    return [(worker.name, worker.state, *device, starts, level, terminal.ago(worker.seen_at)) for device in devices]
+    return [(worker.name, _state(worker), *device, starts, level, terminal.ago(worker.seen_at)) for device in devices]
 
 
 def _device(device: DeviceView) -> tuple[str, ...]:
@@ -191,7 +204,7 @@ def _memory(device: DeviceView) -> str:
 def _pool(worker: WorkerView, pool: PoolView) -> tuple[str, ...]:
     limit = "" if pool.max_time_s is None else terminal.duration(pool.max_time_s)
     counts = (str(pool.nodes.count), _offer(pool), limit, str(pool.waiting), str(pool.running))
-    return (worker.name, worker.state, f"{pool.partition} ({pool.state})", *counts, terminal.ago(worker.seen_at))
+    return (worker.name, _state(worker), f"{pool.partition} ({pool.state})", *counts, terminal.ago(worker.seen_at))
 
 
 def _offer(pool: PoolView) -> str:

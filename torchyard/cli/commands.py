@@ -42,7 +42,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "share": Command("jobs:share", "Let every user of the server read jobs."),
         "star": Command("editing:star", "Star jobs."),
         "archive": Command("editing:archive", "Archive ended jobs."),
-        "rm": Command("jobs:rm", "Remove ended jobs with all that is stored of them."),
+        "rm": Command("removing:rm", "Remove ended jobs with all that is stored of them."),
         "stacks": Command("stacks:stacks", "Print the stack of each rank of a running job."),
         "checkpoints": Command("checkpoints:checkpoints", "List a job's checkpoints, newest first."),
         "cp": Command("copying:cp", "Copy files of a job to this machine."),
@@ -111,6 +111,9 @@ VERBS = {"list": "ls", "new": "add", "delete": "rm", "remove": "rm", "revoke": "
 
 FILES = {"sweep": "submit FILE"}
 """Nouns that took a file, and the command that takes it."""
+
+MAKERS = {"schedules": "run --schedule", "sweep": "run --sweep"}
+"""Nouns without `add`, and the command that makes one."""
 
 OPTIONS: dict[str, dict[str, str]] = {"edit": {"--having": "--label", "--unlabel": "--remove-label"}}
 """The same for the options of a command."""

@@ -66,6 +66,10 @@ def edit(
         if given:
             raise typer.BadParameter("a filter is for --set-label and --remove-label: name the jobs for the rest")
         return choosing.act_on_all("label", where, yes=True, as_json=as_json, set_labels=labels)
+    if dry_run:
+        if given or editor:
+            raise typer.BadParameter("--dry-run is for --set-label and --remove-label")
+        return choosing.preview("label", jobs or (), as_json=as_json, set_labels=labels)
     with connect() as client:
         changed = [_changed(client, ref, labels, given, editor=editor) for ref in jobs or ()]
     lines = (f"{job.id}  {job.name}  {output.labels(job)}".rstrip() for job in changed)
@@ -90,6 +94,8 @@ def star(
     where, action = Filter(state, label, search, every, dry_run), "unstar" if remove else "star"
     if choosing.by_filter(jobs, where):
         return choosing.act_on_all(action, where, yes=True, as_json=as_json)
+    if dry_run:
+        return choosing.preview(action, jobs or (), as_json=as_json)
     return choosing.act_on(action, jobs or (), as_json=as_json)
 
 
@@ -111,6 +117,8 @@ def archive(
     where, action = Filter(state, label, search, every, dry_run), "unarchive" if undo else "archive"
     if choosing.by_filter(jobs, where):
         return choosing.act_on_all(action, where, yes=True, as_json=as_json)
+    if dry_run:
+        return choosing.preview(action, jobs or (), as_json=as_json)
     return choosing.act_on(action, jobs or (), as_json=as_json)
 
 

@@ -1,4 +1,4 @@
-"""Commands that show, pause, resume, cancel and remove jobs."""
+"""Commands that show, pause, resume and cancel jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from torchyard.cli import choosing, estimates, output, prompt
+from torchyard.cli import choosing, estimates, output
 from torchyard.cli.arguments import Devices, JobArgument, JobsArgument, Json, connect
 from torchyard.cli.card import card_lines
 from torchyard.cli.checkpoints import checkpoint_lines
@@ -63,7 +63,7 @@ def cancel(
     A running job is asked to save before it stops.
     """
     where = Filter(state, label, search, every, dry_run)
-    if choosing.by_filter(jobs, where, stops=True):
+    if choosing.by_filter(jobs, where):
         choosing.act_on_all("cancel", where, yes=yes, as_json=as_json, now=now)
     elif not choosing.stops_named("cancel", jobs or [], now=now, dry_run=dry_run, yes=yes, as_json=as_json):
         pass
@@ -91,7 +91,7 @@ def pause(
     A running job is asked to save before it releases its devices.
     """
     where = Filter(state, label, search, every, dry_run)
-    if choosing.by_filter(jobs, where, stops=True):
+    if choosing.by_filter(jobs, where):
         return choosing.act_on_all("pause", where, yes=yes, as_json=as_json)
     if not choosing.stops_named("pause", jobs or [], dry_run=dry_run, yes=yes, as_json=as_json):
         return None
@@ -120,6 +120,8 @@ def resume(
         if devices is not None:
             raise typer.BadParameter("--devices is for jobs that are named: it has no filter")
         return choosing.act_on_all("resume", where, yes=True, as_json=as_json)
+    if dry_run:
+        return choosing.preview("resume", jobs or (), as_json=as_json)
 
     def resumed(client: Client, job_id: str) -> JobView:
         if devices is not None:
@@ -145,29 +147,6 @@ def share(
         visibility = "private" if private else "team"
         changed = [client.jobs.update(client.get(ref).id, visibility=visibility) for ref in jobs]
     output.show(changed, (f"{job.id}  {job.visibility}" for job in changed), as_json=as_json)
-
-
-def rm(
-    jobs: SomeJobs = None,
-    *,
-    state: InStates = None,
-    label: WithLabels = None,
-    search: Found = None,
-    every: Everybody = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    as_json: Json = False,
-) -> None:
-    """Remove ended jobs with all that is stored of them."""
-    where = Filter(state, label, search, every, dry_run)
-    if choosing.by_filter(jobs, where):
-        return choosing.act_on_all("delete", where, yes=yes, as_json=as_json)
-    with connect() as client:
-        found = {job.id: job for job in (client.get(ref).view for ref in jobs or ())}
-        _check_ended([*found.values()])
-        if not yes:
-            _confirm([*found.values()])
-        return output.do_each(found, client.jobs.delete, "removed", as_json=as_json)
 
 
 def _change(jobs: list[str], change: Callable[[Client, str], JobView], *, pending: str = "", as_json: bool) -> None:
@@ -204,19 +183,6 @@ def _killed(client: Client, ref: str) -> JobView | JobSummary:
         if client.jobs.act("cancel", [ref], now=True).refused:
             raise
         return next(job for job in client.jobs.list(q=ref) if job.id == ref)
-
-
-def _check_ended(jobs: list[JobView]) -> None:
-    from torchyard.contract.errors import Conflict
-
-    for job in jobs:
-        if not job.state.terminal:
-            raise Conflict(f"{job.name} is {job.state}; cancel it first: {output.command()} cancel {job.id}")
-
-
-def _confirm(jobs: list[JobView]) -> None:
-    lines = (f"  {job.id}  {job.name}  {job.state} {terminal.ago(job.finished_at or job.created_at)}" for job in jobs)
-    prompt.confirm("Remove these jobs with their metrics, logs and checkpoints?", lines)
 
 
 def _note_lines(job: JobView) -> list[str]:

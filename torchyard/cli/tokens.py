@@ -52,6 +52,7 @@ def list_tokens(*, user: UserOption = None, as_json: Json = False) -> None:
     output.show(
         found,
         output.table(("ID", "NAME", "STATE", "LAST USE", "SCOPES"), [_row(token) for token in found]),
+        nothing="None.",
         as_json=as_json,
     )
 

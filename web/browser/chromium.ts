@@ -9,7 +9,10 @@ const folder = fileURLToPath(new URL("../node_modules/.cache/browser", import.me
 const START_MS = 300_000; // finds what hangs, not what is slow beside other work
 
 /** `names` are answered by this machine. */
-export async function launch(names: readonly string[] = []): Promise<Browser> {
+export async function launch(
+  names: readonly string[] = [],
+  { hidesScrollbars = true }: { readonly hidesScrollbars?: boolean } = {},
+): Promise<Browser> {
   mkdirSync(folder, { recursive: true });
   process.env["TMPDIR"] = folder;
   const { default: chromium } = await import("@sparticuz/chromium");
@@ -22,6 +25,7 @@ export async function launch(names: readonly string[] = []): Promise<Browser> {
       "--force-color-profile=srgb",
       `--host-resolver-rules=${names.map((name) => `MAP ${name} 127.0.0.1`).join(",")}`,
     ],
+    ignoreDefaultArgs: hidesScrollbars ? [] : ["--hide-scrollbars"],
     headless: true,
     timeout: START_MS,
   });

@@ -131,7 +131,7 @@ def test_a_download_of_a_job_without_checkpoints_names_the_files_that_it_left(
     done = run(server, "download", "job_1")
     assert done.returncode == 1
     assert is_clean_error(done)
-    assert "has saved no checkpoint" in done.stderr
+    assert "has saved no checkpoint: `torchyard run --checkpoints 'model.pt' PROGRAM`" in done.stderr
     assert ("torchyard cp job_1:" in done.stderr) == (left is not None)
 
 
@@ -141,7 +141,7 @@ def test_a_download_of_a_job_without_checkpoints_names_the_files_that_it_left(
 def test_download_requests_the_chosen_checkpoint(server: FakeServer, option: list[str], ref: str) -> None:
     server.on(JOB, job())
     assert run(server, "download", "job_1", *option).returncode == 1
-    assert server.requests[-1].path == f"{JOB}/checkpoints/{ref}"
+    assert f"{JOB}/checkpoints/{ref}" in [request.path for request in server.requests]
 
 
 def test_characters_that_the_terminal_lacks_are_replaced(server: FakeServer) -> None:
@@ -207,9 +207,16 @@ def test_drain_accepts_the_name_of_a_host(server: FakeServer, approved: Approved
     server.on("/v1/workers/wrk_1/drain", Answer({**worker, "state": "draining"}, 200))
     done = run(server, "drain", "box-a", "--yes")
     assert done.stdout == approved("output")
+    assert "undrain box-a" in done.stderr
     unknown = run(server, "drain", "box-z", "--yes")
     assert (unknown.returncode, "no worker with the id or name 'box-z'" in unknown.stderr) == (1, True)
     assert is_clean_error(unknown)
+
+
+def test_a_worker_that_drains_is_drained_when_it_has_no_job(server: FakeServer) -> None:
+    for job_id, state in (("job_1", "draining"), (None, "drained")):
+        server.on("/v1/workers", page([{**_worker([_device(0, job_id=job_id)]), "state": "draining"}]))
+        assert run(server, "workers").stdout.splitlines()[1].split()[1] == state
 
 
 def test_workers_shows_who_holds_a_device_if_there_are_several_owners(server: FakeServer) -> None:

@@ -1,6 +1,7 @@
 """`edit`, `star`, `archive`, and commands on all jobs that a filter finds, against a real service without a worker."""
 
 from collections.abc import Generator
+from contextlib import closing
 import json
 from pathlib import Path
 import re
@@ -9,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from store.attempts import folders
+from store.db.database import Database
 from tests.approved import Approved
 from tests.databases import SQLiteDatabases
+from tests.store.fixture import StoreFixture
 from tests.torchyard.cli.answered import is_clean_error
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.service import Team, serving_team
@@ -135,6 +139,34 @@ def test_a_filter_chooses_the_jobs(team: Team) -> None:
     assert (listed(team), listed(team, "--archived")) == (["b1"], ["a2"])
 
 
+def test_a_dry_run_of_named_jobs_changes_nothing(team: Team) -> None:
+    job_id = submit(team)
+    label = ["edit", "--set-label", "a=b"]
+    for command, action in ((["resume"], "resume"), (["star"], "star"), (label, "label"), (["archive"], "archive")):
+        done = team.run("ada", *command, job_id, "--dry-run")
+        assert (done.returncode, done.stdout) == (0, f"{action}: 1 job\n"), done.stderr
+    found = job(team, job_id)
+    assert (found["labels"], found["starred"], found["archived"]) == ({}, False, False)
+
+
+def test_a_dry_run_of_a_removal_lists_jobs_and_their_sizes(team: Team) -> None:
+    job_id = submit(team)
+    team.run("ada", "cancel", job_id)
+    with closing(Database(team.database_url)) as database:
+        store = StoreFixture(database)
+        worker = store.worker()
+        store.write(lambda session: folders.replace_sizes(session, worker, {job_id: 3 << 20}))
+    for chosen in ([job_id], ["--state", "cancelled"]):
+        done = team.run("ada", "rm", *chosen, "--dry-run")
+        line, total = done.stdout.splitlines()
+        assert line.split()[:3] == [job_id, "digits", "cancelled"] and line.endswith("  3.0 MiB")
+        assert total == "1 job, 3.0 MiB"
+    told = json.loads(team.run("ada", "rm", job_id, "--dry-run", "--json").stdout)
+    assert told == {"jobs": [{"id": job_id, "name": "digits", "bytes": 3 << 20}], "bytes": 3 << 20}
+    done = team.run("ada", "rm", job_id, "--yes")
+    assert (done.stdout, done.stderr) == (f"{job_id}  removed\n", "Freed 3.0 MiB.\n")
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -197,7 +229,7 @@ def test_jobs_are_grouped_by_a_label(team: Team) -> None:
     [
         ["cancel"],
         ["cancel", "digits", "--state", "queued"],
-        ["archive", "digits", "--dry-run"],
+        ["edit", "digits", "--name", "x", "--dry-run"],
         ["cancel", "digits", "--all", "--dry-run"],
         ["rm", "--all", "--yes"],
         ["edit", "digits"],

@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 import pwd
+import re
 import stat
 
 import psutil
@@ -59,7 +60,7 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
-        (folder / "main.py").write_text("print('it runs')")
+        (folder / "main.py").write_text("open('model.pt', 'w').write('x'); print('it runs')")
     command = ["run", "main.py", "--launcher", "torchrun"]
     with gpu_of_another_worker(tmp_path), ThreadPoolExecutor() as pool:
         started = [pool.submit(run_process, command, env, cwd=folder) for folder in folders]
@@ -69,6 +70,7 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     for each in done:
         assert (each.returncode, each.stdout) == (0, "rank 0 | it runs\n"), each.stderr
         assert "starting one on this machine" in each.stderr and "Its log follows; Ctrl-C" in each.stderr
+        assert re.search(r"^kept model\.pt: .*torchyard cp job_\w+:model\.pt \.$", each.stderr, re.M), each.stderr
         assert "/#code=" in each.stderr or "The page is not built" in each.stderr
     data = home / "torchyard"
     assert stat.S_IMODE(data.stat().st_mode) == 0o700
@@ -79,8 +81,17 @@ def test_a_program_runs_where_no_server_is_known(home: Path, tmp_path: Path) -> 
     examined = run_process(["doctor"], env, cwd=tmp_path).stdout
     assert f"{data}: " in examined and "one did its duties" in examined, examined
     _check_that_a_schedule_is_use(shown["url"], (data / "token").read_text())
-    assert run_process(["down"], env, cwd=tmp_path).stdout == f"stopped {data}\n"
+    ended = run_process(["down"], env, cwd=tmp_path)
+    assert (ended.stdout, ended.stderr) == (
+        f"stopped {data}\n",
+        "Stopped with it: 1 schedule. After the next start they go on.\n",
+    )
     assert run_process(["status"], env, cwd=tmp_path).returncode == 1
+    again = json.loads(run_process(["up", "--detach", "--json"], env, cwd=tmp_path).stdout)
+    assert again["url"] == shown["url"]
+    status = run_process(["status"], env, cwd=tmp_path).stdout
+    assert "schedules 1\nIts schedules keep it running" in status
+    assert run_process(["down"], env, cwd=tmp_path).returncode == 0
     assert run_process(["down"], env, cwd=tmp_path).stdout == f"no service runs on {data}\n"
 
 
@@ -92,7 +103,8 @@ def _check_that_a_schedule_is_use(url: str, token: str) -> None:
         schedule = client.schedules.create(nightly)
         assert not idleness.is_over()
         client.schedules.pause(schedule.id)
-    assert idleness.is_over()
+        assert idleness.is_over()
+        client.schedules.resume(schedule.id)
 
 
 def test_a_duration_that_is_none_is_refused_and_starts_nothing(home: Path) -> None:

@@ -25,8 +25,8 @@ def connect_or_start() -> Client:
     terminal.note("No server is known: starting one on this machine …")
     running = own.start(options=("--port=0", f"--end-when-idle={own.IDLE}"), meanwhile=_load_what_sends)
     terminal.note(
-        f"Started one at {running.url} (data in {own_data_dir()}). It ends after {own.IDLE} without use;"
-        f" `{output.command()} down` ends it now."
+        f"Started one at {running.url} (data in {own_data_dir()}). It ends after {own.IDLE} without use; a schedule"
+        f" keeps it running. `{output.command()} down` ends it now."
     )
     client = connect()
     terminal.note(f"page   {page.address(client) or page.NOT_BUILT}")

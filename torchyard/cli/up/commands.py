@@ -1,12 +1,14 @@
 """Commands that run the service on this machine."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 import contextlib
 import json
 from pathlib import Path
 import shlex
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +16,9 @@ from torchyard.cli import output, page
 from torchyard.cli.arguments import Json, seconds_of
 from torchyard.host import terminal
 from torchyard.host.datadir import own_data_dir, parse_allowed_paths
+
+if TYPE_CHECKING:
+    from torchyard.client.logins import Login
 
 FoundDirOption = Annotated[
     Path | None,
@@ -55,7 +60,7 @@ def up(
     ] = False,
     end_when_idle: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="End after so long without a job and without a request: 1h."),
+        typer.Option(metavar="TIME", help="End after so long without a job, a schedule and a request: 1h."),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Only check that it can start here, and start nothing.")
@@ -122,12 +127,15 @@ def down(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
     from torchyard.cli.up import own
 
     root = own.found_dir(data_dir)
+    use = {} if as_json else _stopped_use(own.find(root))
     stopped = own.stop(root)
     output.show(
         {"data_dir": str(root), "stopped": stopped},
         [f"stopped {root}" if stopped else f"no service runs on {root}"],
         as_json=as_json,
     )
+    if stopped and (counts := [output.count(number, noun) for noun, number in use.items() if number]):
+        _say(f"Stopped with it: {', '.join(counts)}. After the next start they go on.")
 
 
 def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
@@ -146,15 +154,36 @@ def status(*, data_dir: FoundDirOption = None, as_json: Json = False) -> None:
             as_json=as_json,
         )
         raise typer.Exit(1)
+    use = _use(running)
+    found = {"data_dir": str(root), "url": running.url, **use}
+    lines = [f"{name.replace('_', ' '):<10}{value}" for name, value in found.items()]
+    if use["schedules"]:
+        lines.append("Its schedules keep it running, also without use.")
+    output.show(found, ["\n".join(lines)], as_json=as_json)
+
+
+def _use(running: Login) -> dict[str, int]:
+    """Returns how many workers, unfinished jobs by state, and schedules that are due the service has."""
     from torchyard.client import Client
 
     with Client(running.url, running.token, patience=5) as client:
         workers, jobs = [*client.workers.list()], [*client.jobs.list(state=("queued", "running"))]
+        schedules = sum(schedule.next_at is not None for schedule in client.schedules.list())
     states = {state: sum(job.state == state for job in jobs) for state in ("running", "queued")}
-    found = {"data_dir": str(root), "url": running.url, "workers": len(workers), **states}
-    output.show(
-        found, ["\n".join(f"{name.replace('_', ' '):<10}{value}" for name, value in found.items())], as_json=as_json
-    )
+    return {"workers": len(workers), **states, "schedules": schedules}
+
+
+def _stopped_use(running: Login | None) -> dict[str, int]:
+    """Returns what stops with the service: nothing is known of one that does not answer."""
+    from torchyard.contract.errors import TorchyardError
+
+    if running is None:
+        return {}
+    try:
+        use = _use(running)
+    except TorchyardError:
+        return {}
+    return {"running job": use["running"], "schedule": use["schedules"]}
 
 
 def _start_detached(data_dir: Path | None, options: list[str], *, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from torchyard.host.privatefile import open_own, write_held, write_private
 
 _KEPT = 2
 _MOST_SECRET_BYTES = 4096
+_PORT_FILE, _MOST_PORT = "port", 65_535
 _CHILDREN_END_S = 60.0
 """How long the processes of an `up` that was killed may take to end."""
 
@@ -70,6 +71,18 @@ class DataDir:
     def redis_password(self) -> str:
         """Returns the password of the embedded Redis. Creates it at the first call."""
         return _secret(redis_password_file(self.redis))
+
+    def last_port(self) -> int:
+        """Returns the port of the last service on the directory, 0 if it is not known."""
+        try:
+            port = int((self.root / _PORT_FILE).read_text())
+        except (OSError, ValueError):
+            return 0
+        return port if 0 < port <= _MOST_PORT else 0
+
+    def keep_port(self, port: int) -> None:
+        """Keeps the port for `last_port`."""
+        write_private(self.root / _PORT_FILE, str(port))
 
     def publish(self, *, url: str, token: str, processes: Mapping[str, int]) -> None:
         """Replaces `server.json`: a reader sees the old one or the new one. It is locked while this process lives."""

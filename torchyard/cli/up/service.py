@@ -1,6 +1,7 @@
 """The whole service on one machine: `torchyard up` starts it, restarts what dies, and stops it."""
 
 from collections.abc import Callable, Mapping
+import contextlib
 from dataclasses import dataclass, field
 import math
 import os
@@ -15,7 +16,7 @@ from torchyard.cli.up.child import Child
 from torchyard.cli.up.datadir import DataDir, last_lines
 from torchyard.cli.up.forked import Forked, Starter
 from torchyard.cli.up.held import say_who_holds_gpus
-from torchyard.contract.errors import ConfigError, Unavailable
+from torchyard.contract.errors import ConfigError, Conflict, Unavailable
 from torchyard.host import inspection
 from torchyard.host.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
 from torchyard.host.listening import check_token
@@ -104,7 +105,7 @@ class Service:
     def _serve(self, keep: int, on_ready: Callable[[str, str], None]) -> None:
         starter = self._open_starter()
         say_who_holds_gpus(self._say)
-        host, port = self._options.host, address.free_port(self._options.host, self._options.port)
+        host, port = self._options.host, self._port()
         url, token = f"http://{address.authority(address.connectable(host), port)}", self.data.token()
         redis = self._options.redis or self._start_redis(keep)
         api, worker = self._api_environment(redis, port=port, token=token), self._worker_environment(redis)
@@ -115,6 +116,7 @@ class Service:
         self._add("worker", programs.argv("worker"), env=worker, keep=keep, starter=starter)
         self._wait_until(self._all_forked, what="the programs were not started")
         self._wait_until(lambda: address.ready(address.connectable(host), port), what="the service is not ready")
+        self.data.keep_port(port)
         self._publish(url, token)
         on_ready(url, token)
         # Nobody waits for what it does, so it starts when the others have.
@@ -130,6 +132,14 @@ class Service:
                 self._publish(url, token)
             time.sleep(_RUN_POLL_S)
         self._say("Nobody has used the service for a while: it ends.")
+
+    def _port(self) -> int:
+        """Returns the port to listen on. Of any free one, it is that of the last service here, so that logins hold."""
+        host, wanted = self._options.host, self._options.port
+        if wanted == 0 and (last := self.data.last_port()):
+            with contextlib.suppress(Conflict, ConfigError):
+                return address.free_port(host, last)
+        return address.free_port(host, wanted)
 
     def _api_environment(self, redis: str, *, port: int, token: str) -> dict[str, str]:
         return {

@@ -18,19 +18,24 @@ _NOT_RE2 = re.compile(r"(?<!\\)\(\?(?:[=!>(#]|<[=!]|P=)|(?<!\\)\\[1-9]")
 _ATOM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\\?\Z)", re.DOTALL)
 """An escape, or a class of characters: what is in them repeats nothing."""
 _POSSESSIVE = re.compile(r"(?:[*+?]|\{[0-9]*(?:,[0-9]*)?\})\+")
-_BEGINS = re.compile(r"(?:\^|\\b|\\s\*|\s|\(\?i\))*(?P<word>[A-Za-z_][A-Za-z0-9_/.\-]*)")
-_REPEATED = "*?{"
-"""What makes the last letter of a word one that need not be there."""
+_NAME_PARTS = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*(?:\]|\Z)|\((?:\\.|[^()\\])*\)|\(\?(?:P<\w*>|[a-zA-Z]*:)"
+    r"|(?P<word>[A-Za-z_](?:[A-Za-z0-9_/.\-]|\\[./\-])*)(?P<repeated>[*?{])?",
+    re.DOTALL,
+)
+"""An escape, a class, a whole group or the beginning of one, which name nothing; or a word.
+
+What repeats a word's last letter makes it one that need not be there.
+"""
 
 
 def key_of(pattern: str) -> str:
-    """Returns the key of an expression without a group `key`: the word that it begins with, else `metric`."""
-    found = _BEGINS.match(pattern)
-    if found is None:
-        return "metric"
-    word = found["word"]
-    word = word[:-1] if pattern[found.end() :][:1] in _REPEATED and pattern[found.end() :] else word
-    return word[:METRIC_KEY_LENGTH].rstrip("/.-") or "metric"
+    """Returns the key of an expression without a group `key`: the last word before its value, else `metric`."""
+    before = pattern.partition(f"(?P<{VALUE}>")[0]
+    found = [part for part in _NAME_PARTS.finditer(before) if part["word"]]
+    words = [(part["word"][:-1] if part["repeated"] else part["word"]).replace("\\", "") for part in found]
+    keys = [key for word in words if (key := word[:METRIC_KEY_LENGTH].rstrip("/.-"))]
+    return keys[-1] if keys else "metric"
 
 
 def _checked(pattern: str) -> str:
@@ -56,5 +61,5 @@ class LogMetrics(Schema):
     patterns: Annotated[list[MetricPattern], Field(max_length=MOST_METRIC_PATTERNS)] = Field(
         default=[],
         description="expressions in RE2's syntax, with a group `value`, the number. `step` is the step, else the lines "
-        "that match are counted; `key` the metric's name, else the word that the expression begins with",
+        "that match are counted; `key` the metric's name, else the last word before the value",
     )

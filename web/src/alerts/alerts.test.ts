@@ -31,9 +31,9 @@ function message(seq: number, data: Record<string, unknown>, type = "message"): 
 }
 
 /** A watcher of ada's jobs, and what it tells. */
-function watcher(): { watcher: Watcher; told: Alert[] } {
-  const told: Alert[] = [];
-  return { watcher: new Watcher("ada", (alert) => told.push(alert)), told };
+function watcher(): { watcher: Watcher; notified: Alert[] } {
+  const notified: Alert[] = [];
+  return { watcher: new Watcher("ada", (alert) => notified.push(alert)), notified };
 }
 
 test.each([
@@ -42,7 +42,7 @@ test.each([
   ["cancelled", "digits was cancelled"],
   ["paused", "digits is paused"],
 ])("a job that is %s is told once, with its reason", (state, title) => {
-  const { watcher: watches, told } = watcher();
+  const { watcher: watches, notified } = watcher();
   watches.take(job());
   const ended = job({
     state,
@@ -51,38 +51,38 @@ test.each([
   });
   watches.take(ended);
   watches.take(ended);
-  expect(told).toEqual([{ kind: "ends", jobId: "job_1", tag: `job_1 ${state}`, title, body: "why" }]);
+  expect(notified).toEqual([{ kind: "ends", jobId: "job_1", tag: `job_1 ${state}`, title, body: "why" }]);
 });
 
 test("what a job was before the page looked is not told", () => {
-  const { watcher: watches, told } = watcher();
+  const { watcher: watches, notified } = watcher();
   watches.take(job({ state: "failed", finished_at: AT }));
   watches.take(job({ ...best("ckpt_1", 0.5) }));
-  expect(told).toEqual([]);
+  expect(notified).toEqual([]);
 });
 
 test("jobs of others and of sweeps are left out", () => {
-  const { watcher: watches, told } = watcher();
+  const { watcher: watches, notified } = watcher();
   for (const whose of [{ owner: "bob" }, { sweep: { id: "swp_1", name: "rates", trial: 1 } }]) {
     watches.take(job(whose));
     watches.take(job({ ...whose, state: "failed", finished_at: AT }));
   }
-  expect(told).toEqual([]);
+  expect(notified).toEqual([]);
   expect(watches.positions().size).toBe(0);
 });
 
 test("a new best checkpoint is told with its value, and an old one is not told again", () => {
-  const { watcher: watches, told } = watcher();
+  const { watcher: watches, notified } = watcher();
   for (const now of [{}, best("ckpt_1", 0.5), best("ckpt_1", 0.5), best("ckpt_2", 0.25)])
     watches.take(job(now));
-  expect(told.map(({ kind, tag, body }) => [kind, tag, body])).toEqual([
+  expect(notified.map(({ kind, tag, body }) => [kind, tag, body])).toEqual([
     ["best", "job_1 ckpt_1", "val/loss is 0.5 at step 7"],
     ["best", "job_1 ckpt_2", "val/loss is 0.25 at step 7"],
   ]);
 });
 
 test("warnings and errors of a job are told, and other messages are not", () => {
-  const { watcher: watches, told } = watcher();
+  const { watcher: watches, notified } = watcher();
   watches.take(job());
   watches.read("job_1", "digits", [
     message(11, { level: "info", text: "a" }),
@@ -91,7 +91,7 @@ test("warnings and errors of a job are told, and other messages are not", () => 
     message(14, { level: "error", text: "x".repeat(900) }),
   ]);
   watches.read("job_9", "other", [message(1, { level: "warning", text: "b" })]);
-  expect(told.map(({ tag, body }) => [tag, body.length])).toEqual([
+  expect(notified.map(({ tag, body }) => [tag, body.length])).toEqual([
     ["job_1 12", 3],
     ["job_1 14", 200],
   ]);

@@ -29,9 +29,9 @@ function history(times: readonly number[]): unknown {
 }
 
 let opened: DeviceCurves | null = null;
-const told = vi.fn<(section: Section) => void>();
+const changed = vi.fn<(section: Section) => void>();
 const names = (): readonly (readonly string[])[] =>
-  told.mock.calls.map(([{ panels }]) => panels.map(({ name }) => name));
+  changed.mock.calls.map(([{ panels }]) => panels.map(({ name }) => name));
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(async () => {
@@ -56,8 +56,12 @@ function store(): CurveStore {
 }
 
 function open(times: readonly number[], isOpen = false): DeviceCurves {
-  told.mockClear();
-  opened = new DeviceCurves(store(), { attempts: [attempt(1, 0, 60), attempt(2, 100, null)], isOpen }, told);
+  changed.mockClear();
+  opened = new DeviceCurves(
+    store(),
+    { attempts: [attempt(1, 0, 60), attempt(2, 100, null)], isOpen },
+    changed,
+  );
   serve(({ path }) => (path === "v1/workers" ? { data: [{ id: "wrk_1", name: "box" }] } : history(times)));
   return opened;
 }
@@ -91,7 +95,7 @@ test("the devices of a job that hangs are shown up to now, long after its last m
   await curves.open();
   expect(rows(curves, "/devices/gpu", "time")).toEqual([125, 4990].map((time) => START + time));
   expect(curves.range("wall")).toEqual({ min: START, max: START + 5000 });
-  const ended = new DeviceCurves(store(), { attempts: [attempt(1, 0, 60)], isOpen: false }, told);
+  const ended = new DeviceCurves(store(), { attempts: [attempt(1, 0, 60)], isOpen: false }, changed);
   expect(ended.range("wall")).toEqual({ min: START, max: START + 60 });
 });
 
@@ -100,7 +104,7 @@ test("without a device's history there are no charts, and no failure", async () 
   await curves.open();
   serve(() => null);
   await curves.open();
-  expect(told).not.toHaveBeenCalled();
+  expect(changed).not.toHaveBeenCalled();
 });
 
 test("the charts of a job that has just begun come with its first samples, and more with more", async () => {

@@ -53,7 +53,7 @@ export class DeviceCurves implements Curves {
     readonly store: CurveStore,
     readonly use: DeviceUse,
     /** Told which charts there are, once there is one, and whenever there are more. */
-    readonly told: (section: Section) => void,
+    readonly changed: (section: Section) => void,
   ) {}
 
   /** Reads the samples now, and again while the job is open: always until there is a chart, then while a chart is in sight. */
@@ -156,7 +156,7 @@ export class DeviceCurves implements Curves {
     const panels = keys.map(([key, name]) => ({
       ...{ id: key, prefix: "", name, keys: [key], canSplit: false, isMonitored: false },
     }));
-    this.told({ id: DEVICES, title: "devices", panels });
+    this.changed({ id: DEVICES, title: "devices", panels });
   }
 }
 

@@ -4,17 +4,17 @@ import { touched } from "./touch";
 
 let target: HTMLElement;
 let part: Span;
-let told: (Span | null)[];
+let zooms: (Span | null)[];
 let stop: () => void;
 const WHOLE = { min: 0, max: 100 };
 
 beforeEach(() => {
   target = document.body.appendChild(document.createElement("div"));
   target.getBoundingClientRect = () => ({ left: 0, width: 100 }) as DOMRect;
-  [part, told] = [WHOLE, []];
+  [part, zooms] = [WHOLE, []];
   stop = touched(target, {
     shown: () => ({ part, whole: WHOLE, isZoomed: part !== WHOLE }),
-    zoom: (to) => void told.push(((part = to ?? WHOLE), to)),
+    zoom: (to) => void zooms.push(((part = to ?? WHOLE), to)),
   });
 });
 afterEach(() => {
@@ -32,20 +32,20 @@ test("two fingers zoom around the one that rests", () => {
   finger("down", 1, 40);
   finger("down", 2, 60);
   finger("move", 2, 80);
-  expect(told).toEqual([{ min: 20, max: 70 }]);
+  expect(zooms).toEqual([{ min: 20, max: 70 }]);
   finger("move", 2, 60);
-  expect(told.at(-1)).toBeNull();
+  expect(zooms.at(-1)).toBeNull();
 });
 
 test("one finger moves a chart that is zoomed, and leaves another to the page", () => {
   finger("down", 1, 50);
   finger("move", 1, 30);
-  expect(told).toEqual([]);
+  expect(zooms).toEqual([]);
   finger("up", 1, 30);
   part = { min: 20, max: 40 };
   finger("down", 1, 50);
   finger("move", 1, 0);
-  expect(told).toEqual([{ min: 30, max: 50 }]);
+  expect(zooms).toEqual([{ min: 30, max: 50 }]);
 });
 
 test("two taps show all; two that are slow, or of which one has moved, do not", () => {
@@ -58,9 +58,9 @@ test("two taps show all; two that are slow, or of which one has moved, do not", 
   tap(1000);
   tap(3000, 90);
   tap(3100);
-  expect(told).toEqual([]);
+  expect(zooms).toEqual([]);
   tap(3200);
-  expect(told).toEqual([null]);
+  expect(zooms).toEqual([null]);
 });
 
 test("a mouse is none of its business", () => {
@@ -69,5 +69,5 @@ test("a mouse is none of its business", () => {
   part = { min: 20, max: 40 };
   mouse("down", 50);
   mouse("move", 10);
-  expect(told).toEqual([]);
+  expect(zooms).toEqual([]);
 });

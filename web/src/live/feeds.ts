@@ -18,7 +18,7 @@ export class Feeds {
   ) {
     this.all = Array.from(
       { length: MOST_FEEDS },
-      (_, at) => new Feed((message) => this.told(message, at), request),
+      (_, at) => new Feed((message) => this.received(message, at), request),
     );
   }
 
@@ -58,7 +58,7 @@ export class Feeds {
     }
   }
 
-  private told(message: FromFeed, at: number): void {
+  private received(message: FromFeed, at: number): void {
     if (message.type === "ready" && at > 0) return; // it is for those who watch lists, which the first stream has
     if (message.type !== "state") return this.tell(message);
     const states = this.all.filter((feed) => feed.isAsked).map((feed) => feed.now());

@@ -64,12 +64,12 @@ test("more jobs than one stream has are all heard, over several of them", async 
 
 test("jobs that no stream has room for are read again and again, as long as they are wished for", () => {
   vi.useFakeTimers();
-  const told: FromFeed[] = [];
-  const hub = new Hub<"tab">((_, message) => told.push(message), service().request);
+  const received: FromFeed[] = [];
+  const hub = new Hub<"tab">((_, message) => received.push(message), service().request);
   hub.join("tab");
   hub.take("tab", { type: "wish", wish: { jobs: many(201), topics: [] } });
   vi.advanceTimersByTime(10_000);
-  const missed = (): number => told.filter(({ type }) => type === "missed").length;
+  const missed = (): number => received.filter(({ type }) => type === "missed").length;
   expect(missed()).toBe(2);
   hub.take("tab", { type: "wish", wish: { jobs: many(200), topics: [] } });
   vi.advanceTimersByTime(10_000);

@@ -20,7 +20,7 @@ export class Hub<Port> {
     private readonly post: (port: Port, message: FromFeed) => void,
     request?: typeof fetch,
   ) {
-    this.feeds = new Feeds((message) => this.told(message), request);
+    this.feeds = new Feeds((message) => this.received(message), request);
   }
 
   join(port: Port): void {
@@ -57,7 +57,7 @@ export class Hub<Port> {
     this.feeds.ask(union(wishes), added);
   }
 
-  private told(message: FromFeed): void {
+  private received(message: FromFeed): void {
     for (const [port, tab] of this.tabs) if (concerns(message, tab.wish)) this.post(port, message);
   }
 }

@@ -2,7 +2,7 @@
 import { ApiError, failureOf, get } from "../api/client";
 import type { AttemptView, JobView, Page } from "../api/wire";
 import type { LiveEvent } from "./events";
-import { grown, merged, newest } from "./told";
+import { grown, merged, newest } from "./reported";
 
 export class JobStore {
   job = $state.raw<JobView | null>(null);

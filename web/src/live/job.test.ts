@@ -18,7 +18,7 @@ const job = {
   metrics: {},
 };
 
-function told(changes: Record<string, unknown>): JobSummary {
+function reported(changes: Record<string, unknown>): JobSummary {
   return { ...job, ...changes } as unknown as JobSummary;
 }
 
@@ -49,7 +49,7 @@ afterEach(() => {
 
 test("opening reads the job and then its attempts, each once", async () => {
   await store.read();
-  store.heard({ kind: "job", job: told({ position: 11 }) });
+  store.heard({ kind: "job", job: reported({ position: 11 }) });
   await settled();
   expect(asked).toEqual(["", "/attempts"]);
   expect([store.job?.name, store.attempts.length]).toEqual(["unet", 1]);
@@ -58,10 +58,10 @@ test("opening reads the job and then its attempts, each once", async () => {
 test("another state or attempt has the attempts read again, other changes do not", async () => {
   await store.read();
   await settled();
-  store.heard({ kind: "job", job: told({ version: 4, name: "new" }) });
+  store.heard({ kind: "job", job: reported({ version: 4, name: "new" }) });
   await settled();
   expect([store.job?.name, asked.length]).toEqual(["new", 2]);
-  store.heard({ kind: "job", job: told({ version: 5, attempt: 2 }) });
+  store.heard({ kind: "job", job: reported({ version: 5, attempt: 2 }) });
   await settled();
   expect(asked.slice(2)).toEqual(["/attempts"]);
 });

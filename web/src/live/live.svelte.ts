@@ -59,7 +59,7 @@ export class Live {
   /** Connects. `signedOut` is called when the service does not know the session any more. */
   start(signedOut: () => void): void {
     this.signedOut = signedOut;
-    this.send ??= shared((message) => this.told(message), this.connectAlone);
+    this.send ??= shared((message) => this.received(message), this.connectAlone);
     this.alive ??= setInterval(() => this.send?.({ type: "alive" }), ALIVE_MS);
     addEventListener("pagehide", this.leave);
     addEventListener("pageshow", this.wish);
@@ -82,7 +82,7 @@ export class Live {
 
   /** Connects without the other tabs: their worker could not be loaded. */
   private readonly connectAlone = (): void => {
-    this.send = alone((message) => this.told(message));
+    this.send = alone((message) => this.received(message));
     this.introduce();
   };
 
@@ -104,7 +104,7 @@ export class Live {
     this.send?.({ type: "wish", wish: union(wishes) });
   };
 
-  private told(message: FromFeed): void {
+  private received(message: FromFeed): void {
     if (message.type === "state") {
       this.status = message.state.status;
       this.retryAt = message.state.retryIn === null ? null : Date.now() + message.state.retryIn;
@@ -183,16 +183,16 @@ export class Live {
 export const live = new Live();
 
 /** Connects with all tabs of the browser together, where that is possible. */
-function shared(told: (message: FromFeed) => void, failed: () => void): (message: FromTab) => void {
-  if (typeof SharedWorker === "undefined") return alone(told);
+function shared(received: (message: FromFeed) => void, failed: () => void): (message: FromTab) => void {
+  if (typeof SharedWorker === "undefined") return alone(received);
   const worker = new SharedWorker(new URL("./worker.ts", import.meta.url), { type: "module" });
-  worker.port.onmessage = (event: MessageEvent<FromFeed>) => told(event.data);
+  worker.port.onmessage = (event: MessageEvent<FromFeed>) => received(event.data);
   worker.onerror = failed;
   return (message) => worker.port.postMessage(message);
 }
 
-function alone(told: (message: FromFeed) => void): (message: FromTab) => void {
-  const hub = new Hub<null>((_, message) => told(message));
+function alone(received: (message: FromFeed) => void): (message: FromTab) => void {
+  const hub = new Hub<null>((_, message) => received(message));
   hub.join(null);
   return (message) => hub.take(null, message);
 }

@@ -1,6 +1,6 @@
 /** The newest row of each job that the stream has sent, for lists whose answers may be older. */
 import type { JobSummary } from "../api/wire";
-import { newest } from "./told";
+import { newest } from "./reported";
 
 export class StreamedRows {
   private rows = $state.raw<ReadonlyMap<string, JobSummary>>(new Map());

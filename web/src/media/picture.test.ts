@@ -12,8 +12,8 @@ beforeEach(() => {
   vi.stubGlobal(
     "IntersectionObserver",
     class {
-      constructor(told: (entries: readonly { isIntersecting: boolean }[]) => void) {
-        sight = (isIntersecting) => told([{ isIntersecting }]);
+      constructor(notify: (entries: readonly { isIntersecting: boolean }[]) => void) {
+        sight = (isIntersecting) => notify([{ isIntersecting }]);
       }
       observe(): void {
         isWatched = true;

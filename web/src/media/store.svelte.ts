@@ -110,9 +110,9 @@ export class MediaStore {
   heard(event: LiveEvent): void {
     if (event.kind === "changed") this.shelves.clear();
     else if (event.kind === "items" && event.items.job_id === this.jobId) {
-      const told = event.items.events.filter((item) => item.type === "media");
-      if (told.length === 0) return;
-      for (const { data } of told) this.forget(String(data["key"]), Number(data["step"]));
+      const logged = event.items.events.filter((item) => item.type === "media");
+      if (logged.length === 0) return;
+      for (const { data } of logged) this.forget(String(data["key"]), Number(data["step"]));
     } else return;
     this.version += 1;
     this.read();

@@ -19,11 +19,15 @@ SCRIPT: dict[str, Any] = {"trainer": "script", "config": {"code": "file:///code"
         (r"^train/loss: (?P<value>\S+)", "train/loss"),
         (r"\bval_acc=(?P<value>\S+)", "val_acc"),
         (r"losse?s? (?P<value>\S+)", "loss"),
+        (r"step (?P<step>\d+) loss=(?P<value>\S+)", "loss"),
+        (r"epoch \d+: train\.loss[ =]+(?P<value>\S+)", "train.loss"),
+        (r"loss (?:mean|sum) \(\w+\): (?P<value>\S+)", "loss"),
+        (r"(?i)(?:train|val)_loss .+(?P<value>\S+)", "_loss"),
         (r"(?P<value>[0-9.]+) it/s", "metric"),
         ("x" * 450 + r"=(?P<value>\S+)", "x" * 200),
     ],
 )
-def test_a_metric_is_named_by_the_word_that_its_expression_begins_with(pattern: str, key: str) -> None:
+def test_a_metric_is_named_by_the_last_word_before_its_value(pattern: str, key: str) -> None:
     assert key_of(pattern) == key
 
 

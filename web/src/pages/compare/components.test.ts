@@ -80,6 +80,28 @@ test("comparing jobs reads each of them once, its attempts too, and follows them
   expect(textsOf(host, "tbody td.name")).toEqual(["job b"]);
 });
 
+test("the index leads to each section that is there", async () => {
+  serve(({ path }) => {
+    if (path === "v1/metrics") return { jobs: [], series: [] };
+    return path.endsWith("/attempts") ? { data: [] } : view(path.slice(-1));
+  });
+  setQuery({ jobs: "a,b" });
+  const host = show(Compare, {});
+  await vi.advanceTimersByTimeAsync(2_000);
+  await settled();
+  const links = [...host.querySelectorAll('nav[aria-label="Sections"] a')];
+  expect(links.map((link) => link.textContent)).toEqual([
+    ...["Values", "Curves", "Samples", "Parameters", "Spec", "Code and packages"],
+  ]);
+  await vi.dynamicImportSettled();
+  await settled();
+  for (const link of links) expect(host.querySelector(link.getAttribute("href") ?? "")).not.toBeNull();
+  setQuery({ jobs: "a" });
+  await vi.advanceTimersByTimeAsync(2_000);
+  await settled();
+  expect(textsOf(host, 'nav[aria-label="Sections"] a')).toEqual(["Values", "Curves", "Samples"]);
+});
+
 test("jobs that cannot be read are said once, leave no empty table, and go away together", async () => {
   serve(({ path }) => (path === "v1/metrics" ? { jobs: [], series: [] } : null));
   setQuery({ jobs: "a,b" });

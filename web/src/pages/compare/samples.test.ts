@@ -5,7 +5,8 @@ import type { LiveEvent } from "../../live/events";
 import { live } from "../../live/live.svelte";
 import { answered, item, picture, seeAll } from "../../media/testing";
 import { setQuery } from "../../router.svelte";
-import { removeAll, serve, settled, show, textOf, textsOf, type Asked } from "../../testing";
+import { session } from "../../shell/session.svelte";
+import { removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../../testing";
 import type { Compared } from "./compared";
 import Samples from "./Samples.svelte";
 
@@ -111,6 +112,8 @@ test("of a long text the beginning is shown", async () => {
 });
 
 test("what a job logs meanwhile appears, and jobs are not read anew for it", async () => {
+  signIn("member", "jobs:read");
+  if (session.me) session.me = { ...session.me, name: "viewer" }; // what is kept is no other test's
   all = { a: [overlay(10)], b: [overlay(10)] };
   const host = show(Samples, { jobs: ["a", "b"].map(compared) });
   await rested();
@@ -132,4 +135,20 @@ test("jobs without samples take no room", async () => {
   await rested();
   flushSync();
   expect(textOf(host)).toBe("");
+});
+
+test("pictures are 96 pixels wide, and as wide as the slider says", async () => {
+  signIn("member", "jobs:read");
+  if (session.me) session.me = { ...session.me, name: "viewer" }; // what is kept is no other test's
+  all = { a: [overlay(10)], b: [overlay(10)] };
+  const host = show(Samples, { jobs: ["a", "b"].map(compared) });
+  await rested();
+  const columns = host.querySelector<HTMLElement>(".columns");
+  expect(columns?.style.gridAutoColumns).toBe("96px");
+  const slider = host.querySelector<HTMLInputElement>(".size input");
+  if (!slider) throw new Error("there is no slider");
+  slider.value = "192";
+  slider.dispatchEvent(new Event("input", { bubbles: true }));
+  flushSync();
+  expect(columns?.style.gridAutoColumns).toBe("192px");
 });

@@ -2,7 +2,7 @@
 import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { AdviceView, JobView } from "../../api/wire";
-import { merged } from "../../live/told";
+import { merged } from "../../live/reported";
 import { click, removeAll, serve, settled, show, textOf, textsOf } from "../../testing";
 import Advice from "./Advice.svelte";
 import Stacks from "./Stacks.svelte";
@@ -117,8 +117,8 @@ test("a failed job shows its traceback beside the advice, and a running one none
 test("a summary of a failed job does not take its traceback away", () => {
   const error = { code: "user_error", message: "m", traceback: TRACE };
   const known = view({ state: "failed", error });
-  const told = view({ state: "failed", version: 2, error: { ...error, traceback: null } });
-  expect(merged(known, told).error?.traceback).toBe(TRACE);
+  const reported = view({ state: "failed", version: 2, error: { ...error, traceback: null } });
+  expect(merged(known, reported).error?.traceback).toBe(TRACE);
   const other = view({ state: "failed", version: 2, error: { code: "hang", message: "n", traceback: null } });
   expect(merged(known, other).error?.traceback).toBeNull();
 });

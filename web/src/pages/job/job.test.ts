@@ -10,7 +10,7 @@ import Job from "./Job.svelte";
 const asked: string[] = [];
 let tell: (event: LiveEvent) => void;
 let page: Record<string, unknown>;
-let told: unknown;
+let advice: unknown;
 
 const job = {
   ...{ id: "job_a", name: "unet", state: "running", owner: "ada", attempt: 1, version: 3, position: 10 },
@@ -21,13 +21,13 @@ const job = {
 
 function answer(path: string): unknown {
   if (/\/(attempts|jobs|models)$/.test(path)) return { data: [] };
-  return path.endsWith("/advice") ? told : job;
+  return path.endsWith("/advice") ? advice : job;
 }
 
 beforeEach(() => {
   vi.useFakeTimers();
   asked.length = 0;
-  told = { severity: "info", headline: "", evidence: [], steps: [], starts_if: [] };
+  advice = { severity: "info", headline: "", evidence: [], steps: [], starts_if: [] };
   setQuery({ tab: "spec" });
   vi.stubGlobal("fetch", (target: string) => {
     const path = new URL(target).pathname;
@@ -78,7 +78,7 @@ test("brackets go from part to part, around both ends", async () => {
 
 test("a job that fails says why below its name, before all else; what only warns comes after the facts", async () => {
   await vi.advanceTimersByTimeAsync(100);
-  told = { ...(told as object), severity: "error", headline: "why" };
+  advice = { ...(advice as object), severity: "error", headline: "why" };
   const order = async (state: string, version: number): Promise<readonly string[]> => {
     tell({ kind: "job", job: { ...job, state, version } as unknown as JobSummary });
     await vi.advanceTimersByTimeAsync(100);

@@ -132,13 +132,13 @@ test("a step is read once, and again when the job logs it again", async () => {
 
 test("of a thousand items a page is read, and of pictures out of sight nothing", async () => {
   let isSeen = false;
-  const told: (() => void)[] = [];
+  const observers: (() => void)[] = [];
   vi.stubGlobal(
     "IntersectionObserver",
     class {
       constructor(private readonly tell: (entries: readonly { isIntersecting: boolean }[]) => void) {}
       observe(): void {
-        told.push(() => this.tell([{ isIntersecting: isSeen }]));
+        observers.push(() => this.tell([{ isIntersecting: isSeen }]));
       }
       disconnect(): void {
         return;
@@ -149,7 +149,7 @@ test("of a thousand items a page is read, and of pictures out of sight nothing",
   const host = await opened();
   expect(asked.map(({ query }) => query.get("limit"))).toEqual(["1"]);
   isSeen = true;
-  told[0]?.();
+  observers[0]?.();
   await rested();
   expect([asked.length, host.querySelectorAll("li").length]).toEqual([2, 60]);
   click(host, "Show more");

@@ -3,7 +3,7 @@ import { type ApiError, failureOf, get, type Query } from "../../api/client";
 import { NewestRequest } from "../../api/newest";
 import type { JobsPage, JobSummary } from "../../api/wire";
 import { StreamedRows } from "../../live/streamed.svelte";
-import { merged } from "../../live/told";
+import { merged } from "../../live/reported";
 
 const MOST = 1_000; // of one answer
 

@@ -4,7 +4,7 @@ import type { AttemptView, JobSummary, JobView, Page } from "../../api/wire";
 import type { CurveJob } from "../../charts/attempts";
 import { stepsPerEpoch } from "../../charts/axis";
 import type { LiveEvent } from "../../live/events";
-import { merged } from "../../live/told";
+import { merged } from "../../live/reported";
 import { monitored } from "../../signs/sparks.svelte";
 
 const ENDED: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);

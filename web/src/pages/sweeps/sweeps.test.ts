@@ -120,6 +120,14 @@ test("sweeps are listed with their state and counts", async () => {
   expect(host.querySelector("tbody a")?.getAttribute("href")).toMatch(/sweeps\/swp_1$/);
 });
 
+test("bars stand where the list is being read", async () => {
+  serve(() => ({ data: [], has_more: false }));
+  const host = show(Sweeps, {});
+  expect(textOf(host)).toBe("Sweeps Loading");
+  await settled();
+  expect(host.querySelector(".skeleton")).toBeNull();
+});
+
 test("without a sweep the page says how one comes about", async () => {
   serve(() => ({ data: [], has_more: false }));
   const host = show(Sweeps, {});

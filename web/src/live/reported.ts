@@ -8,10 +8,10 @@ export function newest<T extends JobSummary>(known: T | null | undefined, answer
 }
 
 /** Returns what is known with what the stream tells. That is a summary: it has some of the fields and of the metrics. */
-export function merged<T extends JobSummary>(known: T, told: JobSummary): T {
-  if (isOlder(told, known)) return known;
-  const metrics = { ...known.metrics, ...told.metrics };
-  return { ...known, ...told, metrics, error: withTraceback(known.error, told.error) };
+export function merged<T extends JobSummary>(known: T, reported: JobSummary): T {
+  if (isOlder(reported, known)) return known;
+  const metrics = { ...known.metrics, ...reported.metrics };
+  return { ...known, ...reported, metrics, error: withTraceback(known.error, reported.error) };
 }
 
 /** Returns what is known with the newest values of what the job has stored since. */
@@ -22,9 +22,9 @@ export function grown<T extends JobSummary>(known: T, { position, metrics }: Ite
 }
 
 /** Returns the error with the traceback that is known of it: a summary has none. */
-function withTraceback(known: JobSummary["error"], told: JobSummary["error"]): JobSummary["error"] {
-  if (!told || told.traceback || known?.message !== told.message) return told;
-  return { ...told, traceback: known.traceback ?? null };
+function withTraceback(known: JobSummary["error"], reported: JobSummary["error"]): JobSummary["error"] {
+  if (!reported || reported.traceback || known?.message !== reported.message) return reported;
+  return { ...reported, traceback: known.traceback ?? null };
 }
 
 function isOlder(one: JobSummary, other: JobSummary): boolean {

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { JobSummary, JobView } from "../api/wire";
 import type { Items } from "./events";
-import { grown, merged, newest } from "./told";
+import { grown, merged, newest } from "./reported";
 
 const view = (changes: Partial<JobView>): JobView =>
   ({ id: "job_a", version: 1, position: 10, metrics: {}, ...changes }) as JobView;
@@ -21,8 +21,8 @@ const items = (position: number, values: Record<string, readonly (number | strin
 
 test("a summary that the stream tells leaves the metrics and fields that it has not", () => {
   const known = view({ name: "old", card: { parameters: 5 }, metrics: { "train/loss": 2, "val/iou": 0.5 } });
-  const told = summary({ position: 11, name: "new", metrics: { "train/loss": 1 } });
-  expect(merged(known, told)).toMatchObject({
+  const reported = summary({ position: 11, name: "new", metrics: { "train/loss": 1 } });
+  expect(merged(known, reported)).toMatchObject({
     name: "new",
     card: { parameters: 5 },
     metrics: { "train/loss": 1, "val/iou": 0.5 },
