@@ -14,6 +14,8 @@ _PAIR = re.compile(
     re.IGNORECASE,
 )
 """`loss=0.5`, `loss: 0.5`, as tqdm's postfix has it, too, `'loss': '0.5'` and `loss 0.5`; not a time or an address."""
+_STEP = re.compile(r"\b(?P<word>step)\W{1,3}\d+\b", re.IGNORECASE)
+"""The step of a line, as `step 10` or `Step: 10`."""
 _TELLS = re.compile(r"loss|acc|err|ppl|perplexity|iou|f1|auc|bleu|reward|score", re.IGNORECASE)
 _NO_METRIC = re.compile(
     r"epochs?|steps?|iter(?:ation)?s?|batch|rank|line|pid|port|seed|time|eta|version", re.IGNORECASE
@@ -37,13 +39,15 @@ def curves(facts: Facts) -> Offer | None:
     if not script or facts.job.metrics or not facts.lines or getattr(facts.job.spec, "metrics").patterns:  # noqa: B009
         return None
     printed: dict[str, list[str]] = defaultdict(list)
+    steps: dict[str, set[str | None]] = defaultdict(set)
     quoted: set[str] = set()
     for line in facts.lines:
-        pairs = {
-            match["key"]: match for match in _PAIR.finditer(terminal.plain(line.text[:_MOST_TEXT])) if _is_pair(match)
-        }
+        text = terminal.plain(line.text[:_MOST_TEXT])
+        pairs = {match["key"]: match for match in _PAIR.finditer(text) if _is_pair(match)}
+        step = _STEP.search(text)
         for key, match in pairs.items():
             printed[key].append(match["value"])
+            steps[key].add(step["word"] if step is not None and step.end() <= match.start() else None)
         quoted.update(key for key, match in pairs.items() if match["between"].strip("=: "))
     keys = [
         key
@@ -54,7 +58,10 @@ def curves(facts: Facts) -> Offer | None:
         return None
     key = min(keys, key=lambda each: (_TELLS.search(each) is None, -len(printed[each])))
     between = r"[^\w.+-]+" if key in quoted else "[ =:]+"
-    pattern = rf"\b{re.escape(key)}{between}(?P<value>\S+)".replace(r"\-", "-")
+    named, before = re.escape(key), ""
+    if len(steps[key]) == 1 and (word := next(iter(steps[key]))) is not None:
+        named, before = f"(?P<key>{named})", rf"\b{word}\W+(?P<step>\d+)\b.*?"
+    pattern = rf"{before}\b{named}{between}(?P<value>\S+)".replace(r"\-", "-")
     option = f"`torchyard run --metric {shlex.quote(pattern)} PROGRAM`"
     step = f"This log has {key}=…, and no curves: {option} makes one of it."
     if facts.job.state.terminal:

@@ -22,13 +22,15 @@ _CAPTURED = "captured"
 
 def checkpoints(job: JobArgument, *, as_json: Json = False) -> None:
     """List a job's checkpoints, newest first."""
+    from torchyard.client.references import without_checkpoints
+
     with connect() as client:
         shown = client.get(job).view
         found = [*client.jobs.checkpoints(shown.id)]
     output.show(
         found,
         checkpoint_lines(found),
-        nothing="It has saved no checkpoint." if shown.state.terminal else "No checkpoints yet.",
+        nothing=f"{without_checkpoints(shown.id)}." if shown.state.terminal else "No checkpoints yet.",
         as_json=as_json,
     )
 
@@ -94,6 +96,7 @@ def has_left_files(client: Client, job_id: str) -> bool:
 def _chosen(client: Client, named: str) -> Weights:
     """Raises NotFound, which says where the files are that a job without checkpoints left."""
     from torchyard.cli.weights import weights_of
+    from torchyard.client.references import without_checkpoints
     from torchyard.contract.errors import NotFound
     from torchyard.contract.spec.initial import MODEL
 
@@ -106,7 +109,7 @@ def _chosen(client: Client, named: str) -> Weights:
         if next(iter(client.jobs.checkpoints(job.id)), None) is not None:
             raise
         left = f"; files that it left: {output.command()} cp {job.id}:" if has_left_files(client, job.id) else ""
-        raise NotFound(f"job {job.id} has saved no checkpoint{left}") from None
+        raise NotFound(f"{without_checkpoints(job.id)}{left}") from None
 
 
 def _row(checkpoint: CheckpointView, *, with_file: bool, with_measured: bool) -> tuple[str, ...]:

@@ -112,5 +112,8 @@ VERBS = {"list": "ls", "new": "add", "delete": "rm", "remove": "rm", "revoke": "
 FILES = {"sweep": "submit FILE"}
 """Nouns that took a file, and the command that takes it."""
 
+MAKERS = {"schedules": "run --schedule", "sweep": "run --sweep"}
+"""Nouns without `add`, and the command that makes one."""
+
 OPTIONS: dict[str, dict[str, str]] = {"edit": {"--having": "--label", "--unlabel": "--remove-label"}}
 """The same for the options of a command."""

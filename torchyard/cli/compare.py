@@ -35,6 +35,8 @@ def compare(
     with connect() as client:
         found = [*{job.id: job for job in (client.get(ref).view for ref in jobs)}.values()]
         latest = _latest(client.jobs.curves([job.id for job in found]))
+        silent = next((job.id for job in found if not (latest[job.id] or job.best or key or as_json)), None)
+        offered = None if silent is None else output.offered_metric(client.jobs.advice(silent))
     known = {name for values in latest.values() for name in values}
     if absent := {*(key or ())} - known:
         terminal.note(output.no_such_metric(absent, known, whose="These jobs have"))
@@ -51,6 +53,8 @@ def compare(
         terminal.write(output.paint_state(line, job.state))
     if len(keys) > len(shown):
         terminal.note(f"{len(keys) - len(shown)} more metrics are in all of them. Choose with --key.")
+    if offered is not None:
+        terminal.note(f"{silent}: {offered}")
     if not differing:
         return terminal.note("Their specs do not differ.")
     rows = [(setting, *map(_text, values)) for setting, values in differing.items()]

@@ -82,7 +82,7 @@ def _list(client: Client, job: JobView, *, as_json: bool) -> None:
     job_id = job.id
     artifacts, checkpoints = [*client.jobs.artifacts(job_id)], [*client.jobs.checkpoints(job_id)]
     kept = [*client.jobs.kept_files(job_id)]
-    named = [(_kept_path(item.path), item) for item in sorted(kept, key=lambda item: item.path)]
+    named = [(kept_path(item.path), item) for item in sorted(kept, key=lambda item: item.path)]
     named += [(f"{_ARTIFACTS}/{item.path}", item) for item in sorted(artifacts, key=lambda item: item.path)]
     rows = [(name, terminal.size(item.size), str(item.attempt), terminal.ago(item.created_at)) for name, item in named]
     rows += [
@@ -101,7 +101,7 @@ def _list(client: Client, job: JobView, *, as_json: bool) -> None:
     output.show(found, lines, notes=notes, as_json=as_json)
 
 
-def _kept_path(path: str) -> str:
+def kept_path(path: str) -> str:
     """Returns how a kept file is named: with `./` in front where it would look like another file."""
     return f"./{path}" if path.partition("/")[0] in {_ARTIFACTS, _CHECKPOINTS} else path
 

@@ -59,7 +59,10 @@ def shard(
     size: Annotated[str, typer.Option(metavar="SIZE", help="The most that a shard has: 500MiB.")] = "256MiB",
     as_json: Json = False,
 ) -> None:
-    """Pack a folder of pictures into shards: a few large tars with an index, which a job reads like the folder."""
+    """Pack a folder of pictures into shards.
+
+    A few large tars with an index, which a job reads like the folder.
+    """
     from torchyard.cli.progress import Transfer
     from torchyard.cli.run.values import parse_size
     from torchyard.cli.sharding import find_files, write_shards

@@ -41,6 +41,6 @@ def _cells(job: JobUseView) -> tuple[str, ...]:
 
 
 def _summary(found: DiskUseView) -> str:
-    shown = f"{output.count(len(found.jobs), 'job')} of {found.count}" if found.count > len(found.jobs) else "All"
+    shown = f"{output.count(len(found.jobs), 'job')} of {found.count}. " if found.count > len(found.jobs) else ""
     total = f"{terminal.size(found.stored_bytes)} stored, {terminal.size(found.folder_bytes)} in working folders"
-    return f"{shown}. Your jobs together: {total}."
+    return f"{shown}Your jobs together: {total}."

@@ -5,7 +5,9 @@ SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "Devices": ("devices", "nodes", "gpu", "cpus", "memory_gb", "launcher"),
         "Program": ("module", "env", "secret", "requirements", "python", "include", "max_size", "trust_folder"),
         "Data and results": ("mount", "init_from", "checkpoints", "keep", "metric", "profile"),
-        "Order and limits": (*("after", "priority", "preemptible", "max_restarts", "time_limit", "idle_timeout"),),
+        "Order and limits": (
+            *("schedule", "after", "priority", "preemptible", "max_restarts", "time_limit", "idle_timeout"),
+        ),
         "Sweep": (
             *("sweep", "array", "method", "trials", "max_parallel", "monitor", "mode", "halving"),
             *("sweep_bool", "sweep_style"),
@@ -21,13 +23,13 @@ SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": (
         "torchyard run train.py --epochs 5",
-        "torchyard run --devices 2 --keep 'out/*' train.py --lr 1e-3",
-        "torchyard run --sweep lr=1e-4,1e-3 train.py",
+        "torchyard run --sweep lr=0.01,0.1 train.py",
+        "torchyard run --schedule '0 2 * * *' train.py",
     ),
     "submit": (
         "torchyard submit job.yaml",
-        "torchyard submit job.yaml --follow",
-        "torchyard submit sweep.yaml -f",
+        "torchyard submit sweep.yaml --follow",
+        "torchyard run --sweep lr=0.01,0.1 train.py",
     ),
     "ps": ("torchyard ps", "torchyard ps --state running --all", "torchyard ps --label team=vision --since 2h"),
     "show": ("torchyard show digits", "torchyard show job_0192a --json"),
@@ -41,7 +43,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "cancel": ("torchyard cancel digits", "torchyard cancel digits cracks"),
     "resume": ("torchyard resume digits",),
     "download": ("torchyard download digits", "torchyard download digits --latest -o model.pt"),
-    "sweep": ("torchyard sweep ls", "torchyard sweep show lr-search", "torchyard sweep best lr-search"),
+    "sweep": (
+        "torchyard run --sweep lr=0.01,0.1 train.py",
+        "torchyard sweep show lr-search",
+        "torchyard sweep best lr-search",
+    ),
     "models": ("torchyard models ls", "torchyard models add digits digits/best", "torchyard models show digits"),
     "open": ("torchyard open", "torchyard open --print"),
     "login": ("torchyard login https://box:8000",),
@@ -59,7 +65,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "keep": ("torchyard keep digits 'results/*'",),
     "validate": ("torchyard validate job.yaml",),
     "compare": ("torchyard compare digits cracks",),
-    "schedules": ("torchyard schedules ls",),
+    "schedules": ("torchyard run --schedule '0 2 * * *' train.py", "torchyard schedules ls"),
     "data": ("torchyard data push .", "torchyard data shard . shards"),
     "predict": ("torchyard predict digits/best image.png",),
     "export": ("torchyard export digits/best --to onnx",),

@@ -1,7 +1,9 @@
-"""The command `keep`: stores files of a job's working folder in the service."""
+"""Files of a job's working folder in the service: `keep` stores some, `run` names what was kept at the end."""
 
 from __future__ import annotations
 
+from itertools import islice
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +14,11 @@ from torchyard.cli.arguments import JobArgument, Json, connect
 from torchyard.host import terminal
 
 if TYPE_CHECKING:
+    from torchyard.client import Client
     from torchyard.contract.files.views import KeepView
+    from torchyard.contract.jobs.views import JobView
+
+_MOST_NAMED = 3
 
 
 def keep(
@@ -46,6 +52,17 @@ def keep(
         terminal.note(f"{found.worker}: {terminal.plain(found.refused)}")
     terminal.note(f"`{output.command()} cp {job}:{terminal.plain(paths[0])} .` fetches what is kept.")
     return None
+
+
+def say_kept(client: Client, job: JobView) -> None:
+    """Names the first files that were kept of the job's working folder, and the command that fetches one."""
+    from torchyard.cli.copying import kept_path
+
+    paths = [kept_path(file.path) for file in islice(client.jobs.kept_files(job.id), _MOST_NAMED + 1)]
+    if paths:
+        names = ", ".join(map(terminal.plain, paths[:_MOST_NAMED])) + (" and more" if len(paths) > _MOST_NAMED else "")
+        source = shlex.quote(f"{job.id}:{terminal.plain(paths[0])}")
+        terminal.note(f"kept {names}: {output.command()} cp {source} .")
 
 
 def _show(found: KeepView) -> None:

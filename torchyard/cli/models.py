@@ -41,7 +41,10 @@ def add(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Keep a checkpoint as the next version of a model of yours: by default the best, else the newest one.
+    """Keep a checkpoint as the next version.
+
+    It is one of a model of yours: by default the best checkpoint, else the newest one. Of SWEEP/best it is that of the
+    best trial that has the sweep's metric; where none has it, the only one of that trial.
 
     The version stays when the checkpoint or the job is removed. It counts in your quota of stored bytes.
     """
@@ -74,7 +77,10 @@ def ls(
 
 @models.command("show")
 def show(model: ModelArgument, *, as_json: Json = False) -> None:
-    """Show a model with its versions, or with @VERSION one of them with its files and its card."""
+    """Show a model with its versions.
+
+    With @VERSION, one of them with its files and its card.
+    """
     with connect() as client:
         if ModelRef.parse(model).version is not None:
             version = client.models.version(model)
@@ -96,7 +102,9 @@ def download(
     to: Annotated[Path, typer.Option("--output", "-o", help="The file to write, or the folder for it.")] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Download a version of a model, verify its sha256 and print its path. By default it is the newest one.
+    """Download a version of a model.
+
+    By default it is the newest one. Verifies its sha256, and prints its path.
 
     One in several files becomes a folder.
 
@@ -120,7 +128,7 @@ def share(
     private: Annotated[bool, typer.Option("--private", help="Stop sharing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Let every user of the server read a model, with all its versions."""
+    """Let every user of the server read a model."""
     with connect() as client:
         changed = client.models.share(model, "private" if private else "team")
     output.show(changed, [f"{changed.owner}/{changed.name}  {changed.visibility}"], as_json=as_json)
@@ -133,9 +141,9 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove a version of a model, or without @VERSION the model with all its versions.
+    """Remove a model, or one version of it.
 
-    A number is never given again.
+    Without @VERSION, the model with all its versions. A number is never given again.
     """
     with connect() as client:
         one = ModelRef.parse(model).version is not None

@@ -92,7 +92,10 @@ def show(
     user: UserOption = None,
     as_json: Json = False,
 ) -> None:
-    """Show a target and its newest messages: what waits, what was delivered, and what failed and why."""
+    """Show a target and its newest messages.
+
+    Says what waits, what was delivered, and what failed and why.
+    """
     with connect() as client:
         found = client.notifications.find(target, user=user)
         messages = [*client.notifications.messages(target_id=found.id, user=user, limit=count)]

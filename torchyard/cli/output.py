@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from torchyard.contract.advice import AdviceView
     from torchyard.contract.jobs.views import ErrorView, HeldDevice, JobSummary, JobView, ProgressView
     from torchyard.contract.recipes.script import Git
     from torchyard.contract.telemetry.views import LogLine
@@ -173,6 +174,11 @@ def private_job(owner: str) -> str:
 def metrics(values: dict[str, float]) -> str:
     """Formats `key value` pairs on one line."""
     return GAP.join(f"{key} {terminal.number(value)}" for key, value in values.items())
+
+
+def offered_metric(advice: AdviceView) -> str | None:
+    """Returns the step that makes curves of numbers in the log of a job without metrics; None if none is offered."""
+    return None if advice.metric_pattern is None else terminal.plain(advice.steps[-1])
 
 
 def no_such_metric(absent: Iterable[str], known: Iterable[str], *, whose: str) -> str:

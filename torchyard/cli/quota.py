@@ -25,7 +25,10 @@ _UNLIMITED = "unlimited"
 def show(
     user: Annotated[str | None, typer.Argument(metavar="USER", help="Default: you.")] = None, *, as_json: Json = False
 ) -> None:
-    """Show what a user may use, and uses: their own limits, else those of their role."""
+    """Show what a user may use, and uses.
+
+    Their own limits, else those of their role.
+    """
     with connect() as client:
         found = client.quotas.get(user or client.me().name)
     rows = [(use.resource, _shown(use.resource, use.limit), _used(use.resource, use.used)) for use in found.uses]

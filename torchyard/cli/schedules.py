@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
     from torchyard.client import Client
     from torchyard.contract.schedules import ScheduleSummary, ScheduleView
+    from torchyard.contract.spec.spec import JobSpec
 
 schedules = typer.Typer(
     no_args_is_help=True,
-    help="Submit jobs again and again, as cron does.\n\n`submit` a spec with the key `schedule` adds one.",
+    help="Submit jobs again and again, as cron does.\n\n"
+    "`run --schedule` makes one of a program, `submit` of a spec with the key `schedule`.",
 )
 ScheduleArgument = Annotated[
     str, typer.Argument(metavar="SCHEDULE", help="The name of its jobs, its id, or a short id.")
@@ -41,14 +43,17 @@ def ls(
     output.show(
         found,
         output.table(headers, map(_row, found)),
-        nothing=f"No schedules. Add one: {output.command()} submit FILE, where FILE has the key `schedule`",
+        nothing=f"No schedules. Add one: {output.command()} run --schedule '0 2 * * *' PROGRAM",
         as_json=as_json,
     )
 
 
 @schedules.command("show")
 def show(schedule: ScheduleArgument, *, as_json: Json = False) -> None:
-    """Show a schedule: when it is due, its last run, and why runs were refused."""
+    """Show a schedule and its last run.
+
+    Says when it is due, and why runs were refused.
+    """
     with connect() as client:
         found = client.schedules.get(schedule)
     output.show(found, _lines(found), as_json=as_json)
@@ -64,7 +69,7 @@ def pause(schedules: SchedulesArgument, *, as_json: Json = False) -> None:
 
 @schedules.command("resume")
 def resume(schedules: SchedulesArgument, *, as_json: Json = False) -> None:
-    """Submit the jobs of paused schedules again, from their next times on."""
+    """Let paused schedules submit again."""
     with connect() as client:
         changed = [client.schedules.resume(one.id) for one in _found(client, schedules)]
     _tell(changed, as_json=as_json)
@@ -83,6 +88,30 @@ def rm(
         if not yes:
             _confirm(found)
         output.do_each([one.id for one in found], client.schedules.delete, "removed", as_json=as_json)
+
+
+def check_schedule(cron: str, *, of_many: bool, follow: bool) -> None:
+    """Checks the option `--schedule` of `run` before anything is uploaded. Raises BadParameter."""
+    from pydantic import ValidationError
+
+    from torchyard.contract.spec.schedule import Schedule
+
+    try:
+        Schedule(cron=cron)
+    except ValidationError:
+        raise typer.BadParameter(
+            f"--schedule must be five fields: minute, hour, day of the month, month and day of the week, such as"
+            f" '0 2 * * *'; it is {cron[:100]!r}"
+        ) from None
+    if of_many or follow:
+        raise typer.BadParameter("--schedule submits one job at a time: leave --sweep, --array and --follow out")
+
+
+def add(client: Client, spec: JobSpec, cron: str, *, as_json: bool, idempotency_key: str | None) -> None:
+    """Adds the schedule of a program that was uploaded, and says when it is due, and with which code."""
+    whole = {**spec.model_dump(mode="json"), "schedule": cron}
+    added(client.schedules.create(whole, idempotency_key=idempotency_key), as_json=as_json)
+    terminal.note("Each run has the code of this moment. To change it: `schedules rm`, then the same command again.")
 
 
 def added(made: ScheduleView, *, as_json: bool) -> None:

@@ -60,7 +60,10 @@ def delete(
 
 @secrets.command("rotate")
 def rotate(*, as_json: Json = False) -> None:
-    """Encrypt every user's secrets with the first key, as an administrator. Older keys are not needed afterwards."""
+    """Encrypt all secrets with the newest key.
+
+    For administrators: every user's, with the first key. Older keys are not needed afterwards.
+    """
     with connect() as client:
         rotated = client.secrets.rotate()
     text = f"{rotated.encrypted} secrets were encrypted again; the first key is enough now"

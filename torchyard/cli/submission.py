@@ -296,4 +296,8 @@ def _watch(client: Client, job: JobView, *, as_json: bool) -> int:
                 watch.show(update)
                 last = update if isinstance(update, JobView) else last
     output.show(last, [], as_json=as_json)
+    if not as_json and last.state.terminal and last.spec.trainer == "script":
+        from torchyard.cli.keeping import say_kept
+
+        say_kept(client, last)
     return exit_code(last)

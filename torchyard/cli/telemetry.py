@@ -182,6 +182,7 @@ def metrics(
             known = [item.key for one in client.jobs.curves([found.id]).jobs for item in one.keys]
             terminal.note(output.no_such_metric(absent, known, whose="This job has"))
             raise typer.Exit(1)
+        offered = None if view.data or every else output.offered_metric(client.jobs.advice(found.id))
     if every and not as_json and view.max_points < _MOST_POINTS:
         terminal.note(f"Each metric has at most {view.max_points} points here. For all of them, name one with --key.")
     if as_json:
@@ -189,7 +190,8 @@ def metrics(
     if as_csv:
         return _write_csv(view)
     if not view.data:
-        return terminal.note("No metrics." if found.state.terminal else "No metrics yet.")
+        terminal.note("No metrics." if found.state.terminal else "No metrics yet.")
+        return None if offered is None else terminal.note(offered)
     if tensorboard is not None:
         from torchyard.cli.tensorboard import write_events
 

@@ -8,7 +8,7 @@ import typer
 from typer._click.exceptions import NoSuchOption  # typer names it nowhere else
 from typer.core import TyperCommand, TyperGroup
 
-from torchyard.cli.commands import COMMANDS, EVERYDAY, FILES, GROUPS, OPTIONS, RENAMED, VERBS
+from torchyard.cli.commands import COMMANDS, EVERYDAY, FILES, GROUPS, MAKERS, OPTIONS, RENAMED, VERBS
 from torchyard.cli.helptexts import EXAMPLES, SECTIONS
 from torchyard.cli.values import PlainValues
 
@@ -97,6 +97,8 @@ class _Noun(PlainValues, TyperGroup):
         verb = VERBS.get(args[0])
         if args[0] not in self.commands and verb in self.commands:
             ctx.fail(f"there is no command {args[0]!r}, it is `{verb}`")
+        if args[0] in {"add", "new"} and args[0] not in self.commands and self.name in MAKERS:
+            ctx.fail(f"there is no command {args[0]!r}, it is `{MAKERS[self.name]}`")
         if args[0] not in self.commands and self.name in FILES and not args[0].startswith("-"):
             ctx.fail(f"there is no command {args[0]!r}: a file is submitted by `{FILES[self.name]}`")
         return super().resolve_command(ctx, args)

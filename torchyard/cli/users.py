@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import urlsplit
 
 import typer
 
@@ -10,6 +11,7 @@ from torchyard.cli import output
 from torchyard.cli.arguments import Json, connect
 from torchyard.contract.team.roles import Role
 from torchyard.host import terminal
+from torchyard.host.listening import is_loopback
 
 if TYPE_CHECKING:
     from torchyard.contract.team.views import UserView
@@ -25,11 +27,20 @@ def add(
     role: Annotated[Role, typer.Option(help="What the user may do at most.")] = Role.MEMBER,
     as_json: Json = False,
 ) -> None:
-    """Add a user. They need a token to do anything."""
+    """Add a user, and say how they log in."""
     with connect() as client:
         user = client.users.add(name, role=role)
+        url = client.server.url
     _print(user, as_json=as_json)
-    terminal.note(f"Make a token for them: {output.command()} tokens add --user {user.name}")
+    terminal.note(
+        f"Make a token:   {output.command()} tokens add --user {user.name}\n"
+        f"{user.name} then runs: {output.command()} login {url}   (it asks for the token)"
+    )
+    if is_loopback(urlsplit(url).hostname or ""):
+        terminal.note(
+            f"{url} is reached from this machine alone: for others, start the service with `up --host ADDRESS`, and log"
+            " in to http://ADDRESS:PORT."
+        )
 
 
 @users.command("ls")

@@ -84,11 +84,14 @@ def _from_files(url: str, data_dir: Path) -> Iterator[Server]:
             return
         raise
     if local is not None:
-        advice = f"it is the address in {data_dir / SERVER_FILE}; start it again with `torchyard up`"
+        again = f"`torchyard up --detach --data-dir {data_dir}`"
+        advice = f"it is the address in {data_dir / SERVER_FILE}; start it again with {again}"
         yield Server(local.url, local.token, advice)
     with contextlib.suppress(ServerUnreachable):  # a file that an earlier service has left
         if (own := read_server(own_data_dir())) is not None:
-            yield Server(own.url, own.token, "it is your own on this machine: start it again with `torchyard up -d`")
+            yield Server(
+                own.url, own.token, "it is your own on this machine: start it again with `torchyard up --detach`"
+            )
 
 
 def _logins(url: str) -> list[Login]:
@@ -102,6 +105,6 @@ def _unknown(url: str, data_dir: Path) -> ServerUnreachable | NotAuthorized:
     if url:
         return NotAuthorized(f"no token is known for {url}: run `torchyard login {url}`, or set TORCHYARD_TOKEN")
     return ServerUnreachable(
-        f"no server is known: start one here with `torchyard up` (there is no {data_dir / SERVER_FILE}), log in to one"
-        " with `torchyard login URL`, or set TORCHYARD_URL and TORCHYARD_TOKEN"
+        f"no server is known: start one with `torchyard up --detach` (there is no {data_dir / SERVER_FILE}), log in"
+        " to one with `torchyard login URL`, or set TORCHYARD_URL and TORCHYARD_TOKEN"
     )

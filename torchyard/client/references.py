@@ -55,18 +55,52 @@ async def find_checkpoint(connection: Connection, job_id: str, ref: str | None) 
     Raises NotFound, and Conflict if `ref` is the short id of several.
     """
     try:
-        return await connection.answer(files_calls.checkpoint(job_id, ref or "best"))
+        return await _checkpoint_found(connection, job_id, ref)
     except NotFound:
-        found = "latest" if ref is None else await _checkpoint_named(connection, job_id, ref)
-        if found is None:
+        if await _first_checkpoints(connection, job_id):
             raise
-    return await connection.answer(files_calls.checkpoint(job_id, found))
+    raise NotFound(without_checkpoints(job_id, ref))
+
+
+async def best_of_sweep(connection: Connection, sweep: SweepView) -> tuple[str, str]:
+    """Returns the ids of the job and of the checkpoint of the best trial: the checkpoint that has the sweep's metric,
+    else the only one of the trial.
+
+    Raises NotFound, which says what to do.
+    """
+    best = sweep.best
+    if best is None:
+        raise NotFound(f"no trial of {sweep.name} has measured {sweep.monitor} so far")
+    said = f"trial {best.trial} of {sweep.name} is the best, and"
+    if best.job_id is None:
+        raise NotFound(f"{said} its job was deleted")
+    if best.checkpoint_id is not None:
+        return best.job_id, best.checkpoint_id
+    found = await _first_checkpoints(connection, best.job_id)
+    if not found:
+        raise NotFound(f"{said} {without_checkpoints(best.job_id)}")
+    if len(found) > 1:
+        raise NotFound(
+            f"{said} none of its checkpoints has {sweep.monitor}: choose one of `torchyard checkpoints {best.job_id}`,"
+            f" or take the newest, {best.job_id}/latest"
+        )
+    return best.job_id, found[0].id
+
+
+def without_checkpoints(job_id: str, ref: str | None = None) -> str:
+    """Says that a job has saved no checkpoint, and how files become some. `ref`: what was asked for, maybe a file."""
+    file = ref if ref is not None and "." in ref else None
+    stored = f"; `torchyard keep {job_id} '{file}'` stores this file while its host has it" if file else ""
+    return (
+        f"job {job_id} has saved no checkpoint: `torchyard run --checkpoints '{file or 'model.pt'}' PROGRAM` makes"
+        f" checkpoints of files that it writes{stored}"
+    )
 
 
 async def find_named_checkpoint(connection: Connection, text: str) -> tuple[JobView, CheckpointView]:
     """Returns what `JOB`, `JOB/REF` or `SWEEP/best` names, and its job: without a REF the best, else the latest.
 
-    Raises as `find_job` and `find_checkpoint` do, and NotFound if no trial of the sweep has a best checkpoint.
+    Raises as `find_job`, `find_checkpoint` and `best_of_sweep` do.
     """
     name, _, ref = text.partition("/")
     try:
@@ -76,10 +110,8 @@ async def find_named_checkpoint(connection: Connection, text: str) -> tuple[JobV
             raise
         sweep_id = await _sweep_instead(connection, name)
         sweep = await connection.answer(Call(SweepView, "GET", f"/v1/sweeps/{segment(sweep_id)}"))
-        best = sweep.best
-        if best is None or best.job_id is None or best.checkpoint_id is None:
-            raise NotFound(f"no trial of sweep {sweep.name} has a best checkpoint") from None
-        job, ref = await connection.answer(calls.get(best.job_id)), best.checkpoint_id
+        job_id, ref = await best_of_sweep(connection, sweep)
+        job = await connection.answer(calls.get(job_id))
     return job, await find_checkpoint(connection, job.id, ref or None)
 
 
@@ -208,6 +240,21 @@ async def _sweep_instead(connection: Connection, name: str) -> str:
         return await sweep_id_of(connection, name)
     except NotFound:
         raise NotFound(f"there is no job and no sweep with the id or name {name!r}") from None
+
+
+async def _checkpoint_found(connection: Connection, job_id: str, ref: str | None) -> CheckpointView:
+    try:
+        return await connection.answer(files_calls.checkpoint(job_id, ref or "best"))
+    except NotFound:
+        found = "latest" if ref is None else await _checkpoint_named(connection, job_id, ref)
+        if found is None:
+            raise
+    return await connection.answer(files_calls.checkpoint(job_id, found))
+
+
+async def _first_checkpoints(connection: Connection, job_id: str) -> list[CheckpointView]:
+    """Returns the newest two checkpoints of a job: enough to know whether it has one, or several."""
+    return [item async for item in connection.pages(files_calls.checkpoints(job_id), limit=2)]
 
 
 async def _checkpoint_named(connection: Connection, job_id: str, ref: str) -> str | None:

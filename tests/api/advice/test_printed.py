@@ -34,6 +34,17 @@ def test_numbers_that_are_printed_again_and_again_may_be_curves(lines: list[str]
     ) + (stored if state == "succeeded" else "")
 
 
+def test_the_pattern_takes_the_step_that_each_line_says() -> None:
+    lines = [f"epoch 1 | Step {n}0: lr=0.{n} loss=0.{n}" for n in range(1, 4)]
+    pattern = judge(facts("succeeded", trainer="script", lines=log(*lines, stream="stdout"))).metric_pattern
+    assert pattern is not None
+    batch = Batch(offsets={})
+    LoggedMetrics([pattern]).read([line.encode() for line in lines], batch, {})
+    assert [(point.key, point.step, point.value) for point in batch.logged] == [
+        ("loss", 10 * n, n / 10) for n in range(1, 4)
+    ]
+
+
 @pytest.mark.parametrize("value", ["-6.4{}", "'6.4{}'", '"6.4{}"'])
 def test_a_curve_is_made_of_numbers_in_a_printed_dictionary(value: str) -> None:
     """The Trainer prints its numbers so."""

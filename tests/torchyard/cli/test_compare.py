@@ -61,6 +61,16 @@ def test_the_shared_metrics_and_the_settings_that_differ_are_shown(server: FakeS
     assert server.requests[-1].query == {"job": ["job_1", "job_2"]}
 
 
+def test_a_job_without_metrics_is_offered_those_of_its_log(server: FakeServer) -> None:
+    """`metrics` and `compare` say what `why` says."""
+    serve(server, job(id="job_1", metrics={}), job(id="job_2"), job_2={"val/loss": 0.25})
+    step = "This log has loss=…, and no curves: `torchyard run --metric 'loss=(?P<value>.+)' PROGRAM` makes one of it."
+    server.on("/v1/jobs/job_1/advice", {"headline": "succeeded", "steps": ["a", step], "metric_pattern": "loss=.+"})
+    assert _run(server, "compare", "job_1", "job_2").stderr.splitlines()[0] == f"job_1: {step}"
+    server.on("/v1/jobs/job_1/metrics", {"data": [], "max_points": 1500})
+    assert _run(server, "metrics", "job_1").stderr.splitlines()[1:] == [step]
+
+
 def test_a_chosen_metric_is_shown_where_a_job_has_it(server: FakeServer, approved: Approved) -> None:
     serve(server, job(), job(id="job_2"), job_1={"val/loss": 0.25})
     done = _run(server, "compare", "job_1", "job_2", "--key", "val/loss")

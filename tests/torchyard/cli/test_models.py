@@ -6,6 +6,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from tests.approved import Approved
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.service import Team
 from tests.torchyard.client.answers import DATA, JOB, SHA256, job, page, serve_checkpoint
@@ -39,6 +40,12 @@ def test_a_checkpoint_is_added(server: FakeServer, checkpoint: str, ref: str) ->
     assert f"{JOB}/checkpoints/{ref}" in [request.path for request in server.requests]
     assert json.loads(server.requests[-1].body) == {"name": "digits", "from": "job_1/ckpt_1", "visibility": "team"}
     assert json.loads(run(server, "add", "digits", checkpoint, "--json").stdout)["version"] == 3
+
+
+def test_a_file_of_a_job_without_checkpoints_says_how_it_becomes_one(server: FakeServer, approved: Approved) -> None:
+    server.on(f"{JOB}/checkpoints", page([]))
+    done = run_in_process(("models", "add", "linear", "job_1/model.pt"), environment(server.url, TOKEN))
+    assert (done.returncode, done.stderr) == (1, approved("stderr"))
 
 
 def test_models_are_listed_with_their_owners(server: FakeServer) -> None:

@@ -40,6 +40,14 @@ def test_a_spec_with_a_schedule_is_submitted_alone(server: FakeServer, tmp_path:
     assert server.requests == []
 
 
+def test_a_program_has_times_in_five_fields_and_one_job(server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)\n")
+    for words in (["--schedule", "nightly"], ["--schedule", "0 2 * * *", "--array", "2"], ["--schedule", "@daily"]):
+        refused = run_in_process(["run", *words, "train.py"], environment_of(server), cwd=tmp_path)
+        assert (refused.returncode, "--schedule" in refused.stderr, server.requests) == (2, True, [])
+    assert "`run --schedule`" in run(server, "schedules", "add").stderr
+
+
 def test_schedules_are_listed_and_shown(server: FakeServer) -> None:
     listed = run(server, "schedules", "ls").stdout
     assert ID in listed and "0 3 * * *" in listed and "active" in listed

@@ -15,6 +15,8 @@ SPEC = "{trainer: image-classification, config: {data: {source: digits}}}"
 
 def test_users_are_added_listed_and_given_a_role(team: Team) -> None:
     added = team.run("admin", "users", "add", "ada", "--role", "viewer")
+    for said in ("torchyard tokens add --user ada", f"torchyard login {team.url} ", "alone", "`up --host ADDRESS`"):
+        assert said in added.stderr
     assert (added.returncode, added.stdout) == (0, "ada  viewer  enabled\n")
     assert "tokens add --user ada" in added.stderr
     assert team.run("admin", "users", "role", "ada", "operator").stdout == "ada  operator  enabled\n"

@@ -91,4 +91,4 @@ def test_a_sweep_without_a_best_checkpoint_is_one_line(weights: FakeServer) -> N
     answer_lists(weights, "lrs")
     weights.on(f"/v1/sweeps/{SWEEP}", sweep(id=SWEEP, name="lrs"))
     done = run(weights, "download", "lrs/best")
-    assert is_clean_error(done) and "no trial of sweep lrs has a best checkpoint" in done.stderr
+    assert is_clean_error(done) and "no trial of lrs has measured val/loss so far" in done.stderr

@@ -133,6 +133,10 @@ def run(
             help="It may be stopped, with a checkpoint, so that another job can start; it goes on later.",
         ),
     ] = None,
+    schedule: Annotated[
+        str | None,
+        typer.Option(metavar="CRON", help="Run it again and again, with the code of this moment: '0 2 * * *' (UTC)."),
+    ] = None,
     label: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label of the job. Repeatable.")
     ] = None,
@@ -175,8 +179,11 @@ def run(
     from torchyard.cli.run.program import absolute_python, find_program
     from torchyard.cli.run.settings import read_settings
     from torchyard.cli.run.trust import check
+    from torchyard.cli.schedules import check_schedule
 
     _check_words(words, config=config, init=init)
+    if schedule is not None:
+        check_schedule(schedule, of_many=bool(sweep or array), follow=detach is False)
     if init:
         from torchyard.cli.run.config import write_template
 
@@ -228,7 +235,7 @@ def run(
         from torchyard.cli.run.dry import print_plan
 
         return print_plan(program, settings, folder, sweep_spec, as_json=as_json)
-    return _run(program, settings, folder, sweep_spec, as_json=as_json, idempotency_key=idempotency_key)
+    return _run(program, settings, folder, sweep_spec, schedule, as_json=as_json, idempotency_key=idempotency_key)
 
 
 def _check_words(words: list[str] | None, *, config: bool, init: bool) -> None:
@@ -243,16 +250,21 @@ def _run(
     settings: Settings,
     folder: Path,
     sweep: dict[str, Any] | None,
+    schedule: str | None,
     *,
     as_json: bool,
     idempotency_key: str | None,
 ) -> None:
-    """Uploads the folder and submits the job, or the sweep of it. Starts a server where none is known."""
+    """Uploads the folder and submits the job, the sweep or the schedule of it. Starts a server where none is known."""
     from torchyard.cli.run.server import connect_or_start
 
     with connect_or_start() as client:
         client.me()  # whoever cannot be reached, or does not know the token, says so before anything is packed
         spec = _uploaded(client, program, settings, folder, repeatable=idempotency_key is not None)
+        if schedule is not None:
+            from torchyard.cli.schedules import add
+
+            return add(client, spec, schedule, as_json=as_json, idempotency_key=idempotency_key)
         return _submit(client, spec, sweep, settings, as_json=as_json, idempotency_key=idempotency_key)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from torchyard.cli import output, prompt
 from torchyard.cli.arguments import Json, connect
+from torchyard.cli.choosing import Yes
 from torchyard.cli.completion import sweep_names
 from torchyard.host import terminal
 
@@ -33,7 +34,8 @@ SweepsArgument = Annotated[
 ]
 sweep = typer.Typer(
     no_args_is_help=True,
-    help="List, watch and end sweeps: jobs that differ in some settings.\n\n`run --sweep` and `submit` make one.",
+    help="List, watch and end sweeps: jobs that differ in some settings.\n\n"
+    "`run --sweep` makes one of a program, `submit` of a file.",
 )
 
 
@@ -100,7 +102,11 @@ def best(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the best checkpoint of a sweep as JOB/CHECKPOINT, which other commands take; with -o, download it."""
+    """Print or download the best checkpoint.
+
+    Prints JOB/CHECKPOINT, which other commands take; with -o, downloads it. It is the checkpoint of the best trial that
+    has the sweep's metric; where none has it, the only one of that trial.
+    """
     from torchyard.cli.sweeps.best import best_checkpoint
 
     with connect() as client:
@@ -108,21 +114,21 @@ def best(
 
 
 @sweep.command("pause")
-def pause(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
+def pause(sweeps: SweepsArgument, *, yes: Yes = False, as_json: Json = False) -> None:
     """Pause sweeps with their jobs. Jobs that run are asked to save before they release their devices."""
-    _change(sweeps, lambda client, sweep_id: client.sweeps.pause(sweep_id), as_json=as_json)
+    _change(sweeps, lambda client, sweep_id: client.sweeps.pause(sweep_id), stops=not yes, as_json=as_json)
 
 
 @sweep.command("resume")
 def resume(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
-    """Let paused sweeps go on, with the jobs that were paused with them."""
+    """Let paused sweeps and their jobs go on."""
     _change(sweeps, lambda client, sweep_id: client.sweeps.resume(sweep_id), as_json=as_json)
 
 
 @sweep.command("cancel")
-def cancel(sweeps: SweepsArgument, *, as_json: Json = False) -> None:
+def cancel(sweeps: SweepsArgument, *, yes: Yes = False, as_json: Json = False) -> None:
     """Cancel sweeps with their jobs that have not ended. Jobs that run are asked to save before they stop."""
-    _change(sweeps, lambda client, sweep_id: client.sweeps.cancel(sweep_id), as_json=as_json)
+    _change(sweeps, lambda client, sweep_id: client.sweeps.cancel(sweep_id), stops=not yes, as_json=as_json)
 
 
 @sweep.command("extend")
@@ -141,7 +147,10 @@ def extend(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Add trials to a sweep, or change how many of its jobs run at once. One that has finished begins again."""
+    """Add trials, or change how many run at once.
+
+    A sweep that has finished begins again.
+    """
     from torchyard.cli.sweeps import table
     from torchyard.cli.sweeps.submitting import points_of
 
@@ -161,7 +170,10 @@ def promote(
     *,
     as_json: Json = False,
 ) -> None:
-    """Let a trial that was stopped early go on from its newest checkpoint."""
+    """Let a trial that was stopped early go on.
+
+    It begins from its newest checkpoint.
+    """
     with connect() as client:
         promoted = client.sweeps.promote(client.sweeps.get(sweep).id, trial)
     text = f"trial {promoted.number}  {promoted.state}  {promoted.job_id or ''}".rstrip()
@@ -175,7 +187,7 @@ def rm(
     jobs: Annotated[
         bool, typer.Option("--jobs", help="Remove their jobs too, with their metrics, logs and checkpoints.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Remove sweeps that have ended. Without --jobs, their jobs stay, as jobs of no sweep."""
@@ -195,11 +207,17 @@ def _state(text: str) -> SweepState:
     return SweepState(text)
 
 
-def _change(sweeps: list[str], change: Callable[[Client, str], SweepView], *, as_json: bool) -> None:
+def _change(
+    sweeps: list[str], change: Callable[[Client, str], SweepView], *, stops: bool = False, as_json: bool
+) -> None:
+    """`stops`: asks before, at a terminal, if a job of them runs."""
     from torchyard.cli.sweeps import table
 
     with connect() as client:
-        changed = [change(client, client.sweeps.get(ref).id) for ref in sweeps]
+        found = [client.sweeps.get(ref) for ref in sweeps]
+        if stops and prompt.can_ask() and any(one.trials.running for one in found):
+            prompt.confirm("Stop their jobs?", (f"  {one.id}  {one.name}  {table.counts(one.trials)}" for one in found))
+        changed = [change(client, one.id) for one in found]
     output.show(
         changed,
         (f"{one.id}  {table.paint_state(one.state, one.state)}, {table.counts(one.trials)}" for one in changed),

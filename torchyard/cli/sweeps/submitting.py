@@ -12,6 +12,8 @@ from torchyard.cli.sweeps import table
 from torchyard.cli.sweeps.keys import whole_key
 from torchyard.cli.sweeps.values import point_of
 from torchyard.contract.errors import InvalidSpec
+from torchyard.contract.spec.log_metrics import KEY, key_of
+from torchyard.contract.spec.spec import CheckpointPolicy
 from torchyard.contract.sweeps.arguments import ARGUMENT, described
 from torchyard.contract.sweeps.spec import Range, SweepSpec, parse_sweep
 from torchyard.host import terminal
@@ -80,6 +82,8 @@ def submit_sweep(
     client: Client, spec: Mapping[str, Any], *, detach: bool, as_json: bool, idempotency_key: str | None
 ) -> None:
     """Submits the sweep and prints its id, or follows it, prints its ranking and exits with the code of its state."""
+    if (said := _unmeasured(parse_sweep(spec))) is not None:
+        terminal.note(said)
     made = client.sweeps.create(spec, idempotency_key=idempotency_key)
     come_back = f"{output.command()} sweep show {made.id} -f"
     if detach:
@@ -111,6 +115,26 @@ def show(client: Client, sweep: SweepView, *, limit: int | None, as_json: bool) 
     if trials and more > 0:
         notes.append(f"{more} more trials: {output.command()} sweep show {sweep.name} --all-rows")
     output.show({"sweep": sweep, "trials": trials}, lines, notes=notes, as_json=as_json)
+
+
+def _unmeasured(spec: SweepSpec) -> str | None:
+    """Says which metric ranks the trials of a script, where no pattern of it finds that in what the program writes."""
+    job = spec.job
+    if job.get("trainer") != "script" or spec.method == "array":
+        return None
+    monitor = spec.monitor or _below(job, "checkpoint").get("monitor") or CheckpointPolicy().monitor
+    patterns = map(str, _below(job, "metrics").get("patterns") or ())
+    if any(f"(?P<{KEY}>" in each or key_of(each) == monitor for each in patterns):
+        return None
+    return (
+        f"{monitor} ranks the trials, and no --metric reports it: unless the program does, name one that it writes, as"
+        r" --metric 'loss[ =:]+(?P<value>\S+)' --monitor loss"
+    )
+
+
+def _below(job: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = job.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _plan(spec: SweepSpec, by: Mapping[str, str]) -> list[str]:

@@ -61,6 +61,29 @@ def test_the_folder_is_uploaded_and_the_job_names_it(team: Team, folder: Path) -
     assert _files(team, config["code"]) == {".gitignore", "train.py", "package/train.py"}
 
 
+def test_run_makes_the_schedule_of_a_program(team: Team, folder: Path) -> None:
+    done = _run(team, folder, "run", "--schedule", "0 2 * * *", "train.py", "--epochs", "3")
+    assert done.returncode == 0, done.stderr
+    assert "first at" in done.stderr and "Each run has the code of this moment." in done.stderr
+    made = json.loads(_run(team, folder, "schedules", "show", done.stdout.strip(), "--json").stdout)
+    config = made["spec"]["config"]
+    assert (made["schedule"]["cron"], config["entrypoint"], config["args"]) == (
+        "0 2 * * *",
+        "train.py",
+        ["--epochs", "3"],
+    )
+    assert "train.py" in _files(team, config["code"])
+
+
+def test_a_sweep_says_which_metric_ranks_where_no_pattern_finds_it(team: Team, folder: Path) -> None:
+    sweep = ("run", "-d", "--sweep", "lr=0.1,1")
+    done = _run(team, folder, *sweep, "train.py")
+    assert done.returncode == 0 and "val/loss ranks the trials, and no --metric reports it" in done.stderr, done.stderr
+    for named in (("--metric", r"val/loss=(?P<value>\S+)"), ("--metric", r"acc (?P<value>\S+)", "--monitor", "acc")):
+        found = _run(team, folder, *sweep, *named, "train.py")
+        assert found.returncode == 0 and "ranks the trials" not in found.stderr, found.stderr
+
+
 def test_the_plan_says_what_will_run_and_how_to_come_back(team: Team, folder: Path) -> None:
     (folder / "photos.npz").write_bytes(bytes(11 << 20))
     done = _run(team, folder, "run", "--detach", "--devices", "2", "--env", "A=1", "train.py", "two words")

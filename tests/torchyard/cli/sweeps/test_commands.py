@@ -262,9 +262,24 @@ def test_the_best_checkpoint_is_named_and_downloaded(server: FakeServer, tmp_pat
 )
 def test_a_sweep_without_a_best_checkpoint_says_why(server: FakeServer, best: Any, approved: Approved) -> None:
     server.on(OF_ONE, sweep(best=best))
+    server.on(f"{JOB}/checkpoints", page([]))
     done = run(server, "sweep", "best", ID)
     assert (done.returncode, done.stderr) == (1, approved.of_row("errors"))
     assert is_clean_error(done)
+
+
+def test_the_best_trials_only_checkpoint_is_taken_where_none_has_the_metric(
+    server: FakeServer, approved: Approved
+) -> None:
+    server.on(OF_ONE, sweep(best={**BEST, "checkpoint_id": None}))
+    newest = {"id": "ckpt_2", "epoch": None, "step": 9, "attempt": 1, "metrics": {}, "files": []}
+    newest |= {"aliases": ["latest"], "created_at": NOW, "size": 7, "sha256": "0" * 64}
+    server.on(f"{JOB}/checkpoints", page([newest]))
+    assert run(server, "sweep", "best", "lr").stdout == "job_1/ckpt_2\n"
+    server.on("/v1/jobs", page([]))
+    server.on(f"{JOB}/checkpoints", page([newest, {**newest, "id": "ckpt_1", "aliases": []}]))
+    told = [run(server, *words).stderr for words in (("sweep", "best", "lr"), ("models", "add", "net", "lr/best"))]
+    assert told == [approved("several")] * 2
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
@@ -273,6 +288,12 @@ def test_a_sweep_is_changed_as_one(server: FakeServer, action: str) -> None:
     done = run(server, "sweep", action, "lr", ID)
     assert done.stdout == f"{ID}  paused, 1 of 3 ended: 1 succeeded, 2 running\n" * 2
     assert len(json.loads(run(server, "sweep", action, "lr", "--json").stdout)) == 1
+
+
+def test_a_terminal_is_asked_before_the_jobs_of_a_sweep_stop(server: FakeServer) -> None:
+    server.on(OF_ONE, sweep())
+    code, screen = in_terminal(["sweep", "cancel", "lr"], environment_of(server), answer="n\n")
+    assert (code, "Stop their jobs?" in screen, server.requests[-1].method) == (1, True, "GET")
 
 
 def test_a_sweep_is_extended_and_a_trial_promoted(server: FakeServer) -> None:
