@@ -104,7 +104,8 @@ def _to_error(request: Request, error: TorchyardError) -> Response:
 
 def _to_http_exception(request: Request, error: HTTPException) -> Response:
     kind = _HTTP.get(error.status_code, InvalidRequest)
-    if kind is UnknownRoute and (page := request.app.state.website.instead(request)) is not None:
+    website = getattr(request.app.state, "website", None)  # absent where the routes are served alone
+    if kind is UnknownRoute and website is not None and (page := website.instead(request)) is not None:
         return page
     headers = {"Allow": _allowed(request)} if kind is MethodNotAllowed else error.headers
     return answer(request, kind(f"{request.method} {request.url.path[:200]}: {error.detail}"), headers=headers)

@@ -27,6 +27,7 @@ OF_FASTAPI = {
     "DELETE /v1/secrets/{name}",
     "DELETE /v1/sessions/{session_id}",
     "DELETE /v1/notifications/targets/{target_id}",
+    "DELETE /v1/saved-views",
     "DELETE /v1/schedules/{schedule_id}",
     "DELETE /v1/models/{owner}/{name}",
     "DELETE /v1/models/{owner}/{name}/versions/{version}",

@@ -111,7 +111,7 @@ def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[
     queue = {"waiting_reasons", "reservations", "usage", "run_lengths", "job_counts", "stored_counts", "forecast_lease"}
     queue |= {"calibrations"}
     kept = {"deleted_jobs", "garbage", "bundles", "models", "model_versions", "sweeps", "sweep_trials"}
-    told = {"schedules", "notification_targets", "signals", "messages"}
+    told = {"schedules", "saved_views", "notification_targets", "signals", "messages"}
     others = {"workers", "device_samples", "device_days", "service", *kept, *queue, *team, *told}
     return {table: rows for table, rows in everything.items() if table not in others}
 

@@ -21,7 +21,7 @@ from torchyard.client import Client
 from torchyard.client.discovery import is_any_known
 from torchyard.client.logins import Login, Logins, write_logins
 from torchyard.contract.attempts.rundir import Env
-from torchyard.contract.errors import ConfigError
+from torchyard.contract.errors import ConfigError, Unavailable
 from torchyard.host import device_locks
 from worker.devices.inventory import Device, lock_devices
 
@@ -153,3 +153,11 @@ def test_no_service_is_started_in_a_job_or_on_a_network_disk(home: Path, monkeyp
     with pytest.raises(ConfigError, match="TORCHYARD_URL"):
         own.start(home / "torchyard")
     assert not home.exists()
+
+
+def test_the_caller_works_while_the_service_starts(home: Path) -> None:
+    """`run` loads its client meanwhile: before it is known whether the service starts, as here it does not."""
+    called: list[str] = []
+    with pytest.raises(Unavailable, match="the service did not start"):
+        own.start(home / "torchyard", options=("--no-such-option",), meanwhile=lambda: called.append("once"))
+    assert called == ["once"]

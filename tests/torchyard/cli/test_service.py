@@ -321,7 +321,7 @@ def test_top_shows_devices_queue_and_what_ended(
     heading, _, *devices = floor.splitlines()
     assert heading == approved("heading", count=len(devices))
     assert [line.split()[1:3] for line in devices] == [["cpu", str(index)] for index in range(len(devices))]
-    assert all(line.endswith("free") for line in devices)
+    assert all(line.split()[3] == "free" for line in devices), "their use may follow"
     assert queue.splitlines()[0] == "QUEUE  1 waiting"
     assert "large" in queue and "needs 999 devices" in queue
     assert ended.startswith("ENDED TODAY  ")

@@ -97,7 +97,7 @@ import json, os, sys
 from pathlib import Path
 from api.routes.cluster import list_trainers
 from torchyard.contract.errors import InvalidSpec
-from torchyard.contract.spec import parse_spec
+from torchyard.contract.spec.spec import parse_spec
 from worker.engines.local.warm.preload import MODULES
 
 listed = {trainer.name: trainer for trainer in list_trainers(caller=None).data}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from torchyard.cli.arguments import connect
@@ -22,7 +23,7 @@ def connect_or_start() -> Client:
     from torchyard.cli.up import own
 
     terminal.note("No server is known: starting one on this machine …")
-    running = own.start(options=("--port=0", f"--end-when-idle={own.IDLE}"))
+    running = own.start(options=("--port=0", f"--end-when-idle={own.IDLE}"), meanwhile=_load_what_sends)
     terminal.note(
         f"Started one at {running.url} (data in {own_data_dir()}). It ends after {own.IDLE} without use; a schedule"
         f" keeps it running. `{output.command()} down` ends it now."
@@ -30,3 +31,9 @@ def connect_or_start() -> Client:
     client = connect()
     terminal.note(f"page   {page.address(client) or page.NOT_BUILT}")
     return client
+
+
+def _load_what_sends() -> None:
+    """Imports what is needed once the service answers: the client and its models."""
+    for name in ("torchyard.client.client", "torchyard.cli.run.spec", "torchyard.cli.run.upload"):
+        import_module(name)

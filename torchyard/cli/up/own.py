@@ -29,13 +29,17 @@ _LOG = "up.log"
 
 
 def start(
-    data_dir: Path | None = None, *, options: tuple[str, ...] = (), say: Callable[[str], None] = terminal.note
+    data_dir: Path | None = None,
+    *,
+    options: tuple[str, ...] = (),
+    say: Callable[[str], None] = terminal.note,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Login:
     """Starts the service on the data directory, by default this user's own, and returns it when it accepts jobs.
 
     One that runs already is returned as it is; of two that start at once, one serves. `say` is called with what the
-    user is told of another worker that holds GPUs. Raises ConfigError inside a job,
-    on a network disk, and where the folder is not this user's; Unavailable if the service does not start.
+    user is told of another worker that holds GPUs, and `meanwhile` once while the service starts. Raises ConfigError
+    inside a job, on a network disk, and where the folder is not this user's; Unavailable if the service does not start.
     """
     if os.environ.get(Env.JOB_ID):
         raise ConfigError("a job starts no service: give it the address of one in TORCHYARD_URL and TORCHYARD_TOKEN")
@@ -48,6 +52,7 @@ def start(
     say_who_holds_gpus(say)
     started = _spawn(root, log, options)
     deadline = time.monotonic() + _START_S
+    meanwhile()
     while (running := find(root)) is None:
         if started.poll() is not None and (running := _wait_for_other(root)) is None:
             raise Unavailable(f"the service did not start on {root}, see {log}\n{last_lines(log)}")

@@ -2,6 +2,7 @@ import { flushSync } from "svelte";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { ApiError } from "../api/client";
 import { live } from "../live/live.svelte";
+import { setQuery } from "../router.svelte";
 import Share from "../signs/Share.svelte";
 import Spark from "../signs/Spark.svelte";
 import { click, removeAll, serve, settled, show, signIn, textOf, textsOf, type Asked } from "../testing";
@@ -132,6 +133,7 @@ test("where a job is missing, a search and the newest ones are offered", async (
   field.dispatchEvent(new Event("input", { bubbles: true }));
   click(host, "Find jobs");
   expect(location.search).toBe("?q=unet");
+  setQuery({ q: null });
   history.replaceState(null, "", "/");
 });
 
