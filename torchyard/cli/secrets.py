@@ -40,6 +40,7 @@ def list_secrets(*, as_json: Json = False) -> None:
     output.show(
         found,
         output.table(("NAME", "SET"), [(secret.name, terminal.ago(secret.updated_at)) for secret in found]),
+        nothing="None.",
         as_json=as_json,
     )
 

@@ -213,9 +213,10 @@ def test_drain_accepts_the_name_of_a_host(server: FakeServer, approved: Approved
     assert is_clean_error(unknown)
 
 
-def test_a_list_without_tokens_has_no_heading(server: FakeServer) -> None:
-    server.on("/v1/tokens", page([]))
-    done = run(server, "tokens", "ls")
+@pytest.mark.parametrize("noun", ["tokens", "secrets"])
+def test_an_empty_list_has_no_heading(server: FakeServer, noun: str) -> None:
+    server.on(f"/v1/{noun}", page([]))
+    done = run(server, noun, "ls")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "None.\n")
 
 
