@@ -204,7 +204,9 @@ def test_submit_takes_the_weights_by_the_name_of_their_job(server: FakeServer) -
 def test_retry_names_the_checkpoint_to_continue_from(server: FakeServer) -> None:
     view = {"id": "ckpt_7", "epoch": 3, "step": 9, "attempt": 1, "metrics": {}, "files": [], "aliases": []}
     server.on(JOB, job(state="failed"))
-    server.on(f"{JOB}/checkpoints/epoch-3", {**view, "size": 1, "sha256": "0" * 64, "created_at": NOW})
+    stored = {**view, "size": 1, "sha256": "0" * 64, "created_at": NOW}
+    server.on(f"{JOB}/checkpoints/epoch-3", stored)
+    server.on(f"{JOB}/checkpoints", {"data": [stored], "has_more": False, "next": None})
     server.on(f"{JOB}/checkpoints/epoch-1", problem("not_found", 404, detail="it was removed for newer ones"))
     server.on(f"{JOB}/retry", Answer(job(id="job_2", retry_of="job_1"), 201))
     done = run(server, "retry", "job_1", "--from", "epoch-3")

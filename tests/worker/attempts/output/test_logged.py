@@ -24,7 +24,7 @@ def read(patterns: list[str], *lines: str, offsets: dict[str, int] | None = None
     ("pattern", "lines", "found"),
     [
         (LOSS, ["epoch 1 loss=0.5, lr=1", "loss: 1e-3", "no", "loss nan"], [("loss", 1, 0.5), ("loss", 2, 1e-3)]),
-        (r"step (?P<step>[\d,]+).*loss (?P<value>\S+)", ["step 1,500 loss 2"], [("step", 1500, 2.0)]),
+        (r"step (?P<step>[\d,]+).*loss (?P<value>\S+)", ["step 1,500 loss 2"], [("loss", 1500, 2.0)]),
         (
             r"(?P<key>\w+)=(?P<value>[\d.]+)",
             ["a=1 b=2.5", "a=3"],
