@@ -27,7 +27,7 @@ _SAYS_NOTHING = re.compile(
 _OF_OTHERS = ("/site-packages/", "/dist-packages/", "/lib/python", "<")
 """Parts of the paths of code that is not the user's own."""
 _LEAST_QUOTED = 12
-"""Characters of a line that counts as quoted in a message: a shorter one may be in it by chance."""
+"""The least length of a line, in characters, to count as quoted in a message. A shorter one may match by chance."""
 _MOST_TEXT = 200
 """Characters of a line that are enough to see that it says nothing."""
 

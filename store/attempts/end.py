@@ -95,17 +95,17 @@ def rescue(session: Session, claim: Claim) -> bool:
 
 
 def _is_own_error(report: ExitReport) -> bool:
-    """Whether a rank itself failed, and not for want of another one. Without a rank, the launcher ended unexplained."""
+    """Whether a rank failed by itself, and not because another one was lost. Without a rank, the cause is unknown."""
     is_of_rank = report.reason is EndReason.USER_ERROR and report.rank is not None
     return is_of_rank and not is_lost_peer(f"{report.message}\n{report.traceback}")
 
 
 def _has_made_progress(session: Session, job: Job) -> bool:
-    """Whether an attempt of the job told of a step, a metric or a checkpoint, or ran for long as a script."""
-    told = (Attempt.stepped_at.is_not(None), Attempt.point_bytes > 0, Attempt.checkpoints > 0)
+    """Whether an attempt of the job reported a step, a metric or a checkpoint, or ran for long as a script."""
+    reported = (Attempt.stepped_at.is_not(None), Attempt.point_bytes > 0, Attempt.checkpoints > 0)
     ran_long = Attempt.ended_at - Attempt.running_at >= in_us(_UNDER_WAY_AFTER)
-    found = or_(*told, ran_long) if job.trainer == "script" else or_(*told)
-    return session.execute(select(Attempt.id).where(Attempt.job_id == job.id, found).limit(1)).first() is not None
+    progress = or_(*reported, ran_long) if job.trainer == "script" else or_(*reported)
+    return session.execute(select(Attempt.id).where(Attempt.job_id == job.id, progress).limit(1)).first() is not None
 
 
 def _add_usage(session: Session, job: Job, attempt: Attempt, held: Counter[str], *, ran_us: int) -> None:

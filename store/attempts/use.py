@@ -47,7 +47,7 @@ _HELD = Prepared(
 
 
 def add(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]]) -> None:
-    """Adds what a worker reports of its devices: a `torchyard.contract.cluster.devices.DeviceReport` each, as JSON."""
+    """Adds what a worker reports of its devices: each is a `DeviceReport` as JSON."""
     shares = {device["uuid"]: device["utilization"] for device in devices if device["kind"] == "cuda"}
     if not shares:
         return

@@ -27,7 +27,7 @@ _SLACK_S = 60
 
 
 def add_samples(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]]) -> None:
-    """Stores how the worker's devices are used: a `torchyard.contract.cluster.devices.DeviceReport` each, as JSON."""
+    """Stores how the worker's devices are used: each is a `DeviceReport` as JSON."""
     now = _read_now(session)
     _merge_ended(session, worker_id, now)
     holders = jobs.device_holders_on(session, worker_id)

@@ -54,7 +54,7 @@ class WorkerFacts:
     started_at: int
     seen_at: int
     devices: Sequence[Mapping[str, Any]]
-    """A `torchyard.contract.cluster.devices.DeviceReport` each, as JSON."""
+    """One `torchyard.contract.cluster.devices.DeviceReport` for each device, as JSON."""
     starts: Mapping[str, Any] | None
     """How it starts jobs: a `torchyard.contract.cluster.devices.StartsReport`, as JSON."""
     holders: Mapping[str, HolderFacts]

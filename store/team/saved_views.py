@@ -22,7 +22,7 @@ MOST_LISTED = 500
 
 
 def put(session: Session, wanted: NewView, *, caller: Caller) -> SavedViewView:
-    """Keeps a view of the caller, in place of one of its name. Raises Conflict if the user has too many."""
+    """Saves a view of the caller. It replaces one of the same name. Raises Conflict if the user has too many."""
     owner = caller.name
     users.lock(session, owner)  # the count below would miss what another request adds meanwhile
     row = session.get(SavedView, (owner, wanted.name))

@@ -1,4 +1,4 @@
-/** Jobs with charts beside the list: the eye, the line that stands out, the address, and a sweep's best trial. */
+/** Tests the list of jobs with charts: hiding a job, highlighting its line, the address, a sweep's best trial. */
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -153,7 +153,7 @@ class SavedViewsCore(Core):
         return self._connection.pages(Call(Page[SavedViewView], "GET", "/v1/saved-views"))
 
     async def save(self, name: str, query: str, *, visibility: Visibility = "private") -> SavedViewView:
-        """Keeps a list of jobs, in place of one of its name. `query` is that of the page's address, such as
+        """Saves a list of jobs. It replaces one of the same name. `query` is that of the page's address, such as
         `state=failed&sort=name`. Raises Conflict if there are too many.
         """
         content = json.dumps({"name": name, "query": query, "visibility": visibility})

@@ -24,7 +24,7 @@ class NewBundleName(Schema):
 
 
 class WantedParts(Schema):
-    """Parts of a bundle's tar that is to be uploaded."""
+    """Parts of the tar of a bundle that will be uploaded."""
 
     parts: Annotated[list[_Digest], Field(min_length=1, max_length=MOST_PARTS_ASKED)] = Field(
         description="the sha256 of each, in the order of the tar"

@@ -41,7 +41,7 @@ export function paint(
   ctx.restore();
 }
 
-/** Paints the lines of one job over those of all, which fade: `area` is the whole canvas. */
+/** Fades all lines and paints those of one job over them. `area` is the whole canvas. */
 export function paintMarked(
   ctx: CanvasRenderingContext2D,
   area: Area,

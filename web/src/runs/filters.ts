@@ -90,7 +90,7 @@ export function addressOf(conditions: Conditions): URLSearchParams {
   return address;
 }
 
-/** What narrows a list, in words, with the change of an address that takes it back. */
+/** A filter of a list: its words, and the change of the address that removes it. */
 export interface Chip {
   readonly text: string;
   readonly without: Readonly<Record<string, string | null>>;

@@ -26,7 +26,7 @@ export class SavedViews {
     this.reading.close();
   }
 
-  /** Keeps a view, in place of one's own of its name. Returns whether it is kept. */
+  /** Saves a view. It replaces the user's own of the same name. Returns whether it was saved. */
   save(name: string, query: string, isOfTeam: boolean): Promise<boolean> {
     return this.change(PATH, "PUT", { name, query, visibility: isOfTeam ? "team" : "private" });
   }
