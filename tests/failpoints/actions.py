@@ -288,8 +288,10 @@ class _InTorchrunsPlace(TorchrunStandIn):
 
 def _claim(store: Store, worker_id: str) -> list[Claim]:
     device = DeviceReport(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
-    placer = Placer(store, WorkerStore(store, worker_id))
-    return list(placer.claims([device], may_claim=lambda: True)) if placer.anything_waits() else []
+    placer = Placer(store)
+    if not placer.anything_waits():
+        return []
+    return [claim for _, claim in placer.claims({worker_id: [device]}, may_claim=lambda: True)]
 
 
 @contextmanager
