@@ -5,6 +5,7 @@ import pytest
 from store.attempts.facts import Claim
 from store.cluster import workers
 from store.store import Store
+from store.worker.placing import Placer
 from store.worker.verbs import WorkerStore
 from tests.failpoints import actions
 from tests.failpoints.armed import started
@@ -13,7 +14,6 @@ from tests.store.fixture import store_on
 from tests.worker.several import SLOTS, Several
 from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.states import EndReason, JobState
-from worker.placement.apply import Placer
 from worker.settings import Settings
 
 POINTS = [f"store.{what}.{side}" for what in ("reserve", "claim", "preempt") for side in ("before", "after")]

@@ -13,11 +13,11 @@ from store.db.database import now_us
 from store.queue import reservations
 from store.queue.announcing import Queue
 from store.tables import Job
+from store.worker.placing import Placer
 from store.worker.verbs import WorkerStore
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.wire.units import LONGEST_STOP_GRACE
-from worker.placement.apply import Placer
 
 _GIB = 1 << 30
 

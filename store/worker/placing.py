@@ -20,7 +20,6 @@ from store.worker.verbs import WorkerStore
 from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.states import Reason
 from torchyard.contract.wire.units import LONGEST_STOP_GRACE
-from worker.placement.postponed import Postponed
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +46,6 @@ class Placer:
         self._turn = turn
         self.has_more = False
         """Whether the last pass skipped some groups of an owner with more than 64. The next pass looks at others."""
-        self.postponed = Postponed()
-        """What passes have postponed. The caller asks it before a pass, and notes what the pass did."""
 
     def anything_waits(self) -> bool:
         """Returns whether any job waits. First those join the line that are held back no longer. Raises Unavailable."""
