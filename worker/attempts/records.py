@@ -8,6 +8,7 @@ from dataclasses import replace
 import threading
 from typing import Any
 
+from store.worker.protocol import Verbs
 from store.worker.records import (
     DEFAULTS,
     Answer,
@@ -28,7 +29,6 @@ from store.worker.records import (
     Room,
     Wanted,
 )
-from store.worker.verbs import WorkerStore
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.cluster.devices import EnvironmentReport
 from torchyard.contract.errors import Unavailable
@@ -48,7 +48,7 @@ class AttemptRecords:
 
     def __init__(
         self,
-        store: WorkerStore,
+        store: Verbs,
         claim: Claim,
         *,
         leaving: threading.Event,
