@@ -120,7 +120,7 @@ class Daemon:
         self._turns = Turns("the thread that starts jobs")
         self._keeper = self._keeper_of()
         grace = settings.max_stop_grace
-        self._placer = Placer(self._store, self._verbs, max_stop_grace=grace)
+        self._placer = Placer(self._store, holder=None if pool is None else pool.holder, max_stop_grace=grace)
         self._postponed = Postponed()
         self._forecaster = Forecaster(
             self._store, worker_id=self.id, observe=self._seen.known, max_stop_grace=grace, clock=clock
@@ -326,7 +326,8 @@ class Daemon:
                 if devices is None:
                     return None
                 full = self._runners.have_all(devices)
-                for claim in self._placer.claims(devices, may_claim=self._may_claim, may_postpone=may_postpone):
+                here = {self.id: devices}
+                for _, claim in self._placer.claims(here, may_claim=self._may_claim, may_postpone=may_postpone):
                     self._runners.start(claim)
                     claimed = True
         except Unavailable as error:

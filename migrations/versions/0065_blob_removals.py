@@ -1,7 +1,7 @@
 """The tables of blobs that are removed, and of who keeps them
 
 Revision ID: 0065
-Revises: 0062
+Revises: 0063
 """
 
 from alembic import op
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from migrations.turns import limit_lock_waits
 
 revision = "0065"
-down_revision = "0062"
+down_revision = "0063"
 branch_labels = None
 depends_on = None
 

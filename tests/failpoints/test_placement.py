@@ -6,7 +6,6 @@ from store.attempts.facts import Claim
 from store.cluster import workers
 from store.store import Store
 from store.worker.placing import Placer
-from store.worker.verbs import WorkerStore
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture
@@ -66,8 +65,10 @@ class FourWorkers:
 
 def pass_over(store: Store, worker: str) -> list[Claim]:
     """Has the worker make a pass over the line."""
-    placer = Placer(store, WorkerStore(store, worker))
-    return [*placer.claims(DEVICES, may_claim=lambda: True)] if placer.anything_waits() else []
+    placer = Placer(store)
+    if not placer.anything_waits():
+        return []
+    return [claim for _, claim in placer.claims({worker: DEVICES}, may_claim=lambda: True)]
 
 
 def pass_in_process(settings: Settings, worker: str) -> None:
