@@ -112,7 +112,7 @@ def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[
     queue |= {"calibrations"}
     kept = {"deleted_jobs", "garbage", "bundles", "models", "model_versions", "sweeps", "sweep_trials"}
     told = {"schedules", "saved_views", "notification_targets", "signals", "messages"}
-    kept |= {"removed_blobs", "blob_holds"}
+    kept |= {"removed_blobs", "blob_holds", "worker_tokens"}
     others = {"workers", "device_samples", "device_days", "service", *kept, *queue, *team, *told}
     return {table: rows for table, rows in everything.items() if table not in others}
 
