@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from store.worker.records import (
     DEFAULTS,
     NOTHING_BEGUN,
+    NOTHING_PUT,
     Answer,
     ArtifactFacts,
     AttemptFacts,
@@ -185,20 +186,18 @@ class Verbs(Protocol):
         seq: int,
         limits: OutputLimits = DEFAULTS,
         begun: Begun = NOTHING_BEGUN,
+        put: Put = NOTHING_PUT,
     ) -> frozenset[str]:
         """Stores a batch exactly once, even if the answer to an earlier call was lost. Returns which outputs are cut.
 
-        `seq` is the number of batches stored before it. `begun` is stored first, in the same transaction. `limits`: of
-        a remote worker, the service's own count instead.
+        `seq` is the number of batches stored before it. `begun` is stored first, in the same transaction. `put`: the
+        blobs that the batch names. `limits`: of a remote worker, the service's own count instead. Raises Conflict if
+        the blobs are to be put again.
         """
         ...
 
     def put(self, blobs: Sequence[BlobWriter]) -> Put:
-        """Gives finished blobs their names. They stay until `drop`, by when a row must name them. Raises OSError."""
-        ...
-
-    def drop(self, put: Put) -> None:
-        """Lets blobs be removed that no row names."""
+        """Gives finished blobs their names, which `append` or `keep_files` is told. Raises OSError."""
         ...
 
     def show(self, lines: Sequence[LiveLine]) -> None:
@@ -238,10 +237,10 @@ class Verbs(Protocol):
         """Returns the requests to keep files that the worker is to answer: of each owner of jobs the oldest."""
         ...
 
-    def keep_files(self, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int) -> None:
-        """Stores files of an unanswered request, whose blobs are published, and how many bytes were copied for it.
+    def keep_files(self, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int, put: Put = NOTHING_PUT) -> None:
+        """Stores files of an unanswered request, whose blobs were put, and how many bytes were copied for it.
 
-        Raises StaleClaim if it is gone.
+        Raises StaleClaim if it is gone, and Conflict if the blobs are to be put again.
         """
         ...
 

@@ -17,7 +17,7 @@ from store.attempts.facts import (
     NodeHeld,
     Wanted,
 )
-from store.blobs.facts import BlobStore
+from store.blobs.facts import BlobStore, Put
 from store.blobs.writer import Blob, BlobWriter
 from store.jobs.facts import AT_ONCE
 from store.jobs.initial_weights_facts import InitialFacts
@@ -52,6 +52,8 @@ from store.output.facts import (
 from store.output.line_patterns import LinePattern
 from torchyard.contract.cluster.devices import DeviceReport
 
+NOTHING_PUT = Put()
+
 __all__ = [
     "AT_ONCE",
     "CAPTURED",
@@ -60,6 +62,7 @@ __all__ = [
     "LOG",
     "MAX_SERIES",
     "NOTHING_BEGUN",
+    "NOTHING_PUT",
     "Answer",
     "ArtifactFacts",
     "AttemptFacts",
@@ -139,11 +142,3 @@ class Prepared:
     """The step from which it resumes."""
     is_known: bool = True
     """Whether its program goes on there. Else the first step that it logs says where it does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """Blobs that were put together, and that no row names yet."""
-
-    number: int
-    """0: there were none."""

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from store.attempts import append, end, keeping, lease, read, state
 from store.attempts import use as attempt_use
+from store.blobs import puts
 from store.cluster import device_history, workers
 from store.jobs import jobs
 from store.output import artifacts
@@ -18,10 +19,10 @@ from store.team import secrets
 from store.worker.folders import HostFolders
 from store.worker.history import JobHistory
 from store.worker.protocol import Change
-from store.worker.puts import Puts
 from store.worker.records import (
     DEFAULTS,
     NOTHING_BEGUN,
+    NOTHING_PUT,
     Answer,
     AttemptFacts,
     AttemptSecrets,
@@ -62,7 +63,6 @@ class WorkerStore:
         self._remote = remote
         self.history = JobHistory(store, asking=worker_id if remote else None)
         self.folders = HostFolders(store, worker_id, remote=remote)
-        self._puts = Puts(store.blobs)
 
     def register(self, name: str, offer: HostOffer | PoolReport) -> Registered:
         with self._store.write("register") as session:
@@ -145,17 +145,21 @@ class WorkerStore:
         seq: int,
         limits: OutputLimits = DEFAULTS,
         begun: Begun = NOTHING_BEGUN,
+        put: Put = NOTHING_PUT,
     ) -> frozenset[str]:
         self._require_own(claim)
         with self._store.write("store_batch") as session:
+            puts.check(session, put)
             state.store_begun(session, claim, begun)
             return append.store_batch(session, claim, batch, seq=seq, limits=limits)
 
     def put(self, blobs: Sequence[BlobWriter]) -> Put:
-        return self._puts.put(blobs)
-
-    def drop(self, put: Put) -> None:
-        self._puts.drop(put)
+        if not blobs:
+            return NOTHING_PUT
+        with self._store.read() as session:
+            put = puts.begin(session, (writer.blob.sha256 for writer in blobs))
+        self.blobs.publish_all(blobs)
+        return put
 
     def show(self, lines: Sequence[LiveLine]) -> None:
         self._store.show(lines)
@@ -192,8 +196,9 @@ class WorkerStore:
         with self._store.read() as session:
             return keeping.list_unanswered(session, self.worker_id, limit=limit)
 
-    def keep_files(self, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int) -> None:
+    def keep_files(self, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int, put: Put = NOTHING_PUT) -> None:
         with self._store.write("store_kept") as session:
+            puts.check(session, put)
             keeping.store_files(session, self.worker_id, order, new, copied=copied)
 
     def answer_keep(self, order: KeepOrder, *, refused: str | None) -> None:
