@@ -60,6 +60,16 @@ def test_the_end_of_an_attempt_is_noticed_at_once_however_rarely_it_is_polled(
     assert attempt.watchers == []
 
 
+def test_a_runner_that_was_woken_up_waits_again(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated.start_ranks()
+    monkeypatch.setattr(pace, "pause_s", one_hour)
+    changed = simulated.runner.instructions.changed
+    changed.set()
+    wait_for(lambda: not changed.is_set(), "the next turn")
+
+
 def test_a_runner_notices_at_adoption_that_the_attempt_has_ended(
     simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
