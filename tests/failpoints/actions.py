@@ -36,6 +36,7 @@ from store.store import Store
 from store.sweeps import requests as sweeps
 from store.team import users
 from store.team.callers import SERVICE
+from store.worker.placing import Placer
 from store.worker.verbs import WorkerStore
 from tests.api.bundles import packed
 from tests.sessions import write
@@ -56,7 +57,6 @@ from worker.devices.inventory import Device, Inventory
 from worker.engines.base import AttemptPlan
 from worker.engines.local import engine
 from worker.engines.local.engine import LocalEngine
-from worker.placement.apply import Placer
 from worker.settings import Settings
 
 STEPS = (1, 2)
@@ -240,7 +240,7 @@ def schedule(settings: Settings, worker_id: str) -> None:
 
 def report(store: Store, claim: Claim) -> None:
     """Stores what a worker stores of an attempt: two batches, the second with a checkpoint, and its end."""
-    records = AttemptRecords(WorkerStore(store, "wrk_action"), claim, leaving=threading.Event())
+    records = AttemptRecords(WorkerStore(store, claim.worker_id), claim, leaving=threading.Event())
     records.read()
     records.prepared(0, is_known=True)
     me = identity_of(os.getpid())
@@ -288,8 +288,10 @@ class _InTorchrunsPlace(TorchrunStandIn):
 
 def _claim(store: Store, worker_id: str) -> list[Claim]:
     device = DeviceReport(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
-    placer = Placer(store, WorkerStore(store, worker_id))
-    return list(placer.claims([device], may_claim=lambda: True)) if placer.anything_waits() else []
+    placer = Placer(store)
+    if not placer.anything_waits():
+        return []
+    return [claim for _, claim in placer.claims({worker_id: [device]}, may_claim=lambda: True)]
 
 
 @contextmanager

@@ -2,8 +2,6 @@
 
 from collections.abc import AsyncIterator, Generator
 from contextlib import AbstractAsyncContextManager
-import os
-import ssl
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -11,10 +9,9 @@ import httpx2
 
 from torchyard.client.discovery import Server
 from torchyard.client.problems import Answer, no_answer
-from torchyard.contract.errors import ConfigError, ServerUnreachable
+from torchyard.contract.errors import ServerUnreachable
+from torchyard.host import trust
 
-_CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO")
-"""Variables that name a file with certificates: each is read by other programs."""
 _TIMEOUT = httpx2.Timeout(30, connect=5)
 
 
@@ -53,20 +50,6 @@ class Transport(Protocol):
     async def close(self) -> None: ...
 
 
-def _authorities() -> ssl.SSLContext:
-    """Returns what trusts the authorities of the system, and those that the user's variables name for any program."""
-    # Of the variables that it would read itself it does not say which one names a file that is not there.
-    context = httpx2.create_ssl_context(trust_env=False)
-    context.load_default_certs()
-    for name in _CERTIFICATES:
-        if path := os.environ.get(name):
-            try:
-                context.load_verify_locations(cafile=path)
-            except OSError as error:
-                raise ConfigError(f"{name}: the certificates in {path} cannot be read: {error}") from None
-    return context
-
-
 def http_options(server: Server) -> dict[str, Any]:
     """Returns the arguments with which an HTTP client for the server is made."""
     local = urlsplit(server.url).hostname in {"127.0.0.1", "localhost", "::1"}
@@ -76,7 +59,7 @@ def http_options(server: Server) -> dict[str, Any]:
         "timeout": _TIMEOUT,
         # A proxy cannot reach this machine's loopback, and a plain connection needs no certificates.
         "trust_env": not local,
-        "verify": _authorities() if server.url.startswith("https:") else False,
+        "verify": trust.context(None) if server.url.startswith("https:") else False,
     }
 
 
