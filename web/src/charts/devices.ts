@@ -52,7 +52,7 @@ export class DeviceCurves implements Curves {
   constructor(
     readonly store: CurveStore,
     readonly use: DeviceUse,
-    /** Told which charts there are, once there is one, and whenever there are more. */
+    /** Gets which charts there are, once there is one, and whenever there are more. */
     readonly changed: (section: Section) => void,
   ) {}
 
