@@ -100,7 +100,7 @@ function one(rows: readonly PlotRow[], variable: Variable, target: Variable): Im
       count,
       strength: ratio,
       sign: null,
-      note: at === null ? RATIO : `${RATIO}, best ${at}`,
+      note: at === null ? RATIO : `best ${at} (${RATIO})`,
     };
   }
   return { variable, count, strength: Math.abs(found), sign: found < 0 ? -1 : 1, note: "Spearman" };
