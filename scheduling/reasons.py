@@ -17,6 +17,8 @@ from torchyard.contract.states import Reason
 
 PREEMPTING = "preempting"
 """Reason code of a queued job for which others are being stopped."""
+NO_SUCH_WORKER = "no_such_worker"
+"""Reason code of a queued job that may start on no worker that answers."""
 RESERVED = "reserved"
 """Reason code of a queued job for which a place is kept."""
 _MOST_NAMED = 3
@@ -102,12 +104,15 @@ class Explainer:
     def of_holder(self, job: Waiting, keep: Keep) -> Reason:
         """Returns why a job waits for which a place is kept."""
         room = keep.room
-        wanted, shortage = job.resources.described, self._shortage(room, room.want(job))
+        wanted, shortage = _described(job), self._shortage(room, room.want(job))
         return Reason(RESERVED, f"needs {wanted}; {room.host.name} is kept for it; {shortage}")
 
     def _explain(self, job: Waiting) -> Reason:
-        count, wanted = job.resources.total_devices, job.resources.described
-        wants = [(room, room.want(job)) for room in self._rooms]
+        count, wanted = job.resources.total_devices, _described(job)
+        rooms = [room for room in self._rooms if room.host.admits(job)]
+        if self._rooms and not rooms:
+            return Reason(NO_SUCH_WORKER, f"needs {wanted}; {self._why_nowhere(job)}")
+        wants = [(room, room.want(job)) for room in rooms]
         most = max(((_usable(room, want), room.host.name) for room, want in wants), default=(0, ""))[0]
         largest = next((room.host.name for room, want in wants if _usable(room, want) == most), "")
         if not most:
@@ -120,6 +125,22 @@ class Explainer:
             return Reason("too_big", f"needs {wanted}; " + "; ".join(_rest(room, want) for room, want in large))
         parts = _folded([(room.host.name, self._shortage(room, want, kept=True)) for room, want in able])
         return Reason("devices_busy", f"needs {wanted}; " + "; ".join(parts))
+
+    def _why_nowhere(self, job: Waiting) -> str:
+        """Says why no host admits the job."""
+        hosts, worker = [room.host for room in self._rooms], job.resources.worker
+        if worker is not None and all(host.name != worker for host in hosts):
+            return f"worker {worker} does not answer now"
+        named = [host for host in hosts if worker in {None, host.name}]
+        taking = [host for host in named if host.users is None or job.owner in host.users]
+        if not taking:
+            return f"{' and '.join(host.name for host in named)} takes no jobs of {job.owner}"
+        for path in job.needs.folders:
+            having = [host.name for host in taking if host.offer.has_folder(path)]
+            if not having and any(host.known.has_folder(path) for host in hosts):
+                there = [host.name for host in hosts if host.offer.has_folder(path)]
+                return f"{path} is on {' and '.join(there) or 'a worker that does not answer now'}"
+        return "no worker has all of it"
 
     def _shortage(self, room: Room, want: Want, *, kept: bool = False) -> str:
         """Describes what is free on the host. `kept`: and for whom it is kept."""
@@ -154,6 +175,13 @@ def _folded(shortages: Sequence[tuple[str, str]]) -> list[str]:
     if unnamed <= _MOST_NAMED:
         return [shortage for _, shortage in shortages]
     return [f"0 free on {unnamed} workers", *named]
+
+
+def _described(job: Waiting) -> str:
+    """Says what the job asks for: devices, and what it needs of a host."""
+    needs = [*job.needs.folders, *([] if job.needs.python is None else [f"environment {job.needs.python}"])]
+    of_worker = "" if job.resources.worker is None else f" of {job.resources.worker}"
+    return " and ".join([f"{job.resources.described}{of_worker}", *needs])
 
 
 def _ahead(first: Waiting, job: Waiting) -> str | None:
