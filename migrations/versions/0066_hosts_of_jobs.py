@@ -6,6 +6,7 @@ Revises: 0063
 
 from alembic import op
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from migrations.turns import limit_lock_waits
 
@@ -14,11 +15,13 @@ down_revision = "0063"
 branch_labels = None
 depends_on = None
 
+DOCUMENT = sa.JSON(none_as_null=True).with_variant(postgresql.JSONB(none_as_null=True), "postgresql")
+
 
 def upgrade() -> None:
     limit_lock_waits(op.get_bind())
-    op.add_column("jobs", sa.Column("needs", sa.Text(), nullable=True))
-    op.add_column("workers", sa.Column("users", sa.Text(), nullable=True))
+    op.add_column("jobs", sa.Column("needs", DOCUMENT))
+    op.add_column("workers", sa.Column("users", DOCUMENT))
 
 
 def downgrade() -> None:
