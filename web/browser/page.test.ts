@@ -267,7 +267,7 @@ test("a link of somebody else does not change the account unasked", async () => 
   await leave(visited);
 });
 
-test("what a browser loads first is small", async () => {
+test("what a browser loads first is small and in few files", async () => {
   const context = await freshContext(browser);
   const page = await context.newPage();
   const sizes = { script: 0, stylesheet: 0, font: 0 };
@@ -287,10 +287,28 @@ test("what a browser loads first is small", async () => {
   await page.evaluate(() => document.fonts.ready);
   await Promise.all(read);
   await context.close();
+  assert.ok(read.length <= 14, `${read.length} files`);
   const { script, stylesheet, font } = sizes;
   assert.ok(script > 0 && script <= 75_000, `${script} bytes of scripts`);
   assert.ok(stylesheet > 0 && stylesheet <= 12_000, `${stylesheet} bytes of styles`);
   assert.ok(font > 0 && font <= 24_000, `${font} bytes of fonts`);
+});
+
+test("a page's files are fetched before the service has said who asks", async () => {
+  const visited = await visit(browser, service);
+  const { page } = visited;
+  let answer: () => void = () => undefined;
+  const held = new Promise<void>((done) => (answer = done));
+  await page.route("**/v1/me?**", async (route) => {
+    await held;
+    await route.continue();
+  });
+  const fetched = page.waitForResponse(/assets\/Jobs-.*js$/);
+  await page.goto(`${service.url}/jobs`);
+  await fetched;
+  answer();
+  await page.getByRole("heading", { name: "Jobs" }).waitFor();
+  await leave(visited);
 });
 
 /** Trains on digits with a learning rate, to its end. */
