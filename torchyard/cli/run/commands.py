@@ -191,9 +191,8 @@ def run(
         from torchyard.cli.run.config import write_template
 
         return write_template()
-    of_slurm = {"account": account, "qos": qos, "constraint": constraint, "reservation": reservation}
-    of_hosts = {"pool": pool, "worker": on, "gpu": gpu, "cpus": cpus, "memory_gb": memory_gb}
-    resources = {"devices": devices, "nodes": nodes, **of_hosts}
+    of_slurm = {"pool": pool, "account": account, "qos": qos, "constraint": constraint, "reservation": reservation}
+    resources = {"devices": devices, "nodes": nodes, "worker": on, "gpu": gpu, "cpus": cpus, "memory_gb": memory_gb}
     settings = read_settings(
         {
             "name": name,
