@@ -1,7 +1,7 @@
 """What jobs need of a host, and whose jobs a worker takes
 
 Revision ID: 0066
-Revises: 0063
+Revises: 0065
 """
 
 from alembic import op
@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from migrations.turns import limit_lock_waits
 
 revision = "0066"
-down_revision = "0063"
+down_revision = "0065"
 branch_labels = None
 depends_on = None
 
