@@ -80,7 +80,7 @@ def _make_app(settings: Settings) -> FastAPI:
 
 def _serve(app: FastAPI, settings: Settings, *, sockets: Sequence[socket.socket] | None = None) -> int:
     """Serves until SIGINT or SIGTERM, on an address of its own without `sockets`. Returns the exit code."""
-    server = Server(app, settings, closing=(app.state.services.live.close,))
+    server = Server(app, settings, closing=(app.state.services.end_streams,))
 
     def stop(*_: object) -> None:
         server.should_exit = True

@@ -43,6 +43,8 @@ from api.routes import (
     team,
     telemetry,
     usage,
+    worker_events,
+    worker_verbs,
 )
 from api.server.routing import Route, Router
 from api.services import THREADS, Services
@@ -117,6 +119,8 @@ def _routes() -> list[BaseRoute]:
         saved_views,
         notifications,
         session,
+        worker_verbs,
+        worker_events,
         health,
     )
     return [route for area in areas for route in area.router.routes]

@@ -19,8 +19,10 @@ from api.streams.live import Live
 from api.streams.multiplexed import MultiplexedStream
 from api.streams.single import SingleStream
 from api.streams.stored import SharedItems
+from api.streams.wakeups import Wakeups
 from api.submissions import Submissions
 from store.store import Store
+from store.worker.serving import Passes
 
 THREADS = 20
 """Threads for small answers and small changes."""
@@ -53,6 +55,10 @@ class Services:
     submissions: Submissions
     large_bodies: LargeBodies
     parser: Parser
+    wakeups: Wakeups
+    """Wakes remote workers."""
+    passes: Passes
+    """Places jobs on remote workers."""
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -77,15 +83,22 @@ class Services:
             submissions=Submissions(store),
             large_bodies=LargeBodies(),
             parser=Parser(),
+            wakeups=Wakeups(settings.redis, service=store.service),
+            passes=Passes(store, max_stop_grace=settings.max_stop_grace),
         )
 
     def parses_of(self, body: bytes) -> Turns:
         """Returns where the body is parsed: one large body at a time, so that only they wait."""
         return self.parses if len(body) < LARGE_BYTES else self.large_parses
 
+    def end_streams(self) -> None:
+        """Ends what would not end by itself. Call it in the event loop."""
+        self.live.close()
+        self.wakeups.close()
+
     def close(self) -> None:
         """Ends all streams and closes the store. Call it in the event loop."""
-        self.live.close()
+        self.end_streams()
         self.access.close()
         self.reads.close()
         self.writes.close()

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from api.limits.settings import LimitSettings
 from store import settings
+from store.output.settings import OutputSettings
 from torchyard.contract.team.roles import Visibility
 
 _SENDFILE = re.compile(r"(x-sendfile|x-accel-redirect:/[A-Za-z0-9._/-]+)?")
@@ -45,7 +46,7 @@ def _split(names: str) -> list[str]:
     return [name.strip().lower() for name in names.split(",") if name.strip()]
 
 
-class Settings(LimitSettings, settings.Settings):
+class Settings(LimitSettings, OutputSettings, settings.Settings):
     """How the API serves. Extends `store.settings.Settings`."""
 
     token: SecretStr | None = None

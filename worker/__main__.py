@@ -18,13 +18,13 @@ from torchyard.contract.errors import TorchyardError
 from torchyard.host import device_locks, inspection
 from torchyard.host.collector import paused
 from torchyard.host.datadir import check_allowed_paths, enter_empty_folder, make_files_private, parse_allowed_paths
+from torchyard.host.joined import JOINED_FILE, load
 
 with paused():
     from worker import pools
     from worker.daemon import Daemon
     from worker.devices import inventory as devices
     from worker.devices.health import Health
-    from worker.direct import DirectService
     from worker.engines.local.confinement import Confinement
     from worker.engines.local.engine import LocalEngine
     from worker.engines.local.environment import inherited
@@ -33,6 +33,7 @@ with paused():
     from worker.sandbox import levels, shared
     from worker.sandbox.levels import Isolation
     from worker.sandbox.writable import WritableFolders
+    from worker.service import Service
     from worker.settings import Settings
 
 
@@ -76,8 +77,20 @@ def _daemon(settings: Settings, *, umask: int) -> Generator[Daemon]:
         gpus = [device.uuid for device in inventory.devices if device.kind == "cuda"]
         with _warm_process(settings) as warm:
             engine = LocalEngine(settings.runs, inventory, warm=warm, umask=umask, confinement=confinement)
-            service, health = DirectService.of(settings), Health(inventory.nvml, gpus)
+            service, health = _service(settings), Health(inventory.nvml, gpus)
             yield Daemon(settings, engine, service, health=health, lacking=inventory.lacking)
+
+
+def _service(settings: Settings) -> Service:
+    """Returns how this host reaches its service: over HTTPS alone, if it has joined one. Raises ConfigError."""
+    joined = settings.root / JOINED_FILE
+    if joined.exists():
+        from worker.remote.service import RemoteService  # a host of the service needs none of it
+
+        return RemoteService.of(load(joined))
+    from worker.direct import DirectService  # it loads what speaks to databases, which is not on every host
+
+    return DirectService.of(settings)
 
 
 def _confinement(settings: Settings) -> Confinement:

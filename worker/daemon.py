@@ -317,7 +317,12 @@ class Daemon:
                     return None
                 full = self._runners.have_all(devices)
                 with self._claiming:
-                    for claim in self._placing.claims(devices, may_claim=self._may_claim, may_postpone=may_postpone):
+                    for claim in self._placing.claims(
+                        devices,
+                        running=self._runners.all_ids(),
+                        may_claim=self._may_claim,
+                        may_postpone=may_postpone,
+                    ):
                         self._runners.start(claim)
                         claimed = True
         except Unavailable as error:

@@ -1,6 +1,6 @@
 """The service as a worker on one of its own hosts reaches it: by the database, Redis and the folder of blobs."""
 
-from collections.abc import Callable, Container, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Iterator, Sequence
 from typing import Self
 
 from store import housekeeping
@@ -105,7 +105,12 @@ class _Passes:
         return self._placer.anything_waits()
 
     def claims(
-        self, devices: Sequence[DeviceReport], *, may_claim: Callable[[], bool], may_postpone: bool
+        self,
+        devices: Sequence[DeviceReport],
+        *,
+        running: Collection[int],
+        may_claim: Callable[[], bool],
+        may_postpone: bool,
     ) -> Iterator[Claim]:
         found = self._placer.claims({self._own: devices}, may_claim=may_claim, may_postpone=may_postpone)
         return (claim for _, claim in found)

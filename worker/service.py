@@ -1,6 +1,6 @@
 """The service as one worker reaches it: by the database and Redis, or over HTTPS alone."""
 
-from collections.abc import Callable, Container, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Generator, Iterator, Sequence
 from typing import Protocol
 
 from store.worker.protocol import Verbs
@@ -36,12 +36,18 @@ class Placing(Protocol):
         ...
 
     def claims(
-        self, devices: Sequence[DeviceReport], *, may_claim: Callable[[], bool], may_postpone: bool
+        self,
+        devices: Sequence[DeviceReport],
+        *,
+        running: Collection[int],
+        may_claim: Callable[[], bool],
+        may_postpone: bool,
     ) -> Iterator[Claim]:
         """Makes one pass. Yields each attempt that this worker takes, as soon as it is known. Raises Unavailable.
 
-        `devices`: the worker's as they are now. `may_claim`: whether it may take a job at this moment. `may_postpone`:
-        whether a pass that claims leaves it to a later one to say why the others wait.
+        `devices`: the worker's as they are now. `running`: the attempts that it carries out. `may_claim`: whether it
+        may take a job at this moment. `may_postpone`: whether a pass that claims leaves it to a later one to say why
+        the others wait.
         """
         ...
 

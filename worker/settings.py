@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from store import settings
-from store.output.facts import DEFAULTS, OutputLimits, TrimLimits
+from store.output.facts import TrimLimits
+from store.output.settings import OutputSettings, Size
 from store.settings import AbsolutePath
 from torchyard.contract.attempts.rundir import SHARD_ABOVE
 from torchyard.contract.cluster.devices import IsolationReport
@@ -79,16 +80,13 @@ def _absolute_folders(folders: str) -> str:
 
 Age = Annotated[timedelta | None, BeforeValidator(_age)]
 """A duration such as `30d`. Empty: keep for ever."""
-Versions = Annotated[Annotated[int, Field(ge=1, lt=2**31)] | None, BeforeValidator(_size)]
-Size = Annotated[Annotated[int, Field(ge=0, lt=2**62)] | None, BeforeValidator(_size)]
-"""A number of bytes. Empty: no limit."""
 Share = Annotated[Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)] | None, BeforeValidator(_size)]
 """A number of CPUs, or of GiB. Empty: those that there are."""
 Umask = Annotated[int | None, BeforeValidator(_umask)]
 """Octal digits such as `022`."""
 
 
-class Settings(ClusterSettings):
+class Settings(OutputSettings, ClusterSettings):
     """Where the data is, which devices a worker offers, and what it keeps. Extends `store.settings.Settings`."""
 
     cpu_slots: Annotated[int, Field(ge=0, le=4096)] | None = None
@@ -142,25 +140,6 @@ class Settings(ClusterSettings):
     """The URL of the package index, if not that of the job or PyPI."""
     setup_timeout: settings.Period = timedelta(minutes=10)
     """How long the installation of a job's packages may take."""
-    max_log_bytes: Size = DEFAULTS.log_bytes
-    """Bytes of the log of one attempt that are stored."""
-    max_message_bytes: Size = DEFAULTS.message_bytes
-    """Bytes of the messages of one attempt that are stored. Messages of the service do not count."""
-    max_point_bytes: Size = DEFAULTS.point_bytes
-    """Bytes of the metric points of one attempt that are stored, 24 each. Beyond them, few are."""
-
-    max_checkpoints: Size = DEFAULTS.checkpoints
-    """Checkpoints of one attempt that are stored. Beyond them, one a minute is."""
-    max_versions: Versions = DEFAULTS.versions
-    """Whole versions of one captured file that are kept."""
-    max_artifacts: Size = DEFAULTS.artifacts
-    """Files of one job, in its folder `artifacts`, that are stored."""
-    max_media: Size = DEFAULTS.media
-    """Items of one job, which its runs show, that are stored."""
-    max_artifact_bytes: Size = DEFAULTS.artifact_bytes
-    """Bytes of these files and items."""
-    max_kept_bytes: Size = DEFAULTS.kept_bytes
-    """Bytes of the files of one job's working folder that are kept without a pattern."""
 
     @property
     def runs(self) -> Path:
@@ -194,20 +173,6 @@ class Settings(ClusterSettings):
             writable=self.writable,
             data_dir=self.root,
             protects=protects(isolation),
-        )
-
-    @property
-    def output_limits(self) -> OutputLimits:
-        return OutputLimits(
-            log_bytes=self.max_log_bytes,
-            message_bytes=self.max_message_bytes,
-            point_bytes=self.max_point_bytes,
-            checkpoints=self.max_checkpoints,
-            versions=self.max_versions,
-            artifacts=self.max_artifacts,
-            media=self.max_media,
-            artifact_bytes=self.max_artifact_bytes,
-            kept_bytes=self.max_kept_bytes,
         )
 
     @property

@@ -130,6 +130,11 @@ async def identify_by_code(request: Request, access: Access, code: str, *, ends:
     raise NotAuthorized("the code is not valid: it was used, or it is too old; make a new one with `torchyard open`")
 
 
+async def count_wrong_token(request: Request, access: Access) -> None:
+    """Counts a wrong token against its address, and adds it to the audit. Raises TooManyRequests and Unavailable."""
+    await _count_failed_login(access, request, what="tokens")
+
+
 async def count_wrong_body(request: Request, access: Access) -> None:
     """Counts a body that is no login as a wrong token of its address. Raises TooManyRequests."""
     await _count_unaudited(access, request, what="logins")

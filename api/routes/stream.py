@@ -22,7 +22,7 @@ from torchyard.contract.telemetry.views import StoredKind, StreamTopic
 
 router = guarded("telemetry", Unavailable)
 
-_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class EventStream(StreamingResponse):
@@ -82,7 +82,7 @@ async def stream_job(
         user=caller.name,
         check=lambda: services.access.at_once(check_watcher, services.access, caller, job_id),
     )
-    return EventStream(events, headers=_HEADERS)
+    return EventStream(events, headers=STREAM_HEADERS)
 
 
 @router.get("/stream", response_class=EventStream, responses=JOBS_STREAM, dependencies=[Depends(open_stream)])
@@ -120,7 +120,7 @@ async def stream_jobs(
         caller=caller,
         check=lambda job_ids: services.access.at_once(check_watched, services.access, caller, job_ids),
     )
-    return EventStream(services.multiplexed_stream.events(asked), headers=_HEADERS)
+    return EventStream(services.multiplexed_stream.events(asked), headers=STREAM_HEADERS)
 
 
 def _find_heads(services: Services, job_ids: Sequence[str], caller: Caller) -> dict[str, Head]:

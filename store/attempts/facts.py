@@ -176,7 +176,7 @@ class KeepOrder:
     job_id: str
     owner: str
     attempt: int
-    paths: Sequence[str]
+    paths: tuple[str, ...]
     requested_at: int
 
 

@@ -26,9 +26,9 @@ _SLACK_S = 60
 """A client that asks for the last hour may have sent that a moment ago, or have a clock that is late."""
 
 
-def add_samples(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]]) -> None:
-    """Stores how the worker's devices are used: each is a `DeviceReport` as JSON."""
-    now = _read_now(session)
+def add_samples(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]], *, age_s: float = 0.0) -> None:
+    """Stores how the worker's devices were used `age_s` seconds ago: each is a `DeviceReport` as JSON."""
+    now = _read_now(session) - int(age_s)
     _merge_ended(session, worker_id, now)
     holders = jobs.device_holders_on(session, worker_id)
     used = {

@@ -1,22 +1,37 @@
 """The tokens by which remote workers speak to the service: one of each worker, of which a digest is stored."""
 
+from dataclasses import dataclass
+from datetime import timedelta
 import hmac
 import secrets
 
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import bindparam, delete, or_, select, update
 from sqlalchemy.orm import Session
 
-from store.db.database import now_us
-from store.tables import Base, WorkerToken
+from store.cluster.workers import is_alive
+from store.db.database import in_us, now_us
+from store.tables import Base, Worker, WorkerToken
 from store.team.facts import digest_of
 
 PREFIX = "tyw_"
 _WORKER = "wrk_"
+_WARNED_FOR = timedelta(minutes=10)
 
 _TOKENS = Base.metadata.tables[WorkerToken.__tablename__]
 
 # Built once, and of tables: every request of a remote worker executes it.
-_LIVE = select(_TOKENS.c.digest).where(_TOKENS.c.worker_id == bindparam("id"), _TOKENS.c.revoked_at.is_(None))
+_LIVE = select(_TOKENS.c.digest, _TOKENS.c.boot).where(
+    _TOKENS.c.worker_id == bindparam("id"), _TOKENS.c.revoked_at.is_(None)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUse:
+    """A valid token."""
+
+    worker_id: str
+    boot: str | None
+    """The boot of the host that has registered with it. None: none has yet."""
 
 
 def issue(session: Session, worker_id: str) -> str:
@@ -30,14 +45,38 @@ def issue(session: Session, worker_id: str) -> str:
 
 def find_worker(session: Session, token: str) -> str | None:
     """Returns the id of the worker whose token this is; None if it is unknown or revoked."""
+    found = find_use(session, token)
+    return None if found is None else found.worker_id
+
+
+def find_use(session: Session, token: str) -> TokenUse | None:
+    """Returns whose token this is, and which host uses it; None if it is unknown or revoked."""
     name, _, secret = token.removeprefix(PREFIX).partition("_")
     if not token.startswith(PREFIX) or not secret:
         return None
     worker_id = f"{_WORKER}{name}"
-    stored = session.connection().execute(_LIVE, {"id": worker_id}).scalar()
-    if stored is None or not hmac.compare_digest(digest_of(secret), stored):
+    row = session.connection().execute(_LIVE, {"id": worker_id}).first()
+    if row is None or not hmac.compare_digest(digest_of(secret), row.digest):
         return None
-    return worker_id
+    return TokenUse(worker_id, row.boot)
+
+
+def use_from(session: Session, worker_id: str, boot: str) -> bool:
+    """Has the host of that boot use the token. Returns False, and notes it, while another one is alive that does."""
+    is_away = ~select(Worker.id).where(Worker.id == worker_id, is_alive()).exists()
+    may_use = or_(WorkerToken.boot.is_(None), WorkerToken.boot == boot, is_away)
+    own = WorkerToken.worker_id == worker_id
+    taken = update(WorkerToken).where(own, may_use).values(boot=boot).returning(WorkerToken.worker_id)
+    if session.execute(taken).first() is not None:
+        return True
+    session.execute(update(WorkerToken).where(own).values(refused_at=now_us()))
+    return False
+
+
+def was_refused(session: Session, worker_id: str) -> bool:
+    """Returns whether another host with the worker's token was refused within the last ten minutes."""
+    late = WorkerToken.refused_at > now_us() - in_us(_WARNED_FOR)
+    return session.scalar(select(WorkerToken.worker_id).where(WorkerToken.worker_id == worker_id, late)) is not None
 
 
 def revoke(session: Session, worker_id: str) -> None:

@@ -1,6 +1,6 @@
 """Workers: their registration, heartbeats and drains."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
@@ -13,6 +13,7 @@ from store.attempts.facts import LEASE
 from store.db.database import now_us
 from store.queue import reservations
 from store.tables import Reservation, Worker
+from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.errors import Conflict, NotFound
 
 _LEASE_US = int(LEASE.total_seconds() * 1_000_000)
@@ -106,6 +107,28 @@ def heartbeat(session: Session, worker_id: str, *, devices: list[Any], starts: d
     announcement_of(session).mark_changed(WORKERS)
     values = {"seen_at": now_us(), "devices": devices, "starts": starts}
     session.execute(update(Worker).where(Worker.id == worker_id).values(**values))
+
+
+def mark_seen(session: Session, worker_id: str) -> None:
+    """Stores that the daemon is alive."""
+    session.execute(update(Worker).where(Worker.id == worker_id).values(seen_at=now_us()))
+
+
+def check_devices(session: Session, worker_id: str, devices: Iterable[DeviceReport]) -> None:
+    """Raises Conflict if another live worker has one of the GPUs. CPU slots have the same names on all hosts."""
+    gpus = {device.uuid for device in devices if device.kind == "cuda"} - device_uuids(session, worker_id)
+    if not gpus:
+        return
+    others = session.execute(select(Worker.name, Worker.devices).where(Worker.id != worker_id, is_alive()))
+    for name, held in others:
+        if taken := gpus & {device["uuid"] for device in held}:
+            raise Conflict(f"GPU {min(taken)} is one of worker {name}")
+
+
+def device_uuids(session: Session, worker_id: str) -> set[str]:
+    """Returns the devices that the worker has told of last."""
+    devices = session.scalar(select(Worker.devices).where(Worker.id == worker_id))
+    return {device["uuid"] for device in devices or ()}
 
 
 def is_draining(session: Session, worker_id: str) -> bool:

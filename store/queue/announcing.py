@@ -19,7 +19,7 @@ from store.redis.client import Pause, QueueUnavailable, RedisForbids, connect, t
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.telemetry.views import LiveLine
 
-_LINE = "line"
+LINE = "line"
 """The wake-up of workers for which nothing but the line and free devices have changed. Any other is for all."""
 
 
@@ -113,7 +113,7 @@ class WakeupListener:
             while (message := self._subscription.get_message(timeout=wait_s)) is not None:
                 messages.add(message["data"])
                 wait_s = 0.0  # wake-ups that came together count once
-            self.asked = bool(messages - {_LINE})
+            self.asked = bool(messages - {LINE})
             return bool(messages)
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ def _script_arguments(new: Announcement, service: str) -> list[str]:
 def _messages(new: Announcement, service: str) -> list[tuple[str, list[str]]]:
     """Returns what is said to those who wait for it, by channel."""
     access = [name for name in new.changed if announcement.is_channel(name)]
-    woken_by = [""] if new.wakes_workers else [_LINE] if new.moves_line else []
+    woken_by = [""] if new.wakes_workers else [LINE] if new.moves_line else []
     wakeups = [(redis_names.wakeups(service), woken_by)] if woken_by else []
     due = [(redis_names.controller(service), [""])] if new.wakes_controller else []
     return [*wakeups, *due, (redis_names.changes(service), [*new.changed]), (redis_names.access(service), access)]

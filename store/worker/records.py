@@ -91,6 +91,7 @@ __all__ = [
     "NodeHeld",
     "Orders",
     "OutputLimits",
+    "Pass",
     "PictureFacts",
     "Prepared",
     "Put",
@@ -132,6 +133,26 @@ class Orders:
     """False if another daemon serves the pool now. Then nothing was stored."""
     cpu_sharers: Sequence[str] = ()
     """The ids of the live workers that share the CPUs of this worker's host, with its own, in their order."""
+    drains: bool = False
+    """Whether the worker is to claim no jobs. This and the next are told to a remote worker, which asks less."""
+    waits: bool = False
+    """Whether any job may wait."""
+    keeps: bool = False
+    """Whether somebody has asked for files that are on its host."""
+    is_copied: bool = False
+    """Whether another host with its token was refused of late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What a pass over the line gives a remote worker."""
+
+    claims: Sequence[Claim]
+    """The attempts that are its own and that it does not carry out yet."""
+    lost: Sequence[int]
+    """The attempts that it carries out and that are its own no longer."""
+    has_more: bool
+    """Whether another pass should follow soon."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,10 +72,16 @@ def api_environment(
 
 @contextmanager
 def api_thread(
-    folder: Path, database_url: str, redis_url: str, *, page_folder: Path = website.BUILT, **more: object
+    folder: Path,
+    database_url: str,
+    redis_url: str,
+    *,
+    page_folder: Path = website.BUILT,
+    port: int | None = None,
+    **more: object,
 ) -> Generator[str]:
     """The URL of an API that a thread of this process serves over real connections. `more` are settings."""
-    port = free_port()
+    port = port or free_port()
     settings = Settings(
         data_dir=folder,
         database_url=database_url,
@@ -85,7 +91,7 @@ def api_thread(
         **more,  # pyright: ignore[reportArgumentType] - pydantic checks them
     )
     app = create_app(settings, page_folder=page_folder)
-    server = Server(app, settings, closing=(app.state.services.live.close,))
+    server = Server(app, settings, closing=(app.state.services.end_streams,))
     thread = Thread(target=server.run)
     thread.start()
     try:

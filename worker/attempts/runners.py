@@ -84,6 +84,10 @@ class AttemptRunners:
         """Returns the ids of the attempts whose leases are renewed."""
         return [runner.claim.attempt_id for runner in self._all() if not runner.lost]
 
+    def all_ids(self) -> list[int]:
+        """Returns the ids of all attempts, also of those that are given up or closed."""
+        return [runner.claim.attempt_id for runner in self._all()]
+
     def done_ids(self) -> set[int]:
         """Returns the ids of the attempts that are closed and were not reaped yet."""
         return {runner.claim.attempt_id for runner in self._all() if runner.done}

@@ -1,0 +1,149 @@
+"""What the service does for a remote worker: its verbs, with what only the service may decide."""
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from itertools import count
+
+from sqlalchemy.orm import Session
+
+from store.attempts import keeping, lease
+from store.attempts import use as attempt_use
+from store.cluster import device_history, worker_tokens, workers
+from store.queue import waiting
+from store.store import Store
+from store.worker import checks
+from store.worker.placing import Placer
+from store.worker.records import (
+    DEFAULTS,
+    NOTHING_BEGUN,
+    NOTHING_PUT,
+    Batch,
+    Begun,
+    Claim,
+    HostOffer,
+    KeepOrder,
+    NewArtifact,
+    Orders,
+    OutputLimits,
+    Pass,
+    Put,
+    Registered,
+)
+from store.worker.verbs import WorkerStore
+from torchyard.contract.cluster.devices import DeviceReport, StartsReport
+from torchyard.contract.errors import Conflict, InvalidRequest
+from torchyard.contract.telemetry.views import LiveLine
+
+
+class ServedWorker(WorkerStore):
+    """The verbs of one remote worker, whose host may be hostile. Threads may share it."""
+
+    def __init__(self, store: Store, worker_id: str) -> None:
+        super().__init__(store, worker_id, remote=True)
+
+    def register_from(self, boot: str, name: str, offer: HostOffer) -> Registered:
+        """Registers the daemon of the host of that boot. Raises Conflict while another host uses the worker's token."""
+        with self._store.write("register") as session:
+            is_only_one = worker_tokens.use_from(session, self.worker_id, boot)
+        if not is_only_one:
+            raise Conflict("another host uses the token of this worker now: join this host on its own")
+        with self._store.read() as session:
+            workers.check_devices(session, self.worker_id, offer.devices)
+        return self.register(name, offer)
+
+    def beat(
+        self,
+        samples: Sequence[tuple[float, Sequence[DeviceReport]]],
+        *,
+        starts: StartsReport,
+        attempts: Collection[int],
+    ) -> tuple[Orders, set[int]]:
+        """Stores a heartbeat and renews the leases of attempts. Returns those that the worker still owns, too.
+
+        `samples`: how many seconds ago the devices were so, the oldest first. Raises Conflict if another worker has one
+        of the devices.
+        """
+        with self._store.write("heartbeat") as session:
+            for age_s, devices in samples:
+                workers.check_devices(session, self.worker_id, devices)
+                reports = [device.to_dict() for device in devices]
+                device_history.add_samples(session, self.worker_id, reports, age_s=age_s)
+                attempt_use.add(session, self.worker_id, reports)
+                workers.heartbeat(session, self.worker_id, devices=reports, starts=starts.to_dict())
+            if not samples:
+                workers.mark_seen(session, self.worker_id)
+            owned = lease.renew(session, self.worker_id, attempts) if attempts else set[int]()
+            return self._orders(session), owned
+
+    def read_orders(self) -> Orders:
+        with self._store.read() as session:
+            return self._orders(session)
+
+    def place(
+        self, placer: Placer, devices: Sequence[DeviceReport], *, running: Collection[int], may_postpone: bool
+    ) -> Pass:
+        """Makes one pass over the line for the worker. What an earlier pass has claimed comes again until it runs.
+
+        `running`: the attempts that the worker carries out. It takes no job while one of them is no longer its own.
+        """
+        with self._store.read() as session:
+            mine = lease.list_open(session, self.worker_id)
+            offered = workers.device_uuids(session, self.worker_id)
+        lost = {*running} - {claim.attempt_id for claim in mine}
+        unknown = [claim for claim in mine if claim.attempt_id not in running]
+        if lost or unknown:
+            return Pass(unknown, sorted(lost), has_more=True)
+        placer_devices = [device for device in devices if device.uuid in offered]
+        found = placer.claims({self.worker_id: placer_devices}, may_claim=lambda: True, may_postpone=may_postpone)
+        return Pass([claim for _, claim in found], (), has_more=placer.has_more)
+
+    def append(
+        self,
+        claim: Claim,
+        batch: Batch,
+        *,
+        seq: int,
+        limits: OutputLimits = DEFAULTS,
+        begun: Begun = NOTHING_BEGUN,
+        put: Put = NOTHING_PUT,
+    ) -> frozenset[str]:
+        checks.check_batch(batch)
+        self._check_blobs(batch.checkpoints or batch.artifacts or any(item.pictures for item in batch.media))
+        return super().append(claim, batch, seq=seq, limits=limits, begun=begun, put=put)
+
+    def keep_files(self, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int, put: Put = NOTHING_PUT) -> None:
+        checks.check_artifacts(new)
+        self._check_blobs(new)
+        super().keep_files(order, new, copied=copied, put=put)
+
+    def show(self, lines: Sequence[LiveLine]) -> None:
+        """Shows those lines that are of open attempts of the worker."""
+        with self._store.read() as session:
+            mine = {(claim.job_id, claim.number) for claim in lease.list_open(session, self.worker_id)}
+        super().show([line for line in lines if (line.job_id, line.attempt) in mine])
+
+    def _check_blobs(self, named: object) -> None:
+        """Raises InvalidRequest for files that the attempt has not uploaded: a digest alone gives nothing."""
+        if named:
+            raise InvalidRequest("the service has none of these files from this worker")
+
+    def _orders(self, session: Session) -> Orders:
+        return Orders(
+            cpu_sharers=workers.cpu_sharers(session, self.worker_id),
+            drains=workers.is_draining(session, self.worker_id),
+            waits=waiting.any_waits(session) or waiting.any_ungrouped(session),
+            keeps=bool(keeping.list_unanswered(session, self.worker_id, limit=1)),
+            is_copied=worker_tokens.was_refused(session, self.worker_id),
+        )
+
+
+class Passes:
+    """Makes the placers of passes that remote workers ask for."""
+
+    def __init__(self, store: Store, *, max_stop_grace: timedelta) -> None:
+        self._store = store
+        self._max_stop_grace = max_stop_grace
+        self._turns = count()
+
+    def placer(self) -> Placer:
+        return Placer(self._store, max_stop_grace=self._max_stop_grace, turn=next(self._turns))

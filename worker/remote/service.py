@@ -1,0 +1,64 @@
+"""The service as a worker reaches it that has joined: over HTTPS alone."""
+
+from collections.abc import Callable, Container, Sequence
+import ssl
+import time
+from typing import Self
+
+from store.worker.records import BlobStore, Claim
+from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.host import joined as joining
+from torchyard.host.identity import boot_id
+from torchyard.host.joined import Joined
+from worker.remote.blobs import NoBlobs
+from worker.remote.connection import Connection
+from worker.remote.no_duties import NoDuties, NoForecasts
+from worker.remote.placing import RemotePlacing
+from worker.remote.reporting import Reporting
+from worker.remote.verbs import RemoteVerbs
+from worker.remote.wakeups import RemoteWakeups
+
+
+class RemoteService:
+    """A `worker.service.Service`. Connects to nothing until it is used."""
+
+    def __init__(
+        self,
+        url: str,
+        worker_id: str,
+        *,
+        token: str,
+        context: ssl.SSLContext,
+        boot: str,
+        blobs: BlobStore | None = None,
+    ) -> None:
+        """`context`: what checks the certificate of the service. `boot`: that of this host."""
+        self._connection = Connection(url, token=token, boot=boot, context=context)
+        self._reporting = Reporting(self._connection, clock=time.monotonic)
+        blobs = blobs or NoBlobs()
+        self.verbs = RemoteVerbs(self._connection, worker_id, blobs=blobs, reporting=self._reporting)
+        self.placing = RemotePlacing(self._connection, self._reporting)
+
+    @classmethod
+    def of(cls, joined: Joined) -> Self:
+        """Raises ConfigError if the certificate of the service cannot be read."""
+        return cls(
+            joined.url, joined.worker_id, token=joined.token, context=joining.ssl_context(joined), boot=boot_id()
+        )
+
+    def wakeups(self) -> RemoteWakeups:
+        return RemoteWakeups(self._connection, woken=self._note_wakeup)
+
+    def duties(self, own: Container[Claim], *, clock: Callable[[], float]) -> NoDuties:
+        return NoDuties()
+
+    def forecasts(self, observe: Callable[[], Sequence[DeviceReport]], *, clock: Callable[[], float]) -> NoForecasts:
+        return NoForecasts()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _note_wakeup(self, asked: bool) -> None:
+        self.placing.notice()
+        if asked:
+            self._reporting.mark_stale()
