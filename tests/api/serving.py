@@ -16,9 +16,11 @@ from api.app import create_app
 from api.server.server import Server
 from api.settings import Settings
 from tests import forks
+from tests.api.raw import wait_until
 from tests.api.service import TOKEN
 from tests.forked import ForkedProgram
 from tests.servers import free_port
+from torchyard.cli.up import address
 
 _START_S = 240
 
@@ -89,7 +91,11 @@ def api_thread(
     thread = Thread(target=server.run)
     thread.start()
     try:
-        _wait_for(url := f"http://127.0.0.1:{port}", running=thread.is_alive)
+        if (files := settings.tls_files) is None:
+            _wait_for(url := f"http://127.0.0.1:{port}", running=thread.is_alive)
+        else:
+            url = f"https://127.0.0.1:{port}"
+            wait_until(lambda: address.ready(url, files.text()))
         yield url
     finally:
         server.should_exit = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +25,10 @@ def login(
     url: Annotated[str, typer.Argument(metavar="URL", help="The server's address, such as https://HOST.")],
     *,
     name: Annotated[str | None, typer.Option(help="What to call the server. Default: its host and port.")] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The only certificate that the server may have, PEM. Default: authorities'."),
+    ] = None,
     token_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read the token from stdin.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -38,15 +43,26 @@ def login(
     check_url(url)
     logins, name = read_logins(), name or default_name(url)
     token = read_secret("token", from_stdin=token_stdin, option="--token-stdin")
-    with Client(url, token) as client:
+    with Client(url, token, certificate=_read_certificate(certificate)) as client:
         me = client.me()
         server = client.server
-    write_logins(logins.adding(name, Login(url=server.url, token=server.token)))
+    write_logins(logins.adding(name, Login(url=server.url, token=server.token, certificate=server.certificate)))
     output.show(me, [], as_json=as_json)
     terminal.note(f"Logged in to {name} as {me.name} ({me.role}). The token is in {login_file()}.")
     for variable in ("TORCHYARD_URL", "TORCHYARD_SERVER"):
         if os.environ.get(variable) not in {None, "", name}:
             terminal.note(f"Warning: {variable} is set, and goes before this login.")
+
+
+def _read_certificate(path: Path | None) -> str | None:
+    from torchyard.contract.errors import ConfigError
+
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"the certificate {path} cannot be read: {error.strerror}") from None
 
 
 def logout(

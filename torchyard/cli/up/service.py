@@ -17,7 +17,7 @@ from torchyard.cli.up.datadir import DataDir, last_lines
 from torchyard.cli.up.forked import Forked, Starter
 from torchyard.cli.up.held import say_who_holds_gpus
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
-from torchyard.host import inspection
+from torchyard.host import inspection, tls
 from torchyard.host.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
 from torchyard.host.listening import check_token
 from torchyard.host.privatefile import write_private
@@ -42,6 +42,9 @@ class Options:
     """Folders below which jobs may name files, and whether they may write each of them."""
     database: str | None = None
     redis: str | None = None
+    encrypts: bool = False
+    """It speaks HTTPS, with `tls_files`, or else with a certificate of its own."""
+    tls_files: tls.Tls | None = None
     idle_limit_s: float | None = None
     """It ends after so long without a job and without a request."""
 
@@ -58,6 +61,7 @@ class Service:
         self._migration: Forked | None = None
         self._migration_log = self.data.logs / "migrations.log"
         self._signals = 0
+        self._tls = options.tls_files or (tls.own(self.data.root) if options.encrypts else None)
         self._umask = 0
         """The operator's umask, which the jobs get."""
 
@@ -67,6 +71,16 @@ class Service:
         self._check_options()
         self.data.check_free()
         address.free_port(self._options.host, self._options.port)
+
+    @property
+    def certificate_file(self) -> Path | None:
+        """The file of `certificate`."""
+        return None if self._tls is None else self._tls.certificate
+
+    @property
+    def certificate(self) -> str | None:
+        """The certificate of the service that runs, None if it does not speak HTTPS. Raises ConfigError."""
+        return None if self._tls is None else self._tls.text()
 
     def run(self, on_ready: Callable[[str, str], None]) -> None:
         """Serves until SIGINT, SIGTERM or SIGHUP. A second signal kills. `on_ready` is called with URL and token.
@@ -92,6 +106,8 @@ class Service:
 
     def _check_options(self) -> None:
         check_allowed_paths(self.data.root, self._options.allow_paths)
+        if self._options.tls_files is not None:
+            self._options.tls_files.check()
         self.data.check_own()
         if self.data.token_file.exists():  # a new token is long enough
             check_token(self.data.token(), host=self._options.host, source=str(self.data.token_file))
@@ -106,7 +122,8 @@ class Service:
         starter = self._open_starter()
         say_who_holds_gpus(self._say)
         host, port = self._options.host, self._port()
-        url, token = f"http://{address.authority(address.connectable(host), port)}", self.data.token()
+        scheme = "http" if self._tls is None else "https"
+        url, token = f"{scheme}://{address.authority(address.connectable(host), port)}", self.data.token()
         redis = self._options.redis or self._start_redis(keep)
         api, worker = self._api_environment(redis, port=port, token=token), self._worker_environment(redis)
         # The API starts meanwhile, and answers 503 until the migration is done.
@@ -115,7 +132,7 @@ class Service:
         self._wait_until(self._migrated, what="the database is not migrated", within=math.inf)
         self._add("worker", programs.argv("worker"), env=worker, keep=keep, starter=starter)
         self._wait_until(self._all_forked, what="the programs were not started")
-        self._wait_until(lambda: address.ready(address.connectable(host), port), what="the service is not ready")
+        self._wait_until(lambda: self._is_ready(url), what="the service is not ready")
         self.data.keep_port(port)
         self._publish(url, token)
         on_ready(url, token)
@@ -125,13 +142,20 @@ class Service:
         from torchyard.cli.up.idle import Idleness  # HTTP is loaded while nothing waits for the service
 
         idle_limit = self._options.idle_limit_s
-        idleness = None if idle_limit is None else Idleness(url, token, limit_s=idle_limit)
+        idleness = (
+            None if idle_limit is None else Idleness(url, token, certificate=self.certificate, limit_s=idle_limit)
+        )
         while idleness is None or not idleness.is_over():
             self._check_signals()
             if self._restart_dead() or self._last_was_forked():
                 self._publish(url, token)
             time.sleep(_RUN_POLL_S)
         self._say("Nobody has used the service for a while: it ends.")
+
+    def _is_ready(self, url: str) -> bool:
+        if self._tls is not None and not self._tls.certificate.exists():  # the API makes its own
+            return False
+        return address.ready(url, self.certificate)
 
     def _port(self) -> int:
         """Returns the port to listen on. Of any free one, it is that of the last service here, so that logins hold."""
@@ -147,7 +171,15 @@ class Service:
             "TORCHYARD_TOKEN": token,
             "TORCHYARD_HOST": self._options.host,
             "TORCHYARD_PORT": str(port),
+            **self._tls_settings(),
         }
+
+    def _tls_settings(self) -> dict[str, str]:
+        if self._tls is None:
+            return {}
+        if self._options.tls_files is None:
+            return {"TORCHYARD_TLS": "1"}
+        return {"TORCHYARD_TLS_CERTIFICATE": str(self._tls.certificate), "TORCHYARD_TLS_KEY": str(self._tls.key)}
 
     def _worker_environment(self, redis: str) -> dict[str, str]:
         slots = self._options.cpu_slots
@@ -248,7 +280,7 @@ class Service:
 
     def _publish(self, url: str, token: str) -> None:
         processes = {child.name: child.pid for child in self._children if child.pid is not None}
-        self.data.publish(url=url, token=token, processes=processes)
+        self.data.publish(url=url, token=token, certificate=self.certificate, processes=processes)
 
     def _check_signals(self) -> None:
         if self._signals:
