@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 import uuid_utils
 
-from store.blobs.files import FolderAway
+from store.blobs.folder import FolderAway
 from torchyard.contract.errors import (
     InvalidRequest,
     MethodNotAllowed,

@@ -12,7 +12,7 @@ import time
 from bench import table
 from bench.service import scratch
 from bench.table import Row
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.facts import OutputLimits, Room
 from torchyard.contract.attempts.rundir import WORK, RunDir
 from worker.attempts.capture.capturing import Capturing
@@ -53,7 +53,7 @@ def _kept(run: RunDir) -> float:
 
 
 def _captured(run: RunDir) -> float:
-    found = Capturing(run, Blobs(run.root / "blobs"), ["**/*.pt"], known=set(), limit=1 << 40)
+    found = Capturing(run, BlobFolder(run.root / "blobs"), ["**/*.pt"], known=set(), limit=1 << 40)
     began = time.process_time()
     found.take(1 << 25, step=0, final=False, taken=(), warn=lambda _: None)
     used = time.process_time() - began
@@ -67,7 +67,7 @@ def _last(run: RunDir) -> float:
 def _files(run: RunDir, *patterns: str) -> KeptFiles:
     keeping = Keeping(root=run.root.parent, parts=(WORK,), patterns=patterns)
     none = OutputLimits(artifacts=0)  # the time of the looks alone
-    return KeptFiles(keeping, Blobs(run.root / "blobs"), room=lambda: Room((), None), limits=none)
+    return KeptFiles(keeping, BlobFolder(run.root / "blobs"), room=lambda: Room((), None), limits=none)
 
 
 def _look(files: KeptFiles, *, final: bool) -> float:

@@ -18,7 +18,7 @@ import time
 from bench import table
 from bench.service import scratch
 from bench.table import Row
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from worker.attempts.prepare import restoring
 from worker.attempts.prepare.restoring import Stored, StoredFile
 
@@ -31,7 +31,7 @@ _CLASSES = 16
 
 def measure() -> Iterator[Row]:
     with scratch() as folder:
-        blobs, source = Blobs(folder / "blobs"), folder / "source"
+        blobs, source = BlobFolder(folder / "blobs"), folder / "source"
         blobs.root.mkdir()
         stored = _fill(source, blobs)
         ours, theirs = list[tuple[float, float]](), list[tuple[float, float]]()
@@ -48,7 +48,7 @@ def measure() -> Iterator[Row]:
     yield Row("– its processor time", "processor s", used, peer=peer, theirs=other, ratio_at_most=1.5)
 
 
-def _fill(source: Path, blobs: Blobs) -> list[list[Stored]]:
+def _fill(source: Path, blobs: BlobFolder) -> list[list[Stored]]:
     random, stored = Random(0), list[list[Stored]]()
     for name, count, size in (("out/{}.pt", CHECKPOINTS, CHECKPOINT_BYTES), ("results/{}.bin", FILES, FILE_BYTES)):
         contents = [random.randbytes(size) for _ in range(_CLASSES)]
@@ -71,7 +71,7 @@ def _stored(path: str, sha256: str, size: int) -> Stored:
     )
 
 
-def _restored(stored: list[list[Stored]], folder: Path, blobs: Blobs) -> tuple[float, float]:
+def _restored(stored: list[list[Stored]], folder: Path, blobs: BlobFolder) -> tuple[float, float]:
     """Returns the seconds and the processor seconds."""
     folder.mkdir()
     began, used = time.perf_counter(), time.process_time()

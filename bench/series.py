@@ -23,7 +23,7 @@ from bench.service import Service, databases, scratch, up
 from bench.submit import SPEC
 from bench.table import Row
 from store import housekeeping as cleanup
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.db.database import Database, now_us
 from store.output.metrics import POINT
 from store.queue.announcing import Queue
@@ -115,7 +115,7 @@ def _join(service: Service, job_id: str, *, state: JobState) -> None:
     """Joins the chunks of the job as housekeeping does in this state, without its pauses."""
     with closing(Database(service.database)) as database:
         keys, nobody = SecretKeys("", service.data / "none"), Queue("unix:///nowhere", service=str)
-        store = Store(database, nobody, Blobs(service.data), keys, service=str)
+        store = Store(database, nobody, BlobFolder(service.data), keys, service=str)
         ended = now_us() if state.terminal else None
         with database.write() as session:
             session.execute(update(Job).where(Job.id == job_id).values(state=state, finished_at=ended))

@@ -200,10 +200,8 @@ class RecordedReasons:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The cluster at one moment. All workers that read the same make the same plan, except for `refused`."""
+    """The cluster at one moment. All who read the same make the same plan, except for `refused`."""
 
-    here: str
-    """The worker that read it. It carries out what concerns its own devices and jobs."""
     now: int
     hosts: tuple[Host, ...]
     running: tuple[Running, ...]
@@ -223,7 +221,7 @@ class Snapshot:
     crowded: frozenset[str] = frozenset()
     """The owners of whose groups not all are in the line: they take turns."""
     refused: frozenset[Request] = frozenset()
-    """Requests for which `here` could not carry out a step of an earlier plan: they wait for the next snapshot."""
+    """Requests for which a step of an earlier plan could not be carried out: they wait for the next snapshot."""
 
     def version_of(self, place: Place) -> int | None:
         """Returns the version of the place's reservation; None if it is kept for nobody."""
@@ -265,10 +263,10 @@ class Snapshot:
         """Returns the snapshot in which jobs with this request wait for the next one."""
         return replace(self, refused=self.refused.union((request_of(resources),)))
 
-    def after_drain(self) -> "Snapshot":
+    def after_drain(self, worker_id: str) -> "Snapshot":
         """Returns the snapshot after the worker was asked to drain."""
-        hosts = tuple(replace(host, draining=host.draining or host.id == self.here) for host in self.hosts)
-        pools = tuple(replace(pool, draining=pool.draining or pool.id == self.here) for pool in self.pools)
+        hosts = tuple(replace(host, draining=host.draining or host.id == worker_id) for host in self.hosts)
+        pools = tuple(replace(pool, draining=pool.draining or pool.id == worker_id) for pool in self.pools)
         return replace(self, hosts=hosts, pools=pools)
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import inspect, make_url, select
 from sqlalchemy.exc import ArgumentError
 
 from store import service_identity
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.cluster import controllers, workers
 from store.db.database import Database, now_us
 from store.db.revision import OLDEST, REVISION, revision_of
@@ -79,7 +79,7 @@ def inspect_database(url: str) -> DatabaseInfo:
     return DatabaseInfo(name, supported, revision, REVISION, OLDEST, ahead_s, uncertainty_s)
 
 
-def inspect_service(url: str, blobs: Blobs) -> Known | None:
+def inspect_service(url: str, blobs: BlobFolder) -> Known | None:
     """Returns what the database says of the service; None if it has no folder of blobs yet.
 
     Raises ConfigError if the blobs are another service's, and Unavailable.

@@ -13,7 +13,7 @@ import socket
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.db.database import Database
 from store.db.revision import require_migrated
 from store.db.upsert import upsert
@@ -34,7 +34,7 @@ class Known:
 class ServiceIdentity:
     """Of one program's database and blobs. Any number of threads may use it."""
 
-    def __init__(self, database: Database, blobs: Blobs) -> None:
+    def __init__(self, database: Database, blobs: BlobFolder) -> None:
         self._database = database
         self._blobs = blobs
         self._id: str | None = None
@@ -83,7 +83,7 @@ def read(session: Session) -> Known | None:
     return None if row is None else Known(row.id, row.blobs)
 
 
-def check(known: Known, blobs: Blobs) -> None:
+def check(known: Known, blobs: BlobFolder) -> None:
     """Raises ConfigError if the blobs are not those of the service, and Unavailable."""
     with _disk_errors(blobs):
         owner = blobs.owner
@@ -91,13 +91,13 @@ def check(known: Known, blobs: Blobs) -> None:
         raise _refusal(known, blobs, owner)
 
 
-def move(database: Database, blobs: Blobs) -> None:
+def move(database: Database, blobs: BlobFolder) -> None:
     """Stores that the service's folder of blobs is this one. Raises Unavailable."""
     with database.write("identify") as session:
         session.execute(update(Service).values(blobs=_place(blobs)))
 
 
-def _adopted(session: Session, blobs: Blobs) -> Known:
+def _adopted(session: Session, blobs: BlobFolder) -> Known:
     """Makes the folder the one of the service, unless the database knows another by now. Raises what `check` does."""
     row = session.scalars(select(Service).with_for_update()).one()
     if row.blobs is None:
@@ -112,11 +112,11 @@ def _adopted(session: Session, blobs: Blobs) -> Known:
     return Known(row.id, row.blobs)
 
 
-def _place(blobs: Blobs) -> str:
+def _place(blobs: BlobFolder) -> str:
     return f"{socket.gethostname()}:{blobs.root}"
 
 
-def _refusal(known: Known, blobs: Blobs, owner: str | None) -> ConfigError:
+def _refusal(known: Known, blobs: BlobFolder, owner: str | None) -> ConfigError:
     what = "it has no file `service`, as a folder on which nothing is mounted" if owner is None else f"it is {owner}'s"
     own = f"whose blobs are in {known.blobs}" if known.blobs is not None else "which has no folder of blobs yet"
     return ConfigError(
@@ -127,7 +127,7 @@ def _refusal(known: Known, blobs: Blobs, owner: str | None) -> ConfigError:
 
 
 @contextmanager
-def _disk_errors(blobs: Blobs) -> Generator[None]:
+def _disk_errors(blobs: BlobFolder) -> Generator[None]:
     """Raises Unavailable for an OSError that may pass, and ConfigError for others."""
     try:
         yield

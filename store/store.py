@@ -9,7 +9,7 @@ from typing import Self
 from sqlalchemy.orm import Session
 
 from store.announcement import Announcement, announcement_of, is_channel
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.db.database import Database
 from store.db.engine import MOST_CONNECTIONS
 from store.db.revision import NotMigrated
@@ -37,7 +37,13 @@ class Store:
     """Opens the transactions of a program, and tells Redis what they changed. Threads may share it."""
 
     def __init__(
-        self, database: Database, queue: Queue, blobs: Blobs, secret_keys: SecretKeys, *, service: Callable[[], str]
+        self,
+        database: Database,
+        queue: Queue,
+        blobs: BlobFolder,
+        secret_keys: SecretKeys,
+        *,
+        service: Callable[[], str],
     ) -> None:
         self.database = database
         self.queue = queue
@@ -58,7 +64,7 @@ class Store:
         """Creates the store without connecting. The other arguments are as in `Database`. Raises ConfigError."""
         database = Database(settings.database, program=program, pool=pool, most=most)
         keys = SecretKeys(settings.secret_key.get_secret_value(), settings.secret_key_file)
-        blobs = Blobs(settings.blobs)
+        blobs = BlobFolder(settings.blobs)
         identity = ServiceIdentity(database, blobs)
         store = cls(database, Queue(settings.redis, service=identity.require), blobs, keys, service=identity.require)
         store.known_service = lambda: identity.known

@@ -8,6 +8,7 @@ import time
 from store.queue import placement
 from store.queue.announcing import WakeupListener
 from store.store import NotMigrated, Store
+from store.worker.placing import Placer
 from store.worker.verbs import WorkerStore
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
 from worker.aside import Aside
@@ -23,9 +24,8 @@ from worker.keeping import Keeper
 from worker.leases import Leases
 from worker.monitor import DeviceMonitor
 from worker.observation import Observation
-from worker.placement.apply import Placer
 from worker.placement.forecaster import Forecaster
-from worker.placement.postponed import QUIET_S
+from worker.placement.postponed import QUIET_S, Postponed
 from worker.pools import Pool
 from worker.registration import HostRegistration, PoolRegistration, Registration
 from worker.rescue import Rescue
@@ -120,7 +120,8 @@ class Daemon:
         self._turns = Turns("the thread that starts jobs")
         self._keeper = self._keeper_of()
         grace = settings.max_stop_grace
-        self._placer = Placer(self._store, self._verbs, max_stop_grace=grace)
+        self._placer = Placer(self._store, holder=None if pool is None else pool.holder, max_stop_grace=grace)
+        self._postponed = Postponed()
         self._forecaster = Forecaster(
             self._store, worker_id=self.id, observe=self._seen.known, max_stop_grace=grace, clock=clock
         )
@@ -267,7 +268,7 @@ class Daemon:
         attempt_ended = self._reap()
         if self._stopping or self._draining:
             self._runners.preempt(urgent=self._stopping)
-        early = attempt_ended or self._placer.postponed.is_due(self._clock())
+        early = attempt_ended or self._postponed.is_due(self._clock())
         if not self._stopping and self._claim_interval.due(early=early):
             with self._troubles.noted(_PASS):
                 took = self._claim()
@@ -296,7 +297,7 @@ class Daemon:
         """Does a slice of the estimates. Not while jobs start one after the other: they would be old at once."""
         if self._stopping or self._draining:
             self._forecaster.leave()
-        elif not self._placer.postponed.pending:
+        elif not self._postponed.pending:
             self._forecaster.work(self._is_idle)
 
     def _is_idle(self) -> bool:
@@ -316,8 +317,7 @@ class Daemon:
         """
         began = self._clock()
         claimed = full = False
-        postponed = self._placer.postponed
-        may_postpone = postponed.may_postpone(began)
+        may_postpone = self._postponed.may_postpone(began)
         try:
             if not self._others_ended:
                 self._others_ended = self._leases.end_others()
@@ -326,7 +326,8 @@ class Daemon:
                 if devices is None:
                     return None
                 full = self._runners.have_all(devices)
-                for claim in self._placer.claims(devices, may_claim=self._may_claim, may_postpone=may_postpone):
+                here = {self.id: devices}
+                for _, claim in self._placer.claims(here, may_claim=self._may_claim, may_postpone=may_postpone):
                     self._runners.start(claim)
                     claimed = True
         except Unavailable as error:
@@ -335,9 +336,9 @@ class Daemon:
             return None
         finally:  # after an error too: the next pass comes after its interval, and does all of it
             if claimed and may_postpone:
-                postponed.note_postponed(began)
+                self._postponed.note_postponed(began)
             else:
-                postponed.note_done()
+                self._postponed.note_done()
         if claimed:
             return None
         took = self._clock() - began
@@ -380,6 +381,6 @@ class Daemon:
         """Returns for how many seconds to wait for a wake-up if none comes."""
         if self._stopping:
             return _STOPPING_WAKEUP_WAIT_S
-        if self._placer.postponed.pending:
+        if self._postponed.pending:
             return QUIET_S
         return min(_WAKEUP_WAIT_S, self._forecaster.due_in())

@@ -82,7 +82,9 @@ class DeviceMonitor:
 
     def starts(self) -> StartsReport:
         """Returns how jobs on these devices start, and what of the host they may use together."""
-        starts = replace(self._engine.starts(), environments=self._runners.environments())
+        starts = replace(
+            self._engine.starts(), environments=self._runners.environments(), folders=self._runners.folders()
+        )
         if self._capacity is None:
             return starts
         try:

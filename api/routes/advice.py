@@ -18,7 +18,7 @@ from api.present import jobs
 from api.present.forecasts import starts_if
 from api.routes.cluster import worker_view
 from api.services import Services, ServicesDep
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.jobs import advice, prospects
 from store.jobs.advice import AdviceFacts
 from store.team.callers import Caller
@@ -82,7 +82,7 @@ def _shown(facts: AdviceFacts, caller: Caller) -> Facts:
     )
 
 
-def _paths_of_code(blobs: Blobs, facts: Facts) -> list[str]:
+def _paths_of_code(blobs: BlobFolder, facts: Facts) -> list[str]:
     """Returns the files in the code of a script that misses a module, if it is a bundle."""
     if facts.script is None or not facts.misses_module:
         return []

@@ -16,7 +16,7 @@ from api.middleware import etags
 from api.services import Services
 from api.transfers.files import Composed, FileResponse, Layout, Span, Stored, disposition, spans_of
 from api.transfers.permits import permit
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.checkpoints_facts import ARCHIVE, Files
 from torchyard.contract.attempts.rundir import STATE_FILE
 from torchyard.contract.files import archives
@@ -64,7 +64,7 @@ def media_type_of(path: str | None) -> str:
     return PICTURE if path is not None and path.endswith(".png") else BYTES
 
 
-def tar_of(blobs: Blobs, files: Files) -> Layout:
+def tar_of(blobs: BlobFolder, files: Files) -> Layout:
     """Returns the tar of files in the blob store. Nothing of them is read."""
     items: list[Composed | Stored] = []
     for file in sorted(files, key=lambda file: file["path"].encode()):

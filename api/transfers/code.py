@@ -3,7 +3,7 @@
 from collections.abc import Generator
 import hashlib
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.bundles.facts import BundleFacts
 from torchyard.contract.bundles.tar import PlacedMember, Seekable, find_members
 from torchyard.contract.bundles.views import CodeFileView, CodeView
@@ -17,7 +17,7 @@ _HEADERS_PER_PART = 500
 _BYTES_PER_PART = 4 << 20
 
 
-def list_files(blobs: Blobs, bundle: BundleFacts, *, digests: bool) -> Generator[None, None, CodeView]:
+def list_files(blobs: BlobFolder, bundle: BundleFacts, *, digests: bool) -> Generator[None, None, CodeView]:
     """Lists the files. Raises InvalidBundle, NotFound and OSError."""
     files: list[CodeFileView] = []
     hashed = ended = 0
@@ -38,7 +38,7 @@ def list_files(blobs: Blobs, bundle: BundleFacts, *, digests: bool) -> Generator
     return CodeView(sha256=bundle.sha256, note=None, files=files, total=bundle.files)
 
 
-def read_text(blobs: Blobs, bundle: BundleFacts, path: str) -> Generator[None, None, str]:
+def read_text(blobs: BlobFolder, bundle: BundleFacts, path: str) -> Generator[None, None, str]:
     """Returns the text of one file. Raises NotFound, FileTooLarge, NotText, InvalidBundle and OSError."""
     with blobs.open(bundle.sha256) as file:
         for number, placed in enumerate(_find_members(file, bundle), start=1):

@@ -10,7 +10,7 @@ from typing import Any
 from api.routes.checkpoints import checkpoint_view
 from api.transfers.blobs import tar_of
 from api.transfers.files import Span
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts, sent_of
 from store.output.facts import NewCheckpoint
 from torchyard.contract.attempts.records import Manifest, ManifestFile
@@ -67,7 +67,7 @@ def answer() -> Prepare:
 
 
 def part_of_a_tar() -> Prepare:
-    files, blobs = _files(), Blobs(Path("/blobs"))
+    files, blobs = _files(), BlobFolder(Path("/blobs"))
 
     def place() -> None:
         layout = tar_of(blobs, files)

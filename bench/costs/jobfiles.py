@@ -7,7 +7,7 @@ from pathlib import Path
 import struct
 from tempfile import TemporaryDirectory, TemporaryFile
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.facts import Batch
 from store.output.log_metrics import LINE
 from torchyard.contract.attempts.rundir import RunDir
@@ -64,7 +64,7 @@ def names() -> Prepare:
     for number in range(20_000):
         (run.work / f"a{number}.pt").write_bytes(b"x")
         os.link(run.work / f"a{number}.pt", run.work / f"b{number}.pt")
-    look = Capturing(run, Blobs(Path(folder.name) / "blobs"), ["*.pt"], known=set(), limit=1, look_s=0.0)
+    look = Capturing(run, BlobFolder(Path(folder.name) / "blobs"), ["*.pt"], known=set(), limit=1, look_s=0.0)
 
     def take() -> None:
         assert Path(folder.name).is_dir()

@@ -64,7 +64,6 @@ def _snapshot(random: Random, busy: float) -> Snapshot:
     running: list[Running] = []
     hosts = tuple(_host(random, number, busy, running) for number in range(_HOSTS))
     snapshot = Snapshot(
-        here="wrk_0",
         now=_NOW,
         hosts=hosts,
         running=tuple(running),

@@ -78,7 +78,6 @@ class Fair:
         running = tuple(self._running(job, cluster.now) for job in cluster.running.values())
         owners = {job.owner for job in running} | {job.trace.user for job in line}
         return Snapshot(
-            here="0",
             now=cluster.now,
             hosts=tuple(self._host(host, slots) for host, slots in enumerate(cluster.slots)),
             running=running,

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from store.backup.contents import BackupManifest
 from store.backup.make import make
 from store.backup.restore import check, restore
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.settings import Settings
 from torchyard.contract.errors import TorchyardError
 from torchyard.host import terminal
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(arguments: argparse.Namespace) -> int:
     settings, folder = Settings.load(), arguments.folder
-    blobs, left_out = Blobs(settings.blobs), list[str]()
+    blobs, left_out = BlobFolder(settings.blobs), list[str]()
     if arguments.action == "make":
         manifest = make(settings.database, blobs, folder)
         left_out = manifest.damaged

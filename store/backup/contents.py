@@ -16,7 +16,7 @@ from pathlib import Path
 import re
 from typing import Literal
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from torchyard.contract.attempts.records import ManifestFile
 from torchyard.contract.errors import ConfigError, NotFound
 from torchyard.contract.wire.codec import Record
@@ -69,8 +69,8 @@ class Folder:
         return self.root / "blobs.txt"
 
     @property
-    def blobs(self) -> Blobs:
-        return Blobs(self.root / "blobs")
+    def blobs(self) -> BlobFolder:
+        return BlobFolder(self.root / "blobs")
 
 
 def read_manifest(folder: Folder) -> BackupManifest:

@@ -11,14 +11,14 @@ import shutil
 from store import service_identity
 from store.backup import dump
 from store.backup.contents import BackupManifest, Folder, file_entry, write_list
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from torchyard.contract.errors import Conflict, NotFound
 from torchyard.host.recordfiles import sync_folder, write_record
 
 _CANNOT_LINK = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
-def make(url: str, blobs: Blobs, target: Path) -> BackupManifest:
+def make(url: str, blobs: BlobFolder, target: Path) -> BackupManifest:
     """Makes a backup of the database at `url` and of its blobs in `target`, which is absent or empty.
 
     Removes everything written if it fails. Raises Conflict, NotFound, Unavailable, OSError and ConfigError, also if the
@@ -93,7 +93,7 @@ def _remove(folder: Folder) -> None:
     folder.unfinished.unlink()
 
 
-def _copy_blobs(source: Blobs, wanted: Mapping[str, int], target: Blobs) -> list[str]:
+def _copy_blobs(source: BlobFolder, wanted: Mapping[str, int], target: BlobFolder) -> list[str]:
     """Links the blobs, or copies them if linking is not possible. Returns those that are missing or damaged."""
     target.root.mkdir(mode=0o700)
     damaged: list[str] = []

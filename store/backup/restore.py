@@ -9,7 +9,7 @@ import shutil
 from store import service_identity
 from store.backup import dump
 from store.backup.contents import BackupManifest, Folder, check_files, file_entry, read_list, read_manifest
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.db.database import Database
 from store.db.revision import OLDEST, too_old
 from store.notifications import messages, signals
@@ -32,7 +32,7 @@ def check(source: Path) -> tuple[BackupManifest, list[str]]:
 
 
 def restore(
-    url: str, data_dir: Path, blobs: Blobs, source: Path, *, skip_damaged: bool
+    url: str, data_dir: Path, blobs: BlobFolder, source: Path, *, skip_damaged: bool
 ) -> tuple[BackupManifest, list[str]]:
     """Restores into the empty database at `url` and the empty `blobs` of `data_dir`. Returns the omitted blobs as well.
 
@@ -68,7 +68,7 @@ def _drop_outbox(database: Database) -> None:
         messages.give_up_all(session, why="the service was restored from a backup")
 
 
-def _is_whole(blobs: Blobs, sha256: str) -> bool:
+def _is_whole(blobs: BlobFolder, sha256: str) -> bool:
     try:
         return file_entry(blobs.path(sha256)).sha256 == sha256
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def _check_nothing_in(*roots: Path) -> None:
 
 
 @contextmanager
-def _undone_on_failure(blobs: Blobs) -> Generator[None]:
+def _undone_on_failure(blobs: BlobFolder) -> Generator[None]:
     blobs.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         yield
@@ -97,7 +97,7 @@ def _undone_on_failure(blobs: Blobs) -> Generator[None]:
         raise
 
 
-def _copy_blobs(folder: Folder, blobs: Blobs, *, known: Sequence[str], skip: bool) -> list[str]:
+def _copy_blobs(folder: Folder, blobs: BlobFolder, *, known: Sequence[str], skip: bool) -> list[str]:
     """Copies every blob and checks its hash. Returns those that are missing or damaged."""
     missing: list[str] = []
     for sha256 in read_list(folder.list):

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.cluster import shown_workers as worker_facts
 from store.cluster.facts import WorkerFacts
 from store.db.database import now_us
@@ -60,7 +60,7 @@ def collect(session: Session, job_id: str, *, caller: Caller) -> AdviceFacts:
     )
 
 
-def bundle_paths(blobs: Blobs, sha256: str) -> list[str]:
+def bundle_paths(blobs: BlobFolder, sha256: str) -> list[str]:
     """Returns the paths of the first 2000 files of a bundle; none if it is gone. Raises OSError."""
     try:
         with blobs.open(sha256) as file, tarfile.open(fileobj=file, mode="r:") as tar:

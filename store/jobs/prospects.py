@@ -101,7 +101,7 @@ def of_job(session: Session, job_id: str, *, max_stop_grace: timedelta) -> Fores
 
 def find_ahead(session: Session, job: Waiting, *, max_stop_grace: timedelta) -> Ahead:
     """Returns what is ahead of a job, which may not be stored yet."""
-    line = forecasting.first_in_line(session, here="", observed={}, max_stop_grace=max_stop_grace, newcomer=job)
+    line = forecasting.first_in_line(session, observed={}, max_stop_grace=max_stop_grace, newcomer=job)
     return Ahead(line, calibrations.tracks(session))
 
 

@@ -40,7 +40,7 @@ def read_line(
 
     `devices`: the worker's own, as they are now. `max_stop_grace`: what cuts the jobs' `stop_grace`.
     """
-    seen = forecasting.first_in_line(session, here=here, observed={here: devices}, max_stop_grace=max_stop_grace)
+    seen = forecasting.first_in_line(session, observed={here: devices}, max_stop_grace=max_stop_grace)
     return seen if seen.snapshot.line else None
 
 

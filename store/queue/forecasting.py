@@ -26,7 +26,6 @@ _ATTEMPTS = Prepared(select(Job.id, Job.attempt).where(among(Base.metadata.table
 def first_in_line(
     session: Session,
     *,
-    here: str,
     observed: Mapping[str, Sequence[DeviceReport]],
     max_stop_grace: timedelta,
     newcomer: Waiting | None = None,
@@ -39,7 +38,7 @@ def first_in_line(
     bucket = None if newcomer is None else Bucket(newcomer.owner, newcomer.resources.device, newcomer.priority)
     credit = credits(session, () if bucket is None else (bucket,))
     firsts, last = _first_waiting(session, credit, most=most)
-    seen = planning.snapshot(session, firsts, observed, here=here, max_stop_grace=max_stop_grace, newcomer=newcomer)
+    seen = planning.snapshot(session, firsts, observed, max_stop_grace=max_stop_grace, newcomer=newcomer)
     known = {job.id for job in seen.line}
     left_out = max(0, sum(line_of(session).buckets().values()) - len(known))
     attempts = _next_attempts(session, known)

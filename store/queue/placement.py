@@ -49,27 +49,26 @@ def group_waiting_jobs(store: Store) -> None:
 
 def read_plan(
     session: Session,
+    observed: Mapping[str, Sequence[DeviceReport]],
     *,
-    here: str,
-    devices: Sequence[DeviceReport],
     max_stop_grace: timedelta = LONGEST_STOP_GRACE,
     turn: int = 0,
 ) -> tuple[Snapshot, Plan] | None:
-    """Returns the cluster as the worker `here` reads it, and its plan; None if no job waits.
+    """Returns the cluster and its plan; None if no job waits.
 
     It costs by the groups of waiting jobs, not by the jobs, which are found in the line; what is said of them is in
     their rows.
 
-    `devices`: the worker's own, as they are now. `max_stop_grace`: what cuts the jobs' `stop_grace`. `turn`: rises
-    from pass to pass, so that all requests of an owner with very many are looked at.
+    `observed`: the devices of the workers that ask, as they are now. `max_stop_grace`: what cuts the jobs'
+    `stop_grace`. `turn`: rises from pass to pass, so that all requests of an owner with very many are looked at.
     """
     groups = Groups(session, turn=turn)
     heads = groups.heads()
     if not heads:
         return None
-    snapshot = planning.snapshot(session, heads, {here: devices}, here=here, max_stop_grace=max_stop_grace)
+    snapshot = planning.snapshot(session, heads, observed, max_stop_grace=max_stop_grace)
     snapshot = replace(snapshot, crowded=groups.crowded)
-    return planning.with_successors(snapshot, groups, at_once=max(1, len(devices)))
+    return planning.with_successors(snapshot, groups, at_once=max(1, *map(len, observed.values())))
 
 
 def keep_places(

@@ -40,11 +40,13 @@ def snapshot(
     heads: Sequence[Waiting],
     observed: Mapping[str, Sequence[DeviceReport]],
     *,
-    here: str,
     max_stop_grace: timedelta,
     newcomer: Waiting | None = None,
 ) -> Snapshot:
-    """Returns the cluster with the first jobs of each group. `newcomer`: not in it, but its owner is."""
+    """Returns the cluster with the first jobs of each group. `newcomer`: not in it, but its owner is.
+
+    `observed`: devices as they are now, by worker; those of the others are as they were reported last.
+    """
     now, hosts, pools = cluster.read_places(session, observed)
     displacements = cluster.displacements(session, max_stop_grace=max_stop_grace)
     reserved = reservations.kept_places(session)
@@ -54,7 +56,6 @@ def snapshot(
     waiting_owners = {job.owner for job in line.values()} | ({newcomer.owner} if newcomer else set())
     owners = waiting_owners | {job.owner for job in running}
     return Snapshot(
-        here=here,
         now=now,
         hosts=hosts,
         running=running,
@@ -93,7 +94,7 @@ def outlook_of(session: Session, job: Waiting, *, max_stop_grace: timedelta) -> 
     """
     groups = Groups(session)
     heads = groups.heads(also=job.group)
-    seen = snapshot(session, heads, {}, here="", max_stop_grace=max_stop_grace, newcomer=job)
+    seen = snapshot(session, heads, {}, max_stop_grace=max_stop_grace, newcomer=job)
     seen = replace(seen, crowded=groups.crowded)
     seen, planned = with_successors(seen, groups, at_once=_READ_AT_ONCE)
     if all(one.id != job.id for one in seen.line):

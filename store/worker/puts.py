@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import count
 
-from store.worker.records import Blobs, BlobWriter, Put
+from store.blobs.folder import BlobFolder
+from store.worker.records import BlobWriter, Put
 
 
 class Puts:
     """Threads may share it."""
 
-    def __init__(self, blobs: Blobs) -> None:
+    def __init__(self, blobs: BlobFolder) -> None:
         self._blobs = blobs
         self._numbers = count(1)
         self._locks: dict[int, AbstractContextManager[None]] = {}

@@ -15,7 +15,8 @@ from store.attempts.facts import (
     NodeHeld,
     Wanted,
 )
-from store.blobs.files import Blob, Blobs, BlobWriter
+from store.blobs.facts import BlobStore
+from store.blobs.writer import Blob, BlobWriter
 from store.jobs.facts import AT_ONCE
 from store.jobs.initial_weights_facts import InitialFacts
 from store.output.checkpoints_facts import (
@@ -63,8 +64,8 @@ __all__ = [
     "Batch",
     "Begun",
     "Blob",
+    "BlobStore",
     "BlobWriter",
-    "Blobs",
     "CapturedFile",
     "CheckpointFacts",
     "Claim",

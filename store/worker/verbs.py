@@ -6,8 +6,7 @@ what concerns the whole cluster are no verbs: they stand in `store.queue`, `stor
 
 from collections.abc import Collection, Iterable, Sequence
 
-from scheduling.snapshot import Placement
-from store.attempts import append, claim, end, keeping, lease, read, state
+from store.attempts import append, end, keeping, lease, read, state
 from store.attempts import use as attempt_use
 from store.attempts.facts import NOTHING_BEGUN
 from store.cluster import device_history, workers
@@ -111,11 +110,6 @@ class WorkerStore:
         """Returns the open attempts that the worker owns."""
         with self._store.read() as session:
             return lease.list_open(session, self.worker_id, holder=self._holder)
-
-    def claim(self, job_id: str, to: Placement, *, reservation: int | None = None, guest: bool = False) -> Claim | None:
-        """Claims a queued job and its devices, and returns the new attempt; None if the job or a device is taken."""
-        with self._store.write("claim") as session:
-            return claim.claim(session, job_id, to, reservation=reservation, guest=guest, holder=self._holder)
 
     def read(self, claim: Claim) -> AttemptFacts:
         """Returns the attempt, what its worker needs of its job, and the secrets that this names."""

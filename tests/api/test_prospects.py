@@ -138,7 +138,7 @@ def test_the_reason_is_the_one_that_a_worker_then_finds(service: ApiFixture) -> 
     ):
         told = prospect(service, **spec)
         job_id = service.submit(**spec)["id"]
-        found = sessions.read(store, placement.read_plan, here=service.worker_id, devices=REPORTS)
+        found = sessions.read(store, placement.read_plan, {service.worker_id: REPORTS})
         assert found is not None
         planned = found[1]
         starts = [start.job.id for start in planned.starts]

@@ -120,6 +120,12 @@ def test_a_job_starts_warm_or_by_torchrun_as_requested_and_says_why(service: Ser
     assert starts.mode == "warm"
 
 
+def test_a_worker_says_below_which_folders_jobs_may_name_files(service: Service) -> None:
+    starts = service.client.workers.list()[0].starts
+    assert starts is not None
+    assert starts.folders == [str(service.code)]
+
+
 def test_a_queued_job_is_cancelled_at_once_and_stays_so(service: Service) -> None:
     job = service.submit_script("queued", LIGHT, resources={"devices_per_node": 99})
     cancelled = service.client.jobs.cancel(job.id)

@@ -36,6 +36,7 @@ from store.store import Store
 from store.sweeps import requests as sweeps
 from store.team import users
 from store.team.callers import SERVICE
+from store.worker.placing import Placer
 from store.worker.verbs import WorkerStore
 from tests.api.bundles import packed
 from tests.sessions import write
@@ -56,7 +57,6 @@ from worker.devices.inventory import Device, Inventory
 from worker.engines.base import AttemptPlan
 from worker.engines.local import engine
 from worker.engines.local.engine import LocalEngine
-from worker.placement.apply import Placer
 from worker.settings import Settings
 
 STEPS = (1, 2)
@@ -288,8 +288,10 @@ class _InTorchrunsPlace(TorchrunStandIn):
 
 def _claim(store: Store, worker_id: str) -> list[Claim]:
     device = DeviceReport(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
-    placer = Placer(store, WorkerStore(store, worker_id))
-    return list(placer.claims([device], may_claim=lambda: True)) if placer.anything_waits() else []
+    placer = Placer(store)
+    if not placer.anything_waits():
+        return []
+    return [claim for _, claim in placer.claims({worker_id: [device]}, may_claim=lambda: True)]
 
 
 @contextmanager

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from tests.failpoints.armed import started
-from tests.worker.bundles.tars import Tree, read_tree, store, tar_of
+from tests.worker.bundles.tars import Tree, folder_of, read_tree, store, tar_of
 from torchyard.host import failpoints
 from worker.bundles.cache import BundleCache
 from worker.host.untrusted import remove_inside
@@ -20,18 +20,18 @@ TREE: Tree = {"a": (b"1", False), "b/c": (b"2", True)}
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Generator[BundleCache]:
-    yield BundleCache(tmp_path / "unpacked", Blobs(tmp_path / "blobs"))
+    yield BundleCache(tmp_path / "unpacked", BlobFolder(tmp_path / "blobs"))
     remove_inside(tmp_path, "unpacked")
 
 
 def _fetch(root: Path, blobs: Path, sha256: str) -> None:
-    BundleCache(root, Blobs(blobs)).fetch(sha256, owner="ada")
+    BundleCache(root, BlobFolder(blobs)).fetch(sha256, owner="ada")
 
 
 @pytest.mark.parametrize("point", WORKER)
 def test_the_next_worker_has_the_whole_bundle_after_a_kill(cache: BundleCache, tmp_path: Path, point: str) -> None:
     sha256 = store(cache.blobs, tar_of(TREE))
-    arguments = (cache.root, cache.blobs.root, sha256)
+    arguments = (cache.root, folder_of(cache.blobs).root, sha256)
     with started(_fetch, *arguments, plan=f"{point}=kill", log=tmp_path / "log") as child:
         assert child.wait() == -9
         assert child.acted == [point]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.jobs import batches
 from store.jobs.submission import Submission
 from store.output.facts import NewCheckpoint
@@ -64,7 +64,7 @@ def _ended(service: FailpointFixture) -> dict[str, str]:
     made = batches.submit_part(store_on(service.database, queue=service.queue), wanted, whole=None, atomic=True)
     ids = {spec["name"]: str(made[place]) for place, spec in enumerate(SPECS)}
     claim = service.running(ids["prep"], service.worker())
-    blob = Blobs(service.settings.blobs).add(BytesIO(b"state"))
+    blob = BlobFolder(service.settings.blobs).add(BytesIO(b"state"))
     files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
     manifest = Manifest(step=1, epoch=1, end_of_epoch=True, metrics={"val/loss": 0.5}, files=files)
     service.record(claim, seq=0, checkpoints=[NewCheckpoint("epoch-1", manifest, files)])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from tests.failpoints.armed import started
 from tests.worker.bundles.tars import Tree, read_tree
 from torchyard.contract.attempts.rundir import RunDir
@@ -31,7 +31,7 @@ def tree(tmp_path: Path) -> Generator[Path]:
 def _take(root: Path, blobs: Path, tree: Path, number: int) -> None:
     run = RunDir(root / str(number))
     run.create()
-    WorkFolder(run=run, number=number, claimed_at=number, blobs=Blobs(blobs)).take(tree)
+    WorkFolder(run=run, number=number, claimed_at=number, blobs=BlobFolder(blobs)).take(tree)
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -5,7 +5,7 @@ import pytest
 from store.attempts.facts import Claim
 from store.cluster import workers
 from store.store import Store
-from store.worker.verbs import WorkerStore
+from store.worker.placing import Placer
 from tests.failpoints import actions
 from tests.failpoints.armed import started
 from tests.failpoints.fixture import FailpointFixture
@@ -13,7 +13,6 @@ from tests.store.fixture import store_on
 from tests.worker.several import SLOTS, Several
 from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.states import EndReason, JobState
-from worker.placement.apply import Placer
 from worker.settings import Settings
 
 POINTS = [f"store.{what}.{side}" for what in ("reserve", "claim", "preempt") for side in ("before", "after")]
@@ -66,8 +65,10 @@ class FourWorkers:
 
 def pass_over(store: Store, worker: str) -> list[Claim]:
     """Has the worker make a pass over the line."""
-    placer = Placer(store, WorkerStore(store, worker))
-    return [*placer.claims(DEVICES, may_claim=lambda: True)] if placer.anything_waits() else []
+    placer = Placer(store)
+    if not placer.anything_waits():
+        return []
+    return [claim for _, claim in placer.claims({worker: DEVICES}, may_claim=lambda: True)]
 
 
 def pass_in_process(settings: Settings, worker: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from store.attempts import stacks
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.facts import NewCheckpoint
 from store.tables import Bundle, Garbage, ModelVersion, Worker
 from store.team import users
@@ -139,7 +139,7 @@ def _arrange(service: FailpointFixture, what: str) -> str:
             actions.request(service.settings, "pause", job_id)
         return job_id
     claim = service.running(service.submit(), service.worker())
-    blob = Blobs(service.settings.blobs).add(BytesIO(b"state"))
+    blob = BlobFolder(service.settings.blobs).add(BytesIO(b"state"))
     file = ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)
     service.record(claim, seq=0, checkpoints=[NewCheckpoint("c", Manifest(step=1, files=[file]), [file])])
     service.end(claim, EndReason.COMPLETED)

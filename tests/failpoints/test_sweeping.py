@@ -12,7 +12,7 @@ from sqlalchemy import insert, select
 
 from store.announcement import Announcement
 from store.attempts import state as attempts
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.jobs import jobs
 from store.output.facts import MetricPoint, NewEvent, NewLines
 from store.tables import Garbage, PointChunk
@@ -67,7 +67,7 @@ class Backlog:
         return (
             set(rows) == {self.lost, self.own, self.forgotten}
             and line.waiting(self.service.queue) == rows
-            and not Blobs(self.service.settings.blobs).path(self.blob).exists()
+            and not BlobFolder(self.service.settings.blobs).path(self.blob).exists()
             and not self.service.everything()["garbage"]
             and self.service.lines(self.ended) == []
             and self.service.told(self.ended) == []
@@ -98,7 +98,7 @@ def backlog(service: FailpointFixture) -> Backlog:
     service.write(lambda session: attempts.mark_launched(session, own, gone))
     lost = service.starting(service.submit(resources=GPU), service.worker("gone"))
     service.expire(lost)
-    blob = Blobs(service.settings.blobs).add(BytesIO(b"state")).sha256
+    blob = BlobFolder(service.settings.blobs).add(BytesIO(b"state")).sha256
     service.write(lambda session: session.execute(insert(Garbage).values(sha256=blob)))
     ended = service.running(service.submit(), service.worker("other"))
     lines, event = [NewLines(0, "stdout", ["a line"])], NewEvent("message", {"level": "info", "text": "a word"}, 1)

@@ -59,7 +59,7 @@ def runs(job_id: str, count: int = 1, *, owner: str = "bob", on: str = HERE, **o
 
 
 def seen(*line: Waiting, hosts: Sequence[Host], running: Sequence[Running] = (), **others: Any) -> Snapshot:
-    return Snapshot(here=HERE, now=NOW, hosts=tuple(hosts), running=tuple(running), line=line, **others)
+    return Snapshot(now=NOW, hosts=tuple(hosts), running=tuple(running), line=line, **others)
 
 
 def starts(snapshot: Snapshot) -> dict[str, list[str]]:

@@ -103,7 +103,7 @@ class Simulation:
             )
             for number, count in enumerate(history.hosts)
         )
-        self._snapshot = Snapshot(here="wrk_0", now=NOW, hosts=hosts, running=(), line=())
+        self._snapshot = Snapshot(now=NOW, hosts=hosts, running=(), line=())
 
     def run(self) -> Past:
         """Lets everything happen, one moment after the other, and plans at each."""

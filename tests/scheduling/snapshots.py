@@ -16,7 +16,6 @@ def snapshot_of(world: World, random: Random) -> Snapshot:
     """Returns all that a worker could read of the world: each job of the line, not just the first ones."""
     waiting = [_waiting(number, job, random) for number, job in enumerate(world.waiting)]
     return Snapshot(
-        here=_worker_id(world.here),
         now=NOW,
         hosts=tuple(_host(world, index, host) for index, host in enumerate(world.hosts) if not host.lost),
         running=_running(world, random),

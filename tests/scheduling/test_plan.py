@@ -117,11 +117,6 @@ def test_a_plan_depends_on_no_order_of_the_snapshots_parts(snapshot: Snapshot, r
 
 
 @given(SNAPSHOTS)
-def test_all_workers_make_the_same_plan(snapshot: Snapshot) -> None:
-    assert plan(replace(snapshot, here="wrk_other")) == plan(snapshot)
-
-
-@given(SNAPSHOTS)
 def test_nothing_is_left_to_do_after_a_plan(snapshot: Snapshot) -> None:
     # The owners' credits fall with what was started, so who is alike in all else may be first now.
     snapshot = replace(snapshot, uses=())

@@ -107,7 +107,7 @@ def test_a_pool_whose_worker_could_not_take_a_job_waits_for_the_next_pass(approv
 
 def test_a_drain_is_known_at_once() -> None:
     snapshot = seen(asks("a"), hosts=[], pools=(Pool(HERE, "gpu", "cuda", 8),))
-    assert given_to(snapshot.after_drain()) == []
+    assert given_to(snapshot.after_drain(HERE)) == []
 
 
 def test_what_runs_in_a_pool_is_neither_stopped_nor_waited_for() -> None:

@@ -7,7 +7,7 @@ import pytest
 from scheduling.plan import plan
 from scheduling.snapshot import Host, OwnerUse
 from tests.approved import Approved
-from tests.scheduling.clusters import HOUR, NOW, gpu, host, runs, seen, slots, starts, waits
+from tests.scheduling.clusters import HERE, HOUR, NOW, gpu, host, runs, seen, slots, starts, waits
 from torchyard.contract.cluster.fitting import is_named
 from torchyard.contract.spec.resources import Resources
 from torchyard.contract.states import Reason
@@ -133,5 +133,5 @@ def test_a_refused_request_waits_for_the_next_snapshot(approved: Approved) -> No
     refused = snapshot.refusing(Resources(devices_per_node=2))
     assert starts(refused) == {"job_2": ["cpu-0"]}
     assert starts(refused.without("job_2")) == {}
-    assert starts(snapshot.after_drain()) == {}
-    assert plan(snapshot.after_drain()).reasons.of(line[0]).message == approved("message")  # type: ignore[union-attr]
+    assert starts(snapshot.after_drain(HERE)) == {}
+    assert plan(snapshot.after_drain(HERE)).reasons.of(line[0]).message == approved("message")  # type: ignore[union-attr]

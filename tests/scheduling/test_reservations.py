@@ -113,7 +113,7 @@ def test_a_place_is_given_up_when_its_host_or_its_job_leaves() -> None:
     snapshot = stored(seen(waits("job_a", 2), waits("job_b"), hosts=hosts, running=running))
     assert [*kept(plan(snapshot))] == ["job_a"]
     assert [*kept(plan(snapshot.without("job_a")))] == ["job_b"], "cancelled, paused, deleted"
-    assert plan(snapshot.after_drain()).reservations == ()
+    assert plan(snapshot.after_drain(HERE)).reservations == ()
     assert plan(replace(snapshot, hosts=(), running=())).reservations == (), "lost"
     smaller = replace(snapshot, hosts=(host(slots("job_1")),))
     assert [*kept(plan(smaller))] == ["job_b"], "a device fewer"

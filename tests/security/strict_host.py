@@ -17,7 +17,7 @@ import tempfile
 from types import MappingProxyType
 import uuid
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from tests.worker.attempt import wait_for
 from torchyard.contract.attempts.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest, Strict
 from torchyard.contract.attempts.rundir import Env, RunDir
@@ -239,8 +239,8 @@ class StrictHost:
         return WritableFolders(self.data, temporary=self.data / "tmp")
 
     @property
-    def blobs(self) -> Blobs:
-        return Blobs(self.folder / "blobs")
+    def blobs(self) -> BlobFolder:
+        return BlobFolder(self.folder / "blobs")
 
     def unpacked(self, sha256: str, *, owner: str) -> Path:
         """Unpacks a bundle for the owner. Root does it, who without its privileges enters only folders of its own."""

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from store.attempts import append
 from store.attempts.facts import Claim
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output import metrics
 from store.output.facts import MAX_SERIES, Batch, MetricPoint, OutputLimits
 from store.tables import PointChunk
@@ -218,7 +218,7 @@ def turns(simulated: SimulatedRunnerFixture, limits: OutputLimits) -> list[tuple
 
 
 def relay_of(run: RunDir, *, most: int | None = None) -> Relay:
-    blobs = Blobs(run.root.parent / "blobs")
+    blobs = BlobFolder(run.root.parent / "blobs")
     return Relay(run, blobs, listed=(), world_size=1, most_checkpoints=most)
 
 

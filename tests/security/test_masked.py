@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from store.attempts.facts import AttemptSecrets
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.facts import Batch, Room
 from store.team import secrets
 from tests.worker import eventfiles
@@ -152,7 +152,7 @@ def test_a_captured_file_with_a_secret_in_its_path_is_left_out(tmp_path: Path, m
     for name in (f"{VALUE}.pt", "plain.pt", f"{odd}.pt", f"{'_' * 190}{VALUE}.pt"):
         (run.artifacts / name).parent.mkdir(exist_ok=True)
         (run.artifacts / name).write_bytes(b"x")
-    blobs = Blobs(tmp_path / "blobs")
+    blobs = BlobFolder(tmp_path / "blobs")
     relay = Relay(run, blobs, listed=(), world_size=1, patterns=["**/*.pt"], mask=Mask([VALUE, odd]))
     batches: list[Batch] = []
     while (batch := relay.read(final=True, completed=True)) is not None or relay.copying:
@@ -170,7 +170,7 @@ def test_masked_artifacts_are_left_out_at_each_look(tmp_path: Path) -> None:
     run.create()
     (run.artifacts / VALUE).mkdir()
     (run.artifacts / VALUE / "file").write_text("x")
-    files = Artifacts(run, Blobs(tmp_path / "blobs"), room=lambda: Room((), None), mask=Mask([VALUE]))
+    files = Artifacts(run, BlobFolder(tmp_path / "blobs"), room=lambda: Room((), None), mask=Mask([VALUE]))
     assert files.take(1 << 20) == []
     assert files.message() == (
         "1 of the files in artifacts is not stored: ***/file (its path has the value of a secret)"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.db.database import Database
 from store.queue.announcing import Queue
 from tests.servers import redis_server
@@ -25,5 +25,5 @@ def queue(tmp_path: Path) -> Generator[Queue]:
 
 
 @pytest.fixture
-def blobs(tmp_path: Path) -> Blobs:
-    return Blobs(tmp_path / "blobs")
+def blobs(tmp_path: Path) -> BlobFolder:
+    return BlobFolder(tmp_path / "blobs")

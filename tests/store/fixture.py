@@ -18,7 +18,7 @@ from store.attempts import append, end
 from store.attempts import claim as claims
 from store.attempts import state as attempts
 from store.attempts.facts import Claim
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.cluster import workers
 from store.db import prepared
 from store.db.database import Database, now_us
@@ -276,12 +276,12 @@ def recorded_statements(database: Database) -> Generator[list[str]]:
         event.remove(database.engine, "before_cursor_execute", note)
 
 
-def store_on(database: Database, *, queue: Queue | None = None, blobs: Blobs | None = None) -> Store:
+def store_on(database: Database, *, queue: Queue | None = None, blobs: BlobFolder | None = None) -> Store:
     """Returns a store on the database; without `queue` and `blobs` it has no Redis and no blobs."""
     nowhere = Path("/nowhere")
     queue = queue or Queue(f"unix://{nowhere / 'redis.sock'}", service=a_service)
     keys = SecretKeys("", nowhere / "secret.key")
-    return Store(database, queue, blobs or Blobs(nowhere), keys, service=a_service)
+    return Store(database, queue, blobs or BlobFolder(nowhere), keys, service=a_service)
 
 
 def a_service() -> str:

@@ -4,7 +4,7 @@ from io import BytesIO
 from pathlib import Path
 
 from store import housekeeping as cleanup
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.jobs import deletion
 from store.output import artifacts
 from store.output.facts import NewArtifact
@@ -15,7 +15,7 @@ from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.states import EndReason
 
 
-def stored(blobs: Blobs, path: str, content: bytes) -> NewArtifact:
+def stored(blobs: BlobFolder, path: str, content: bytes) -> NewArtifact:
     blob = blobs.add(BytesIO(content))
     return NewArtifact(path, blob.size, blob.sha256)
 
@@ -29,7 +29,7 @@ def listed(db: StoreFixture, job_id: str, path: str | None = None) -> list[tuple
 
 @quick_on_sqlite
 def test_a_newer_attempts_file_replaces_the_older_one_and_others_stay(db: StoreFixture, tmp_path: Path) -> None:
-    blobs, worker = Blobs(tmp_path / "blobs"), db.worker()
+    blobs, worker = BlobFolder(tmp_path / "blobs"), db.worker()
     store = store_on(db.database, blobs=blobs)
     job_id = db.submit(max_restarts=1)
     old, other, new = (stored(blobs, path, text) for path, text in (("a", b"old"), ("b", b"b"), ("a", b"new")))
@@ -53,7 +53,7 @@ def test_a_newer_attempts_file_replaces_the_older_one_and_others_stay(db: StoreF
 
 @quick_on_sqlite
 def test_a_blob_that_another_jobs_artifact_needs_stays(db: StoreFixture, tmp_path: Path) -> None:
-    blobs, worker = Blobs(tmp_path / "blobs"), db.worker()
+    blobs, worker = BlobFolder(tmp_path / "blobs"), db.worker()
     first, second = db.submit(), db.submit()
     same = stored(blobs, "a", b"same")
     for job_id in (first, second):
@@ -66,7 +66,7 @@ def test_a_blob_that_another_jobs_artifact_needs_stays(db: StoreFixture, tmp_pat
 
 
 def test_files_are_found_by_their_folder_and_case_counts(db: StoreFixture, tmp_path: Path) -> None:
-    blobs = Blobs(tmp_path / "blobs")
+    blobs = BlobFolder(tmp_path / "blobs")
     job_id = db.submit()
     paths = ["plots/a", "plots/b/c", "Plots/d", "plots_e", "plots%/f"]
     db.record(db.running(job_id, db.worker()), seq=0, artifacts=[stored(blobs, path, b"x") for path in paths])
@@ -78,6 +78,6 @@ def test_files_are_found_by_their_folder_and_case_counts(db: StoreFixture, tmp_p
 def test_the_room_is_what_the_quota_leaves(db: StoreFixture, tmp_path: Path) -> None:
     job_id = db.submit()
     assert db.read(lambda session: artifacts.read_room(session, job_id)).left is None
-    db.record(db.running(job_id, db.worker()), seq=0, artifacts=[stored(Blobs(tmp_path / "blobs"), "a", b"12345")])
+    db.record(db.running(job_id, db.worker()), seq=0, artifacts=[stored(BlobFolder(tmp_path / "blobs"), "a", b"12345")])
     room = db.read(lambda session: artifacts.read_room(session, job_id))
     assert [(item.path, item.attempt, item.size) for item in room.stored] == [("a", 1, 5)]

@@ -23,7 +23,7 @@ from store.backup import dump
 from store.backup.contents import Folder, read_manifest
 from store.backup.make import make
 from store.backup.restore import check, restore
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.bundles import bundles
 from store.db.database import Database
 from store.jobs import deletion
@@ -74,7 +74,7 @@ class Store:
 
     url: str
     db: StoreFixture
-    blobs: Blobs
+    blobs: BlobFolder
     folder: Path
 
     @property
@@ -82,23 +82,23 @@ class Store:
         return self.folder / "backup"
 
     @property
-    def away(self) -> Blobs:
+    def away(self) -> BlobFolder:
         """The restored blobs, of a data directory that does not exist yet."""
-        return Blobs(self.folder / "restored" / "blobs")
+        return BlobFolder(self.folder / "restored" / "blobs")
 
 
 @pytest.fixture
-def store(database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path) -> Store:
+def store(database_url: str, db: StoreFixture, blobs: BlobFolder, tmp_path: Path) -> Store:
     return Store(database_url, db, blobs, tmp_path)
 
 
-def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
+def saved(blobs: BlobFolder, content: bytes, *, step: int = 1) -> NewCheckpoint:
     blob = blobs.add(BytesIO(content))
     files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
     return NewCheckpoint(f"step-{step}", Manifest(step=step, files=files), files)
 
 
-def trained(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
+def trained(db: StoreFixture, blobs: BlobFolder, *contents: bytes) -> str:
     """Returns an ended job with one checkpoint for each content."""
     claim = db.running(db.submit(), db.worker())
     with blobs.shared_lock():
@@ -109,7 +109,7 @@ def trained(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
     return claim.job_id
 
 
-def restored(url: str, source: Path, blobs: Blobs, *, skip_damaged: bool = False) -> list[str]:
+def restored(url: str, source: Path, blobs: BlobFolder, *, skip_damaged: bool = False) -> list[str]:
     return restore(url, blobs.root.parent, blobs, source, skip_damaged=skip_damaged)[1]
 
 
@@ -127,7 +127,7 @@ def keep_model(store: Store, content: bytes) -> ModelVersionFacts:
     return kept
 
 
-def assert_whole(blobs: Blobs, wanted: set[str], scratch: Path) -> None:
+def assert_whole(blobs: BlobFolder, wanted: set[str], scratch: Path) -> None:
     for sha256 in wanted:
         assert blobs.copy_out(sha256, scratch / sha256), sha256
     shutil.rmtree(scratch)
@@ -184,13 +184,15 @@ def test_a_restored_service_is_the_same_one(store: Store, databases: Databases) 
     with databases.empty() as url:
         restored(url, store.target, store.away)
         with opened(url) as again:
-            assert ServiceIdentity(again.database, Blobs(store.away.root)).require() == service
+            assert ServiceIdentity(again.database, BlobFolder(store.away.root)).require() == service
             with pytest.raises(ConfigError, match=f"whose blobs are in .*:{store.away.root}"):
-                ServiceIdentity(again.database, Blobs(store.folder / "third")).require()
+                ServiceIdentity(again.database, BlobFolder(store.folder / "third")).require()
 
 
 @quick_on_sqlite
-def test_only_its_owner_can_read_a_backup(database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path) -> None:
+def test_only_its_owner_can_read_a_backup(
+    database_url: str, db: StoreFixture, blobs: BlobFolder, tmp_path: Path
+) -> None:
     trained(db, blobs, STATE)
     target = tmp_path / "here" / "backup"
     make(database_url, blobs, target)
@@ -203,7 +205,7 @@ def test_only_its_owner_can_read_a_backup(database_url: str, db: StoreFixture, b
 @pytest.mark.thorough
 @quick_on_postgresql
 def test_a_backup_beside_writes_and_deletions_has_every_listed_blob(
-    database_url: str, db: StoreFixture, blobs: Blobs, databases: Databases, tmp_path: Path
+    database_url: str, db: StoreFixture, blobs: BlobFolder, databases: Databases, tmp_path: Path
 ) -> None:
     stop, collected = threading.Event(), list[int]()
 
@@ -228,7 +230,7 @@ def test_a_backup_beside_writes_and_deletions_has_every_listed_blob(
             other.result(60)
     assert any(collected)
     for number in range(2):
-        away = Blobs(tmp_path / f"restored-{number}" / "blobs")
+        away = BlobFolder(tmp_path / f"restored-{number}" / "blobs")
         with databases.empty() as url:
             assert restored(url, tmp_path / f"backup-{number}", away) == []
             with opened(url) as again:
@@ -237,7 +239,7 @@ def test_a_backup_beside_writes_and_deletions_has_every_listed_blob(
 
 @quick_on_sqlite
 def test_no_blob_of_the_snapshot_is_removed_before_it_is_copied(
-    database_url: str, db: StoreFixture, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database_url: str, db: StoreFixture, blobs: BlobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = trained(db, blobs, STATE)
     take, collected = dump.dump, list[int]()
@@ -298,8 +300,8 @@ def test_a_backup_or_restore_needs_an_empty_target(
         dump.check_empty(url)
 
 
-def test_remaining_sqlite_files_prevent_a_restore(sqlite: SQLiteDatabases, blobs: Blobs, tmp_path: Path) -> None:
-    away = Blobs(tmp_path / "restored" / "blobs")
+def test_remaining_sqlite_files_prevent_a_restore(sqlite: SQLiteDatabases, blobs: BlobFolder, tmp_path: Path) -> None:
+    away = BlobFolder(tmp_path / "restored" / "blobs")
     with sqlite.migrated() as url, sqlite.empty() as target, opened(url) as db:
         trained(db, blobs, STATE)
         make(url, blobs, tmp_path / "backup")
@@ -333,7 +335,9 @@ def test_a_restore_that_differs_from_the_manifest_is_undone(
         assert restored(url, store.target, store.away) == []
 
 
-def test_a_missing_or_empty_database_cannot_be_backed_up(databases: Databases, blobs: Blobs, tmp_path: Path) -> None:
+def test_a_missing_or_empty_database_cannot_be_backed_up(
+    databases: Databases, blobs: BlobFolder, tmp_path: Path
+) -> None:
     with databases.empty() as url, pytest.raises((NotFound, Unavailable), match=r"there is no database|no tables"):
         make(url, blobs, tmp_path / "backup")
     assert not (tmp_path / "backup").exists()
@@ -414,7 +418,7 @@ def test_a_dump_that_does_not_fit_leaves_nothing(store: Store) -> None:
     make(store.url, store.blobs, store.target)
 
 
-def test_a_copy_that_does_not_fit_leaves_nothing(sqlite: SQLiteDatabases, blobs: Blobs) -> None:
+def test_a_copy_that_does_not_fit_leaves_nothing(sqlite: SQLiteDatabases, blobs: BlobFolder) -> None:
     with sqlite.migrated() as url, opened(url) as db, TemporaryDirectory(dir="/dev/shm") as elsewhere:
         if Path(elsewhere).stat().st_dev == blobs.root.parent.stat().st_dev:
             pytest.skip("there is no second file system")
@@ -425,7 +429,7 @@ def test_a_copy_that_does_not_fit_leaves_nothing(sqlite: SQLiteDatabases, blobs:
         assert check(target)[1] == []
 
 
-def assert_nothing_left(url: str, blobs: Blobs, target: Path, *, room: int) -> None:
+def assert_nothing_left(url: str, blobs: BlobFolder, target: Path, *, room: int) -> None:
     """Tries a backup in which no file can exceed `room` bytes, and checks that nothing is left."""
     done = run("make", target, url, blobs, room=room)
     assert done.returncode == 1, done.stderr
@@ -434,7 +438,7 @@ def assert_nothing_left(url: str, blobs: Blobs, target: Path, *, room: int) -> N
 
 
 def test_pg_dump_reads_the_listed_snapshot_and_gets_no_password_on_its_command_line(
-    postgresql: PostgreSQLDatabases, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgresql: PostgreSQLDatabases, blobs: BlobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = tmp_path / "bin" / "pg_dump"
     slow.parent.mkdir()
@@ -455,11 +459,11 @@ def test_pg_dump_reads_the_listed_snapshot_and_gets_no_password_on_its_command_l
         password, options = (tmp_path / "begun").read_text().split("--no-password")
         assert (password.strip(), "cret" in options) == ("s3 cret", False)
         with postgresql.empty() as empty:
-            restored(empty, tmp_path / "backup", Blobs(tmp_path / "restored" / "blobs"))
+            restored(empty, tmp_path / "backup", BlobFolder(tmp_path / "restored" / "blobs"))
 
 
 def test_without_pg_dump_the_error_says_what_to_install(
-    postgresql: PostgreSQLDatabases, blobs: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgresql: PostgreSQLDatabases, blobs: BlobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with postgresql.migrated() as url, pytest.raises(ConfigError, match="pg_dump is not in PATH: install"):
@@ -468,16 +472,18 @@ def test_without_pg_dump_the_error_says_what_to_install(
 
 
 def test_a_backup_restores_only_into_the_same_kind_of_database(
-    sqlite: SQLiteDatabases, postgresql: PostgreSQLDatabases, blobs: Blobs, tmp_path: Path
+    sqlite: SQLiteDatabases, postgresql: PostgreSQLDatabases, blobs: BlobFolder, tmp_path: Path
 ) -> None:
-    away = Blobs(tmp_path / "restored" / "blobs")
+    away = BlobFolder(tmp_path / "restored" / "blobs")
     with sqlite.migrated() as url:
         make(url, blobs, tmp_path / "backup")
     with postgresql.empty() as url, pytest.raises(ConfigError, match="one of SQLite, and this database is PostgreSQL"):
         restored(url, tmp_path / "backup", away)
 
 
-def test_the_command_line_makes_and_restores_backups(sqlite: SQLiteDatabases, blobs: Blobs, tmp_path: Path) -> None:
+def test_the_command_line_makes_and_restores_backups(
+    sqlite: SQLiteDatabases, blobs: BlobFolder, tmp_path: Path
+) -> None:
     data, target = blobs.root.parent, tmp_path / "backup"
     with sqlite.migrated() as url, opened(url) as db:
         trained(db, blobs, STATE)
@@ -499,7 +505,7 @@ def torchyard(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def run(
-    action: str, folder: Path, url: str, blobs: Blobs, *, room: int | None = None, **environment: str
+    action: str, folder: Path, url: str, blobs: BlobFolder, *, room: int | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs the program; with `room`, none of its files can exceed that many bytes."""
     settings = {"TORCHYARD_DATABASE_URL": url, "TORCHYARD_DATA_DIR": str(blobs.root.parent), **environment}

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select, update
 
 from store import housekeeping as cleanup
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.bundles import bundles, library, upload
 from store.bundles.folder import Uploads
 from store.bundles.partial import PartialFile
@@ -34,7 +34,7 @@ MONTH = timedelta(days=30)
 
 
 @pytest.fixture
-def store(db: StoreFixture, blobs: Blobs) -> Store:
+def store(db: StoreFixture, blobs: BlobFolder) -> Store:
     return store_on(db.database, blobs=blobs)
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from store import housekeeping as cleanup
 from store.attempts import removal
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.bundles import bundles
 from store.jobs import deletion, dependencies, idempotency, initial_files, jobs, stars
 from store.jobs.facts import DependencyFacts
@@ -42,24 +42,24 @@ INITIAL = InitialFacts(
 )
 
 
-def saved(blobs: Blobs, content: bytes, *, step: int = 1) -> NewCheckpoint:
+def saved(blobs: BlobFolder, content: bytes, *, step: int = 1) -> NewCheckpoint:
     blob = blobs.add(BytesIO(content))
     files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
     manifest = Manifest(step=step, epoch=None, end_of_epoch=False, metrics={"val/loss": 0.5}, files=files)
     return NewCheckpoint(f"step-{step}", manifest, files)
 
 
-def left(blobs: Blobs, content: bytes) -> NewArtifact:
+def left(blobs: BlobFolder, content: bytes) -> NewArtifact:
     blob = blobs.add(BytesIO(content))
     return NewArtifact("a", blob.size, blob.sha256)
 
 
-def shown(blobs: Blobs, content: bytes) -> NewMedia:
+def shown(blobs: BlobFolder, content: bytes) -> NewMedia:
     blob = blobs.add(BytesIO(content))
     return NewMedia("a", "image", 1, 0, pictures=[PictureFacts("image", "image/png", blob.size, blob.sha256, 1, 1)])
 
 
-def ended(db: StoreFixture, blobs: Blobs, *contents: bytes) -> str:
+def ended(db: StoreFixture, blobs: BlobFolder, *contents: bytes) -> str:
     """Returns a job that has rows in every table."""
     job_id = db.submit()
     db.write(lambda session: dependencies.add_all(session, {job_id: [DependencyFacts(job_id, None, "failed", None)]}))
@@ -97,7 +97,7 @@ def delete(db: StoreFixture, job_id: str, caller: Caller = SERVICE) -> None:
     db.write(lambda session: deletion.delete_job(session, job_id, caller))
 
 
-def stored(blobs: Blobs) -> list[bytes]:
+def stored(blobs: BlobFolder) -> list[bytes]:
     return sorted(path.read_bytes() for path in blobs.root.glob("??/*"))
 
 
@@ -116,7 +116,7 @@ def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[
     return {table: rows for table, rows in everything.items() if table not in others}
 
 
-def test_a_deletion_removes_every_row_of_the_job_and_no_other(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_deletion_removes_every_row_of_the_job_and_no_other(db: StoreFixture, blobs: BlobFolder) -> None:
     other = ended(db, blobs, b"other")
     before = rows_of(db.everything())
     assert all(before.values()), "the job has a row in every table of jobs"
@@ -129,7 +129,7 @@ def test_a_deletion_removes_every_row_of_the_job_and_no_other(db: StoreFixture, 
 
 
 @quick_on_sqlite
-def test_only_the_owner_deletes_and_only_ended_jobs(db: StoreFixture, blobs: Blobs) -> None:
+def test_only_the_owner_deletes_and_only_ended_jobs(db: StoreFixture, blobs: BlobFolder) -> None:
     job_id = db.submit()
     with pytest.raises(Conflict, match="queued"):
         delete(db, job_id)
@@ -145,7 +145,7 @@ def test_only_the_owner_deletes_and_only_ended_jobs(db: StoreFixture, blobs: Blo
 
 
 @quick_on_sqlite
-def test_blobs_are_removed_with_the_last_job_that_refers_to_them(db: StoreFixture, blobs: Blobs) -> None:
+def test_blobs_are_removed_with_the_last_job_that_refers_to_them(db: StoreFixture, blobs: BlobFolder) -> None:
     first, second = ended(db, blobs, b"same", b"mine"), ended(db, blobs, b"same")
     delete(db, first)
     assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 1
@@ -158,7 +158,7 @@ def test_blobs_are_removed_with_the_last_job_that_refers_to_them(db: StoreFixtur
 
 
 @pytest.mark.thorough
-def test_two_concurrent_deletions_leave_nothing(db: StoreFixture, blobs: Blobs) -> None:
+def test_two_concurrent_deletions_leave_nothing(db: StoreFixture, blobs: BlobFolder) -> None:
     for _ in range(10):
         pair = [ended(db, blobs, b"a", b"b", b"c"), ended(db, blobs, b"c", b"b", b"a")]
         collect = lambda: cleanup.collect_garbage(store_on(db.database, blobs=blobs))  # noqa: E731
@@ -168,7 +168,7 @@ def test_two_concurrent_deletions_leave_nothing(db: StoreFixture, blobs: Blobs) 
         assert (stored(blobs), garbage(db)) == ([], 0)
 
 
-def test_a_collector_does_not_disturb_a_relay_that_stores_the_same_bytes(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_collector_does_not_disturb_a_relay_that_stores_the_same_bytes(db: StoreFixture, blobs: BlobFolder) -> None:
     old, new = ended(db, blobs, b"same"), db.submit()
     claim = db.running(new, db.worker())
     with blobs.shared_lock():
@@ -181,7 +181,7 @@ def test_a_collector_does_not_disturb_a_relay_that_stores_the_same_bytes(db: Sto
     assert (stored(blobs), garbage(db)) == ([b"same"], 0)
 
 
-def test_a_relay_waits_for_a_collector_but_not_the_reverse(blobs: Blobs) -> None:
+def test_a_relay_waits_for_a_collector_but_not_the_reverse(blobs: BlobFolder) -> None:
     order: list[str] = []
 
     def relay() -> None:
@@ -193,7 +193,7 @@ def test_a_relay_waits_for_a_collector_but_not_the_reverse(blobs: Blobs) -> None
             assert alone
             waiting = pool.submit(relay)
             until_somebody_waits_for(blobs.root / "lock")
-            with Blobs(blobs.root).exclusive_lock() as second:
+            with BlobFolder(blobs.root).exclusive_lock() as second:
                 assert not second
             order.append("collector")
         waiting.result(120)
@@ -213,7 +213,7 @@ def until_somebody_waits_for(path: Path) -> None:
 
 @quick_on_sqlite
 def test_a_collector_recovers_from_a_crash_between_blobs_and_rows(
-    db: StoreFixture, blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+    db: StoreFixture, blobs: BlobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delete(db, ended(db, blobs, b"one", b"two"))
     remove, removed = blobs.remove, list[str]()
@@ -234,14 +234,14 @@ def test_a_collector_recovers_from_a_crash_between_blobs_and_rows(
 
 
 @quick_on_sqlite
-def test_a_collection_is_limited_in_size(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_collection_is_limited_in_size(db: StoreFixture, blobs: BlobFolder) -> None:
     delete(db, ended(db, blobs, b"1", b"2", b"3"))
     assert [cleanup.collect_garbage(store_on(db.database, blobs=blobs), limit=2) for _ in range(3)] == [2, 1, 0]
     assert stored(blobs) == []
 
 
 @quick_on_sqlite
-def test_an_open_blob_can_be_read_after_its_removal(db: StoreFixture, blobs: Blobs) -> None:
+def test_an_open_blob_can_be_read_after_its_removal(db: StoreFixture, blobs: BlobFolder) -> None:
     content = os.urandom(1 << 20)
     delete(db, ended(db, blobs, content))
     sha256 = next(blobs.root.glob("??/*")).name
@@ -253,7 +253,7 @@ def test_an_open_blob_can_be_read_after_its_removal(db: StoreFixture, blobs: Blo
         blobs.open(sha256)
 
 
-def test_a_retried_job_keeps_its_shared_blobs(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_retried_job_keeps_its_shared_blobs(db: StoreFixture, blobs: BlobFolder) -> None:
     old = ended(db, blobs, b"first", b"newest")
     new = db.retry(old)
     delete(db, old)
@@ -266,7 +266,7 @@ def test_a_retried_job_keeps_its_shared_blobs(db: StoreFixture, blobs: Blobs) ->
 
 
 @pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.thorough)])
-def test_a_retry_during_a_deletion_has_the_checkpoint_or_fails(db: StoreFixture, blobs: Blobs, times: int) -> None:
+def test_a_retry_during_a_deletion_has_the_checkpoint_or_fails(db: StoreFixture, blobs: BlobFolder, times: int) -> None:
     for _ in range(times):
         old = ended(db, blobs, b"state")
         retried, deleted = run_together(
@@ -287,7 +287,7 @@ def test_a_retry_during_a_deletion_has_the_checkpoint_or_fails(db: StoreFixture,
 
 
 @quick_on_sqlite
-def test_a_worker_cannot_write_to_an_attempt_that_reuses_a_deleted_id(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_worker_cannot_write_to_an_attempt_that_reuses_a_deleted_id(db: StoreFixture, blobs: BlobFolder) -> None:
     job_id = db.submit(max_restarts=0)
     stale = db.running(job_id, db.worker())
     db.expire(stale)
@@ -307,7 +307,7 @@ def test_a_worker_cannot_write_to_an_attempt_that_reuses_a_deleted_id(db: StoreF
     assert db.job(fresh.job_id).log_lines == 0
 
 
-def test_unfinished_copies_are_removed_after_a_day(blobs: Blobs, tmp_path: Path) -> None:
+def test_unfinished_copies_are_removed_after_a_day(blobs: BlobFolder, tmp_path: Path) -> None:
     blobs.remove_abandoned()  # nothing was ever copied
     blob = blobs.add(BytesIO(b"whole"))
     incoming = blobs.root / "incoming"

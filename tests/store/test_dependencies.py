@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import insert, update
 
 from controller.duties import Dependencies
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.db.database import now_us
 from store.jobs import batches, queued, release, requests, show, validate
 from store.jobs import submit as submission
@@ -39,7 +39,7 @@ NOBODY = f"job_{'0' * 32}"
 
 
 @pytest.fixture
-def store(db: StoreFixture, blobs: Blobs) -> Store:
+def store(db: StoreFixture, blobs: BlobFolder) -> Store:
     for name in ("ada", "bob"):
         db.write(lambda session, name=name: session.execute(insert(User).values(name=name, role=Role.MEMBER)))
     return store_on(db.database, blobs=blobs)
@@ -74,7 +74,7 @@ def end(db: StoreFixture, job_id: str, reason: EndReason = EndReason.COMPLETED, 
     db.end(claim, reason)
 
 
-def saved(blobs: Blobs, content: bytes, *, step: int) -> NewCheckpoint:
+def saved(blobs: BlobFolder, content: bytes, *, step: int) -> NewCheckpoint:
     blob = blobs.add(BytesIO(content))
     files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
     manifest = Manifest(step=step, epoch=step, end_of_epoch=True, metrics={"val/loss": 1 / step}, files=files)

@@ -29,7 +29,7 @@ MINUTE = 60_000_000
 def seen(db: StoreFixture, newcomer: Waiting | None = None, *, most: int = 200) -> Seen:
     return db.read(
         lambda session: forecasting.first_in_line(
-            session, here="", observed={}, max_stop_grace=timedelta(0), newcomer=newcomer, most=most
+            session, observed={}, max_stop_grace=timedelta(0), newcomer=newcomer, most=most
         )
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from store import housekeeping as cleanup
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.jobs import batches, deletion, initial_files, listing, shared_commits, show
 from store.jobs import submit as submission
 from store.jobs.facts import JobFacts
@@ -39,18 +39,18 @@ MALFORMED = [
 
 
 @pytest.fixture
-def store(db: StoreFixture, blobs: Blobs) -> Store:
+def store(db: StoreFixture, blobs: BlobFolder) -> Store:
     return store_on(db.database, blobs=blobs)
 
 
-def saved(blobs: Blobs, content: bytes, *, step: int) -> NewCheckpoint:
+def saved(blobs: BlobFolder, content: bytes, *, step: int) -> NewCheckpoint:
     blob = blobs.add(BytesIO(content))
     files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
     manifest = Manifest(step=step, epoch=step, end_of_epoch=True, metrics={"val/loss": 1 / step}, files=files)
     return NewCheckpoint(f"epoch-{step}", manifest, files)
 
 
-def trained(db: StoreFixture, blobs: Blobs, *contents: bytes, first: int = 1, **spec: Any) -> str:
+def trained(db: StoreFixture, blobs: BlobFolder, *contents: bytes, first: int = 1, **spec: Any) -> str:
     """Returns an ended job with a checkpoint of each content."""
     job_id = db.submit(**spec)
     claim = db.running(job_id, db.worker())

@@ -12,6 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 import pytest
 from sqlalchemy import Update, select, update
 
+from store.attempts import claim as claims
 from store.attempts.facts import Claim
 from store.db.database import Database
 from store.jobs import requests
@@ -111,7 +112,7 @@ def machine(databases: Databases, redis_url: str) -> type[RuleBasedStateMachine]
         @rule(job_id=jobs)
         def claim(self, job_id: str) -> None:
             device = f"slot-{len(self.claims)}"
-            claim = WorkerStore(self.store, self.worker).claim(job_id, placement_on(self.worker, device))
+            claim = write(self.store, claims.claim, job_id, placement_on(self.worker, device))
             if claim is not None:
                 self.claims.append(claim)
 

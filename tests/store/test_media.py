@@ -9,7 +9,7 @@ from sqlalchemy import select, update
 from store import housekeeping as cleanup
 from store.attempts import append
 from store.attempts.facts import Claim
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output import artifacts, media
 from store.output.facts import Batch, MediaFilter, MediaPosition, NewArtifact, NewMedia, OutputLimits, PictureFacts
 from store.tables import Garbage, Job, Media
@@ -27,7 +27,7 @@ def claim(db: StoreFixture) -> Claim:
     return db.running(db.submit(), db.worker())
 
 
-def picture(blobs: Blobs, content: bytes, *, step: int = 1, number: int = 0) -> NewMedia:
+def picture(blobs: BlobFolder, content: bytes, *, step: int = 1, number: int = 0) -> NewMedia:
     blob = blobs.add(BytesIO(content))
     return NewMedia(
         "a", "image", step, number, pictures=[PictureFacts("image", "image/png", blob.size, blob.sha256, 1, 1)]
@@ -51,13 +51,13 @@ def events(db: StoreFixture, kind: str) -> list[dict[str, Any]]:
     return [row["data"] for row in db.everything()["job_events"] if row["type"] == kind]
 
 
-def stored(blobs: Blobs) -> list[bytes]:
+def stored(blobs: BlobFolder) -> list[bytes]:
     return sorted(path.read_bytes() for path in blobs.root.glob("??/*"))
 
 
 @quick_on_sqlite
 def test_what_is_replaced_is_removed_unless_another_has_the_same_bytes(
-    db: StoreFixture, blobs: Blobs, claim: Claim
+    db: StoreFixture, blobs: BlobFolder, claim: Claim
 ) -> None:
     record(db, claim, picture(blobs, b"one"), picture(blobs, b"shared", number=1), picture(blobs, b"shared", number=2))
     record(db, claim, picture(blobs, b"two"), picture(blobs, b"three", number=1), picture(blobs, b"two"), seq=1)
@@ -77,7 +77,7 @@ def test_one_event_tells_of_the_items_of_a_key_in_a_batch(db: StoreFixture, clai
 
 @quick_on_sqlite
 def test_a_job_stores_so_many_items_and_one_message_tells_of_the_others(
-    db: StoreFixture, blobs: Blobs, claim: Claim, approved: Approved
+    db: StoreFixture, blobs: BlobFolder, claim: Claim, approved: Approved
 ) -> None:
     assert record(db, claim, *map(text, range(3)), media=4) == frozenset()
     again = [text(2, content="new"), text(3), picture(blobs, b"left out"), text(5)]
@@ -102,7 +102,7 @@ def test_an_item_of_a_later_attempt_replaces_one(db: StoreFixture, claim: Claim)
     assert found == {1: (1, "first"), 2: (2, "second"), 3: (2, "second")}
 
 
-def test_items_count_among_the_bytes_of_artifacts(db: StoreFixture, blobs: Blobs, claim: Claim) -> None:
+def test_items_count_among_the_bytes_of_artifacts(db: StoreFixture, blobs: BlobFolder, claim: Claim) -> None:
     left = NewArtifact("a", 600, "0" * 64)
     db.write(lambda session: artifacts.add(session, claim.job_id, attempt=1, new=[left]))
     assert record(db, claim, text(1, content="x" * 200), artifact_bytes=1200) == frozenset()
@@ -129,7 +129,7 @@ def test_a_page_ends_before_its_items_have_too_many_bytes(db: StoreFixture, clai
 
 @quick_on_sqlite
 def test_items_count_in_the_quota_of_their_owner(
-    db: StoreFixture, blobs: Blobs, claim: Claim, approved: Approved
+    db: StoreFixture, blobs: BlobFolder, claim: Claim, approved: Approved
 ) -> None:
     db.write(lambda session: users.add(session, "ada", Role.MEMBER, caller=SERVICE))
     db.write(lambda session: quotas.set_limits(session, "user", "ada", {Resource.STORED_BYTES: 1200}, caller=SERVICE))

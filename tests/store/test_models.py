@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from store import housekeeping as cleanup
 from store.attempts.facts import Claim
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.jobs import requests
 from store.jobs import submit as submission
 from store.jobs.facts import JobFacts
@@ -38,13 +38,13 @@ STATE = b"state"
 
 
 @pytest.fixture
-def store(db: StoreFixture, blobs: Blobs) -> Store:
+def store(db: StoreFixture, blobs: BlobFolder) -> Store:
     for name in ("ada", "bob"):
         db.write(lambda session, name=name: users.add(session, name, Role.MEMBER, caller=SERVICE))
     return store_on(db.database, blobs=blobs)
 
 
-def saved(blobs: Blobs, *, step: int, content: bytes = STATE, loss: float = 0.5) -> NewCheckpoint:
+def saved(blobs: BlobFolder, *, step: int, content: bytes = STATE, loss: float = 0.5) -> NewCheckpoint:
     blob = blobs.add(BytesIO(content))
     file = ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)
     manifest = Manifest(step=step, epoch=step, end_of_epoch=True, metrics={"val/loss": loss}, files=[file])
@@ -54,7 +54,7 @@ def saved(blobs: Blobs, *, step: int, content: bytes = STATE, loss: float = 0.5)
 class Trained:
     """A job of ada's that saves checkpoints."""
 
-    def __init__(self, db: StoreFixture, blobs: Blobs, **spec: Any) -> None:
+    def __init__(self, db: StoreFixture, blobs: BlobFolder, **spec: Any) -> None:
         self.db, self.blobs = db, blobs
         self.id = db.submit(**spec)
         self.claim: Claim = db.running(self.id, db.worker())
@@ -78,7 +78,7 @@ class Trained:
 
 
 @pytest.fixture
-def trained(db: StoreFixture, store: Store, blobs: Blobs) -> Trained:
+def trained(db: StoreFixture, store: Store, blobs: BlobFolder) -> Trained:
     """It has one checkpoint, and has ended."""
     job = Trained(db, blobs)
     job.save(1)
@@ -139,7 +139,7 @@ def test_a_blob_stays_while_another_version_has_it(store: Store, trained: Traine
 
 
 def test_the_newest_checkpoint_again_answers_the_version_that_has_it(
-    store: Store, blobs: Blobs, db: StoreFixture
+    store: Store, blobs: BlobFolder, db: StoreFixture
 ) -> None:
     job = Trained(db, blobs)
     job.save(1)
@@ -158,7 +158,7 @@ def test_the_newest_checkpoint_again_answers_the_version_that_has_it(
 
 @pytest.mark.parametrize("version", [2, None])
 def test_a_number_is_never_given_twice(
-    store: Store, blobs: Blobs, db: StoreFixture, version: int | None, approved: Approved
+    store: Store, blobs: BlobFolder, db: StoreFixture, version: int | None, approved: Approved
 ) -> None:
     job = Trained(db, blobs)
     for step in (1, 2):
@@ -227,7 +227,7 @@ def test_the_job_of_a_shared_model_is_told_to_who_may_read_it(db: StoreFixture, 
 
 @quick_on_sqlite
 def test_a_checkpoint_of_a_job_that_one_may_read_is_kept_in_ones_own_model(
-    db: StoreFixture, store: Store, blobs: Blobs
+    db: StoreFixture, store: Store, blobs: BlobFolder
 ) -> None:
     private, shared = Trained(db, blobs), Trained(db, blobs, visibility="team")
     for job in (private, shared):
@@ -239,7 +239,7 @@ def test_a_checkpoint_of_a_job_that_one_may_read_is_kept_in_ones_own_model(
 
 @quick_on_sqlite
 def test_another_visibility_of_a_model_that_is_there_is_refused(
-    store: Store, blobs: Blobs, db: StoreFixture, approved: Approved
+    store: Store, blobs: BlobFolder, db: StoreFixture, approved: Approved
 ) -> None:
     job = Trained(db, blobs)
     job.save(1)
@@ -271,7 +271,7 @@ def test_lists_are_in_pages_and_filtered(store: Store, trained: Trained) -> None
     assert names(ModelFilter(owner="bob")) == ["bob/b"]
 
 
-def test_versions_are_listed_newest_first_without_cards(store: Store, blobs: Blobs, db: StoreFixture) -> None:
+def test_versions_are_listed_newest_first_without_cards(store: Store, blobs: BlobFolder, db: StoreFixture) -> None:
     job = Trained(db, blobs)
     db.write(lambda session: setattr(session.get_one(Job, job.id), "card", {"parameters": 7}))
     for step in (1, 2, 3):
@@ -306,7 +306,7 @@ def test_bytes_count_once_while_the_checkpoint_is_there_and_after_its_job(
 
 @quick_on_sqlite
 def test_a_checkpoint_of_another_users_job_counts_for_who_keeps_it(
-    db: StoreFixture, store: Store, blobs: Blobs, approved: Approved
+    db: StoreFixture, store: Store, blobs: BlobFolder, approved: Approved
 ) -> None:
     job = Trained(db, blobs, visibility="team")
     job.save(1)
@@ -323,7 +323,7 @@ def test_a_checkpoint_of_another_users_job_counts_for_who_keeps_it(
 
 
 @quick_on_sqlite
-def test_a_kept_checkpoint_is_not_trimmed_with_its_job(db: StoreFixture, store: Store, blobs: Blobs) -> None:
+def test_a_kept_checkpoint_is_not_trimmed_with_its_job(db: StoreFixture, store: Store, blobs: BlobFolder) -> None:
     job = Trained(db, blobs, checkpoint={"keep_last": 1})
     job.save(1, b"best", loss=0.1)
     job.save(2, b"kept", loss=0.5)
@@ -338,7 +338,7 @@ def test_a_kept_checkpoint_is_not_trimmed_with_its_job(db: StoreFixture, store: 
 
 @quick_on_sqlite
 def test_a_model_of_another_user_keeps_the_files_but_not_the_jobs_checkpoint(
-    db: StoreFixture, store: Store, blobs: Blobs
+    db: StoreFixture, store: Store, blobs: BlobFolder
 ) -> None:
     job = Trained(db, blobs, visibility="team", checkpoint={"keep_last": 1})
     job.save(1, b"best", loss=0.1)
@@ -367,7 +367,7 @@ def refused(store: Store, ref: str, *, caller: Caller = ADA) -> str:
 
 @quick_on_sqlite
 def test_a_job_starts_from_the_version_that_it_named_and_keeps_its_files(
-    db: StoreFixture, store: Store, blobs: Blobs
+    db: StoreFixture, store: Store, blobs: BlobFolder
 ) -> None:
     job = Trained(db, blobs)
     for step, content in ((1, b"one"), (2, b"two!")):
@@ -410,7 +410,7 @@ def test_a_job_starts_only_from_a_model_that_its_owner_may_read(
 
 
 def test_a_job_beside_the_removal_of_its_model_has_the_files_or_is_refused(
-    store: Store, blobs: Blobs, db: StoreFixture
+    store: Store, blobs: BlobFolder, db: StoreFixture
 ) -> None:
     for turn in range(2):
         job = Trained(db, blobs)
@@ -429,7 +429,7 @@ def test_a_job_beside_the_removal_of_its_model_has_the_files_or_is_refused(
 
 
 @quick_on_sqlite
-def test_versions_do_not_let_a_job_store_more_than_the_quota(db: StoreFixture, store: Store, blobs: Blobs) -> None:
+def test_versions_do_not_let_a_job_store_more_than_the_quota(db: StoreFixture, store: Store, blobs: BlobFolder) -> None:
     job = Trained(db, blobs)
     limit(db, "ada", 60)
     kept = 0
@@ -458,7 +458,7 @@ def test_there_is_a_most_of_versions(
     ]
 
 
-def test_adds_at_once_get_different_numbers(store: Store, blobs: Blobs, db: StoreFixture) -> None:
+def test_adds_at_once_get_different_numbers(store: Store, blobs: BlobFolder, db: StoreFixture) -> None:
     job = Trained(db, blobs)
     for step in range(1, 5):
         job.save(step, bytes(step))
@@ -469,7 +469,7 @@ def test_adds_at_once_get_different_numbers(store: Store, blobs: Blobs, db: Stor
 
 
 def test_an_add_beside_the_deletion_of_its_job_keeps_the_files_or_is_refused(
-    store: Store, blobs: Blobs, db: StoreFixture
+    store: Store, blobs: BlobFolder, db: StoreFixture
 ) -> None:
     for turn in range(2):
         job = Trained(db, blobs)
@@ -483,7 +483,7 @@ def test_an_add_beside_the_deletion_of_its_job_keeps_the_files_or_is_refused(
 
 
 def test_an_add_beside_the_removal_of_its_checkpoint_keeps_the_files_or_is_refused(
-    store: Store, blobs: Blobs, db: StoreFixture
+    store: Store, blobs: BlobFolder, db: StoreFixture
 ) -> None:
     job = Trained(db, blobs, checkpoint={"keep_last": 1})
     job.save(1, b"best", loss=0.1)

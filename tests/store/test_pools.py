@@ -325,7 +325,7 @@ def test_pause_and_resume_work_as_on_a_host(db: StoreFixture) -> None:
 
 def planned(db: StoreFixture, here: str) -> tuple[Snapshot, list[str]]:
     """Returns what a daemon reads, and the jobs that its plan gives to pools."""
-    found = db.read(lambda session: placement.read_plan(session, here=here, devices=[]))
+    found = db.read(lambda session: placement.read_plan(session, {here: []}))
     assert found is not None
     snapshot, plan = found
     return snapshot, [start.job.id for start in plan.starts if not start.placement.devices]

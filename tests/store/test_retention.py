@@ -14,7 +14,7 @@ from store import housekeeping as cleanup
 from store.attempts import append
 from store.attempts import state as attempts
 from store.attempts.facts import Claim
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.jobs import deletion
 from store.output import checkpoints
 from store.output.checkpoints_facts import CAPTURED
@@ -143,7 +143,7 @@ def steps(db: StoreFixture, job_id: str) -> list[int]:
     return [row.step for row in db.read(lambda session: checkpoints.list_newest_first(session, job_id))]
 
 
-def saved(blobs: Blobs, step: int, *contents: bytes, loss: float = 0.5) -> NewCheckpoint:
+def saved(blobs: BlobFolder, step: int, *contents: bytes, loss: float = 0.5) -> NewCheckpoint:
     """Stores a checkpoint with real blobs, the first of them `state.pt`."""
     stored = [blobs.add(BytesIO(content)) for content in contents]
     paths = ["state.pt", *(f"part-{number}" for number in range(1, len(stored)))]
@@ -154,7 +154,7 @@ def saved(blobs: Blobs, step: int, *contents: bytes, loss: float = 0.5) -> NewCh
     return NewCheckpoint(f"epoch-{step:04d}", manifest, files)
 
 
-def stored(blobs: Blobs) -> list[bytes]:
+def stored(blobs: BlobFolder) -> list[bytes]:
     return sorted(path.read_bytes() for path in blobs.root.glob("??/*"))
 
 
@@ -221,7 +221,7 @@ def test_a_list_continues_after_a_removed_checkpoint(db: StoreFixture) -> None:
 
 
 @quick_on_sqlite
-def test_a_collection_removes_only_the_blobs_of_removed_checkpoints(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_collection_removes_only_the_blobs_of_removed_checkpoints(db: StoreFixture, blobs: BlobFolder) -> None:
     claim = claimed(db, keep_last=1)
     other = db.running(db.submit(), db.worker())
     add(db, other, saved(blobs, 1, b"one", b"tokenizer"))
@@ -237,7 +237,9 @@ def test_a_collection_removes_only_the_blobs_of_removed_checkpoints(db: StoreFix
     assert (stored(blobs), garbage(db)) == ([b"four", b"tokenizer"], 0)
 
 
-def test_a_crash_before_the_commit_removes_nothing_and_after_it_is_recovered(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_crash_before_the_commit_removes_nothing_and_after_it_is_recovered(
+    db: StoreFixture, blobs: BlobFolder
+) -> None:
     claim = claimed(db, keep_last=1)
     add(db, claim, saved(blobs, 1, b"one"))
     before = db.everything()
@@ -253,11 +255,11 @@ def test_a_crash_before_the_commit_removes_nothing_and_after_it_is_recovered(db:
     assert db.everything() == before
     add(db, claim, new)
     # Whoever would have collected is gone: what is garbage is in the database, for the next one.
-    assert cleanup.collect_garbage(store_on(db.database, blobs=Blobs(blobs.root))) == 1
+    assert cleanup.collect_garbage(store_on(db.database, blobs=BlobFolder(blobs.root))) == 1
     assert (stored(blobs), garbage(db)) == ([b"two"], 0)
 
 
-def test_jobs_that_remove_the_same_blobs_together_leave_none(db: StoreFixture, blobs: Blobs) -> None:
+def test_jobs_that_remove_the_same_blobs_together_leave_none(db: StoreFixture, blobs: BlobFolder) -> None:
     worker = db.worker()
     for turn in range(2):
         claims = [db.running(submitted(db, keep_last=1), worker, f"slot-{turn}-{place}") for place in range(3)]
@@ -275,7 +277,9 @@ def test_jobs_that_remove_the_same_blobs_together_leave_none(db: StoreFixture, b
         assert (stored(blobs), garbage(db)) == ([b"newest"], 0)
 
 
-def test_a_retried_job_removes_its_first_checkpoint_and_the_old_job_keeps_it(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_retried_job_removes_its_first_checkpoint_and_the_old_job_keeps_it(
+    db: StoreFixture, blobs: BlobFolder
+) -> None:
     old = claimed(db, keep_last=1)
     add(db, old, saved(blobs, 1, b"one"))
     db.end(old, EndReason.CANCELLED)
@@ -289,7 +293,7 @@ def test_a_retried_job_removes_its_first_checkpoint_and_the_old_job_keeps_it(db:
 
 
 @quick_on_sqlite
-def test_a_deleted_job_deletes_its_removed_checkpoints(db: StoreFixture, blobs: Blobs) -> None:
+def test_a_deleted_job_deletes_its_removed_checkpoints(db: StoreFixture, blobs: BlobFolder) -> None:
     claim = claimed(db, keep_last=1)
     for step, content in enumerate((b"one", b"two"), start=1):
         add(db, claim, saved(blobs, step, content))

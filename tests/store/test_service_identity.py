@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from store import housekeeping as cleanup
 from store.blobs import garbage
-from store.blobs.files import Blobs, FolderAway
+from store.blobs.folder import BlobFolder, FolderAway
 from store.bundles import bundles
 from store.db.database import Database
 from store.db.revision import NotMigrated
@@ -33,12 +33,12 @@ def folder(tmp_path: Path) -> Path:
 
 def start(database: Database, folder: Path) -> str:
     """Does what a program does that starts on the database and the folder."""
-    return ServiceIdentity(database, Blobs(folder)).require()
+    return ServiceIdentity(database, BlobFolder(folder)).require()
 
 
 def upload(db: StoreFixture, folder: Path, content: bytes = b"code") -> str:
     """Stores a bundle, and returns its sha256."""
-    blob = Blobs(folder).add(BytesIO(content))
+    blob = BlobFolder(folder).add(BytesIO(content))
     db.write(lambda session: bundles.add(session, "ada", blob.sha256, size=blob.size, files=1))
     return blob.sha256
 
@@ -74,7 +74,7 @@ def test_a_program_with_another_folder_is_refused_and_changes_nothing(
     if there != "nothing":
         other.mkdir()
     if there == "another's":
-        Blobs(other).mark("svc_another")
+        BlobFolder(other).mark("svc_another")
     before = [*other.rglob("*")]
     with pytest.raises(ConfigError) as caught:
         start(database, other)
@@ -84,16 +84,16 @@ def test_a_program_with_another_folder_is_refused_and_changes_nothing(
 
 
 def test_a_new_database_does_not_take_the_folder_of_another_service(database: Database, folder: Path) -> None:
-    Blobs(folder).mark("svc_another")
+    BlobFolder(folder).mark("svc_another")
     with pytest.raises(ConfigError, match="svc_another"):
         start(database, folder)
-    assert Blobs(folder).owner == "svc_another"
+    assert BlobFolder(folder).owner == "svc_another"
 
 
 def test_a_program_that_ended_before_the_database_knew_the_folder_is_followed_by_the_next(
     database: Database, folder: Path
 ) -> None:
-    Blobs(folder).mark(own := service_id(database))
+    BlobFolder(folder).mark(own := service_id(database))
     assert start(database, folder) == own
 
 
@@ -131,14 +131,14 @@ def away(folder: Path) -> None:
 
 def anothers(folder: Path) -> None:
     away(folder)
-    Blobs(folder).mark("svc_another")
+    BlobFolder(folder).mark("svc_another")
 
 
 @pytest.mark.parametrize("change", [away, anothers, gone])
 def test_a_folder_that_vanishes_is_not_taken_for_an_empty_one(
     database: Database, folder: Path, change: Callable[[Path], object]
 ) -> None:
-    blobs = Blobs(folder)
+    blobs = BlobFolder(folder)
     kept = blobs.add(BytesIO(b"kept")).sha256
     ServiceIdentity(database, blobs).require()
     change(folder)
@@ -162,12 +162,12 @@ def test_a_folder_that_vanishes_is_not_taken_for_an_empty_one(
 
 
 def test_no_blob_of_another_service_is_collected(database: Database, folder: Path) -> None:
-    blobs, db = Blobs(folder), StoreFixture(database)
+    blobs, db = BlobFolder(folder), StoreFixture(database)
     sha256 = blobs.add(BytesIO(b"equal in both")).sha256
     ServiceIdentity(database, blobs).require()
     db.write(lambda session: garbage.add_blobs(session, [sha256]))
     anothers(folder)
-    theirs = Blobs(folder)
+    theirs = BlobFolder(folder)
     theirs.add(BytesIO(b"equal in both"))
     with pytest.raises(FolderAway):
         cleanup.collect_garbage(store_on(database, blobs=blobs))

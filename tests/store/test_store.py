@@ -9,6 +9,7 @@ import pytest
 
 from store.announcement import Announcement, announcement_of
 from store.attempts import append, end
+from store.attempts import claim as claims
 from store.attempts.facts import Begun, Claim
 from store.db.database import Database
 from store.jobs import requests, stop
@@ -54,7 +55,7 @@ def ask(store: Store, what: Stop, job_id: str) -> str:
 
 def claimed(store: Store, db: StoreFixture, job_id: str) -> Claim:
     worker = db.worker()
-    claim = WorkerStore(store, worker).claim(job_id, placement_on(worker, "slot-0"))
+    claim = write(store, claims.claim, job_id, placement_on(worker, "slot-0"))
     assert claim is not None
     return claim
 
@@ -96,7 +97,7 @@ def test_a_claim_dequeues_the_job_even_if_it_is_too_late(store: Store, db: Store
     assert line.waiting(store.queue) == []
     store.queue.announce(line.queued(job_id))
     late = db.worker("late")
-    assert WorkerStore(store, late).claim(job_id, placement_on(late)) is None
+    assert write(store, claims.claim, job_id, placement_on(late)) is None
     assert line.waiting(store.queue) == []
 
 

@@ -15,7 +15,8 @@ import uuid
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
+from tests.worker.bundles.tars import folder_of
 from tests.worker.stand_in import TorchrunStandIn
 from torchyard.contract.attempts.records import ExitReport, LaunchPlan, ProcessIdentity, StopRequest
 from torchyard.contract.attempts.rundir import Env, RunDir
@@ -155,7 +156,7 @@ class Attempt:
     @property
     def bundles(self) -> BundleCache:
         """Those of the worker, in whose store `add_bundle` puts one."""
-        return BundleCache(self.run.root / "worker" / UNPACKED, Blobs(self.run.root / "blobs"))
+        return BundleCache(self.run.root / "worker" / UNPACKED, BlobFolder(self.run.root / "blobs"))
 
     def add_bundle(self, files: Mapping[str, str | bytes]) -> str:
         """Stores a bundle, and returns its URL. A name that ends with `.sh` is executable."""
@@ -164,7 +165,7 @@ class Attempt:
             header(name, size=len(file), executable=name.endswith(".sh")) + file + padding(len(file))
             for name, file in encoded.items()
         )
-        return bundle_url(self.bundles.blobs.add(BytesIO(content + END)).sha256)
+        return bundle_url(folder_of(self.bundles.blobs).add(BytesIO(content + END)).sha256)
 
     @property
     def own_folders(self) -> AttemptFolders:

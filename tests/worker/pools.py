@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from scheduling.snapshot import Placement
+from store.attempts import claim as claims
 from store.attempts.facts import Claim
 from store.worker.verbs import WorkerStore
 from tests.store.fixture import StoreFixture, store_on
@@ -78,7 +79,8 @@ class PoolFixture:
         """Claims a new job for the daemon, which finds it when it starts."""
         store = WorkerStore(store_on(self.store.database), daemon.id, holder=holder)
         store.register("gpu", self.report)
-        claim = store.claim(self.submit(**spec), Placement(daemon.id, ()))
+        job_id, placement = self.submit(**spec), Placement(daemon.id, ())
+        claim = self.store.write(lambda session: claims.claim(session, job_id, placement, holder=holder))
         assert claim is not None
         return claim
 

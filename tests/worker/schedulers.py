@@ -13,11 +13,10 @@ from store.db.database import now_us
 from store.queue import reservations
 from store.queue.announcing import Queue
 from store.tables import Job
-from store.worker.verbs import WorkerStore
+from store.worker.placing import Placer
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.wire.units import LONGEST_STOP_GRACE
-from worker.placement.apply import Placer
 
 _GIB = 1 << 30
 
@@ -76,10 +75,11 @@ class SchedulerFixture:
 
     def run_pass(self, *, may_postpone: bool = False) -> None:
         store = store_on(self.store.database, queue=self.queue)
-        placer = Placer(store, WorkerStore(store, self.id), turn=self.turn)
+        placer = Placer(store, turn=self.turn)
         self.turn += 1
         if placer.anything_waits():
-            for claim in placer.claims(self.devices, may_claim=self._may_claim, may_postpone=may_postpone):
+            here = {self.id: self.devices}
+            for _, claim in placer.claims(here, may_claim=self._may_claim, may_postpone=may_postpone):
                 self.taken.append(claim.job_id)
                 self.claims[claim.job_id] = claim
         self.has_more = placer.has_more

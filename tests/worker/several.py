@@ -78,7 +78,7 @@ class Several:
 
     def check_settled(self, worker: str) -> None:
         """Checks that a place is kept, or others stop, if any job waits after the worker has found nothing to do."""
-        found = self._store.read(lambda session: placement.read_plan(session, here=worker, devices=[]))
+        found = self._store.read(lambda session: placement.read_plan(session, {worker: []}))
         assert found is None or found[0].reservations or found[0].displacements
 
     def _check_devices(self, worker: str, running: Sequence[Running]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.db.database import Database
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.bundles.tars import read_tree, tar_of
@@ -74,7 +74,7 @@ def test_no_homes_are_no_error(tmp_path: Path, database: Database) -> None:
 
 def _bundle(folder: Path, *, owner: str, used: int) -> str:
     """Unpacks a bundle of 1 MiB that was last used `used` seconds after the epoch. Returns its digest."""
-    cache = BundleCache(folder / "unpacked", Blobs(folder / "blobs"))
+    cache = BundleCache(folder / "unpacked", BlobFolder(folder / "blobs"))
     sha256 = store_blob(cache.blobs, tar_of({"x": (os.urandom(MIB), False)}))
     os.utime(cache.fetch(sha256, owner=owner).parent, (used, used))
     return sha256
@@ -123,7 +123,7 @@ def test_a_bundle_that_is_being_unpacked_stays(tmp_path: Path, database: Databas
 def test_a_removed_bundle_is_unpacked_again(tmp_path: Path, database: Database) -> None:
     sha256 = _bundle(tmp_path, owner="ada", used=1)
     assert _evict(tmp_path, database, 0) == []
-    cache = BundleCache(tmp_path / "unpacked", Blobs(tmp_path / "blobs"))
+    cache = BundleCache(tmp_path / "unpacked", BlobFolder(tmp_path / "blobs"))
     assert list(read_tree(cache.fetch(sha256, owner="ada"))) == ["x"]
 
 

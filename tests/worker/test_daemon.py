@@ -15,7 +15,7 @@ from sqlalchemy import insert, select
 
 from store.announcement import Announcement
 from store.attempts.facts import LEASE, Claim
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.cluster import device_history, workers
 from store.db.database import Database
 from store.jobs import deletion
@@ -339,7 +339,7 @@ def _wait_for_a_sweep(fixture: DaemonFixture, clock: Clock) -> None:
 @pytest.mark.usefixtures("removed_afterwards")
 def test_the_files_of_a_deleted_job_are_removed_from_the_host(fixture: DaemonFixture) -> None:
     clock, data = Clock(), fixture.folder / "worker"
-    blobs = Blobs(data / "blobs")
+    blobs = BlobFolder(data / "blobs")
     with serving(fixture.daemon(clock)):
         deleted, kept = fixture.submit(), fixture.submit()
         wait_for(lambda: {fixture.state(deleted), fixture.state(kept)} == {JobState.FAILED}, "both jobs have ended")

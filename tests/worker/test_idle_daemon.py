@@ -14,12 +14,12 @@ from store.attempts.facts import Claim
 from store.cluster import workers
 from store.queue.announcing import WakeupListener
 from store.tables import Estimate, ForecastLease
+from store.worker.placing import Placer
 from tests.worker.attempt import wait_for
 from tests.worker.test_daemon import DaemonFixture, fixture, serving
 from torchyard.contract.states import JobState
 from worker.daemon import Daemon
 from worker.placement import forecaster
-from worker.placement.apply import Placer
 from worker.placement.forecaster import Forecaster
 
 __all__ = ["fixture"]

@@ -12,7 +12,7 @@ import time
 import pytest
 from sqlalchemy import select
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.db.database import Database
 from store.output.metrics import POINT
 from store.tables import PointChunk, Series
@@ -73,7 +73,7 @@ def test_a_flood_of_points_is_stored_completely_in_little_memory_without_slowing
         claim = store.running(store.submit(), store.worker())
         records = AttemptRecords(WorkerStore(store_on(database), "wrk_1"), claim, leaving=threading.Event())
         records.read()
-        relay = Relay(run, Blobs(tmp_path / "blobs"), listed=(), world_size=1)
+        relay = Relay(run, BlobFolder(tmp_path / "blobs"), listed=(), world_size=1)
         command = [sys.executable, "-P", "-c", WRITER, str(run.events)]
         with (
             subprocess.Popen(

@@ -266,7 +266,7 @@ def test_a_pass_looks_at_few_requests_of_one_owner_and_in_turn_at_all(
     other = schedulers.submit(owner="bob")
     seen: set[str] = set()
     for turn in range(4):
-        found = schedulers.store.read(partial(read_plan, here=scheduler.id, devices=scheduler.devices, turn=turn))
+        found = schedulers.store.read(partial(read_plan, observed={scheduler.id: scheduler.devices}, turn=turn))
         assert found is not None
         line = {job.id for job in found[0].line}
         assert other in line

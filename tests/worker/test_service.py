@@ -11,7 +11,7 @@ from pydantic import SecretStr
 import pytest
 
 from migrations.actions import configuration
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.cluster import workers
 from store.db.database import Database
 from store.secret_keys import SecretKeys
@@ -51,7 +51,7 @@ def run(program: str, *arguments: str, data_dir: Path, database_url: str) -> sub
 def service(database_url: str, tmp_path: Path) -> str:
     """The id of a service whose blobs are in the folder `own`."""
     with closing(Database(database_url)) as database:
-        return ServiceIdentity(database, Blobs(tmp_path / "own" / "blobs")).require()
+        return ServiceIdentity(database, BlobFolder(tmp_path / "own" / "blobs")).require()
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_the_doctor_names_the_service_and_finds_another_folder(
     own = Settings(data_dir=tmp_path / "own", database_url=database_url)
     assert "no id yet" in services.check_service(own).fact
     assert not own.blobs.exists()
-    service = ServiceIdentity(database, Blobs(own.blobs)).require()
+    service = ServiceIdentity(database, BlobFolder(own.blobs)).require()
     found = services.check_service(own)
     assert found.status is Status.OK and service in found.fact
     found = services.check_service(Settings(data_dir=data_dir, database_url=database_url))

@@ -49,6 +49,10 @@ class AttemptRunners:
         """Returns the environments of this host that jobs may name."""
         return self._context.environments.reports()
 
+    def folders(self) -> list[str]:
+        """Returns the folders of this host below which jobs may name files."""
+        return [str(folder) for folder in self._context.allowed]
+
     def end_others(self) -> None:
         """Ends what the engine runs of attempts that no runner has: they are lost. May take long."""
         claims = [runner.claim for runner in self._all()]

@@ -20,7 +20,7 @@ import sys
 import time
 import uuid
 
-from store.worker.records import Blobs
+from store.worker.records import BlobStore
 from torchyard.contract.errors import DataError, NotFound
 from torchyard.host import disk, failpoints
 from torchyard.host.failpoints import failpoint
@@ -42,7 +42,7 @@ class BundleCache:
     """The bundles that are unpacked below `root`, by any number of threads and programs. They come from `blobs`."""
 
     root: Path
-    blobs: Blobs
+    blobs: BlobStore
     shared: bool = False
     """Whether other hosts read what is unpacked here."""
 

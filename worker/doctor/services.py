@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 from store import probe
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.probe import DatabaseInfo, RedisInfo
 from store.queue.announcing import RedisForbids
 from store.secret_keys import SecretKeys
@@ -34,7 +34,7 @@ def check_database(settings: Settings) -> Finding:
 
 def check_service(settings: Settings) -> Finding:
     """Checks that the database and the folder of blobs are those of one service."""
-    file, blobs = probe.sqlite_file(settings.database), Blobs(settings.blobs)
+    file, blobs = probe.sqlite_file(settings.database), BlobFolder(settings.blobs)
     try:
         known = None if file is not None and not file.exists() else probe.inspect_service(settings.database, blobs)
     except ConfigError as error:
@@ -124,7 +124,7 @@ def _service_id(settings: Settings) -> str:
     known = None
     if file is None or file.exists():
         with contextlib.suppress(ConfigError, Unavailable):  # another finding says so
-            known = probe.inspect_service(settings.database, Blobs(settings.blobs))
+            known = probe.inspect_service(settings.database, BlobFolder(settings.blobs))
     return "svc_doctor" if known is None else known.id
 
 

@@ -6,7 +6,7 @@ import threading
 from typing import Generic, TypeVar
 
 from store.attempts.facts import Claim
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.db.database import Database
 from store.output import logs
 from store.tables import Attempt as AttemptRow
@@ -41,7 +41,7 @@ def worker_context(
     allowed: tuple[Path, ...] = (),
     package_rules: PackageRules | None = None,
 ) -> WorkerContext:
-    store = store_on(database, blobs=Blobs(folder / "blobs"))
+    store = store_on(database, blobs=BlobFolder(folder / "blobs"))
     context = WorkerContext(WorkerStore(store, "wrk_1"), engine, folder / "runs", allowed, Health(), threading.Event())
     return context if package_rules is None else replace(context, package_rules=package_rules)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from store.attempts.facts import Claim
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.bundles import bundles
 from store.db.database import Database
 from tests.store.fixture import StoreFixture
@@ -52,7 +52,7 @@ class Hosts:
 
     def submit(self, *, config: Mapping[str, Any] | None = None, tree: Tree = CODE, **spec: Any) -> str:
         """Submits a job with this code, and returns its id."""
-        sha256 = store(Blobs(self.folder / "blobs"), tar_of(tree))
+        sha256 = store(BlobFolder(self.folder / "blobs"), tar_of(tree))
         for owner in ("ada", "bob"):
             self.store.write(functools.partial(bundles.add, owner=owner, sha256=sha256, size=1, files=len(tree)))
         return self.store.submit(config={"code": bundle_url(sha256)} | dict(config or {}), **spec)

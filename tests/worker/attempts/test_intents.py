@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from scheduling.snapshot import Placement
+from store.attempts import claim as claims
 from store.attempts.facts import Claim
 from store.db.database import Database
 from store.tables import Attempt, Job
@@ -138,7 +139,8 @@ def test_what_a_job_waits_in_a_clusters_queue_does_not_count(database: Database,
     store, pool = StoreFixture(database), PoolReport(partition="gpu", kind="cpu", nodes=PoolNodes(count=1, devices=1))
     daemon = WorkerStore(store_on(database), "wrk_pool", holder="here")
     daemon.register("gpu", pool)
-    claim = daemon.claim(store.submit(**spec), Placement("wrk_pool", ()))
+    job_id, placement = store.submit(**spec), Placement("wrk_pool", ())
+    claim = store.write(lambda session: claims.claim(session, job_id, placement, holder="here"))
     assert claim is not None
     claimed = update(Attempt).where(Attempt.id == claim.attempt_id)
     long_ago = claimed.values(started_at=Attempt.started_at - 86_400_000_000)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, update
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.facts import NewCheckpoint
 from store.tables import Attempt as AttemptRow
 from tests.approved import Approved
@@ -264,13 +264,13 @@ def test_a_cancel_ends_the_copy_of_the_checkpoint_to_resume_from(
     file = ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)
     new = NewCheckpoint("step-1", Manifest(step=1, files=[file]), [file])
     simulated.store.record(simulated.claim, seq=0, checkpoints=[new])
-    open_blob = Blobs.open
+    open_blob = BlobFolder.open
 
-    def open_and_cancel(self: Blobs, sha256: str) -> Any:
+    def open_and_cancel(self: BlobFolder, sha256: str) -> Any:
         simulated.store.cancel(job_id)
         return open_blob(self, sha256)
 
-    monkeypatch.setattr(Blobs, "open", open_and_cancel)
+    monkeypatch.setattr(BlobFolder, "open", open_and_cancel)
     monkeypatch.setattr(intents, "READ_EVERY_S", 0.0)
     simulated.start_runner()
     assert simulated.wait_for_end().state == JobState.CANCELLED

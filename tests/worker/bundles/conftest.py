@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from worker.bundles.cache import BundleCache
 from worker.host.untrusted import remove_inside
 
@@ -11,5 +11,5 @@ from worker.host.untrusted import remove_inside
 @pytest.fixture
 def cache(tmp_path: Path) -> Generator[BundleCache]:
     """A cache of its own, which is removed with its read-only folders."""
-    yield BundleCache(tmp_path / "unpacked", Blobs(tmp_path / "blobs"))
+    yield BundleCache(tmp_path / "unpacked", BlobFolder(tmp_path / "blobs"))
     remove_inside(tmp_path, "unpacked")

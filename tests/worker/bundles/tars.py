@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 import stat
 
-from store.blobs.files import Blobs
+from store.blobs.facts import BlobStore
+from store.blobs.folder import BlobFolder
 from torchyard.contract.bundles.tar import END, header, padding
 
 Tree = Mapping[str, tuple[bytes, bool]]
@@ -20,16 +21,23 @@ def tar_of(tree: Tree) -> bytes:
     return b"".join(_entry(name, *tree[name]) for name in names) + END
 
 
-def store(blobs: Blobs, content: bytes) -> str:
+def folder_of(blobs: BlobStore) -> BlobFolder:
+    """Returns the store of a cache as what it is in tests."""
+    assert isinstance(blobs, BlobFolder)
+    return blobs
+
+
+def store(blobs: BlobStore, content: bytes) -> str:
     """Stores a blob and returns its digest."""
-    return blobs.add(BytesIO(content)).sha256
+    return folder_of(blobs).add(BytesIO(content)).sha256
 
 
-def store_as(blobs: Blobs, sha256: str, content: bytes) -> None:
+def store_as(blobs: BlobStore, sha256: str, content: bytes) -> None:
     """Has the store answer `content` for another digest, as a damaged disk does."""
     assert hashlib.sha256(content).hexdigest() != sha256
-    blobs.path(sha256).parent.mkdir(parents=True, exist_ok=True)
-    blobs.path(sha256).write_bytes(content)
+    path = folder_of(blobs).path(sha256)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
 
 
 def read_tree(root: Path) -> Tree:

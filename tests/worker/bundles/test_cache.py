@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from tests.approved import Approved
 from tests.disks import mounted
 from tests.worker.attempt import wait_for
-from tests.worker.bundles.tars import Tree, read_tree, store, store_as, tar_of
+from tests.worker.bundles.tars import Tree, folder_of, read_tree, store, store_as, tar_of
 from torchyard.client.packing.bundle import pack
 from torchyard.contract.errors import DataError, InvalidBundle
 from torchyard.host import failpoints
@@ -70,7 +70,7 @@ def test_a_bundle_is_unpacked_once_and_read_only(cache: BundleCache) -> None:
     modes = {stat.S_IMODE(path.lstat().st_mode) for path in (tree, *tree.rglob("*"))}
     assert modes == {0o400, 0o500}
     before = tree.lstat().st_ino
-    cache.blobs.path(sha256).unlink()
+    folder_of(cache.blobs).path(sha256).unlink()
     assert cache.fetch(sha256, owner="ada").lstat().st_ino == before
 
 
@@ -192,7 +192,7 @@ def test_a_full_disk_leaves_nothing_and_passes(cache: BundleCache, monkeypatch: 
 
 @pytest.mark.parametrize("sizes", [(3_000_000,), (1,) * 500], ids=["one", "many"])
 def test_a_disk_that_is_really_full_is_told(tmp_path: Path, sizes: tuple[int, ...]) -> None:
-    root, blobs = tmp_path / "small", Blobs(tmp_path / "blobs")
+    root, blobs = tmp_path / "small", BlobFolder(tmp_path / "blobs")
     root.mkdir()
     sha256 = store(blobs, tar_of({f"{number}": (bytes(size), False) for number, size in enumerate(sizes)}))
     with mounted(root, kibibytes=1000):

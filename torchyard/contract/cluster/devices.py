@@ -137,6 +137,8 @@ class StartsReport(Record):
     """What its host keeps for the next jobs. None until it was measured, and where nothing limits it."""
     environments: list[EnvironmentReport] = field(default_factory=list)
     """Those that jobs may name as `config.python`."""
+    folders: list[str] = field(default_factory=list)
+    """The folders below which jobs may name `file://` data and code, by absolute paths."""
     troubles: list[TroubleReport] = field(default_factory=list)
     """What goes wrong in the worker's own work now, or did within the last hour."""
 

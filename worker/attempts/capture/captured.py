@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 
-from store.worker.records import CAPTURED, Blobs, CapturedFile, NewCheckpoint, captured_name
+from store.worker.records import CAPTURED, BlobStore, CapturedFile, NewCheckpoint, captured_name
 from torchyard.contract.attempts.records import Manifest
 from torchyard.contract.attempts.rundir import WORK, RunDir
 from torchyard.contract.files.paths import is_file_path
@@ -66,7 +66,7 @@ class Candidate:
 class CapturedCopy(FileCopy):
     """Copies one file that becomes a checkpoint. Has the interface of `CheckpointCopy`, too."""
 
-    def __init__(self, run: RunDir, blobs: Blobs, candidate: Candidate, *, step: int, limit: int) -> None:
+    def __init__(self, run: RunDir, blobs: BlobStore, candidate: Candidate, *, step: int, limit: int) -> None:
         """Raises as `FileCopy` does."""
         super().__init__(
             run.root.parent, blobs, candidate.match, limit=limit, what="a checkpoint", names=candidate.names

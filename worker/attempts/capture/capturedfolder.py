@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from store.worker.records import CAPTURED, Blobs, BlobWriter, CapturedFile, NewCheckpoint
+from store.worker.records import CAPTURED, BlobStore, BlobWriter, CapturedFile, NewCheckpoint
 from torchyard.contract.attempts.records import Manifest
 from torchyard.contract.attempts.rundir import WORK, RunDir
 from torchyard.contract.errors import DataError
@@ -29,7 +29,15 @@ class CapturedFolder:
     """
 
     def __init__(
-        self, run: RunDir, blobs: Blobs, candidate: Candidate, match: FolderMatch, *, step: int, limit: int, final: bool
+        self,
+        run: RunDir,
+        blobs: BlobStore,
+        candidate: Candidate,
+        match: FolderMatch,
+        *,
+        step: int,
+        limit: int,
+        final: bool,
     ) -> None:
         """Copies nothing. Raises DataError if the folder cannot be stored, and OSError."""
         self.candidate = candidate

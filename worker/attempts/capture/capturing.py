@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 import time
 
-from store.worker.records import Blobs
+from store.worker.records import BlobStore
 from torchyard.contract.attempts.rundir import WORK, RunDir
 from torchyard.contract.errors import DataError
 from torchyard.contract.wire.text import storable
@@ -60,7 +60,7 @@ class Capturing:
     def __init__(
         self,
         run: RunDir,
-        blobs: Blobs,
+        blobs: BlobStore,
         patterns: Sequence[str],
         *,
         known: set[str],

@@ -7,7 +7,7 @@ from pathlib import Path
 import time
 from typing import BinaryIO, Protocol
 
-from store.worker.records import Blob, Blobs, BlobWriter, NewCheckpoint
+from store.worker.records import Blob, BlobStore, BlobWriter, NewCheckpoint
 from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.attempts.rundir import INDEX_FILE, MANIFEST, STATE_FILE, RunDir
 from torchyard.contract.errors import DataError
@@ -42,7 +42,7 @@ class CheckpointCopy:
     The caller must call `discard` in the end, which does nothing for blobs that have names.
     """
 
-    def __init__(self, run: RunDir, blobs: Blobs, name: str, *, limit: int) -> None:
+    def __init__(self, run: RunDir, blobs: BlobStore, name: str, *, limit: int) -> None:
         """Reads the manifest and checks the files. Copies nothing.
 
         Raises DataError if the files do not match the manifest, or are larger than `limit` or the store's disk. Raises
@@ -150,7 +150,7 @@ class FileCopy:
     def __init__(
         self,
         root: Path,
-        blobs: Blobs,
+        blobs: BlobStore,
         match: Match,
         *,
         what: str,
@@ -246,10 +246,10 @@ def identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def require_room(blobs: Blobs, size: int, *, limit: int, what: str) -> None:
+def require_room(blobs: BlobStore, size: int, *, limit: int, what: str) -> None:
     """Raises DataError if `what` may never have so many bytes, and OSError if the disk has no room for them now."""
     space = blobs.disk_space()
     if size > min(limit, space.total):
         raise DataError(f"it has {size} bytes, but {what} may have at most {min(limit, space.total)}")
     if size > space.free:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(blobs.root))
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for {size} bytes")

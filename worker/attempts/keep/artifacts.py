@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from store.worker.records import DEFAULTS, Blobs, OutputLimits, Room
+from store.worker.records import DEFAULTS, BlobStore, OutputLimits, Room
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.wire.text import printable
 from worker.attempts.files.walking import TooMany, Walk
@@ -49,7 +49,7 @@ class Artifacts(LeftFiles):
     def __init__(
         self,
         run: RunDir,
-        blobs: Blobs,
+        blobs: BlobStore,
         *,
         room: Callable[[], Room],
         limits: OutputLimits = DEFAULTS,

@@ -14,7 +14,7 @@ from pathlib import Path
 import stat
 import time
 
-from store.worker.records import DEFAULTS, Blobs, NewArtifact, OutputLimits, Room, StoredArtifact
+from store.worker.records import DEFAULTS, BlobStore, NewArtifact, OutputLimits, Room, StoredArtifact
 from torchyard.contract.errors import DataError
 from torchyard.contract.files.paths import KEPT, MOST_PATH_BYTES
 from worker.attempts.files.copying import FileCopy, identity
@@ -76,7 +76,7 @@ class KeptFiles(LeftFiles):
     def __init__(
         self,
         keeping: Keeping,
-        blobs: Blobs,
+        blobs: BlobStore,
         *,
         room: Callable[[], Room],
         limits: OutputLimits = DEFAULTS,
@@ -218,7 +218,7 @@ class KeptFiles(LeftFiles):
 class _UnaskedCopy(FileCopy):
     """The copy of a file that nobody has asked for: it has no secret, and waits for no room on the disk."""
 
-    def __init__(self, root: Path, blobs: Blobs, match: Match, secrets: SecretBytes) -> None:
+    def __init__(self, root: Path, blobs: BlobStore, match: Match, secrets: SecretBytes) -> None:
         self._scan = secrets.scan()
         with_secrets = self._scan.update if secrets else None
         try:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 import time
 
-from store.worker.records import DEFAULTS, Blobs, NewArtifact, OutputLimits, Room, StoredArtifact
+from store.worker.records import DEFAULTS, BlobStore, NewArtifact, OutputLimits, Room, StoredArtifact
 from torchyard.contract.errors import DataError
 from worker.attempts.files.copy_queue import CopyQueue
 from worker.attempts.files.copying import Changed, FileCopy
@@ -38,7 +38,7 @@ class LeftFiles(ABC):
     def __init__(
         self,
         root: Path,
-        blobs: Blobs,
+        blobs: BlobStore,
         *,
         room: Callable[[], Room],
         limits: OutputLimits = DEFAULTS,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import TypeAlias
 
-from store.worker.records import Batch, Blob, Blobs, BlobWriter, NewMedia, PictureFacts
+from store.worker.records import Batch, Blob, BlobStore, BlobWriter, NewMedia, PictureFacts
 from torchyard.contract.attempts.events import Shown
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import DataError
@@ -40,7 +40,7 @@ _FILES: dict[MediaKind, tuple[frozenset[MediaPart], ...]] = {
 class PictureCopy:
     """A picture in the blob store that has no name yet."""
 
-    def __init__(self, blobs: Blobs, content: bytes) -> None:
+    def __init__(self, blobs: BlobStore, content: bytes) -> None:
         """Raises OSError."""
         self._writer: BlobWriter = blobs.create()
         try:
@@ -63,7 +63,7 @@ class PictureCopy:
 class ShownItems:
     """What one attempt shows."""
 
-    def __init__(self, run: RunDir, blobs: Blobs, *, mask: Mask) -> None:
+    def __init__(self, run: RunDir, blobs: BlobStore, *, mask: Mask) -> None:
         """`mask`: what no message may have."""
         self._run = run
         self._mask = mask

@@ -5,7 +5,7 @@ Those of one that publishes very many are spaced: each is copied and leaves a ro
 
 import time
 
-from store.worker.records import Batch, Blobs
+from store.worker.records import Batch, BlobStore
 from torchyard.contract.attempts.events import CheckpointSaved
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import DataError
@@ -34,7 +34,9 @@ class Publishing:
     have. Each method adds to `copied` the copies that are complete, whose rows are in the batch.
     """
 
-    def __init__(self, run: RunDir, blobs: Blobs, *, known: set[str], limit: int, most: int | None, mask: Mask) -> None:
+    def __init__(
+        self, run: RunDir, blobs: BlobStore, *, known: set[str], limit: int, most: int | None, mask: Mask
+    ) -> None:
         self.known = known
         self._run = run
         self._blobs = blobs

@@ -5,7 +5,7 @@ from datetime import timedelta
 import time
 from typing import Any
 
-from store.worker.records import AttemptFacts, Batch, Blobs, OutputLimits
+from store.worker.records import AttemptFacts, Batch, BlobStore, OutputLimits
 from torchyard.contract.attempts.keeping import used_in_place
 from torchyard.contract.attempts.rundir import WORK, RunDir
 from worker.attempts.capture.capturing import roots
@@ -154,7 +154,7 @@ def output_of(
     *,
     number: int,
     run: RunDir,
-    blobs: Blobs,
+    blobs: BlobStore,
     limits: OutputLimits,
     records: AttemptRecords,
     notices: Notices,

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from store.worker.records import Batch, Blobs, BlobWriter, MetricPoint
+from store.worker.records import Batch, BlobStore, BlobWriter, MetricPoint
 from torchyard.contract.attempts.events import Shown
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.failpoints import failpoint
@@ -78,7 +78,7 @@ class Relay:
     def __init__(
         self,
         run: RunDir,
-        blobs: Blobs,
+        blobs: BlobStore,
         *,
         state: RelayState = RelayState(),
         listed: Iterable[str],

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import logging
 from typing import Annotated, Any
 
-from store.worker.records import Blobs, CheckpointFacts, order_key
+from store.worker.records import BlobStore, CheckpointFacts, order_key
 from torchyard.contract.attempts.rundir import INDEX_FILE, STATE_FILE, RunDir, is_in_parts
 from torchyard.contract.errors import NotFound
 from torchyard.contract.spec.spec import CheckpointPolicy, RecipeSpec, Spec
@@ -37,7 +37,7 @@ class BestBringer:
     """
 
     run: RunDir
-    blobs: Blobs
+    blobs: BlobStore
     check: Callable[[], None]
     with_files: Callable[[CheckpointFacts], CheckpointFacts] = lambda checkpoint: checkpoint
 

@@ -14,7 +14,7 @@ import shutil
 from typing import Literal, get_args
 import uuid
 
-from store.worker.records import CAPTURED, ArtifactFacts, Blobs, CheckpointFacts, captured_file, captured_number
+from store.worker.records import CAPTURED, ArtifactFacts, BlobStore, CheckpointFacts, captured_file, captured_number
 from torchyard.contract.attempts.rundir import WORK, RunDir
 from torchyard.contract.wire.text import printable
 from torchyard.host import disk, terminal
@@ -103,7 +103,7 @@ def restore(
     versions: Sequence[Sequence[Stored]],
     *,
     folders: dict[Root, Path],
-    blobs: Blobs,
+    blobs: BlobStore,
     check: Callable[[], object] = lambda: None,
 ) -> Restored:
     """Puts the newest whole version of each file back at its own path, with its time. `folders`: where, by place.
@@ -122,7 +122,7 @@ def restore(
 
 @contextmanager
 def fetched(
-    files: Sequence[StoredFile], folder: Path, *, prefix: str, blobs: Blobs, check: Callable[[], object]
+    files: Sequence[StoredFile], folder: Path, *, prefix: str, blobs: BlobStore, check: Callable[[], object]
 ) -> Generator[Path | None]:
     """Yields a new place in the folder with a stored version, to be renamed. None: a file is missing or damaged.
 
@@ -150,7 +150,7 @@ def needed_for(versions: Sequence[Sequence[Stored]]) -> int:
 
 
 def _put_back(
-    versions: Sequence[Stored], folder: Path, blobs: Blobs, restored: Restored, check: Callable[[], object]
+    versions: Sequence[Stored], folder: Path, blobs: BlobStore, restored: Restored, check: Callable[[], object]
 ) -> None:
     newest = versions[0]
     if not newest.files:
@@ -174,7 +174,7 @@ def _put_back(
     restored.left_out.append(_shown(newest))
 
 
-def _put(stored: Stored, folder: Path, blobs: Blobs, placed: Placed, check: Callable[[], object]) -> bool:
+def _put(stored: Stored, folder: Path, blobs: BlobStore, placed: Placed, check: Callable[[], object]) -> bool:
     """Returns False if the stored version is not whole: nothing of it is put back then."""
     own = folder / stored.path
     link = folder / f".{uuid.uuid4().hex}"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from store.worker.records import CAPTURED, Blobs, CheckpointFacts, resumable
+from store.worker.records import CAPTURED, BlobStore, CheckpointFacts, resumable
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import ConfigError, DataError
 from torchyard.contract.wire.text import printable
@@ -21,7 +21,7 @@ class SavedFiles:
     """What one attempt finds of what was saved before. Each method raises OSError, StaleClaim and NotWanted."""
 
     run: RunDir
-    blobs: Blobs
+    blobs: BlobStore
     records: AttemptRecords
     notices: Notices
     check_wanted: Callable[[], None]

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 import stat
 
-from store.worker.records import CAPTURED, Blobs, CheckpointFacts, captured_number
+from store.worker.records import CAPTURED, BlobStore, CheckpointFacts, captured_number
 from torchyard.contract.attempts.rundir import WORK, RunDir
 from torchyard.contract.errors import DataError
 from torchyard.contract.wire.text import printable
@@ -54,7 +54,7 @@ class TornFiles:
     """
 
     run: RunDir
-    blobs: Blobs
+    blobs: BlobStore
     checkpoints: Callable[[], Sequence[CheckpointFacts]]
     check: Callable[[], object] = lambda: None
     replaced: list[str] = field(default_factory=list[str])

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 import shutil
 
-from store.worker.records import AttemptFacts, Blobs, EarlierAttempt, Inherited
+from store.worker.records import AttemptFacts, BlobStore, EarlierAttempt, Inherited
 from torchyard.contract.attempts.rundir import WORK, RunDir
 from torchyard.contract.bundles.names import bundles_of
 from torchyard.contract.spec.spec import parse_spec
@@ -65,7 +65,7 @@ class WorkFolder:
     attempts_of: Callable[[str], Sequence[EarlierAttempt]] = lambda _: ()
     not_kept_of: Callable[[int], str] = lambda _: ""
     in_pool: bool = False
-    blobs: Blobs
+    blobs: BlobStore
     stored: Callable[[], Sequence[Sequence[Stored]]] = tuple
     torn: TornFiles | None = None
     mounts: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from store.blobs.files import Blobs, DiskSpace
+from store.blobs.folder import BlobFolder, DiskSpace
 from store.output.checkpoints_facts import CAPTURED
 from store.output.facts import Batch
 from tests.approved import Approved
@@ -38,12 +38,12 @@ def run(tmp_path: Path) -> RunDir:
 
 
 def relay_of(run: RunDir, *patterns: str, known: tuple[str, ...] = (), limit: int = 1 << 30) -> Relay:
-    blobs = Blobs(run.root.parent / "blobs")
+    blobs = BlobFolder(run.root.parent / "blobs")
     blobs.root.mkdir(exist_ok=True)
     return Relay(run, blobs, listed=(), captured=known, world_size=1, patterns=patterns, checkpoint_limit=limit)
 
 
-def no_space(_: Blobs) -> DiskSpace:
+def no_space(_: BlobFolder) -> DiskSpace:
     return DiskSpace(total=1 << 40, free=0)
 
 
@@ -162,7 +162,7 @@ def test_a_full_disk_delays_it_and_loses_neither_the_file_nor_the_output(
     (run.artifacts / "a.pt").write_bytes(b"x")
     relay = relay_of(run, "a.pt")
     with monkeypatch.context() as patch:
-        patch.setattr(Blobs, "disk_space", no_space)
+        patch.setattr(BlobFolder, "disk_space", no_space)
         look(relay)
         run.log("rank-0", "stdout").write_text("goes on\n")
         found = look(relay)
@@ -233,7 +233,9 @@ def test_a_file_with_a_secret_in_its_name_takes_no_more_memory_each_time_that_it
 ) -> None:
     known, told = set[str](), list[str]()
     mask = Mask(["a secret value"])
-    found = capturing.Capturing(run, Blobs(run.root / "blobs"), ["*.pt"], known=known, limit=1, mask=mask, look_s=0)
+    found = capturing.Capturing(
+        run, BlobFolder(run.root / "blobs"), ["*.pt"], known=known, limit=1, mask=mask, look_s=0
+    )
     path = run.artifacts / "a secret value.pt"
     path.write_bytes(b"x")
     for _ in range(3):

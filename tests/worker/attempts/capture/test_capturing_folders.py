@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.checkpoints_facts import CAPTURED
 from store.output.facts import Batch, NewCheckpoint
 from tests.worker.attempts.output.relays import storing
@@ -44,7 +44,7 @@ def run(tmp_path: Path) -> RunDir:
 
 
 def relay_of(run: RunDir, *patterns: str, mask: Mask | None = None, limit: int = 1 << 30) -> Relay:
-    blobs = Blobs(run.root.parent.parent / "blobs")
+    blobs = BlobFolder(run.root.parent.parent / "blobs")
     blobs.root.mkdir(exist_ok=True)
     return Relay(run, blobs, listed=(), world_size=1, patterns=patterns, mask=mask or Mask(), checkpoint_limit=limit)
 
@@ -67,7 +67,7 @@ def texts(batches: list[Batch]) -> list[str]:
 
 
 def contents(run: RunDir, new: NewCheckpoint) -> dict[str, bytes]:
-    blobs = Blobs(run.root.parent.parent / "blobs")
+    blobs = BlobFolder(run.root.parent.parent / "blobs")
     return {file.path: blobs.path(file.sha256).read_bytes() for file in new.files}
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.facts import Batch, CapturedFile, NewCheckpoint
 from tests.approved import Approved
 from tests.worker.attempts.output.relays import storing
@@ -39,7 +39,7 @@ def out(run: RunDir) -> Path:
 
 
 def relay_of(run: RunDir, *patterns: str) -> Relay:
-    blobs = Blobs(run.root.parent.parent / "blobs")
+    blobs = BlobFolder(run.root.parent.parent / "blobs")
     blobs.root.mkdir(exist_ok=True)
     return Relay(run, blobs, listed=(), world_size=1, patterns=patterns)
 
@@ -135,7 +135,7 @@ def test_what_is_left_out_for_good_is_remembered_within_a_limit(
 ) -> None:
     monkeypatch.setattr(capturing, "_MOST_REFUSED", 5)
     known = set[str]()
-    blobs = Blobs(run.root.parent.parent / "blobs")
+    blobs = BlobFolder(run.root.parent.parent / "blobs")
     found = capturing.Capturing(run, blobs, ["out/*.pt"], known=known, limit=0, look_s=0.0)
     for number in range(20):
         write(out / "a.pt", at=1_000_000 + number)

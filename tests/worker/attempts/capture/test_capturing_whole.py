@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.facts import Batch, NewCheckpoint
 from tests.approved import Approved
 from tests.worker.attempts.output.relays import storing
@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> RunDir:
 
 @pytest.fixture
 def relay(run: RunDir) -> Relay:
-    blobs = Blobs(run.root.parent.parent / "blobs")
+    blobs = BlobFolder(run.root.parent.parent / "blobs")
     blobs.root.mkdir(exist_ok=True)
     return Relay(run, blobs, listed=(), world_size=1, patterns=["*"])
 

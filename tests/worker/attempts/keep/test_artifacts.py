@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.facts import Batch, NewArtifact, OutputLimits, Room, StoredArtifact
 from tests.approved import Approved
 from tests.disks import mounted
@@ -32,7 +32,7 @@ def relay_of(
     offsets: dict[str, int] | None = None,
     limits: OutputLimits | None = None,
 ) -> Relay:
-    blobs = Blobs(run.root.parent / "blobs")
+    blobs = BlobFolder(run.root.parent / "blobs")
     files = Artifacts(run, blobs, room=lambda: Room(stored, left), limits=limits or OutputLimits())
     return Relay(run, blobs, state=RelayState.of(offsets or {}), listed=(), world_size=1, left=[files])
 
@@ -56,7 +56,7 @@ def test_files_are_stored_once_all_processes_have_ended_and_their_bytes_are_ther
     batches = drain(relay, final=True)
     found = {item.path: item for batch in batches for item in batch.artifacts}
     assert sorted(found) == [".hidden", "plots/loss.png"]
-    with Blobs(run.root.parent / "blobs").open(found["plots/loss.png"].sha256) as blob:
+    with BlobFolder(run.root.parent / "blobs").open(found["plots/loss.png"].sha256) as blob:
         assert blob.read() == b"png"
     assert texts(batches) == []
     assert drain(relay, final=True) == []
@@ -174,7 +174,7 @@ def test_what_the_quota_has_no_room_for_is_left_out(run: RunDir, approved: Appro
 def test_a_file_that_changes_or_vanishes_after_the_look_is_left_out(run: RunDir, approved: Approved) -> None:
     grown, gone = write(run, "grown"), write(run, "gone")
     write(run, "kept")
-    blobs = Blobs(run.root.parent / "blobs")
+    blobs = BlobFolder(run.root.parent / "blobs")
     asked: list[int] = []
 
     def room() -> Room:

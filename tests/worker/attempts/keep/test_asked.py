@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from store.attempts import keeping
 from store.attempts.facts import KeepOrder
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.db.database import Database
 from store.jobs import deletion
 from store.output import artifacts
@@ -38,7 +38,7 @@ def db(database: Database) -> StoreFixture:
 
 @pytest.fixture
 def store(db: StoreFixture, tmp_path: Path) -> Store:
-    return store_on(db.database, blobs=Blobs(tmp_path / "blobs"))
+    return store_on(db.database, blobs=BlobFolder(tmp_path / "blobs"))
 
 
 @pytest.fixture

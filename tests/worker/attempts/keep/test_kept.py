@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs.files import Blobs, BlobWriter
+from store.blobs.folder import BlobFolder, BlobWriter
 from store.output.facts import NewArtifact, OutputLimits, Room, StoredArtifact
 from tests.worker.attempts.output.relays import drain, texts
 from torchyard.contract.attempts.rundir import WORK, RunDir
@@ -59,7 +59,7 @@ class Job:
         lasts: timedelta | None = None,
     ) -> None:
         self.rows: dict[str, StoredArtifact] = {}
-        self.blobs = Blobs(run.root.parent / "blobs")
+        self.blobs = BlobFolder(run.root.parent / "blobs")
         self.told: list[str] = []
         self.limits, self.left = limits or OutputLimits(), left
         keeping = Keeping(
@@ -84,8 +84,7 @@ class Job:
         while True:
             copies = self.files.take(budget, final=final, warn=self.told.append)
             for copy in copies:
-                for blob in copy.blobs:
-                    blob.publish()
+                self.blobs.publish_all(copy.blobs)
                 new = self.files.row(copy)
                 stored.append(new.path)
                 self.rows[new.path] = _row(new, attempt)

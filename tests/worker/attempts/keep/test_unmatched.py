@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from tests.worker.attempts.output.relays import drain, texts
 from torchyard.contract.attempts.rundir import RunDir
 from worker.attempts.capture.capturing import roots
@@ -33,7 +33,7 @@ def unmatched_of(run: RunDir, *, age_s: float = 3600.0) -> Unmatched:
 
 
 def relay_of(run: RunDir, state: RelayState = RelayState(), *, age_s: float = 3600.0) -> Relay:  # noqa: B008
-    blobs = Blobs(run.root.parent / "blobs")
+    blobs = BlobFolder(run.root.parent / "blobs")
     return Relay(run, blobs, state=state, listed=(), world_size=1, unmatched=unmatched_of(run, age_s=age_s))
 
 

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 import time
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.facts import Batch
 from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.attempts.rundir import RunDir
@@ -15,7 +15,9 @@ from worker.attempts.output.relay import Relay, RelayState
 
 
 def relay_of(run: RunDir, *, offsets: dict[str, int] | None = None, listed: tuple[str, ...] = ()) -> Relay:
-    return Relay(run, Blobs(run.root.parent / "blobs"), state=RelayState.of(offsets or {}), listed=listed, world_size=2)
+    return Relay(
+        run, BlobFolder(run.root.parent / "blobs"), state=RelayState.of(offsets or {}), listed=listed, world_size=2
+    )
 
 
 def drain(relay: Relay, *, final: bool = False) -> list[Batch]:
@@ -50,7 +52,7 @@ def next_curves(relay: Relay) -> Batch:
 def storing(relay: Relay, batch: Batch) -> Generator[None]:
     """Stores the blobs of the batch that was read last. What the block does is its commit."""
     for blob in relay.blobs:
-        blob.publish()
+        BlobFolder(blob.path.parents[1]).publish_all([blob])
     yield
     relay.note_stored(batch)
 

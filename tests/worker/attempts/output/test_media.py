@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.facts import Batch, NewMedia
 from tests.approved import Approved
 from tests.worker.attempts.output.relays import announce, drain, relay_of, store, storing, texts, write_checkpoint
@@ -67,7 +67,7 @@ def test_an_item_is_stored_while_the_attempt_runs_once_its_bytes_are(run: RunDir
     assert (item.caption, item.classes, item.data) == ("ä", ["x"], None)
     (picture,) = item.pictures
     assert (picture.part, picture.media_type, picture.width, picture.height) == ("image", "image/png", 3, 1)
-    with Blobs(run.root.parent / "blobs").open(picture.sha256) as blob:
+    with BlobFolder(run.root.parent / "blobs").open(picture.sha256) as blob:
         assert blob.read() == PICTURE
     assert drain(relay, final=True) == []
 
@@ -312,7 +312,7 @@ def test_secrets_that_were_cut_in_two_are_masked(run: RunDir) -> None:
     secret, key = "hunter2-hunter2", "k" * 50
     show(run, caption=f"a {secret[:9]}…", classes=[secret[:9]])
     say(run, kind="text", data={"text": f"line\na {secret[:9]}"})
-    relay = Relay(run, Blobs(run.root.parent / "blobs"), listed=(), world_size=1, mask=Mask([secret]))
+    relay = Relay(run, BlobFolder(run.root.parent / "blobs"), listed=(), world_size=1, mask=Mask([secret]))
     say(run, key=f"{key}{secret}", kind="text", data={})
     (batch,) = drain(relay)
     masked = masked_batch(batch, Mask([secret]))

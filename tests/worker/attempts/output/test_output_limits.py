@@ -4,7 +4,7 @@ from dataclasses import replace
 import json
 from pathlib import Path
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.facts import Batch, OutputLimits
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
@@ -58,7 +58,7 @@ def test_a_flood_of_messages_is_cut_and_what_follows_is_stored(simulated: Simula
 
 
 def relay_of(run: RunDir) -> Relay:
-    return Relay(run, Blobs(run.root.parent / "blobs"), listed=(), world_size=1)
+    return Relay(run, BlobFolder(run.root.parent / "blobs"), listed=(), world_size=1)
 
 
 def test_a_relay_does_not_read_a_log_that_is_cut(tmp_path: Path) -> None:

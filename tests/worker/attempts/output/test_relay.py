@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from tests.approved import Approved
 from tests.worker.attempts.output.relays import (
     announce,
@@ -199,7 +199,7 @@ def test_a_long_line_without_a_newline_ends_with_the_attempt(run: RunDir) -> Non
 def test_the_launcher_of_every_node_is_read_and_none_has_a_rank(run: RunDir) -> None:
     for name in ("launcher", "launcher-1", "launcher-2", "rank-1"):
         run.log(name, "stderr").write_text(f"of {name}\n")
-    relay = Relay(run, Blobs(run.root.parent / "blobs"), listed=(), world_size=2, nodes=2)
+    relay = Relay(run, BlobFolder(run.root.parent / "blobs"), listed=(), world_size=2, nodes=2)
     (batch,) = drain(relay, final=True)
     found = {(chunk.rank, line) for chunk in batch.lines for line in chunk.lines}
     assert found == {(None, "of launcher"), (None, "of launcher-1"), (1, "of rank-1")}

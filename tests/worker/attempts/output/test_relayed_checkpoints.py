@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from tests.approved import Approved
 from tests.worker.attempts.output.relays import (
     announce,
@@ -30,7 +30,7 @@ def test_an_announced_checkpoint_is_in_the_blob_store_before_it_is_listed(run: R
     (batch,) = drain(relay)
     (listed,) = batch.checkpoints
     assert (listed.name, listed.manifest.epoch, listed.manifest.metrics) == ("epoch-0001", 1, {"val/loss": 0.5})
-    assert Blobs(run.root.parent / "blobs").path(listed.files[0].sha256).read_bytes() == b"weights"
+    assert BlobFolder(run.root.parent / "blobs").path(listed.files[0].sha256).read_bytes() == b"weights"
     assert drain(relay, final=True) == []
 
 
@@ -115,7 +115,7 @@ def test_logs_and_garbage_collection_go_on_while_a_large_checkpoint_is_copied(ru
     write_checkpoint(run, "one", content=bytes(80 << 20))
     if announced:
         announce(run, "one")
-    relay, blobs = relay_of(run), Blobs(run.root.parent / "blobs")
+    relay, blobs = relay_of(run), BlobFolder(run.root.parent / "blobs")
     assert relay.read(final=True) is None
     assert relay.copying
     with blobs.exclusive_lock() as alone:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.checkpoints_facts import CheckpointFacts
+from tests.worker.bundles.tars import folder_of
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.spec.spec import parse_spec
 from torchyard.host import disk
@@ -21,7 +22,7 @@ from worker.attempts.prepare.best import BestBringer, BestSoFar
 def bringer(tmp_path: Path) -> BestBringer:
     run = RunDir(tmp_path / "run")
     run.create()
-    return BestBringer(run, Blobs(tmp_path / "blobs"), lambda: None)
+    return BestBringer(run, BlobFolder(tmp_path / "blobs"), lambda: None)
 
 
 SAVED = datetime(2026, 1, 1, tzinfo=UTC)
@@ -29,7 +30,7 @@ SAVED = datetime(2026, 1, 1, tzinfo=UTC)
 
 def saved(bringer: BestBringer, step: int, value: float | None, *, attempt: int = 1) -> CheckpointFacts:
     content = f"state {step}".encode()
-    blob = bringer.blobs.add(BytesIO(content))
+    blob = folder_of(bringer.blobs).add(BytesIO(content))
     files = [{"path": "state.pt", "size": blob.size, "sha256": blob.sha256}]
     metrics = {"val/loss": "NaN" if value is None else value}
     name = f"step-{step}"
@@ -54,7 +55,10 @@ def test_the_best_is_brought_beside_the_one_to_resume_from(bringer: BestBringer)
 
 def test_all_parts_of_one_in_parts_are_brought(bringer: BestBringer) -> None:
     names = ("state.index.json", "state-00001-of-00002.safetensors", "state-00002-of-00002.safetensors")
-    blobs = {name: bringer.blobs.add(BytesIO(name.encode())) for name in (*names, "confusion.json", "a/b.safetensors")}
+    blobs = {
+        name: folder_of(bringer.blobs).add(BytesIO(name.encode()))
+        for name in (*names, "confusion.json", "a/b.safetensors")
+    }
     files = [{"path": name, "size": blob.size, "sha256": blob.sha256} for name, blob in blobs.items()]
     assert bring(bringer, saved(bringer, 3, 0.5), replace(saved(bringer, 2, 0.1), files=files)) is not None
     assert {path.name: path.read_text() for path in bringer.run.best.iterdir()} == {name: name for name in names}
@@ -100,7 +104,7 @@ def test_a_best_that_cannot_be_brought_keeps_no_attempt_from_starting(
     bringer: BestBringer, trouble: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = (saved(bringer, 2, 0.5), saved(bringer, 1, 0.1))
-    path = bringer.blobs.path(found[1].files[0]["sha256"])
+    path = folder_of(bringer.blobs).path(found[1].files[0]["sha256"])
     if trouble == "damaged":
         path.write_bytes(b"noise")
     elif trouble == "gone":

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.db.database import Database
 from store.output import artifacts, checkpoints
 from tests.approved import Approved
@@ -47,7 +47,7 @@ def code() -> Tree:
 def simulated(
     tmp_path: Path, database: Database, config: dict[str, Any], code: Tree
 ) -> Generator[SimulatedRunnerFixture]:
-    service, blobs = StoreFixture(database), Blobs(tmp_path / "blobs")
+    service, blobs = StoreFixture(database), BlobFolder(tmp_path / "blobs")
     program, data = (bundle_url(store(blobs, tar_of(tree))) for tree in (code, DATA))
     job_id = service.submit(config={"code": program, "mounts": {"data": data}} | config)
     claim = service.starting(job_id, service.worker())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from tests.worker.attempts.capture.test_capturing_folders import look_at_once, run, write
 from tests.worker.attempts.prepare.test_tornfolders import HALF, at_end, listed
 from torchyard.contract.attempts.rundir import WORK, RunDir
@@ -67,7 +67,7 @@ def test_a_torn_folder_that_is_replaced(run: RunDir) -> None:
     found = at_end(run)
     assert [new.damaged for new in found] == [True]
     before = fill(run.work / "out/step-2.torn")
-    torn = TornFiles(run, Blobs(run.root.parent.parent / "blobs"), lambda: listed(*found), wanted_at(10))
+    torn = TornFiles(run, BlobFolder(run.root.parent.parent / "blobs"), lambda: listed(*found), wanted_at(10))
     with pytest.raises(Wanted):
         torn.mend(WORK)
     assert is_left_in_part(before)
@@ -76,7 +76,7 @@ def test_a_torn_folder_that_is_replaced(run: RunDir) -> None:
 
 def test_the_copies_of_a_version_that_is_not_put_in_its_place(run: RunDir) -> None:
     copy = fill(run.work.parent / ".put.left")
-    torn = TornFiles(run, Blobs(run.root.parent.parent / "blobs"), list, wanted_at(10))
+    torn = TornFiles(run, BlobFolder(run.root.parent.parent / "blobs"), list, wanted_at(10))
     with pytest.raises(Wanted):
         torn.remove_unfinished()
     assert is_left_in_part(copy)
@@ -97,7 +97,7 @@ def test_each_damaged_folder_is_asked_for_anew(run: RunDir) -> None:
     for number in range(3):
         write(run.work / f"out/step-{number}", HALF)
     found = at_end(run)
-    torn = TornFiles(run, Blobs(run.root.parent.parent / "blobs"), lambda: listed(*found), wanted_at(3))
+    torn = TornFiles(run, BlobFolder(run.root.parent.parent / "blobs"), lambda: listed(*found), wanted_at(3))
     with pytest.raises(Wanted):
         torn.mend(WORK)
     assert len(torn.moved) == 2

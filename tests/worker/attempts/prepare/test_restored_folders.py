@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from tests.worker.attempts.capture.test_capturing_folders import DCP, look_at_once, run, write
 from tests.worker.attempts.prepare.test_tornfolders import at_end, listed
 from torchyard.contract.attempts.rundir import RunDir
@@ -22,7 +22,9 @@ def restored(run: RunDir, target: Path, pattern: str = "out/*") -> tuple[dict[st
     folders: dict[Root, Path] = {"work": target / "work", "artifacts": target / "artifacts"}
     for folder in folders.values():
         folder.mkdir(parents=True)
-    told = restoring.restore(versions, folders=folders, blobs=Blobs(run.root.parent.parent / "blobs")).message(of="it")
+    told = restoring.restore(versions, folders=folders, blobs=BlobFolder(run.root.parent.parent / "blobs")).message(
+        of="it"
+    )
     return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("*") if path.is_file()}, told
 
 
@@ -63,6 +65,6 @@ def test_latest_of_deepspeed_names_the_newest_folder(run: RunDir, tmp_path: Path
     versions = restoring.versions_of(restoring.stored_of(listed(*rows), []))
     target = tmp_path / "new"
     target.mkdir()
-    restoring.restore(versions, folders={"work": target}, blobs=Blobs(run.root.parent.parent / "blobs"))
+    restoring.restore(versions, folders={"work": target}, blobs=BlobFolder(run.root.parent.parent / "blobs"))
     assert (target / "out/latest").read_text() == f"global_step{newest}"
     assert {path.parent.name for path in target.rglob("*.pt")} == {"global_step1", "global_step2"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.db.database import Database
 from store.tables import Checkpoint
 from tests.disks import mounted
@@ -142,7 +142,7 @@ def test_a_job_waits_while_its_checkpoints_do_not_fit(hosts: Hosts, tmp_path: Pa
         hosts.last.detach()
 
 
-def _stored(path: str, content: bytes, blobs: Blobs, *, is_checkpoint: bool = True) -> Stored:
+def _stored(path: str, content: bytes, blobs: BlobFolder, *, is_checkpoint: bool = True) -> Stored:
     blob = blobs.add(BytesIO(content))
     return Stored(
         root="work",
@@ -154,7 +154,7 @@ def _stored(path: str, content: bytes, blobs: Blobs, *, is_checkpoint: bool = Tr
 
 
 def test_what_has_no_place_is_said(tmp_path: Path) -> None:
-    blobs, folder = Blobs(tmp_path / "blobs"), tmp_path / "work"
+    blobs, folder = BlobFolder(tmp_path / "blobs"), tmp_path / "work"
     blobs.root.mkdir()
     (folder / "a" / "b").mkdir(parents=True)
     (folder / "file").touch()
@@ -165,7 +165,7 @@ def test_what_has_no_place_is_said(tmp_path: Path) -> None:
 
 
 def test_files_that_do_not_fit_are_said_and_checkpoints_come_first(tmp_path: Path) -> None:
-    blobs, folder = Blobs(tmp_path / "blobs"), tmp_path / "work"
+    blobs, folder = BlobFolder(tmp_path / "blobs"), tmp_path / "work"
     blobs.root.mkdir()
     checkpoint, file = _stored("c.pt", b"c", blobs), _stored("f.bin", bytes(1 << 20), blobs, is_checkpoint=False)
     with mounted(folder, kibibytes=2048):
@@ -176,7 +176,7 @@ def test_files_that_do_not_fit_are_said_and_checkpoints_come_first(tmp_path: Pat
 
 
 def test_the_other_names_of_a_file_are_links_to_it(tmp_path: Path) -> None:
-    blobs, folder = Blobs(tmp_path / "blobs"), tmp_path / "work"
+    blobs, folder = BlobFolder(tmp_path / "blobs"), tmp_path / "work"
     blobs.root.mkdir()
     first = _stored("out/1.pt", bytes(3 << 20), blobs)
     names = [replace(first, path=path, files=[replace(first.files[0], path=path)]) for path in ("best.pt", "a/last.pt")]
@@ -191,7 +191,7 @@ def test_the_other_names_of_a_file_are_links_to_it(tmp_path: Path) -> None:
 
 
 def test_a_name_is_no_link_to_what_has_taken_the_place_of_its_file(tmp_path: Path) -> None:
-    blobs, folder = Blobs(tmp_path / "blobs"), tmp_path / "work"
+    blobs, folder = BlobFolder(tmp_path / "blobs"), tmp_path / "work"
     blobs.root.mkdir()
     folder.mkdir()
     first = _stored("out/a.pt", b"file", blobs)
@@ -209,7 +209,7 @@ def test_no_path_leads_out_of_the_folder(path: str) -> None:
 
 
 def test_a_folder_that_is_one_checkpoint_is_put_back_whole_or_not(tmp_path: Path) -> None:
-    blobs, folder = Blobs(tmp_path / "blobs"), tmp_path / "work"
+    blobs, folder = BlobFolder(tmp_path / "blobs"), tmp_path / "work"
     blobs.root.mkdir()
     folder.mkdir()
     older, newer = (

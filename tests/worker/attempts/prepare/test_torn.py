@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.checkpoints_facts import CAPTURED, CheckpointFacts
 from tests.approved import Approved
 from torchyard.contract.attempts.rundir import WORK, RunDir
@@ -29,14 +29,14 @@ def run(tmp_path: Path) -> RunDir:
 
 
 @pytest.fixture
-def blobs(tmp_path: Path) -> Blobs:
-    found = Blobs(tmp_path / "blobs")
+def blobs(tmp_path: Path) -> BlobFolder:
+    found = BlobFolder(tmp_path / "blobs")
     found.root.mkdir()
     return found
 
 
 @pytest.fixture
-def saved(blobs: Blobs) -> Add:
+def saved(blobs: BlobFolder) -> Add:
     """Returns a checkpoint of one captured file, of which the later one is newer."""
     count = 0
 
@@ -67,7 +67,7 @@ def saved(blobs: Blobs) -> Add:
     return add
 
 
-def torn_files(run: RunDir, blobs: Blobs, *checkpoints: CheckpointFacts) -> TornFiles:
+def torn_files(run: RunDir, blobs: BlobFolder, *checkpoints: CheckpointFacts) -> TornFiles:
     """Of checkpoints, oldest first."""
     return TornFiles(run, blobs, lambda: checkpoints[::-1])
 
@@ -79,7 +79,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_torn_version_lies_in_a_new_folder_beside_the_place_of_the_whole_one(
-    run: RunDir, blobs: Blobs, saved: Add
+    run: RunDir, blobs: BlobFolder, saved: Add
 ) -> None:
     torn = saved("out/a=1/last.pt", b"torn", damaged=True)
     older = saved("b.pt", b"old torn", damaged=True), saved("b.pt", b"whole")
@@ -94,7 +94,7 @@ def test_a_torn_version_lies_in_a_new_folder_beside_the_place_of_the_whole_one(
     assert tree(run.root.parent / "other") == {"out/a=1/last.pt.torn": b"torn"}
 
 
-def test_artifacts_go_into_their_own_folder(run: RunDir, blobs: Blobs, saved: Add) -> None:
+def test_artifacts_go_into_their_own_folder(run: RunDir, blobs: BlobFolder, saved: Add) -> None:
     files = torn_files(
         run, blobs, saved("a.pt", b"work", damaged=True), saved("a.pt", b"artifact", damaged=True, root="artifacts")
     )
@@ -104,7 +104,7 @@ def test_artifacts_go_into_their_own_folder(run: RunDir, blobs: Blobs, saved: Ad
 
 @pytest.mark.parametrize("method", ["lay", "mend"])
 def test_a_file_waits_for_room_on_the_disk(
-    run: RunDir, blobs: Blobs, saved: Add, monkeypatch: pytest.MonkeyPatch, method: str
+    run: RunDir, blobs: BlobFolder, saved: Add, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     def refuse(_: Path, size: int) -> None:
         raise OSError(errno.ENOSPC, f"full: {size}")
@@ -117,7 +117,7 @@ def test_a_file_waits_for_room_on_the_disk(
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_what_lies_in_the_way_is_not_followed(run: RunDir, blobs: Blobs, saved: Add, kind: str) -> None:
+def test_what_lies_in_the_way_is_not_followed(run: RunDir, blobs: BlobFolder, saved: Add, kind: str) -> None:
     outside = run.root.parent.parent / "outside"
     outside.mkdir()
     if kind == "link":
@@ -129,7 +129,7 @@ def test_what_lies_in_the_way_is_not_followed(run: RunDir, blobs: Blobs, saved: 
 
 
 def test_a_torn_file_in_a_kept_folder_gives_its_place_to_the_whole_one(
-    run: RunDir, blobs: Blobs, saved: Add, approved: Approved
+    run: RunDir, blobs: BlobFolder, saved: Add, approved: Approved
 ) -> None:
     old, torn = saved("out/last.npy", b"whole"), saved("out/last.npy", b"torn", damaged=True)
     path = run.work / "out" / "last.npy"
@@ -154,7 +154,7 @@ def test_a_torn_file_in_a_kept_folder_gives_its_place_to_the_whole_one(
     ],
 )
 def test_a_file_that_was_not_captured_is_judged_by_its_bytes(
-    run: RunDir, blobs: Blobs, saved: Add, content: bytes, *, stays: bool
+    run: RunDir, blobs: BlobFolder, saved: Add, content: bytes, *, stays: bool
 ) -> None:
     (run.work / "last.pt").write_bytes(content)
     torn_files(run, blobs, saved("last.pt", b"whole")).mend(WORK)
@@ -162,7 +162,7 @@ def test_a_file_that_was_not_captured_is_judged_by_its_bytes(
 
 
 @pytest.mark.parametrize("versions", ["none", "torn"])
-def test_a_torn_file_without_a_whole_version_stays(run: RunDir, blobs: Blobs, saved: Add, versions: str) -> None:
+def test_a_torn_file_without_a_whole_version_stays(run: RunDir, blobs: BlobFolder, saved: Add, versions: str) -> None:
     torn = saved("last.pt", b"PK\x03\x04 torn", damaged=True)
     (run.work / "last.pt").write_bytes(b"PK\x03\x04 torn")
     os.utime(run.work / "last.pt", ns=(0, torn.files[0]["modified_ns"]))
@@ -170,7 +170,9 @@ def test_a_torn_file_without_a_whole_version_stays(run: RunDir, blobs: Blobs, sa
     assert tree(run.work) == {"last.pt": b"PK\x03\x04 torn"}
 
 
-def test_what_a_program_removed_or_replaced_stays_so_in_a_kept_folder(run: RunDir, blobs: Blobs, saved: Add) -> None:
+def test_what_a_program_removed_or_replaced_stays_so_in_a_kept_folder(
+    run: RunDir, blobs: BlobFolder, saved: Add
+) -> None:
     os.mkfifo(run.work / "pipe.pt")
     (run.work / "link.pt").symlink_to("/etc/hostname")
     (run.work / "folder.pt").mkdir()
@@ -180,7 +182,7 @@ def test_what_a_program_removed_or_replaced_stays_so_in_a_kept_folder(run: RunDi
     assert (run.work / "link.pt").is_symlink()
 
 
-def test_a_torn_file_whose_whole_versions_are_lost_stays(run: RunDir, blobs: Blobs, saved: Add) -> None:
+def test_a_torn_file_whose_whole_versions_are_lost_stays(run: RunDir, blobs: BlobFolder, saved: Add) -> None:
     whole = saved("last.pt", b"whole")
     blobs.path(whole.files[0]["sha256"]).unlink()
     (run.work / "last.pt").write_bytes(b"")
@@ -190,11 +192,13 @@ def test_a_torn_file_whose_whole_versions_are_lost_stays(run: RunDir, blobs: Blo
 
 def test_files_that_were_never_put_in_their_place_are_removed(run: RunDir) -> None:
     (run.root.parent / ".put.abc").write_bytes(b"part")
-    torn_files(run, Blobs(run.root)).remove_unfinished()
+    torn_files(run, BlobFolder(run.root)).remove_unfinished()
     assert sorted(os.listdir(run.root.parent)) == ["2", "work"]  # noqa: PTH208
 
 
-def test_a_torn_file_stays_where_a_folder_has_the_name_that_it_would_get(run: RunDir, blobs: Blobs, saved: Add) -> None:
+def test_a_torn_file_stays_where_a_folder_has_the_name_that_it_would_get(
+    run: RunDir, blobs: BlobFolder, saved: Add
+) -> None:
     whole, torn = saved("a.pt", b"whole"), saved("a.pt", b"torn", damaged=True)
     file = run.work / "a.pt"
     file.write_bytes(b"torn")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from store.blobs.files import Blobs
+from store.blobs.folder import BlobFolder
 from store.output.checkpoints_facts import CheckpointFacts
 from store.output.facts import NewCheckpoint
 from tests.worker.attempts.capture import test_capturing_folders as capturing
@@ -57,7 +57,7 @@ def tree(run: RunDir) -> dict[str, bytes]:
 
 
 def mend(run: RunDir, *new: NewCheckpoint) -> str:
-    torn = TornFiles(run, Blobs(run.root.parent.parent / "blobs"), lambda: listed(*new))
+    torn = TornFiles(run, BlobFolder(run.root.parent.parent / "blobs"), lambda: listed(*new))
     torn.mend(WORK)
     return torn.message()
 
@@ -124,7 +124,7 @@ def test_in_a_new_folder_a_torn_one_lies_beside_its_place(run: RunDir, tmp_path:
     found = [*at_end(run), *at_end(run, "out/deep/*")]
     run.work.rename(tmp_path / "gone")
     (run.work.parent / "new").mkdir()
-    TornFiles(run, Blobs(run.root.parent.parent / "blobs"), lambda: listed(*found)).lay(WORK, folder="new")
+    TornFiles(run, BlobFolder(run.root.parent.parent / "blobs"), lambda: listed(*found)).lay(WORK, folder="new")
     (run.work.parent / "new").rename(run.work)
     assert tree(run) == {f"out/deep/step-2.torn/{name}": content for name, content in HALF.items()}
     assert (run.work / "out/deep/step-2.torn/__0_0.distcp").stat().st_mtime_ns == time_ns
@@ -135,7 +135,7 @@ def test_what_lies_at_the_place_of_a_torn_folder_stays(run: RunDir) -> None:
     found = at_end(run)
     own = write(run.work / "out/step-2.torn", {"own": b"x"})
     before = tree(run)
-    TornFiles(run, Blobs(run.root.parent.parent / "blobs"), lambda: listed(*found)).lay(WORK)
+    TornFiles(run, BlobFolder(run.root.parent.parent / "blobs"), lambda: listed(*found)).lay(WORK)
     assert tree(run) == before and before.items() >= own.items()
 
 
@@ -145,6 +145,8 @@ def test_old_checkpoints_with_very_many_files_are_not_put_back_without_a_word(ru
     (row,) = listed(new)
     old = replace(row, id="ckpt_old", files=[], files_bytes=1 << 20, saved_at=0)
     versions = restoring.versions_of(restoring.stored_of([row, old], []))
-    restored = restoring.restore(versions, folders={"work": tmp_path}, blobs=Blobs(run.root.parent.parent / "blobs"))
+    restored = restoring.restore(
+        versions, folders={"work": tmp_path}, blobs=BlobFolder(run.root.parent.parent / "blobs")
+    )
     assert restored.checkpoints == 1
     assert restored.message(of="it").endswith("; not put back: checkpoint ckpt_old (older ones have many files)")

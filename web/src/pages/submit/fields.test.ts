@@ -137,6 +137,28 @@ test("data and code are chosen among the bundles that are complete, by their nam
   expect(textsOf(host, ".panel code")).toEqual(["torchyard run train.py", "file:///…"]);
 });
 
+test("data is chosen below a folder that workers allow, each once", async () => {
+  signIn("member", "jobs:read", "jobs:write", "cluster:read");
+  const worker = { id: "wrk_1", name: "box-a", devices: [] };
+  const folders = ["/data/wall photos", "/scratch"];
+  const workers = [
+    { ...worker, starts: { environments: [], folders } },
+    { ...worker, starts: { environments: [], folders: ["/scratch"] } },
+  ];
+  service.answer = ({ path }) => (path === "v1/workers" ? { data: workers } : FITS);
+  const { host } = await open();
+  const offered = await panelOf(host, "field-config.data.source");
+  expect(offered.map(textOf)).toEqual([
+    "digits comes with the service",
+    "file:///data/wall%20photos",
+    "file:///scratch",
+  ]);
+  expect(textsOf(host, ".panel code")).toEqual(["torchyard data push DIR"]);
+  offered[1]?.click();
+  await settled();
+  expect(yamlOf(host).value).toContain(`source: "file:///data/wall%20photos"`);
+});
+
 test("without a bundle the panel says how one is uploaded, and of many one is found by its name", async () => {
   const { host } = await open();
   const id = "field-config.data.source";

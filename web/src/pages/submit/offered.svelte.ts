@@ -1,4 +1,4 @@
-/** What there is for fields to name: bundles, pools, environments and GPUs that there are, and the names of one's secrets. */
+/** What there is for fields to name: bundles, folders, pools, environments and GPUs that there are, and the names of one's secrets. */
 import { failureOf, get } from "../../api/client";
 import type { BundleView, Page, SecretView, WorkerView } from "../../api/wire";
 import type { Field } from "../../specs/schema";
@@ -24,6 +24,12 @@ export class Offered {
         value: name,
         note: `Python ${python}, ${torch ? `torch ${torch}` : "no torch"}`,
       }));
+  });
+
+  /** The `file://` URLs of the folders of workers' hosts below which data and code may be, each once. */
+  readonly folders = $derived.by<readonly string[]>(() => {
+    const paths = this.workers.flatMap((worker) => worker.starts?.folders ?? []);
+    return [...new Set(paths)].map((path) => `file://${encodeURI(path)}`);
   });
 
   /** Reads what the account may see. What cannot be read is not offered, and can be typed all the same. */

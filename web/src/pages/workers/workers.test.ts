@@ -123,6 +123,23 @@ test("the list has the hosts with their devices, isolation and caches, and the p
   expect(host.querySelector("a")?.pathname).toBe("/workers/wrk_1");
 });
 
+test("a worker that drains is drained once no job runs there, as the command line says", async () => {
+  signIn("viewer", "cluster:read");
+  const state = "draining";
+  const idle = { ...pool, waiting: 0, running: 0 };
+  const all = [
+    worker([device(0, { job_id: "job_a" }), device(1)], { state }),
+    worker([device(0), device(1)], { state, id: "wrk_2" }),
+    worker([], { state, id: "wrk_3", pool }),
+    worker([], { state, id: "wrk_4", pool: idle }),
+  ];
+  serve(({ path }) => ({ data: path === "v1/workers" ? all : [], has_more: false, next: null }));
+  const host = show(Workers, {});
+  await settled();
+  const states = textsOf(host, "tbody td:first-child");
+  expect(states).toEqual(["draining", "drained", "draining", "drained"]);
+});
+
 test("without a worker the list says what brings one, and without the scope it asks for nothing", async () => {
   signIn("viewer", "cluster:read");
   serve(() => ({ data: [], has_more: false, next: null }));

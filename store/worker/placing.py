@@ -1,10 +1,10 @@
-"""Carries out this worker's part of a plan: keeps places, claims jobs, asks others to stop, and records why jobs wait.
+"""Carries out a plan for workers that ask: keeps places, claims jobs, asks others to stop, and records why jobs wait.
 
 Each step is a transaction, which refuses what has changed since the snapshot.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 import logging
@@ -12,15 +12,15 @@ import logging
 from scheduling.plan import plan
 from scheduling.snapshot import Snapshot
 from scheduling.steps import Plan, Start, Stop
+from store.attempts import claim as claims
 from store.attempts.facts import Claim
+from store.cluster import workers
 from store.jobs.facts import WAITING
 from store.queue import placement, reservations, waiting
 from store.store import Store
-from store.worker.verbs import WorkerStore
 from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.states import Reason
 from torchyard.contract.wire.units import LONGEST_STOP_GRACE
-from worker.placement.postponed import Postponed
 
 logger = logging.getLogger(__name__)
 
@@ -29,55 +29,56 @@ _MOST_READS = 3
 
 
 class Placer:
-    """Places waiting jobs on one worker."""
+    """Places waiting jobs on the workers that ask for some."""
 
     def __init__(
         self,
         store: Store,
-        verbs: WorkerStore,
         *,
+        holder: str | None = None,
         max_stop_grace: timedelta = LONGEST_STOP_GRACE,
         turn: int = 0,
     ) -> None:
-        """`verbs`: those of the worker that claims. `turn`: the passes so far."""
+        """`holder`: the daemon of a pool, if it asks for its pool. `turn`: the passes so far."""
         self._store = store
-        self._verbs = verbs
-        self._id = verbs.worker_id
+        self._holder = holder
         self._max_stop_grace = max_stop_grace
         self._turn = turn
+        self._here: Collection[str] = ()
         self.has_more = False
         """Whether the last pass skipped some groups of an owner with more than 64. The next pass looks at others."""
-        self.postponed = Postponed()
-        """What passes have postponed. The caller asks it before a pass, and notes what the pass did."""
 
     def anything_waits(self) -> bool:
         """Returns whether any job waits. First those join the line that are held back no longer. Raises Unavailable."""
         return placement.anything_waits(self._store)
 
     def claims(
-        self, devices: Sequence[DeviceReport], *, may_claim: Callable[[], bool], may_postpone: bool = False
-    ) -> Generator[Claim]:
-        """Makes one pass over the queue. Yields each attempt that this worker takes, as soon as it is claimed.
+        self,
+        observed: Mapping[str, Sequence[DeviceReport]],
+        *,
+        may_claim: Callable[[], bool],
+        may_postpone: bool = False,
+    ) -> Generator[tuple[str, Claim]]:
+        """Makes one pass over the queue. Yields each attempt, with its worker, as soon as it is claimed.
 
-        `devices`: the worker's devices as they are now. `may_claim` is called before each claim and before other jobs
-        are asked to stop. `may_postpone`: whether a pass that claims leaves it to a later one to say why the others
-        wait, and to keep further places for them. Raises Unavailable.
+        `observed`: the devices of each worker that asks, as they are now. `may_claim` is called before each claim and
+        before other jobs are asked to stop. `may_postpone`: whether a pass that claims leaves it to a later one to say
+        why the others wait, and to keep further places for them. Raises Unavailable.
         """
         self._turn += 1
+        self._here = observed.keys()
         self.has_more = False
         for _ in range(_MOST_READS):
             with self._store.read() as session:
-                read = placement.read_plan(
-                    session, here=self._id, devices=devices, max_stop_grace=self._max_stop_grace, turn=self._turn
-                )
+                read = placement.read_plan(session, observed, max_stop_grace=self._max_stop_grace, turn=self._turn)
             self.has_more = read is not None and bool(read[0].crowded)
             if read is None or (yield from self._carry_out(*read, may_claim, may_postpone=may_postpone)):
                 return
 
     def _carry_out(
         self, snapshot: Snapshot, planned: Plan, may_claim: Callable[[], bool], *, may_postpone: bool
-    ) -> Generator[Claim, None, bool]:
-        """Plans again until nothing is left for this worker. Returns False if another has kept places meanwhile."""
+    ) -> Generator[tuple[str, Claim], None, bool]:
+        """Plans again until nothing is left for these workers. Returns False if another has kept places meanwhile."""
         claimed = False
         while True:
             if claimed and may_postpone and not any(map(self._concerns, planned.steps)):
@@ -100,7 +101,7 @@ class Placer:
                             return False
                         snapshot = self._after_lost_claim(snapshot, step)
                         break
-                    yield claim
+                    yield step.placement.worker_id, claim
                     claimed = True
                     snapshot = snapshot.after_start(step.job, step.placement, guest=step.guest)
                 elif may_claim() and self._stop(step):
@@ -111,10 +112,10 @@ class Placer:
             planned = plan(snapshot)
 
     def _concerns(self, step: Start | Stop) -> bool:
-        """Returns whether the step is one of this worker: its devices, or its jobs."""
+        """Returns whether the step is one of these workers: their devices, or their jobs."""
         if isinstance(step, Start):
-            return step.placement.worker_id == self._id
-        return step.displacements[0].worker_id == self._id
+            return step.placement.worker_id in self._here
+        return step.displacements[0].worker_id in self._here
 
     def _keep(self, snapshot: Snapshot, planned: Plan) -> Snapshot | None:
         """Stores which places are kept. Returns the snapshot with them, None if another worker decided otherwise."""
@@ -128,7 +129,10 @@ class Placer:
 
     def _claim(self, start: Start, snapshot: Snapshot) -> Claim | None:
         version = snapshot.version_of(start.place)
-        claim = self._verbs.claim(start.job.id, start.placement, reservation=version, guest=start.guest)
+        with self._store.write("claim") as session:
+            claim = claims.claim(
+                session, start.job.id, start.placement, reservation=version, guest=start.guest, holder=self._holder
+            )
         if claim is not None:
             uuids = ", ".join(device.uuid for device in start.placement.devices)
             logger.info("%s: attempt %d takes %s", start.job.id, claim.number, uuids or "a place in the pool")
@@ -140,10 +144,11 @@ class Placer:
             return reservations.version_of(session, *start.place) == snapshot.version_of(start.place)
 
     def _after_lost_claim(self, snapshot: Snapshot, start: Start) -> Snapshot:
-        """Returns what the worker knows now that it could not claim the job."""
-        if self._verbs.is_draining():
-            snapshot = snapshot.after_drain()
+        """Returns what is known now that the job could not be claimed."""
+        worker_id = start.placement.worker_id
         with self._store.read() as session:
+            if workers.is_draining(session, worker_id):
+                snapshot = snapshot.after_drain(worker_id)
             waits = waiting.waiting_among(session, [start.job.id])
         if not waits:
             return snapshot.without(start.job.id)

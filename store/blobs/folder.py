@@ -6,10 +6,8 @@ which nothing is mounted, is never taken for an empty one.
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 import errno
 import fcntl
-import hashlib
 import os
 from pathlib import Path
 import shutil
@@ -17,12 +15,13 @@ import time
 from typing import BinaryIO
 from uuid import uuid4
 
+from store.blobs.facts import DiskSpace
+from store.blobs.writer import CHUNK, Blob, BlobWriter, copy_file
 from torchyard.contract.errors import NotFound
 from torchyard.host.failpoints import failpoint
 from torchyard.host.privatefile import create_private
 from torchyard.host.recordfiles import sync_folder
 
-_CHUNK = 1 << 20
 _ABANDONED_S = 24 * 3600
 
 
@@ -34,77 +33,7 @@ class FolderAway(OSError):
         super().__init__(errno.ESTALE, what, str(root))
 
 
-@dataclass(frozen=True)
-class Blob:
-    sha256: str
-    size: int
-
-
-@dataclass(frozen=True)
-class DiskSpace:
-    """Bytes of a disk."""
-
-    total: int
-    free: int
-
-
-class BlobWriter:
-    """Writes a new blob in any number of calls. The blob has no name in the store before `publish`.
-
-    Call `discard` in the end; it does nothing after `publish`.
-    """
-
-    def __init__(self, blobs: "Blobs", path: Path, beside: Callable[[bytes], object] | None = None) -> None:
-        self.size = 0
-        """Bytes copied so far."""
-        self._blobs = blobs
-        self._path = path
-        self._beside = beside
-        self._digest = hashlib.sha256()
-        self._file = _create_private(path)
-
-    def copy_from(self, source: BinaryIO, limit: int) -> int:
-        """Copies at most `limit` bytes of `source` and returns their number; 0 at its end. Raises OSError."""
-        copied = 0
-        while copied < limit and (chunk := source.read(min(_CHUNK, limit - copied))):
-            self._digest.update(chunk)
-            if self._beside is not None:
-                self._beside(chunk)
-            _write_all(self._file, chunk)
-            copied += len(chunk)
-        self.size += copied
-        return copied
-
-    def sync(self) -> None:
-        """Makes the copied bytes durable, so that `finish` takes less time. Raises OSError."""
-        os.fdatasync(self._file.fileno())
-
-    def finish(self) -> Blob:
-        """Ends the blob and makes it durable. Raises OSError."""
-        failpoint("blob.fsync")
-        os.fsync(self._file.fileno())
-        self._file.close()
-        return Blob(self._digest.hexdigest(), self.size)
-
-    def publish(self) -> None:
-        """Gives the finished blob its name; durable when this returns. Raises OSError.
-
-        It replaces an existing blob of that name, which may be damaged.
-        """
-        self._blobs.publish_all([self])
-
-    @property
-    def place(self) -> tuple[Path, str]:
-        """The file of the finished blob, and its sha256."""
-        return self._path, self._digest.hexdigest()
-
-    def discard(self) -> None:
-        """Removes the blob unless it was published. Raises OSError."""
-        self._file.close()
-        self._path.unlink(missing_ok=True)
-
-
-class Blobs:
+class BlobFolder:
     """A directory of blobs that any number of processes share.
 
     Once they are bound to a service, each call that finds another folder there, or none, raises FolderAway, an OSError.
@@ -146,10 +75,10 @@ class Blobs:
         """Copies `source` to its end and hashes it; the blob is durable when this returns. Raises OSError."""
         writer = self.create()
         try:
-            while writer.copy_from(source, _CHUNK):
+            while writer.copy_from(source, CHUNK):
                 pass
             blob = writer.finish()
-            writer.publish()
+            self.publish_all([writer])
         finally:
             writer.discard()
         return blob
@@ -158,7 +87,7 @@ class Blobs:
         """Returns a writer of a new blob. `beside` gets all bytes that are copied into it. Raises OSError."""
         self.check()
         self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return BlobWriter(self, self._incoming / uuid4().hex, beside)
+        return BlobWriter(self._incoming / uuid4().hex, beside)
 
     def publish(self, path: Path, sha256: str) -> None:
         """Gives a file of the blobs' file system, which was synced, the name of its sha256; durable when this returns.
@@ -168,8 +97,8 @@ class Blobs:
         self._publish([(path, sha256)])
 
     def publish_all(self, written: Iterable[BlobWriter]) -> None:
-        """Gives finished blobs their names; durable when this returns. Raises OSError."""
-        self._publish(writer.place for writer in written)
+        """Gives finished blobs their names, as `publish` does. Raises OSError."""
+        self._publish((writer.path, writer.blob.sha256) for writer in written)
 
     def has(self, sha256: str, *, size: int) -> bool:
         """Returns whether there is a blob of that name and size. Its bytes are not read. Raises OSError."""
@@ -242,7 +171,7 @@ class Blobs:
         """
         try:
             with self.open(sha256) as source:
-                whole = _copy_out(source, target, check) == sha256
+                whole = copy_file(source, target, check) == sha256
         except NotFound:
             return False
         if not whole:
@@ -288,27 +217,3 @@ class Blobs:
     @property
     def _mark(self) -> Path:
         return self.root / "service"
-
-
-def _copy_out(source: BinaryIO, target: Path, check: Callable[[], object]) -> str:
-    """Copies `source` and returns its sha256."""
-    digest = hashlib.sha256()
-    with _create_private(target) as file:
-        while chunk := source.read(_CHUNK):
-            check()
-            digest.update(chunk)
-            _write_all(file, chunk)
-        failpoint("blob.fsync")
-        os.fsync(file.fileno())
-    return digest.hexdigest()
-
-
-def _create_private(path: Path) -> BinaryIO:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    return os.fdopen(descriptor, "wb", buffering=0)
-
-
-def _write_all(file: BinaryIO, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[file.write(left) :]

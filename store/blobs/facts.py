@@ -1,0 +1,42 @@
+"""What a worker does with blobs: immutable files named by their sha256."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from store.blobs.writer import BlobWriter
+
+
+@dataclass(frozen=True)
+class DiskSpace:
+    """Bytes of a disk."""
+
+    total: int
+    free: int
+
+
+class BlobStore(Protocol):
+    """Where a worker has its blobs: the service's folder, or, on another host, what reaches it. Threads may share it.
+
+    Each call may raise OSError, which passes once the store can be reached again.
+    """
+
+    def create(self, *, beside: Callable[[bytes], object] | None = None) -> BlobWriter:
+        """Returns a writer of a new blob, which is put into the store later. `beside` gets all bytes of it."""
+        ...
+
+    def open(self, sha256: str) -> BinaryIO:
+        """Opens a blob, a file of this host, for reading. Raises NotFound."""
+        ...
+
+    def copy_out(self, sha256: str, target: Path, *, check: Callable[[], object] = lambda: None) -> bool:
+        """Copies a blob to `target`, a new file. Returns False and leaves no file if it is missing or damaged.
+
+        `check` is called again and again meanwhile, and may raise to end the copy.
+        """
+        ...
+
+    def disk_space(self) -> DiskSpace:
+        """Returns the total and free bytes of the disk on which blobs are written."""
+        ...

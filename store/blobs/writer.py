@@ -1,0 +1,101 @@
+"""Writes one new blob. It is hashed as it is written."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import hashlib
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from torchyard.host.failpoints import failpoint
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Blob:
+    sha256: str
+    size: int
+
+
+class BlobWriter:
+    """Writes a blob, in any number of calls, to a file that has no name in a store yet.
+
+    Call `discard` in the end; it does nothing once the file has its name.
+    """
+
+    def __init__(self, path: Path, beside: Callable[[bytes], object] | None = None) -> None:
+        """Makes the file. `beside` gets all bytes that are copied into it. Raises OSError."""
+        self.size = 0
+        """Bytes copied so far."""
+        self._path = path
+        self._beside = beside
+        self._digest = hashlib.sha256()
+        self._file = create_private(path)
+
+    def copy_from(self, source: BinaryIO, limit: int) -> int:
+        """Copies at most `limit` bytes of `source` and returns their number; 0 at its end. Raises OSError."""
+        copied = 0
+        while copied < limit and (chunk := source.read(min(CHUNK, limit - copied))):
+            self._digest.update(chunk)
+            if self._beside is not None:
+                self._beside(chunk)
+            write_all(self._file, chunk)
+            copied += len(chunk)
+        self.size += copied
+        return copied
+
+    def sync(self) -> None:
+        """Makes the copied bytes durable, so that `finish` takes less time. Raises OSError."""
+        os.fdatasync(self._file.fileno())
+
+    def finish(self) -> Blob:
+        """Ends the blob and makes it durable. Raises OSError."""
+        failpoint("blob.fsync")
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self.blob
+
+    @property
+    def blob(self) -> Blob:
+        """The digest and size of what was copied so far."""
+        return Blob(self._digest.hexdigest(), self.size)
+
+    @property
+    def path(self) -> Path:
+        """The file, until it gets its name."""
+        return self._path
+
+    def discard(self) -> None:
+        """Removes the file unless it has its name. Raises OSError."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def copy_file(source: BinaryIO, target: Path, check: Callable[[], object] = lambda: None) -> str:
+    """Copies `source` to a new file, makes it durable, and returns its sha256. Raises OSError.
+
+    `check` is called before each part, and may raise to end the copy.
+    """
+    digest = hashlib.sha256()
+    with create_private(target) as file:
+        while chunk := source.read(CHUNK):
+            check()
+            digest.update(chunk)
+            write_all(file, chunk)
+        failpoint("blob.fsync")
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def create_private(path: Path) -> BinaryIO:
+    """Makes a file that only this user may read. Raises OSError, also if there is one."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    return os.fdopen(descriptor, "wb", buffering=0)
+
+
+def write_all(file: BinaryIO, data: bytes) -> None:
+    """Writes all of `data` to a file without a buffer. Raises OSError."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
