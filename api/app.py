@@ -25,6 +25,7 @@ from api.routes import (
     curves,
     health,
     jobs,
+    joining,
     keeping,
     logs,
     media,
@@ -117,6 +118,7 @@ def _routes() -> list[BaseRoute]:
         saved_views,
         notifications,
         session,
+        joining,
         health,
     )
     return [route for area in areas for route in area.router.routes]

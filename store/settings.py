@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from torchyard.contract.attempts.idleness import long_enough
 from torchyard.contract.bundles.names import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.notifications import web_address
 from torchyard.contract.spec.maximums import Maximums
 from torchyard.contract.wire.findings import field_errors
 from torchyard.contract.wire.units import LONGEST_STOP_GRACE, above_zero, parse_duration
@@ -41,6 +42,12 @@ IdleTimeout = Annotated[timedelta | None, BeforeValidator(_idle_timeout), AfterV
 """A duration. Empty: no limit."""
 
 
+def _public_url(value: str) -> str:
+    if value:
+        web_address.parse(value)
+    return value.rstrip("/")
+
+
 class Settings(BaseSettings):
     """Reads the environment when it is created. Raises pydantic.ValidationError; programs use `load`."""
 
@@ -53,6 +60,9 @@ class Settings(BaseSettings):
     """Empty means the Redis that `torchyard up` runs in the data directory."""
     secret_key: SecretStr = SecretStr("")
     """Keys of the users' secrets, separated by `,`. Empty means the file `secret.key` in the data directory."""
+
+    public_url: Annotated[str, AfterValidator(_public_url)] = ""
+    """The address of the service as users and machines reach it. Empty: messages have no links."""
 
     max_bundle_bytes: Annotated[int, Field(ge=1024)] = MAX_BUNDLE_BYTES
     """Bytes of one bundle."""

@@ -135,6 +135,16 @@ async def count_wrong_body(request: Request, access: Access) -> None:
     await _count_unaudited(access, request, what="logins")
 
 
+def stranger(request: Request, access: Access) -> Principal:
+    """Returns who makes a request without a credential, as the audit records it."""
+    return _with_request(access, _NOBODY, request)
+
+
+async def count_wrong_code(request: Request, access: Access) -> None:
+    """Counts and audits a code that is not valid as a wrong token. Raises TooManyRequests and Unavailable."""
+    await _count_failed_login(request=request, access=access, what="codes")
+
+
 def credential_of(access: Access, principal: Principal) -> str:
     """Returns the name of the principal's token in sessions and login codes, which end with the token."""
     return principal.token_id or digest_of(access.token)

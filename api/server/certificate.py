@@ -9,6 +9,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from api.settings import Settings
+from torchyard.host import trust
 from torchyard.host.privatefile import write_private
 from torchyard.host.tls import Tls
 
@@ -27,6 +29,18 @@ def ensure(files: Tls) -> None:
     certificate, key = _make()
     write_private(files.key, key)
     write_private(files.certificate, certificate)
+
+
+def pinned(settings: Settings) -> str | None:
+    """Returns the fingerprint of the service's certificate, in hex, if clients are to know it; None if an authority has
+    given it one, which it may renew, or a proxy speaks HTTPS for it. Raises ConfigError.
+    """
+    files = settings.tls_files
+    if files is None:
+        return None
+    text = files.text()
+    found = x509.load_pem_x509_certificate(text.encode())
+    return trust.fingerprint(text) if found.issuer == found.subject else None
 
 
 def outgoing_addresses() -> list[Address]:

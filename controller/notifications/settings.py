@@ -1,4 +1,4 @@
-"""The settings of notifications: `TORCHYARD_NOTIFY_ALLOW`, `TORCHYARD_PUBLIC_URL` and `TORCHYARD_SMTP_*`."""
+"""The settings of notifications: `TORCHYARD_NOTIFY_ALLOW` and `TORCHYARD_SMTP_*`."""
 
 from email.errors import MessageError
 from email.headerregistry import Address
@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from controller.notifications.addresses import Allowed
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.notifications import web_address
 
 
 def _allowed(value: str) -> str:
@@ -18,12 +17,6 @@ def _allowed(value: str) -> str:
     except ConfigError as error:
         raise ValueError(error.message) from None
     return value
-
-
-def _public_url(value: str) -> str:
-    if value:
-        web_address.parse(value)
-    return value.rstrip("/")
 
 
 def _mail_address(value: str) -> str:
@@ -41,8 +34,6 @@ class NotificationSettings(BaseModel):
 
     notify_allow: Annotated[str, AfterValidator(_allowed)] = ""
     """Hosts and networks, each with its port, that are allowed beside public addresses: `10.1.0.0/16:443`."""
-    public_url: Annotated[str, AfterValidator(_public_url)] = ""
-    """The address of the service as users open it, for links. Empty: messages have no links."""
     smtp_host: str = ""
     """Empty: no mail is sent."""
     smtp_port: Annotated[int, Field(ge=1, le=65535)] = 587

@@ -23,7 +23,9 @@ def is_alive() -> ColumnElement[bool]:
     return Worker.seen_at > now_us() - _LEASE_US
 
 
-_ALL = select(Worker, is_alive().label("alive")).order_by(Worker.id)
+IS_LISTED = Worker.removed_at.is_(None)
+"""The condition that no administrator has removed the worker."""
+_ALL = select(Worker, is_alive().label("alive")).where(IS_LISTED).order_by(Worker.id)
 
 
 def register(

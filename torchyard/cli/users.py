@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from torchyard.cli import output
+from torchyard.cli import output, pasted
 from torchyard.cli.arguments import Json, connect
 from torchyard.contract.team.roles import Role
 from torchyard.host import terminal
@@ -41,6 +41,27 @@ def add(
             f"{url} is reached from this machine alone: for others, start the service with `up --host ADDRESS`, and log"
             " in to http://ADDRESS:PORT."
         )
+
+
+@users.command("code")
+def code(
+    name: UserArgument,
+    *,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="The service's address for the user. Default: as far as it is known."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the line by which a user logs in from another machine.
+
+    The line is good for ten minutes and once. It has the fingerprint of the server's certificate.
+    """
+    with connect() as client:
+        made = client.users.code(name)
+        found, address = pasted.checked(made), pasted.address(client, made, url)
+    line = f"{output.command()} login {address} --code {found.text}"
+    pasted.show(made, line, who=f"by {name}", as_json=as_json)
 
 
 @users.command("ls")

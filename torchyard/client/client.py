@@ -120,6 +120,8 @@ class Workers(Driver[WorkersCore]):
     drain = blocking(WorkersCore.drain)
     price_of_drain = blocking(WorkersCore.price_of_drain)
     undrain = blocking(WorkersCore.undrain)
+    code = blocking(WorkersCore.code)
+    remove = blocking(WorkersCore.remove)
 
 
 class Users(Driver[UsersCore]):
@@ -128,6 +130,7 @@ class Users(Driver[UsersCore]):
     list = iterating(UsersCore.list)
     add = blocking(UsersCore.add)
     change = blocking(UsersCore.change)
+    code = blocking(UsersCore.code)
 
 
 class Tokens(Driver[TokensCore]):

@@ -225,8 +225,10 @@ def _say_ready(service: Service, url: str, token: str, *, as_json: bool) -> None
     _say(f"data   {service.data.root}\nlogs   {service.data.logs}/{{api,worker,controller,redis}}.log")
     _say(f"Ready. In another terminal: {output.command()} run train.py, or submit FILE -f. Ctrl-C stops.")
     file, trusted = shlex.quote(str(service.data.root / "token")), service.certificate_file
-    option = "" if trusted is None else f"--certificate {shlex.quote(str(trusted))} "
-    _say(f"To use it from other folders, once: {output.command()} login {url} {option}--token-stdin < {file}")
+    login = f"{output.command()} login {url} --token-stdin < {file}"
+    if trusted is not None:
+        login = f"{output.command()} login {url} --certificate {shlex.quote(str(trusted))} --token-stdin < {file}"
+    _say(f"To use it from other folders, once: {login}")
 
 
 def _say_page(url: str, token: str, certificate: str | None) -> None:

@@ -1,0 +1,69 @@
+"""The commands `workers`: list, add and remove the machines that run jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from torchyard.cli import output, pasted, prompt
+from torchyard.cli.arguments import Json, WorkersArgument, connect
+from torchyard.cli.choosing import Yes
+from torchyard.cli.cluster import named, worker_lines
+
+workers = typer.Typer(no_args_is_help=True, help="List, add and remove the machines that run jobs.")
+UrlOption = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="The service's address for the other machine. Default: as far as it is known."),
+]
+
+
+@workers.command("ls")
+def ls(*, as_json: Json = False) -> None:
+    """List workers, their devices and the jobs on them.
+
+    Lists the pools of clusters, too.
+    """
+    with connect() as client:
+        found = client.workers.list()
+    output.show(
+        found,
+        worker_lines(found),
+        nothing=f"No workers. `{output.command()} up` starts a worker with the service.",
+        as_json=as_json,
+    )
+
+
+@workers.command("add")
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call the machine, such as box-b.")],
+    *,
+    url: UrlOption = None,
+    as_json: Json = False,
+) -> None:
+    """Print the line by which another machine becomes a worker.
+
+    The line is good for ten minutes and for one machine, which needs Python and HTTPS to this service.
+    """
+    with connect() as client:
+        made = client.workers.code(name)
+        code, address = pasted.checked(made), pasted.address(client, made, url)
+    line = f"{output.command()} join {address} --code {code.text}"
+    pasted.show(made, line, who=f"on {name}", as_json=as_json)
+
+
+@workers.command("rm")
+def rm(workers: WorkersArgument, *, yes: Yes = False, as_json: Json = False) -> None:
+    """Remove remote workers: their jobs return to the queue at once.
+
+    Their tokens end. A machine joins again with a new line of `workers add`. Lost workers are taken out of the list.
+    """
+    with connect() as client:
+        known = client.workers.list()
+        chosen = [named(known, name) for name in workers]
+        names = {worker.id: worker.name for worker in chosen}
+        if not yes:
+            devices = [(worker.name, device) for worker in chosen for device in worker.devices]
+            held = sorted({f"{device.job_id} runs on {name}" for name, device in devices if device.job_id})
+            prompt.confirm(f"remove {', '.join(names.values())}?", held)
+        output.do_each(list(names), client.workers.remove, "removed", as_json=as_json)
