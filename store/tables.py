@@ -2,7 +2,7 @@
 
 from store.attempts.tables import Allocation, Attempt, DeviceSample, JobPackages, KeepRequest, Worker, WorkFolder
 from store.bundles.tables import Bundle, BundleUse
-from store.cluster.tables import AttemptUse, DeviceDay
+from store.cluster.tables import AttemptUse, DeviceDay, WorkerToken
 from store.db.tables import Base, Service
 from store.jobs.tables import (
     HELD,
@@ -98,4 +98,5 @@ __all__ = [
     "WaitingReason",
     "WorkFolder",
     "Worker",
+    "WorkerToken",
 ]

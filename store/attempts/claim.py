@@ -95,7 +95,7 @@ def _claim(
     )
     if moved is None:
         raise StaleClaim(f"job {job_id} is not queued")
-    return Claim(attempt_id, job_id, number, holder)
+    return Claim(attempt_id, job_id, number, worker.id, holder)
 
 
 def _lock_worker(session: Session, placement: Placement, *, reservation: int | None, holder: str | None) -> Worker:

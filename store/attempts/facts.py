@@ -20,6 +20,7 @@ class Claim:
     attempt_id: int
     job_id: str
     number: int
+    worker_id: str
     holder: str | None = None
     """In a pool, the daemon that may write for it. None: it is on a host, whose worker alone can."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, select, union_all, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
@@ -67,6 +67,15 @@ def list_unanswered(session: Session, worker_id: str, *, limit: int) -> list[Kee
     return [KeepOrder(row.job_id, owner, row.attempt, tuple(row.paths), row.requested_at) for row, owner in requests]
 
 
+def require_job(session: Session, worker_id: str, job_id: str) -> None:
+    """Raises StaleClaim unless the worker has an open attempt of the job, or a request to keep its files."""
+    attempts = select(Attempt.id).where(Attempt.job_id == job_id, Attempt.ended_at.is_(None))
+    asked = select(KeepRequest.attempt).where(KeepRequest.job_id == job_id, KeepRequest.answered_at.is_(None))
+    own = attempts.where(Attempt.worker_id == worker_id), asked.where(KeepRequest.worker_id == worker_id)
+    if session.scalar(union_all(*own).limit(1)) is None:
+        raise StaleClaim(f"worker {worker_id} does nothing for job {job_id}")
+
+
 def store_files(session: Session, worker_id: str, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int) -> None:
     """Inserts files of an unanswered request, and notes how many bytes were copied for it.
 
@@ -90,7 +99,7 @@ def answer(session: Session, worker_id: str, order: KeepOrder, *, refused: str |
 
 
 def _update(session: Session, worker_id: str, order: KeepOrder, **values: Any) -> None:
-    same = (KeepRequest.job_id == order.job_id, KeepRequest.requested_at == order.requested_at)
+    same = [getattr(KeepRequest, name) == getattr(order, name) for name in ("job_id", "attempt", "requested_at")]
     mine = (KeepRequest.worker_id == worker_id, KeepRequest.answered_at.is_(None))
     changed = update(KeepRequest).where(*same, *mine).values(**values).returning(KeepRequest.job_id)
     if session.execute(changed).first() is None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy import ColumnElement, and_, select, update
+from sqlalchemy import ColumnElement, and_, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.attempts.facts import LEASE, Claim
 from store.db.database import in_us, now_us
-from store.tables import Attempt
+from store.tables import Attempt, Job
+from torchyard.contract.errors import StaleClaim
 
 
 def renew(session: Session, worker_id: str, attempt_ids: Iterable[int], *, holder: str | None = None) -> set[int]:
@@ -27,7 +28,14 @@ def renew(session: Session, worker_id: str, attempt_ids: Iterable[int], *, holde
 def list_open(session: Session, worker_id: str, *, holder: str | None = None) -> list[Claim]:
     """Returns the worker's open attempts, which a restarted daemon adopts. `holder`: as in `renew`."""
     query = select(Attempt).where(_owned_by(worker_id, holder)).order_by(Attempt.id)
-    return [Claim(row.id, row.job_id, row.number, row.holder) for row in session.scalars(query)]
+    return [Claim(row.id, row.job_id, row.number, row.worker_id, row.holder) for row in session.scalars(query)]
+
+
+def require_job(session: Session, worker_id: str, job_id: str) -> None:
+    """Raises StaleClaim unless the worker has an open attempt of the job, or of one that retries it."""
+    own = select(Attempt.id).join(Job, Job.id == Attempt.job_id).where(_owned_by(worker_id, None))
+    if session.scalar(own.where(or_(Job.id == job_id, Job.retry_of == job_id)).limit(1)) is None:
+        raise StaleClaim(f"worker {worker_id} has no open attempt of job {job_id}")
 
 
 def take_over(session: Session, worker_id: str, holder: str) -> None:
@@ -45,7 +53,7 @@ def adopt(session: Session, worker_id: str) -> list[Claim]:
 def list_expired(session: Session) -> list[Claim]:
     """Returns the open attempts that are lost."""
     query = select(Attempt).where(Attempt.ended_at.is_(None), is_lost())
-    return [Claim(row.id, row.job_id, row.number) for row in session.scalars(query)]
+    return [Claim(row.id, row.job_id, row.number, row.worker_id) for row in session.scalars(query)]
 
 
 def is_lost() -> ColumnElement[bool]:

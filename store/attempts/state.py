@@ -128,5 +128,6 @@ def is_open(claim: Claim) -> ColumnElement[bool]:
 
 
 def is_row_of(claim: Claim) -> ColumnElement[bool]:
-    # SQLite gives the id of a deleted attempt to a new one, so the job must match, too.
-    return and_(Attempt.id == claim.attempt_id, Attempt.job_id == claim.job_id)
+    # SQLite gives the id of a deleted attempt to a new one, and a remote worker may send any claim: all must match.
+    named = (Attempt.job_id == claim.job_id, Attempt.number == claim.number, Attempt.worker_id == claim.worker_id)
+    return and_(Attempt.id == claim.attempt_id, *named)

@@ -31,6 +31,8 @@ class Worker(Base):
     """The pool that it stands for: a `torchyard.contract.cluster.devices.PoolReport`. NULL: it has own devices."""
     holder: Mapped[str | None] = mapped_column(String(255))
     """Of a pool: the daemon that serves it. NULL: none does."""
+    remote: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Whether it reaches the service over HTTPS alone, and not the database."""
 
 
 class DeviceSample(Base):

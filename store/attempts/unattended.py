@@ -34,7 +34,7 @@ def cancel(session: Session, job_id: str, caller: Caller) -> None:
     text = f"cancelled by force while no worker served pool {late.name}: {_left(row)}"
     job_events.append(session, job_id, type="message", attempt=row.number, data={"level": "warning", "text": text})
     report = ExitReport(reason=EndReason.CANCELLED, message=text)
-    claim = Claim(row.id, job_id, row.number, row.holder)
+    claim = Claim(row.id, job_id, row.number, row.worker_id, row.holder)
     end.end(session, claim, report, requested_stops={EndReason.CANCELLED})
 
 

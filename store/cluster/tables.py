@@ -1,15 +1,32 @@
-"""What owners had of the devices, for ever, and how well each attempt uses its devices."""
+"""What owners had of the devices, for ever, how well each attempt uses its devices, and tokens of remote workers."""
 
 from sqlalchemy import BigInteger, ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import TypeEngine
 
+from store.db.database import now_us
 from store.db.tables import Base
 
 
 def _by_code_points(length: int) -> TypeEngine[str]:
     """Returns a text that both databases, and Python, sort in the same order."""
     return String(length, collation="C").with_variant(String(length), "sqlite")
+
+
+class WorkerToken(Base):
+    """The token by which a remote worker speaks to the service. Of its secret a digest alone is stored."""
+
+    __tablename__ = "worker_tokens"
+
+    worker_id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    """It may be older than the worker's row: that begins when its daemon registers."""
+    digest: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
+    revoked_at: Mapped[int | None] = mapped_column(BigInteger)
+    boot: Mapped[str | None] = mapped_column(String(64))
+    """The boot of the host that uses it. NULL: none has yet."""
+    refused_at: Mapped[int | None] = mapped_column(BigInteger)
+    """When another host with the same token was refused last."""
 
 
 class DeviceDay(Base):

@@ -29,12 +29,18 @@ _ALL = select(Worker, is_alive().label("alive")).where(IS_LISTED).order_by(Worke
 
 
 def register(
-    session: Session, worker_id: str, *, name: str, devices: list[Any], shares_cpus_of: str | None = None
+    session: Session,
+    worker_id: str,
+    *,
+    name: str,
+    devices: list[Any],
+    shares_cpus_of: str | None = None,
+    remote: bool = False,
 ) -> str:
     """Registers a daemon that has just started, and returns its name: `name`, or `name-2`, … if others have it.
 
     The id belongs to its data directory and survives restarts. `shares_cpus_of`: the boot of its host, if it offers the
-    host's CPUs to as many jobs as there are.
+    host's CPUs to as many jobs as there are. `remote`: whether it reaches the service over HTTPS alone.
     """
     announcement_of(session).mark_changed(WORKERS)
     _lock_all(session)
@@ -42,7 +48,7 @@ def register(
     if worker is None:
         worker = Worker(id=worker_id, started_at=now_us(), seen_at=now_us())
     worker.name = _free_name(session, name, worker_id=worker_id)
-    worker.devices, worker.shares_cpus_of = devices, shares_cpus_of
+    worker.devices, worker.shares_cpus_of, worker.remote = devices, shares_cpus_of, remote
     session.add(worker)
     session.flush()
     session.execute(update(Worker).where(Worker.id == worker_id).values(started_at=now_us(), seen_at=now_us()))

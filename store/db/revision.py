@@ -4,7 +4,7 @@ from sqlalchemy import Connection, inspect, text
 
 from torchyard.contract.errors import Unavailable
 
-REVISION = "0062"
+REVISION = "0063"
 """The newest migration."""
 OLDEST = "0060"
 """The first migration, which makes all tables."""

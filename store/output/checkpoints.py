@@ -152,9 +152,10 @@ def list_newest_first(session: Session, job_id: str, *, most_bytes: int = MOST_F
     return [whole.get(each.id, each) for each in listed]
 
 
-def find_with_files(session: Session, checkpoint_id: str) -> CheckpointFacts | None:
-    """Returns a checkpoint with all of its files, without aliases; None if it is no longer there."""
-    row = session.execute(select(*_COLUMNS).where(Checkpoint.id == checkpoint_id)).first()
+def find_with_files(session: Session, job_id: str, checkpoint_id: str) -> CheckpointFacts | None:
+    """Returns a checkpoint of a job with all of its files, without aliases; None if it is no longer there."""
+    mine = Checkpoint.id == checkpoint_id, Checkpoint.job_id == job_id
+    row = session.execute(select(*_COLUMNS).where(*mine)).first()
     return None if row is None else CheckpointFacts(*row)
 
 

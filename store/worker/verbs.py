@@ -6,6 +6,8 @@ what concerns the whole cluster are no verbs: they stand in `store.queue`, `stor
 
 from collections.abc import Collection, Iterable, Sequence
 
+from sqlalchemy.orm import Session
+
 from store.attempts import append, end, keeping, lease, read, state
 from store.attempts import use as attempt_use
 from store.attempts.facts import NOTHING_BEGUN
@@ -38,6 +40,7 @@ from store.worker.records import (
 )
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.cluster.devices import EnvironmentReport, PoolReport, StartsReport
+from torchyard.contract.errors import StaleClaim
 from torchyard.contract.states import EndReason, JobState, Reason
 from torchyard.contract.telemetry.views import LiveLine
 
@@ -49,17 +52,21 @@ class WorkerStore:
     """Each verb is one transaction at most. It takes and returns frozen records, and leaves nothing open behind it.
 
     All verbs raise Unavailable while the database does not answer; then they may be called again. Those about an
-    attempt raise StaleClaim once it has ended, was rescued, or belongs to another daemon of its pool. Threads may share
-    it.
+    attempt raise StaleClaim once it has ended, was rescued, or belongs to another daemon of its pool, and for one of
+    another worker. Threads may share it.
     """
 
-    def __init__(self, store: Store, worker_id: str, *, holder: str | None = None) -> None:
-        """`holder`: the daemon of a pool, which owns no attempt once another one serves the pool."""
+    def __init__(self, store: Store, worker_id: str, *, holder: str | None = None, remote: bool = False) -> None:
+        """`holder`: the daemon of a pool, which owns no attempt once another one serves the pool.
+
+        `remote`: whether the worker reads no database, and is told of its own jobs alone.
+        """
         self._store = store
         self.worker_id = worker_id
         self._holder = holder
         self.blobs = store.blobs
-        self.history = JobHistory(store)
+        self._remote = remote
+        self.history = JobHistory(store, asking=worker_id if remote else None)
         self._puts = Puts(store.blobs)
 
     def register(self, name: str, offer: HostOffer | PoolReport) -> Registered:
@@ -71,7 +78,12 @@ class WorkerStore:
             if isinstance(offer, HostOffer):
                 devices = [device.to_dict() for device in offer.devices]
                 name = workers.register(
-                    session, self.worker_id, name=name, devices=devices, shares_cpus_of=offer.shares_cpus_of
+                    session,
+                    self.worker_id,
+                    name=name,
+                    devices=devices,
+                    shares_cpus_of=offer.shares_cpus_of,
+                    remote=self._remote,
                 )
             else:
                 holder = self._holder or ""
@@ -113,16 +125,19 @@ class WorkerStore:
 
     def read(self, claim: Claim) -> AttemptFacts:
         """Returns the attempt, what its worker needs of its job, and the secrets that this names."""
+        self._require_own(claim)
         with self._store.read() as session:
             return read.read_attempt(session, claim, self._store.secret_keys)
 
     def read_wanted(self, claim: Claim) -> Wanted:
         """Returns what is wanted of the attempt: by the job's owner, or for a job that preempts it."""
+        self._require_own(claim)
         with self._store.read() as session:
             return read.read_wanted(session, claim)
 
     def change(self, claim: Claim, change: Change) -> None:
         """Stores how far the attempt has come. Repeating it changes nothing."""
+        self._require_own(claim)
         match change:
             case Prepared(start_step, is_known):
                 with self._store.write("mark_prepared") as session:
@@ -152,6 +167,7 @@ class WorkerStore:
 
         `seq` is the number of batches stored before it. `begun` is stored first, in the same transaction.
         """
+        self._require_own(claim)
         with self._store.write("store_batch") as session:
             state.store_begun(session, claim, begun)
             return append.store_batch(session, claim, batch, seq=seq, limits=limits)
@@ -170,6 +186,7 @@ class WorkerStore:
 
     def answer_stacks(self, claim: Claim, answer: Answer) -> None:
         """Stores the answer to a request for the stacks of the ranks."""
+        self._require_own(claim)
         with self._store.write("store_stacks") as session:
             state.store_stacks(session, claim, answer)
 
@@ -185,18 +202,24 @@ class WorkerStore:
 
         `requested_stops` are the stops that the worker has requested. `begun` is as in `append`.
         """
+        self._require_own(claim)
         with self._store.write("end") as session:
             state.store_begun(session, claim, begun)
             return end.end(session, claim, report, requested_stops=requested_stops)
 
     def read_room(self, job_id: str) -> Room:
-        """Returns which files of the job are stored, and how much its owner may store besides. Raises NotFound."""
+        """Returns which files of the job are stored, and how much its owner may store besides.
+
+        Raises NotFound. A remote worker runs the job, or is asked to keep files of it: else it raises StaleClaim.
+        """
         with self._store.read() as session:
+            self._require_job(session, job_id)
             return artifacts.read_room(session, job_id)
 
     def read_secrets(self, job_id: str) -> AttemptSecrets:
-        """Returns the secrets that the job's spec names, as they are now. Raises NotFound."""
+        """Returns the secrets that the job's spec names, as they are now. Raises as `read_room` does."""
         with self._store.read() as session:
+            self._require_job(session, job_id)
             return secrets.resolve(session, self._store.secret_keys, jobs.require(session, job_id))
 
     def list_keep_orders(self, *, limit: int) -> list[KeepOrder]:
@@ -216,3 +239,12 @@ class WorkerStore:
         """Ends a request. `refused`: why nothing was stored, or what was not. Raises StaleClaim if it is gone."""
         with self._store.write("answer_keep") as session:
             keeping.answer(session, self.worker_id, order, refused=refused)
+
+    def _require_own(self, claim: Claim) -> None:
+        """Whether the row is this worker's, too, each transaction sees by the claim."""
+        if claim.worker_id != self.worker_id:
+            raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} is none of this worker")
+
+    def _require_job(self, session: Session, job_id: str) -> None:
+        if self._remote:
+            keeping.require_job(session, self.worker_id, job_id)

@@ -120,7 +120,7 @@ def test_the_ranks_of_a_trial_know_its_number(yard: Yard) -> None:
     sweep = yard.sweep(method="array", trials=2)
     yard.run()
     claim = yard.db.starting(yard.ids(sweep)[1], yard.db.worker())
-    assert WorkerStore(yard.store, "wrk_1").read(claim).variables == {"TORCHYARD_TRIAL": "1"}
+    assert WorkerStore(yard.store, claim.worker_id).read(claim).variables == {"TORCHYARD_TRIAL": "1"}
     assert Run({"TORCHYARD_TRIAL": "1"}).trial == 1
     assert Run({}).trial is None
 

@@ -240,7 +240,7 @@ def schedule(settings: Settings, worker_id: str) -> None:
 
 def report(store: Store, claim: Claim) -> None:
     """Stores what a worker stores of an attempt: two batches, the second with a checkpoint, and its end."""
-    records = AttemptRecords(WorkerStore(store, "wrk_action"), claim, leaving=threading.Event())
+    records = AttemptRecords(WorkerStore(store, claim.worker_id), claim, leaving=threading.Event())
     records.read()
     records.prepared(0, is_known=True)
     me = identity_of(os.getpid())

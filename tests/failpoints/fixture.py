@@ -77,7 +77,7 @@ class FailpointFixture(StoreFixture):
         """Rescues the job's open attempt, as after the end of its lease."""
         for row in self.attempts(job_id):
             if row.ended_at is None:
-                claim = Claim(row.id, job_id, row.number)
+                claim = Claim(row.id, job_id, row.number, row.worker_id)
                 self.expire(claim)
                 self.rescue(claim)
 

@@ -193,9 +193,9 @@ def test_long_lists_of_files_are_read_of_the_newest_alone(db: StoreFixture, clai
         ("short", 1, False),
         ("a", 0, True),
     ]
-    whole = db.read(lambda session: checkpoints.find_with_files(session, rows[-1].id))
+    whole = db.read(lambda session: checkpoints.find_with_files(session, claim.job_id, rows[-1].id))
     assert whole is not None and (whole.name, len(whole.files)) == ("a", 100)
-    assert db.read(lambda session: checkpoints.find_with_files(session, new_id("ckpt"))) is None
+    assert db.read(lambda session: checkpoints.find_with_files(session, new_id("job"), rows[-1].id)) is None
 
 
 @quick_on_sqlite

@@ -136,7 +136,9 @@ def _starting(init_from: str, caller: Caller) -> Submission:
 def _live_in_pool(db: StoreFixture) -> None:
     pool, store = pools.serve(db), store_on(db.database)
     claim = pools.given(db, pool)
-    WorkerStore(store, "wrk_1").change(claim, Begun(running=Reason("running", "runs"), nodes=pools.nodes("n1", "n2")))
+    WorkerStore(store, claim.worker_id).change(
+        claim, Begun(running=Reason("running", "runs"), nodes=pools.nodes("n1", "n2"))
+    )
     assert pools.beat(db, pool)
     db.expire(claim)
     write(store, requests.act, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)

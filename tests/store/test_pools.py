@@ -47,12 +47,12 @@ def unseen(db: StoreFixture, worker_id: str) -> None:
     db.write(lambda session: session.execute(late))
 
 
-def worker_of(db: StoreFixture) -> WorkerStore:
-    return WorkerStore(store_on(db.database), "wrk_pool")
+def worker_of(db: StoreFixture, claim: Claim) -> WorkerStore:
+    return WorkerStore(store_on(db.database), claim.worker_id)
 
 
 def begun(db: StoreFixture, claim: Claim, *nodes: NodeHeld) -> None:
-    worker_of(db).change(claim, Begun(running=RUNS, nodes=nodes))
+    worker_of(db, claim).change(claim, Begun(running=RUNS, nodes=nodes))
 
 
 def shift(db: StoreFixture, claim: Claim, by: timedelta, *columns: str) -> None:
@@ -73,7 +73,7 @@ def test_a_job_in_a_pool_holds_what_it_asks_for_from_the_claim_on(db: StoreFixtu
     assert (job.state, job.devices, job.reason_message) == (JobState.STARTING, [], approved("reason_message"))
     assert db.attempt(claim).pool_devices == 4
     assert db.allocations() == []
-    facts = worker_of(db).read(claim)
+    facts = worker_of(db, claim).read(claim)
     assert (facts.in_pool, facts.world_size, facts.devices, facts.age) == (True, 4, (), timedelta(0))
 
 
@@ -111,7 +111,7 @@ def test_devices_are_known_when_it_runs(db: StoreFixture) -> None:
     assert [(row.node_rank, row.device, row.released_at) for row in db.allocations()] == [
         (held["node"], held["uuid"], None) for held in job.devices
     ]
-    assert worker_of(db).read(claim).devices == ()
+    assert worker_of(db, claim).read(claim).devices == ()
 
 
 def test_a_node_that_tells_anything_changes_no_more_than_the_jobs_own_devices(db: StoreFixture) -> None:
@@ -163,7 +163,7 @@ def test_time_counts_from_when_it_runs(db: StoreFixture) -> None:
     worker = pools.serve(db)
     waited = pools.given(db, worker, time_limit="90m")
     shift(db, waited, 5 * _HOUR, "started_at")
-    assert worker_of(db).read(waited).age == timedelta(0)
+    assert worker_of(db, waited).read(waited).age == timedelta(0)
     assert db.end(waited, EndReason.KILLED) is JobState.QUEUED, "its time limit is not used up"
     assert db.job(waited.job_id).ran_us == 0
     assert db.read(lambda session: usage.used_seconds(session, now=now_of(session)))["ada", "cpu"] == 0
@@ -171,7 +171,7 @@ def test_time_counts_from_when_it_runs(db: StoreFixture) -> None:
     begun(db, ran, *pools.nodes("n1", "n2"))
     shift(db, ran, 5 * _HOUR, "started_at")
     shift(db, ran, _HOUR, "running_at")
-    assert _HOUR <= worker_of(db).read(ran).age < 2 * _HOUR
+    assert _HOUR <= worker_of(db, ran).read(ran).age < 2 * _HOUR
     used = db.read(lambda session: usage.used_seconds(session, now=now_of(session)))
     assert used["ada", "cpu"] == pytest.approx(4 * 3600, rel=0.05), "of four devices, an hour"
     assert db.end(ran, EndReason.KILLED) is JobState.QUEUED
@@ -223,7 +223,8 @@ def test_a_host_of_the_pools_name_gets_another(db: StoreFixture) -> None:
 
 def test_after_a_takeover_the_daemon_before_writes_nothing(db: StoreFixture) -> None:
     worker = pools.serve(db)
-    old, store = pools.given(db, worker), worker_of(db)
+    old = pools.given(db, worker)
+    store = worker_of(db, old)
     waiting = pools.submit(db)
     db.record(old, seq=0)
     unseen(db, worker)
@@ -289,7 +290,7 @@ def test_a_forced_cancel_ends_the_row_once_no_daemon_serves_the_pool(
     claim = pools.given(db, worker)
     store = store_on(db.database)
     if launcher is not None:
-        worker_of(db).change(claim, Begun(launcher=launcher))
+        worker_of(db, claim).change(claim, Begun(launcher=launcher))
     write(store, requests.act, "cancel", claim.job_id, caller=SERVICE, grace=AT_ONCE)
     assert db.job(claim.job_id).state == JobState.STARTING, "its daemon carries the request out"
     unseen(db, worker)

@@ -62,7 +62,7 @@ def claimed(store: Store, db: StoreFixture, job_id: str) -> Claim:
 
 def running(store: Store, db: StoreFixture) -> Claim:
     claim = claimed(store, db, db.submit())
-    WorkerStore(store, "wrk_1").change(claim, Begun(running=Reason("running", "runs")))
+    WorkerStore(store, claim.worker_id).change(claim, Begun(running=Reason("running", "runs")))
     return claim
 
 
@@ -108,7 +108,7 @@ def test_an_attempt_with_a_retry_requeues_its_job_and_wakes_the_workers(
     claim = running(store, db)
     rang(listener)
     if how == "end":
-        assert WorkerStore(store, "wrk_1").end(claim, ExitReport(reason=EndReason.PREEMPTED)) is JobState.QUEUED
+        assert WorkerStore(store, claim.worker_id).end(claim, ExitReport(reason=EndReason.PREEMPTED)) is JobState.QUEUED
     else:
         db.expire(claim)
         assert sessions.write(store, end.rescue, claim)

@@ -41,7 +41,7 @@ class Several:
     def open_claims(self, worker: str | None = None) -> list[Claim]:
         """Returns the attempts that run, with `worker` those on it."""
         rows = self._store.read(lambda session: session.scalars(_OPEN).all())
-        return [Claim(row.id, row.job_id, row.number) for row in rows if worker in {None, row.worker_id}]
+        return [Claim(row.id, row.job_id, row.number, row.worker_id) for row in rows if worker in {None, row.worker_id}]
 
     def lose(self, worker: str) -> None:
         """Lets the worker be silent for so long that the others rescue its jobs, as they do in a sweep."""

@@ -71,7 +71,7 @@ def test_a_flood_of_points_is_stored_completely_in_little_memory_without_slowing
     with sqlite.migrated() as url, closing(Database(url)) as database:
         store = StoreFixture(database)
         claim = store.running(store.submit(), store.worker())
-        records = AttemptRecords(WorkerStore(store_on(database), "wrk_1"), claim, leaving=threading.Event())
+        records = AttemptRecords(WorkerStore(store_on(database), claim.worker_id), claim, leaving=threading.Event())
         records.read()
         relay = Relay(run, BlobFolder(tmp_path / "blobs"), listed=(), world_size=1)
         command = [sys.executable, "-P", "-c", WRITER, str(run.events)]

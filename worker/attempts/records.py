@@ -106,7 +106,7 @@ class AttemptRecords:
         """Returns the checkpoint with its files, if it is still there."""
         if not checkpoint.files_omitted:
             return checkpoint
-        stored = self._patience.call(lambda: self._history.find_checkpoint(checkpoint.id))
+        stored = self._patience.call(lambda: self._history.find_checkpoint(self._claim.job_id, checkpoint.id))
         return checkpoint if stored is None else stored
 
     def files_of(self, job_id: str) -> tuple[Sequence[CheckpointFacts], Sequence[ArtifactFacts]]:

@@ -26,6 +26,7 @@ def simulated(tmp_path: Path, database: Database, spec: dict[str, Any]) -> Gener
     job_id = store.submit(config={"code": f"file://{code}"}, **spec)
     claim = store.starting(job_id, store.worker())
     engine = MemoryEngine(INVENTORY)
-    fixture = SimulatedRunnerFixture(store, worker_context(tmp_path, database, engine, allowed=(code,)), engine, claim)
+    context = worker_context(tmp_path, database, engine, worker_id=claim.worker_id, allowed=(code,))
+    fixture = SimulatedRunnerFixture(store, context, engine, claim)
     yield fixture
     fixture.close()

@@ -38,11 +38,14 @@ def worker_context(
     database: Database,
     engine: Engine,
     *,
+    worker_id: str = "wrk_1",
     allowed: tuple[Path, ...] = (),
     package_rules: PackageRules | None = None,
 ) -> WorkerContext:
     store = store_on(database, blobs=BlobFolder(folder / "blobs"))
-    context = WorkerContext(WorkerStore(store, "wrk_1"), engine, folder / "runs", allowed, Health(), threading.Event())
+    context = WorkerContext(
+        WorkerStore(store, worker_id), engine, folder / "runs", allowed, Health(), threading.Event()
+    )
     return context if package_rules is None else replace(context, package_rules=package_rules)
 
 
@@ -77,6 +80,9 @@ class RunnerFixture(Generic[EngineT]):
         return self.store.attempt(self.claim)
 
     def start_runner(self, *, preempted: bool = False) -> None:
+        if self.context.store.worker_id != self.claim.worker_id:
+            store = store_on(self.store.database, blobs=self.context.store.blobs)
+            self.context = replace(self.context, store=WorkerStore(store, self.claim.worker_id))
         self.runners.append(Runner(self.context, self.claim))
         if preempted:
             self.runner.instructions.request_preempt()

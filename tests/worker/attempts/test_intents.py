@@ -42,7 +42,7 @@ class Reader:
     def __post_init__(self) -> None:
         self.instructions = Instructions()
         self._records = AttemptRecords(
-            WorkerStore(store_on(self.store.database), "wrk_1"), self.claim, leaving=threading.Event()
+            WorkerStore(store_on(self.store.database), self.claim.worker_id), self.claim, leaving=threading.Event()
         )
         self._reader = IntentReader(
             self._records, self.instructions, longest_grace=timedelta(minutes=10), clock=lambda: self.now

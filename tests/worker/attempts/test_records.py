@@ -50,7 +50,7 @@ def test_every_call_for_a_lost_attempt_raises_stale_claim(
     store: StoreFixture, lose: Callable[[StoreFixture, Claim], None]
 ) -> None:
     claim = store.running(store.submit(), store.worker())
-    records = AttemptRecords(WorkerStore(store_on(store.database), "wrk_1"), claim, leaving=threading.Event())
+    records = AttemptRecords(WorkerStore(store_on(store.database), claim.worker_id), claim, leaving=threading.Event())
     records.read()
     lose(store, claim)
     for call in (lambda: records.record(Batch(offsets={})), records.wanted, records.read):
@@ -61,7 +61,7 @@ def test_every_call_for_a_lost_attempt_raises_stale_claim(
 @pytest.mark.parametrize("write", ["a batch", "the end", "nothing"])
 def test_what_has_begun_is_stored_with_the_next_write_whichever_it_is(store: StoreFixture, write: str) -> None:
     claim = store.starting(store.submit(), store.worker())
-    records = AttemptRecords(WorkerStore(store_on(store.database), "wrk_1"), claim, leaving=threading.Event())
+    records = AttemptRecords(WorkerStore(store_on(store.database), claim.worker_id), claim, leaving=threading.Event())
     records.read()
     records.launched_with_next_write({"pid": 7})
     records.running_with_next_write(Reason("running", "1 process runs"))
@@ -83,7 +83,7 @@ def test_what_has_begun_is_stored_with_the_next_write_whichever_it_is(store: Sto
 @pytest.mark.parametrize("write", ["the end", "nothing"])
 def test_what_has_begun_is_stored_once_by_two_threads(store: StoreFixture, tmp_path: Path, write: str) -> None:
     claim = store.starting(store.submit(), store.worker())
-    records = AttemptRecords(WorkerStore(store_on(store.database), "wrk_1"), claim, leaving=threading.Event())
+    records = AttemptRecords(WorkerStore(store_on(store.database), claim.worker_id), claim, leaving=threading.Event())
     records.read()
     records.running_with_next_write(Reason("running", "1 process runs"))
     log = tmp_path / "reached"
