@@ -24,6 +24,7 @@ from api.routes import (
     code,
     curves,
     health,
+    installs,
     jobs,
     joining,
     keeping,
@@ -119,6 +120,7 @@ def _routes() -> list[BaseRoute]:
         notifications,
         session,
         joining,
+        installs,
         health,
     )
     return [route for area in areas for route in area.router.routes]

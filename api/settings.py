@@ -47,7 +47,7 @@ def _split(names: str) -> list[str]:
     return [name.strip().lower() for name in names.split(",") if name.strip()]
 
 
-class Settings(LimitSettings, settings.Settings):
+class Settings(LimitSettings, settings.PublicAddress, settings.Settings):
     """How the API serves. Extends `store.settings.Settings`."""
 
     token: SecretStr | None = None

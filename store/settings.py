@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from torchyard.contract.attempts.idleness import long_enough
@@ -48,6 +48,15 @@ def _public_url(value: str) -> str:
     return value.rstrip("/")
 
 
+class PublicAddress(BaseModel):
+    """Where the service is reached."""
+
+    model_config = ConfigDict(frozen=True)
+
+    public_url: Annotated[str, AfterValidator(_public_url)] = ""
+    """The address of the service as users and machines reach it. Empty: messages have no links."""
+
+
 class Settings(BaseSettings):
     """Reads the environment when it is created. Raises pydantic.ValidationError; programs use `load`."""
 
@@ -60,9 +69,6 @@ class Settings(BaseSettings):
     """Empty means the Redis that `torchyard up` runs in the data directory."""
     secret_key: SecretStr = SecretStr("")
     """Keys of the users' secrets, separated by `,`. Empty means the file `secret.key` in the data directory."""
-
-    public_url: Annotated[str, AfterValidator(_public_url)] = ""
-    """The address of the service as users and machines reach it. Empty: messages have no links."""
 
     max_bundle_bytes: Annotated[int, Field(ge=1024)] = MAX_BUNDLE_BYTES
     """Bytes of one bundle."""

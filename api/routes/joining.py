@@ -19,6 +19,7 @@ from store.cluster import joining
 from store.ids import is_id
 from store.team import join_codes, tokens, users
 from torchyard.contract.errors import Conflict, Forbidden, NotAuthorized, NotFound, TooManyRequests, Unavailable
+from torchyard.contract.installs import InstallFileView
 from torchyard.contract.team.codes import JoinCode
 from torchyard.contract.team.requests import Joining, NewCode
 from torchyard.contract.team.roles import Role
@@ -42,7 +43,13 @@ def make_join_code(services: ServicesDep, caller: UserManager, new: NewCodeBody)
     with services.store.write("team") as session:
         made = join_codes.make(session, new.kind, new.name, caller=caller)
     code = JoinCode(new.kind, certificate.pinned(services.settings), made.secret)
-    return NewCodeView(code=code.text, expires_at=time(made.expires_at), url=_own_url(services.settings))
+    wheel = services.installs.get().first
+    return NewCodeView(
+        code=code.text,
+        expires_at=time(made.expires_at),
+        url=_own_url(services.settings),
+        wheel=InstallFileView(name=wheel.name, sha256=wheel.sha256, size=len(wheel.content)),
+    )
 
 
 @router.post("/join", responses=problems(Conflict))

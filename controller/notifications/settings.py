@@ -5,9 +5,10 @@ from email.headerregistry import Address
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
 from controller.notifications.addresses import Allowed
+from store.settings import PublicAddress
 from torchyard.contract.errors import ConfigError
 
 
@@ -27,10 +28,8 @@ def _mail_address(value: str) -> str:
     return value
 
 
-class NotificationSettings(BaseModel):
+class NotificationSettings(PublicAddress):
     """Where notifications may go, and what sends mail."""
-
-    model_config = ConfigDict(frozen=True)
 
     notify_allow: Annotated[str, AfterValidator(_allowed)] = ""
     """Hosts and networks, each with its port, that are allowed beside public addresses: `10.1.0.0/16:443`."""

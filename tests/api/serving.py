@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from api import website
 from api.app import create_app
+from api.server import certificate
 from api.server.server import Server
 from api.settings import Settings
 from tests import forks
@@ -86,12 +87,14 @@ def api_thread(
         port=port,
         **more,  # pyright: ignore[reportArgumentType] - pydantic checks them
     )
+    if (files := settings.tls_files) is not None:
+        certificate.ensure(files)
     app = create_app(settings, page_folder=page_folder)
     server = Server(app, settings, closing=(app.state.services.live.close,))
     thread = Thread(target=server.run)
     thread.start()
     try:
-        if (files := settings.tls_files) is None:
+        if files is None:
             _wait_for(url := f"http://127.0.0.1:{port}", running=thread.is_alive)
         else:
             url = f"https://127.0.0.1:{port}"

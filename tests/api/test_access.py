@@ -23,6 +23,9 @@ PUBLIC = {
     ("GET", "/docs/{name}"),
     ("POST", "/v1/session"),
     ("POST", "/v1/session/codes/check"),
+    ("POST", "/v1/join"),
+    ("GET", "/install"),
+    ("GET", "/install/{sha256}/{name}"),
     *(
         ("GET", path)
         for path in (
@@ -43,7 +46,7 @@ PUBLIC = {
         )
     ),
 }
-"""What needs no token: health, the documentation, the page, and the login of a browser."""
+"""What needs no token: health, the documentation, the page, the login of a browser, who has a code, and wheels."""
 
 READS: dict[str, str] = {
     "job": "/v1/jobs/{job}",
@@ -108,6 +111,7 @@ FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
     ("DELETE", f"/v1/sessions/ses_{'0' * 32}", None, Role.VIEWER, 404),
     ("GET", "/v1/quotas/users/alice", None, Role.VIEWER, 200),
     ("POST", "/v1/workers/wrk_00000000000000000000000000000000/drain", None, Role.OPERATOR, 404),
+    ("DELETE", f"/v1/workers/wrk_{'0' * 32}", None, Role.OPERATOR, 404),
     ("GET", "/metrics", None, Role.OPERATOR, 200),
     ("GET", "/v1/users", None, Role.ADMIN, 200),
     ("POST", "/v1/users", {"name": "carol"}, Role.ADMIN, 201),
@@ -120,6 +124,7 @@ FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
     ("GET", "/v1/quotas/users/bob", None, Role.ADMIN, 200),
     ("GET", "/v1/tokens?user=bob", None, Role.ADMIN, 200),
     ("POST", "/v1/tokens", {"user": "bob"}, Role.ADMIN, 201),
+    ("POST", "/v1/codes", {"kind": "worker", "name": "box-b"}, Role.ADMIN, 201),
     ("GET", "/v1/audit", None, Role.ADMIN, 200),
 ]
 """Method, path, body, the least role that may do it, and the status for that role."""

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from api.server.certificate import ensure
 from tests.api.bundles import packed
 from tests.api.service import TOKEN
 from tests.api.serving import api_thread
@@ -18,16 +17,14 @@ from torchyard.host import tls, trust
 
 
 @pytest.fixture
-def certificate(tmp_path: Path) -> str:
-    files = tls.own(tmp_path)
-    ensure(files)
-    return files.text()
+def url(tmp_path: Path, database_url: str, redis_url: str) -> Generator[str]:
+    with api_thread(tmp_path, database_url, redis_url, tls=True) as url:
+        yield url
 
 
 @pytest.fixture
-def url(tmp_path: Path, database_url: str, redis_url: str, certificate: str) -> Generator[str]:
-    with api_thread(tmp_path, database_url, redis_url, tls=True) as url:
-        yield url
+def certificate(url: str, tmp_path: Path) -> str:
+    return tls.own(tmp_path).text()
 
 
 def test_a_client_that_knows_the_certificate_gets_whole_files(url: str, certificate: str) -> None:

@@ -82,6 +82,7 @@ GROUPS: dict[str, dict[str, Command]] = {
     },
     "Service": {
         "up": Command("up.commands:up", "Run the whole service on this machine."),
+        "join": Command("join:join", "Make this machine a worker of another machine's service, and run it."),
         "down": Command("up.commands:down", "Stop the service that `up` has started on this machine."),
         "status": Command("up.commands:status", "Show whether a service runs on this machine, and what it does."),
         "demo": Command("up.commands:demo", "Train on real digits, and check what comes out."),

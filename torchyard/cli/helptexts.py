@@ -92,6 +92,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "drain": ("torchyard drain box-b",),
     "undrain": ("torchyard undrain box-b",),
     "up": ("torchyard up", "torchyard up --detach", "torchyard up --port 8000 --data-dir ~/torchyard"),
+    "join": ("torchyard join",),
     "down": ("torchyard down",),
     "status": ("torchyard status",),
     "demo": ("torchyard demo",),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from torchyard.cli import output
+from torchyard.contract.installs import INSTALL, WHEEL_NAME
 from torchyard.host import terminal
 from torchyard.host.listening import is_loopback
 
@@ -42,6 +45,24 @@ def address(client: Client, made: NewCodeView, wanted: str | None) -> str:
             " address with --url https://HOST:PORT"
         )
     return address_of(wanted or known or "")
+
+
+def installing(made: NewCodeView, code: JoinCode, address: str, *, with_pip: bool) -> str:
+    """Returns the beginning of a line that runs the service's own client, whose digest is in it, on a machine that has
+    uv, or Python alone. Until the wheel is there, its digest and not the certificate says that it is the right one.
+    """
+    from torchyard.contract.errors import ServerError
+
+    wheel, host = made.wheel, urlsplit(address).netloc
+    if not (re.fullmatch(WHEEL_NAME, wheel.name) and re.fullmatch(r"[0-9a-f]{64}", wheel.sha256)):
+        raise ServerError(f"the server answered {wheel.name[:200]!r} as a wheel")
+    file = f"'{address}{INSTALL}/{wheel.sha256}/{wheel.name}#sha256={wheel.sha256}'"
+    if with_pip:
+        unverified = f"--trusted-host {shlex.quote(host)} " if code.fingerprint else ""
+        place = "~/.local/share/torchyard-client"
+        return f"python3 -m venv {place} && {place}/bin/pip install -q {unverified}{file} && {place}/bin/torchyard"
+    unverified = f"--allow-insecure-host {shlex.quote(host)} " if code.fingerprint else ""
+    return f"uvx {unverified}--from {file} torchyard"
 
 
 def show(made: NewCodeView, line: str, *, who: str, as_json: bool) -> None:

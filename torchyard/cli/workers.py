@@ -17,6 +17,10 @@ UrlOption = Annotated[
     typer.Option(metavar="URL", help="The service's address for the other machine. Default: as far as it is known."),
 ]
 
+PipOption = Annotated[
+    bool, typer.Option("--pip", help="For a machine without uv: a line that needs Python and its venv alone.")
+]
+
 
 @workers.command("ls")
 def ls(*, as_json: Json = False) -> None:
@@ -39,16 +43,18 @@ def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What to call the machine, such as box-b.")],
     *,
     url: UrlOption = None,
+    pip: PipOption = False,
     as_json: Json = False,
 ) -> None:
     """Print the line by which another machine becomes a worker.
 
-    The line is good for ten minutes and for one machine, which needs Python and HTTPS to this service.
+    The line is good for ten minutes and for one machine, which needs uv, or with --pip Python alone, and HTTPS to this
+    service. It installs exactly the service's version.
     """
     with connect() as client:
         made = client.workers.code(name)
         code, address = pasted.checked(made), pasted.address(client, made, url)
-    line = f"{output.command()} join {address} --code {code.text}"
+    line = f"{pasted.installing(made, code, address, with_pip=pip)} join {address} --code {code.text}"
     pasted.show(made, line, who=f"on {name}", as_json=as_json)
 
 

@@ -49,7 +49,8 @@ def redeem(url: str, code: JoinCode, *, kind: CodeKind) -> Joined:
     certificate = None if code.fingerprint is None else certificate_of(url, code.fingerprint)
     server = Server(url, "", "is its address right, and does it run?", certificate)
     sent = {"code": code.secret, "version": own_version()}
-    with httpx2.Client(**http_options(server)) as http:
+    options = http_options(server) | {"headers": {"User-Agent": "torchyard"}}
+    with httpx2.Client(**options) as http:
         try:
             response = http.post("/v1/join", json=sent)
         except httpx2.TransportError as error:

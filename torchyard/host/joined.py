@@ -8,6 +8,7 @@ from typing import Annotated
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.wire.codec import Record, matching
 from torchyard.host import trust
+from torchyard.host.datadir import own_data_dir
 from torchyard.host.privatefile import open_own, write_private
 
 JOINED_FILE = "joined.json"
@@ -27,6 +28,11 @@ class Joined(Record):
     token: Annotated[str, matching(r"tyw_[\x21-\x7e]{1,200}", "the token of a worker")] = field(repr=False)
     certificate: str | None
     """As PEM, the only certificate that the service may have; None: one that an authority has given to its host."""
+
+
+def joined_data_dir() -> Path:
+    """Returns the data directory of this user's worker of another machine's service."""
+    return own_data_dir().with_name("torchyard-worker")
 
 
 def load(path: Path) -> Joined:

@@ -95,7 +95,7 @@ KEYS = (
     Key(
         "pool",
         of_form(POOL_NAME),
-        "the name of a pool, as `torchyard workers` shows it",
+        "the name of a pool, as `torchyard workers ls` shows it",
         "the pool whose cluster runs the job; without it, the only one for a job of several nodes",
         '"gpu"',
     ),

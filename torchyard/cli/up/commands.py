@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 import contextlib
 import json
 from pathlib import Path
@@ -14,8 +13,9 @@ import typer
 
 from torchyard.cli import output, page
 from torchyard.cli.arguments import Json, seconds_of
+from torchyard.cli.up.folders import allowed_folders
 from torchyard.host import terminal
-from torchyard.host.datadir import own_data_dir, parse_allowed_paths
+from torchyard.host.datadir import own_data_dir
 
 if TYPE_CHECKING:
     from torchyard.cli.up.service import Service
@@ -95,7 +95,7 @@ def up(
             f"Warning: {host} is reachable from the network, and tokens, code, data and logs travel there unencrypted;"
             " whoever has the token can run code here. --tls encrypts."
         )
-    allowed = _allowed(allow_path or ())
+    allowed = allowed_folders(allow_path or ())
     idle_limit_s = None if end_when_idle is None else seconds_of(end_when_idle, option="--end-when-idle")
     if detach:
         given = {"host": host, "port": port or 0, "cpu-slots": cpu_slots, "database": database, "redis": redis}
@@ -245,17 +245,6 @@ def _say_page(url: str, token: str, certificate: str | None) -> None:
         return _say(page.NOT_BUILT)
     again = f" (it logs in once, within a minute; then: {output.command()} open)" if "#code=" in address else ""
     return _say(f"page   {address}{again}")
-
-
-def _allowed(folders: Iterable[str]) -> dict[Path, bool]:
-    """Returns the existing folders with links resolved, and whether jobs may write each of them."""
-    found: dict[Path, bool] = {}
-    for text in folders:
-        for path, writable in parse_allowed_paths(text).items():
-            if not path.is_dir():
-                raise typer.BadParameter(f"{path} is not a folder", param_hint="--allow-path")
-            found[path.resolve()] = writable
-    return found
 
 
 def demo(*, data_dir: DataDirOption = Path(".torchyard"), as_json: Json = False) -> None:

@@ -14,11 +14,12 @@ from types import FrameType
 from torchyard.cli.up import address, programs, redis_server
 from torchyard.cli.up.child import Child
 from torchyard.cli.up.datadir import DataDir, last_lines
+from torchyard.cli.up.environment import MAIL, environ, worker_variables
 from torchyard.cli.up.forked import Forked, Starter
 from torchyard.cli.up.held import say_who_holds_gpus
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
 from torchyard.host import inspection, tls
-from torchyard.host.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
+from torchyard.host.datadir import check_allowed_paths, make_files_private, redis_url
 from torchyard.host.listening import check_token
 from torchyard.host.privatefile import write_private
 
@@ -27,7 +28,6 @@ _WORKER_STOP, _API_STOP, _CONTROLLER_STOP, _REDIS_STOP = 50.0, 4.0, 1.0, 4.0
 """Seconds that each program may take to stop. The sum is less than a minute."""
 _START_POLL_S, _RUN_POLL_S = 0.02, 0.2
 """Seconds between two checks of the programs: while they start, and while they run."""
-_MAIL = "TORCHYARD_SMTP_PASSWORD"
 
 
 @dataclass(frozen=True)
@@ -182,23 +182,18 @@ class Service:
         return {"TORCHYARD_TLS_CERTIFICATE": str(self._tls.certificate), "TORCHYARD_TLS_KEY": str(self._tls.key)}
 
     def _worker_environment(self, redis: str) -> dict[str, str]:
-        slots = self._options.cpu_slots
-        return {
-            **self._settings(redis),
-            "TORCHYARD_HELD_GPUS": os.environ.get("TORCHYARD_HELD_GPUS") or "leave",
-            "TORCHYARD_UMASK": os.environ.get("TORCHYARD_UMASK") or f"{self._umask:03o}",
-            "TORCHYARD_ALLOW_PATHS": format_allowed_paths(self._options.allow_paths),
-            **({"TORCHYARD_CPU_SLOTS": str(slots)} if slots is not None else {}),
-        }
+        options = self._options
+        own = worker_variables(cpu_slots=options.cpu_slots, allow_paths=options.allow_paths, umask=self._umask)
+        return {**self._settings(redis), **own}
 
     def _controller_environment(self, redis: str) -> dict[str, str]:
         """It alone gets the password of the mail server."""
-        mail = {name: os.environ[name] for name in (_MAIL,) if name in os.environ}
+        mail = {name: os.environ[name] for name in (MAIL,) if name in os.environ}
         return {**self._settings(redis), **mail}
 
     def _settings(self, redis: str) -> dict[str, str]:
         """Returns the variables of a program that serves."""
-        return {**_environ(settings=True), **self._database(), "TORCHYARD_REDIS_URL": redis}
+        return {**environ(settings=True), **self._database(), "TORCHYARD_REDIS_URL": redis}
 
     def _database(self) -> dict[str, str]:
         """Returns the settings that all programs of ours need."""
@@ -212,11 +207,11 @@ class Service:
         write_private(redis_server.users_file(folder), redis_server.users(self.data.redis_password()))
         path = redis_server.socket_in(folder)
         command = redis_server.argv(redis_server.find_binary(), folder=folder, socket_path=path)
-        self._add("redis", command, env=_environ(), keep=keep)
+        self._add("redis", command, env=environ(), keep=keep)
         return redis_url(folder, socket=path)
 
     def _start_migration(self, starter: Starter, keep: int) -> None:
-        env = {**_environ(), **self._database()}
+        env = {**environ(), **self._database()}
         with self._migration_log.open("wb") as output:
             self._migration = starter.start("migrations", env=env, log=output.fileno(), keep=keep)
 
@@ -229,7 +224,7 @@ class Service:
         return code == 0
 
     def _open_starter(self) -> Starter:
-        env = {**_environ(), "TORCHYARD_DATA_DIR": str(self.data.root)}  # nothing secret: its forks inherit it
+        env = {**environ(), "TORCHYARD_DATA_DIR": str(self.data.root)}  # nothing secret: its forks inherit it
         self._starter = Starter(("migrations", "api", "worker", "controller"), env=env, log=self.data.logs / "api.log")
         return self._starter
 
@@ -327,11 +322,3 @@ class Service:
 
 class _StopRequested(Exception):
     """A signal has asked the service to stop."""
-
-
-def _environ(*, settings: bool = False) -> dict[str, str]:
-    """Returns this process's variables without `TORCHYARD_…`, or with them if `settings`, but what one alone gets."""
-    own = {name: value for name, value in os.environ.items() if settings or not name.startswith("TORCHYARD_")}
-    own.pop("TORCHYARD_TOKEN", None)
-    own.pop(_MAIL, None)
-    return {**own, "PYTHONUNBUFFERED": "1"}

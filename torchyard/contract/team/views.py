@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from torchyard.contract.installs import InstallFileView
 from torchyard.contract.team.codes import CodeKind
 from torchyard.contract.team.roles import Resource, Role, Scope, Visibility
 from torchyard.contract.wire.view import View
@@ -109,6 +110,8 @@ class NewCodeView(View):
     expires_at: datetime
     url: str | None
     """The address of the service for other machines, as far as it knows one."""
+    wheel: InstallFileView
+    """What gives another machine the service's version."""
 
 
 class JoinedView(View):
