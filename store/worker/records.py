@@ -15,7 +15,7 @@ from store.attempts.facts import (
     NodeHeld,
     Wanted,
 )
-from store.blobs.facts import BlobStore
+from store.blobs.facts import BlobStore, Put
 from store.blobs.writer import Blob, BlobWriter
 from store.jobs.facts import AT_ONCE
 from store.jobs.initial_weights_facts import InitialFacts
@@ -135,11 +135,3 @@ class Prepared:
     """The step from which it resumes."""
     is_known: bool = True
     """Whether its program goes on there. Else the first step that it logs says where it does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """Blobs that were put together, and that no row names yet."""
-
-    number: int
-    """0: there were none."""

@@ -11,13 +11,13 @@ from sqlalchemy.orm import Session
 from store.attempts import append, end, keeping, lease, read, state
 from store.attempts import use as attempt_use
 from store.attempts.facts import NOTHING_BEGUN
+from store.blobs import puts
 from store.cluster import device_history, workers
 from store.jobs import jobs
 from store.output import artifacts
 from store.store import Store
 from store.team import secrets
 from store.worker.history import JobHistory
-from store.worker.puts import Puts
 from store.worker.records import (
     DEFAULTS,
     Answer,
@@ -44,6 +44,8 @@ from torchyard.contract.errors import StaleClaim
 from torchyard.contract.states import EndReason, JobState, Reason
 from torchyard.contract.telemetry.views import LiveLine
 
+NOTHING_PUT = Put()
+
 Change = Prepared | EnvironmentReport | Reason | Begun
 """How far an attempt has come: its files, its environment, what it does before its processes start, its processes."""
 
@@ -67,7 +69,6 @@ class WorkerStore:
         self.blobs = store.blobs
         self._remote = remote
         self.history = JobHistory(store, asking=worker_id if remote else None)
-        self._puts = Puts(store.blobs)
 
     def register(self, name: str, offer: HostOffer | PoolReport) -> Registered:
         """Registers a daemon that has just started. Its name is `name`, or `name-2`, … if other hosts have it.
@@ -162,23 +163,27 @@ class WorkerStore:
         seq: int,
         limits: OutputLimits = DEFAULTS,
         begun: Begun = NOTHING_BEGUN,
+        put: Put = NOTHING_PUT,
     ) -> frozenset[str]:
         """Stores a batch exactly once, even if the answer to an earlier call was lost. Returns which outputs are cut.
 
-        `seq` is the number of batches stored before it. `begun` is stored first, in the same transaction.
+        `seq` is the number of batches stored before it. `begun` is stored first, in the same transaction. `put`: the
+        blobs that the batch names. Raises Conflict if they are to be put again.
         """
         self._require_own(claim)
         with self._store.write("store_batch") as session:
+            puts.check(session, put)
             state.store_begun(session, claim, begun)
             return append.store_batch(session, claim, batch, seq=seq, limits=limits)
 
     def put(self, blobs: Sequence[BlobWriter]) -> Put:
-        """Gives finished blobs their names. They stay until `drop`, by when a row must name them. Raises OSError."""
-        return self._puts.put(blobs)
-
-    def drop(self, put: Put) -> None:
-        """Lets blobs be removed that no row names."""
-        self._puts.drop(put)
+        """Gives finished blobs their names, which `append` or `keep_files` is told. Raises OSError."""
+        if not blobs:
+            return NOTHING_PUT
+        with self._store.read() as session:
+            put = puts.begin(session, (writer.blob.sha256 for writer in blobs))
+        self.blobs.publish_all(blobs)
+        return put
 
     def show(self, lines: Sequence[LiveLine]) -> None:
         """Sends lines that have no end so far to who watches their jobs now. They are stored nowhere."""
@@ -227,12 +232,13 @@ class WorkerStore:
         with self._store.read() as session:
             return keeping.list_unanswered(session, self.worker_id, limit=limit)
 
-    def keep_files(self, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int) -> None:
-        """Stores files of an unanswered request, whose blobs are published, and how many bytes were copied for it.
+    def keep_files(self, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int, put: Put = NOTHING_PUT) -> None:
+        """Stores files of an unanswered request, whose blobs were put, and how many bytes were copied for it.
 
-        Raises StaleClaim if it is gone.
+        Raises StaleClaim if it is gone, and Conflict if the blobs are to be put again.
         """
         with self._store.write("store_kept") as session:
+            puts.check(session, put)
             keeping.store_files(session, self.worker_id, order, new, copied=copied)
 
     def answer_keep(self, order: KeepOrder, *, refused: str | None) -> None:

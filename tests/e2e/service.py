@@ -173,6 +173,12 @@ def until(look: Callable[[], T | None], *, what: str, context: Callable[[], str]
     raise AssertionError(f"never came true: {what}\n{context()}")
 
 
+def newest_step(service: Service, job_id: str) -> int:
+    """Returns that of the one series that the job has."""
+    (series,) = service.client.jobs.metrics(job_id).data
+    return series.points[-1].step
+
+
 def is_running(pid: int) -> bool:
     """Returns whether the process runs; a zombie does not."""
     try:

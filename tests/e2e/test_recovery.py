@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.chaos import job_processes
-from tests.e2e.service import Service, is_running, running, until
+from tests.e2e.service import Service, is_running, newest_step, running, until
 from tests.postgresql import postgresql_server
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.states import JobState
@@ -26,44 +26,27 @@ while not (os.path.exists(gate) or run.should_stop()):
 run.save_checkpoint({"step": step}, step=step, metrics={})
 print("left at", step, "from", 0 if state is None else state["step"])
 """
-UNSAVED = """
-import os, time, torchyard
-run = torchyard.init()
-step = 0
-while not (os.path.exists(os.path.join(os.path.dirname(__file__), "gate")) or run.should_stop()):
-    step += 1
-    run.log({"train/step": float(step)}, step=step)
-    time.sleep(0.05)
-print("left at", step)
-"""
 COMMAND = {"command": "python", "args": ["train.py"]}
 """A job that is a plain command: its ranks do not import torch, but to save a checkpoint."""
 
 
-@pytest.fixture(params=[pytest.param("cold", marks=pytest.mark.thorough), "warm"])
+@pytest.fixture(params=["cold", "warm"])
 def service(request: pytest.FixtureRequest, tmp_path: Path, database_url: str) -> Service:
     """A service for one test, on each kind of database, not started yet."""
     return Service(tmp_path, database=database_url, warm=request.param == "warm")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("service", "started_by", "script"),
-    [
-        ("cold", COMMAND, UNSAVED),
-        pytest.param("cold", COMMAND, GATED, marks=pytest.mark.thorough),
-        pytest.param("cold", {}, GATED, marks=pytest.mark.thorough),
-        pytest.param("warm", {}, GATED, marks=pytest.mark.thorough),
-    ],
-    ids=["unsaved", "command", "cold", "warm"],
+    ("service", "started_by"),
+    [("cold", COMMAND), ("cold", {}), ("warm", {})],
+    ids=["command", "cold", "warm"],
     indirect=["service"],
 )
 def test_a_job_is_adopted_after_a_kill_of_the_worker_and_resumed_after_a_stop_of_the_service(
-    service: Service, started_by: dict[str, Any], script: str
+    service: Service, started_by: dict[str, Any]
 ) -> None:
-    """A stopped service requeues its jobs. Both are shown with one start, which takes seconds of a processor.
-
-    That a job goes on from its checkpoint is shown by `test_jobs.py`, and here where a script saves one.
-    """
+    """A stopped service requeues its jobs. `test_up.py` shows both with a script that saves nothing."""
 
     def config(name: str) -> dict[str, Any]:
         return {"code": f"file://{service.code / name}", **started_by}
@@ -71,12 +54,12 @@ def test_a_job_is_adopted_after_a_kill_of_the_worker_and_resumed_after_a_stop_of
     service.start()
     quick = service.submit_script("finished", "print('done')", config=config("finished"))
     finished = service.wait(quick.id, JobState.SUCCEEDED)
-    job = service.submit_script("gated", script, config=config("gated"), max_restarts=0)
+    job = service.submit_script("gated", GATED, config=config("gated"), max_restarts=0)
     service.wait(job.id, JobState.RUNNING)
     until(lambda: service.client.jobs.metrics(job.id).data or None, what="the job has logged")
     _kill_worker(service)
-    seen = _newest_step(service, job.id)
-    until(lambda: _newest_step(service, job.id) > seen, what="the next worker reads on")
+    seen = newest_step(service, job.id)
+    until(lambda: newest_step(service, job.id) > seen, what="the next worker reads on")
     assert service.client.get(job.id).view.attempt == 1
     assert service.stop() == 0
     assert service.processes() == []
@@ -91,7 +74,7 @@ def test_a_job_is_adopted_after_a_kill_of_the_worker_and_resumed_after_a_stop_of
         assert done.attempt == 2
         steps = [checkpoint.step for checkpoint in service.client.jobs.checkpoints(job.id)]
         left = [line.text for line in service.client.jobs.logs(job.id, rank=0) if line.attempt == 2]
-        assert left == ([f"left at {steps[0]} from {steps[1]}"] if script is GATED else ["left at 0"])
+        assert left == [f"left at {steps[0]} from {steps[1]}"]
 
 
 def _kill_worker(service: Service) -> None:
@@ -99,11 +82,6 @@ def _kill_worker(service: Service) -> None:
     worker = service.server["processes"]["worker"]
     os.kill(worker, signal.SIGKILL)
     until(lambda: service.server["processes"]["worker"] not in {worker, None}, what="the worker is restarted")
-
-
-def _newest_step(service: Service, job_id: str) -> int:
-    (series,) = service.client.jobs.metrics(job_id).data
-    return series.points[-1].step
 
 
 @pytest.mark.thorough

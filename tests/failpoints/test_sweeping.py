@@ -114,6 +114,7 @@ def test_the_next_daemon_continues_after_a_kill(backlog: Backlog, point: str) ->
         until(lambda: _ring(backlog.service) or not child.runs, "the kill", every=0.05)
         assert child.wait() == -9
         assert child.acted == [point]
+    backlog.service.let_removals_end()
     with backlog.play("") as child:
         until(backlog.is_done, "all is in order", every=0.05)
     backlog.check()

@@ -16,6 +16,7 @@ from sqlalchemy import insert, select
 from store.announcement import Announcement
 from store.attempts.facts import LEASE, Claim
 from store.blobs.folder import BlobFolder
+from store.blobs.holding import all_held
 from store.cluster import device_history, workers
 from store.db.database import Database
 from store.jobs import deletion
@@ -348,7 +349,7 @@ def test_the_files_of_a_deleted_job_are_removed_from_the_host(fixture: DaemonFix
         leave_everything(data / "runs" / deleted / "1" / "job" / "work", outside=data / "outside")
         (data / "runs" / os.fsdecode(b"job_\xff")).mkdir()  # the database cannot be asked for it
         fixture.store.write(lambda session: deletion.delete_job(session, deleted))
-        with blobs.shared_lock():  # a blob is being stored
+        with all_held(fixture.store.database):  # all blobs are being copied
             clock.ahead += 11
             wait_for(lambda: not (data / "runs" / deleted).exists(), "the run directory is gone")
             assert blobs.path(blob.sha256).exists()

@@ -6,8 +6,8 @@ import time
 
 import torch
 
-STEPS = 10
-HELD_AT = 6
+STEPS = 5
+HELD_AT = 3
 
 
 class Training:

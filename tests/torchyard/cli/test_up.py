@@ -1,6 +1,6 @@
 """`torchyard up`, for real: its processes, its files, what it gives to whom, and how it ends.
 
-What jobs live through is in tests/e2e.
+What jobs live through is in tests/e2e, too.
 """
 
 from collections.abc import Iterator
@@ -19,15 +19,27 @@ from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
 from tests import forks
-from tests.e2e.service import Service, is_running, processes_naming, running, until
+from tests.e2e.service import Service, is_running, newest_step, processes_naming, running, until
 from tests.forked import run
 from torchyard.cli.up import redis_server
 from torchyard.cli.up.child import Child
 from torchyard.contract.errors import ServerUnreachable
+from torchyard.contract.jobs.views import JobView
+from torchyard.contract.states import JobState
 from torchyard.host.datadir import redis_password_file
 
 forks.preload("torchyard.cli", "torchyard.cli.up.service")
 
+UNSAVED = """
+import os, time, torchyard
+run = torchyard.init()
+step = 0
+while not (os.path.exists(os.path.join(os.path.dirname(__file__), "gate")) or run.should_stop()):
+    step += 1
+    run.log({"train/step": float(step)}, step=step)
+    time.sleep(0.05)
+print("left at", step)
+"""
 SHELLS_TOKEN = "the-token-of-another-server"
 MAIL_PASSWORD = "the-password-of-the-mail-server"
 
@@ -54,12 +66,26 @@ def service(shared: Service) -> Service:
 
 @dataclass(frozen=True)
 class Restarted:
-    """What `server.json` said before each part was killed, and when all were started again."""
+    """What was seen of a service whose parts were killed, one after the other, and that was then stopped and started.
+
+    A job ran meanwhile, which saves nothing.
+    """
 
     before: dict[str, Any]
+    """What `server.json` said first."""
     after: dict[str, Any]
+    """What it said when all parts were started again."""
     environments: dict[str, dict[str, str]]
     """Those of the parts that were started again. Those that were forked show that of the process that forked them."""
+    adopted: JobView
+    """The job, once the next worker had read more of it."""
+    stopped: int
+    """The exit code of the service."""
+    left: list[Any]
+    """Processes and files that should have ended with it."""
+    resumed: JobView
+    """The job at its end."""
+    output: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +95,26 @@ def restarted(shared: Service) -> Restarted:
     before = service.server
     for pid in (before["pid"], *before["processes"].values()):
         assert before["token"] not in " ".join(_environ(pid).values())
+    config = {"code": f"file://{service.code / 'unsaved'}", "command": "python", "args": ["train.py"]}
+    job_id = service.submit_script("unsaved", UNSAVED, config=config, max_restarts=0).id
+    until(lambda: service.client.jobs.metrics(job_id).data or None, what="the job has logged")
     for name, pid in before["processes"].items():
         os.kill(pid, signal.SIGKILL)
         until(lambda name=name, pid=pid: service.server["processes"][name] != pid, what=f"{name} is started again")
     after = service.server
-    return Restarted(before, after, {name: _environ(pid) for name, pid in after["processes"].items()})
+    environments = {name: _environ(pid) for name, pid in after["processes"].items()}
+    until(lambda: _is_ready(service), what="the service is ready again")
+    seen = newest_step(service, job_id)
+    until(lambda: newest_step(service, job_id) > seen, what="the next worker reads on")
+    adopted = service.client.get(job_id).view
+
+    stopped = service.stop()
+    left = [*service.processes(), *service.data.glob("server.json")]
+    (service.code / "unsaved" / "gate").touch()
+    service.start()
+    resumed = service.wait(job_id, JobState.SUCCEEDED)
+    output = [line.text for line in service.client.jobs.logs(job_id, rank=0) if line.attempt == 2]
+    return Restarted(before, after, environments, adopted, stopped, left, resumed, output)
 
 
 def test_its_files_are_the_owners_alone_and_it_is_found_by_them(service: Service) -> None:
@@ -89,21 +130,17 @@ def test_its_files_are_the_owners_alone_and_it_is_found_by_them(service: Service
         assert client.ready().status == "ok"
 
 
-def test_whatever_dies_comes_back_at_the_same_address(service: Service, restarted: Restarted) -> None:
+def test_whatever_dies_comes_back_at_the_same_address(restarted: Restarted) -> None:
     before, after = restarted.before, restarted.after
     assert (after["url"], after["token"], after["pid"]) == (before["url"], before["token"], before["pid"])
     assert not {*after["processes"].values()} & {*before["processes"].values()}
 
-    def ready() -> bool:
-        try:
-            with service.client as client:
-                return client.ready().status == "ok" and any(
-                    worker.state == "ready" for worker in client.workers.list()
-                )
-        except ServerUnreachable:
-            return False
 
-    until(ready, what="the service is ready again")
+def test_a_job_goes_on_when_all_parts_die_and_is_resumed_after_a_stop(restarted: Restarted) -> None:
+    """That it goes on from its checkpoint is shown by `tests/e2e/test_jobs.py`, and by `test_recovery.py`."""
+    assert (restarted.adopted.state, restarted.adopted.attempt) == (JobState.RUNNING, 1)
+    assert (restarted.stopped, restarted.left) == (0, [])
+    assert (restarted.resumed.attempt, restarted.output) == (2, ["left at 0"])
 
 
 def test_no_process_shows_the_token_and_only_the_api_gets_it(restarted: Restarted) -> None:
@@ -183,7 +220,7 @@ def test_a_taken_port_is_said_before_anything_is_built_or_started(service: Servi
 
 
 def test_killed_it_takes_its_children_along_and_leaves_its_folder_to_the_next_one(service: Service) -> None:
-    """That the next one serves is shown in tests/e2e/test_recovery.py."""
+    """That the next one serves is shown by the fixture `restarted`."""
     assert service.server["pid"] in service.processes()
     assert service.stop(signal.SIGKILL) == -signal.SIGKILL
     until(lambda: service.processes() == [], what="its children have ended")
@@ -292,6 +329,14 @@ def _started(service: Service) -> Service:
     if not _runs(service):
         service.start()
     return service
+
+
+def _is_ready(service: Service) -> bool:
+    try:
+        with service.client as client:
+            return client.ready().status == "ok" and any(worker.state == "ready" for worker in client.workers.list())
+    except ServerUnreachable:
+        return False
 
 
 def _runs(service: Service) -> bool:

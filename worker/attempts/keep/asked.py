@@ -11,7 +11,7 @@ import time
 from store.worker.records import DEFAULTS, KeepOrder, OutputLimits
 from store.worker.verbs import WorkerStore
 from torchyard.contract.attempts.rundir import WORK
-from torchyard.contract.errors import NotFound, StaleClaim, Unavailable
+from torchyard.contract.errors import Conflict, NotFound, StaleClaim, Unavailable
 from torchyard.host.untrusted import folder_inside
 from worker.attempts.keep.kept import Keeping, KeptFiles
 from worker.duties import Duty, Interval
@@ -126,14 +126,14 @@ class AskedFiles:
         try:
             new = [replace(files.row(copy), asked=True) for copy in copies]
             put = self._store.put([blob for copy in copies for blob in copy.blobs])
-            try:
-                answer.copied += sum(item.size for item in new)
-                copied = answer.copied + files.copied
-                if new or copied != answer.reported:  # a long walk alone is nothing to write
-                    self._store.keep_files(order, new, copied=copied)
-                    answer.reported = copied
-            finally:
-                self._store.drop(put)
+            answer.copied += sum(item.size for item in new)
+            copied = answer.copied + files.copied
+            if new or copied != answer.reported:  # a long walk alone is nothing to write
+                try:
+                    self._store.keep_files(order, new, copied=copied, put=put)
+                except Conflict as error:  # they are copied again
+                    raise Unavailable(error.message) from None
+                answer.reported = copied
         finally:
             for copy in copies:
                 copy.discard()
