@@ -8,6 +8,7 @@ from fastapi import Request
 from starlette.concurrency import run_in_threadpool
 
 from api.auth.callers import ClusterWriter, Principal, UserManager, count_wrong_code, stranger
+from api.auth.workers import RemoteWorker
 from api.openapi.completion import problems
 from api.openapi.routers import unguarded
 from api.parameters.bodies import JoiningBody, json_body
@@ -23,7 +24,7 @@ from torchyard.contract.installs import InstallFileView
 from torchyard.contract.team.codes import JoinCode
 from torchyard.contract.team.requests import Joining, NewCode
 from torchyard.contract.team.roles import Role
-from torchyard.contract.team.views import JoinedView, NewCodeView
+from torchyard.contract.team.views import JoinedView, NewCodeView, OwnWorkerView
 from torchyard.contract.wire.version import own_version, works_with
 from torchyard.host.listening import is_loopback
 
@@ -64,6 +65,12 @@ async def join(request: Request, services: ServicesDep, sent: JoiningBody) -> Jo
     except NotAuthorized:
         await count_wrong_code(request, services.access)
         raise
+
+
+@router.get("/worker")
+async def get_own_worker(services: ServicesDep, worker_id: RemoteWorker) -> OwnWorkerView:
+    """Answers which worker a worker's token is of."""
+    return OwnWorkerView(worker_id=worker_id)
 
 
 @router.delete("/workers/{worker_id}", status_code=204, responses=problems(NotFound, Conflict))

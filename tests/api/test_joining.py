@@ -40,6 +40,9 @@ def test_a_code_makes_one_worker_whose_token_speaks_for_it_alone(service: ApiFix
     token = read(service.app.state.services.store, lambda session: worker_tokens.find_worker(session, joined["token"]))
     assert token == joined["worker_id"]
     assert service.client.get("/v1/me", headers=bearer(joined["token"])).status_code == 401, "it is no user's token"
+    own = service.client.get("/v1/worker", headers=bearer(joined["token"]))
+    assert own.json() == {"worker_id": joined["worker_id"]}
+    assert service.client.get("/v1/worker").status_code == 401, "an administrator is no worker"
     (listed,) = service.get("/v1/workers")["data"]
     assert (listed["id"], listed["name"], listed["state"]) == (joined["worker_id"], "box-b", "lost")
     again = join(service, made["code"])
@@ -47,7 +50,7 @@ def test_a_code_makes_one_worker_whose_token_speaks_for_it_alone(service: ApiFix
     assert "was used" in again.json()["detail"]
     stored = read(service.app.state.services.store, lambda session: session.scalars(select(JoinCode)).one())
     assert stored.digest not in made["code"] and parse_code(made["code"]).secret != stored.digest
-    assert [entry[1] for entry in audited(service)] == ["worker.code", "worker.join", "login", "login"]
+    assert [entry[1] for entry in audited(service)] == ["worker.code", "worker.join", "login", "login", "login"]
 
 
 def test_a_code_logs_a_user_in_with_their_own_rights(service: ApiFixture) -> None:

@@ -73,7 +73,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "audit": Command("audit:audit", "List who did what on the server, newest first."),
     },
     "Cluster": {
-        "workers": Command("workers:workers", "List, add and remove the machines that run jobs."),
+        "workers": Command("workers:workers", "List, add, remove and update the machines that run jobs."),
         "queue": Command("cluster:queue", "List queued jobs in the order of the queue."),
         "top": Command("top:top", "Show workers, devices, the queue and what ended today."),
         "envs": Command("environments:envs", "List the Python environments that workers offer."),

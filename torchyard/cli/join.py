@@ -80,15 +80,9 @@ def join(
 def _known(root: Path, url: str | None) -> Joined:
     """Returns what the machine has joined before. Raises ConfigError."""
     from torchyard.contract.errors import ConfigError
-    from torchyard.host.joined import JOINED_FILE, load
+    from torchyard.host.joined import known
 
-    try:
-        joined = load(root / JOINED_FILE)
-    except FileNotFoundError:
-        raise ConfigError(
-            f"this machine has joined no service (there is no {root / JOINED_FILE}): an administrator prints the line"
-            " for it with `torchyard workers add NAME`"
-        ) from None
+    joined = known(root)
     if url is not None and url.rstrip("/") != joined.url:
         raise ConfigError(f"this machine has joined {joined.url}, and not {url[:200]!r}: leave the address out")
     return joined

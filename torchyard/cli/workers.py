@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,8 +11,9 @@ from torchyard.cli import output, pasted, prompt
 from torchyard.cli.arguments import Json, WorkersArgument, connect
 from torchyard.cli.choosing import Yes
 from torchyard.cli.cluster import named, worker_lines
+from torchyard.host import terminal
 
-workers = typer.Typer(no_args_is_help=True, help="List, add and remove the machines that run jobs.")
+workers = typer.Typer(no_args_is_help=True, help="List, add, remove and update the machines that run jobs.")
 UrlOption = Annotated[
     str | None,
     typer.Option(metavar="URL", help="The service's address for the other machine. Default: as far as it is known."),
@@ -73,3 +75,28 @@ def rm(workers: WorkersArgument, *, yes: Yes = False, as_json: Json = False) -> 
             held = sorted({f"{device.job_id} runs on {name}" for name, device in devices if device.job_id})
             prompt.confirm(f"remove {', '.join(names.values())}?", held)
         output.do_each(list(names), client.workers.remove, "removed", as_json=as_json)
+
+
+@workers.command("update")
+def update(
+    *,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="Of the worker. Default: torchyard-worker in ~/.local/share."),
+    ] = None,
+) -> None:
+    """Bring this machine, which has joined a service, to the service's version.
+
+    Running jobs go on: the worker leaves them, and the new version takes them over.
+    """
+    from torchyard.cli.up import installing, remote
+    from torchyard.host.joined import joined_data_dir, known
+
+    root = (data_dir or joined_data_dir()).absolute()
+    joined = known(root)
+    wanted = installing.read_digests(joined)
+    if installing.is_current(root, wanted):
+        return terminal.note(f"This machine has what {joined.url} has.")
+    installing.install(joined, root, wanted, say=terminal.note)
+    restarted = remote.restart(root)
+    return terminal.note("Updated. The worker starts again." if restarted else "Updated. The next start uses it.")

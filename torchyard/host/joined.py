@@ -52,6 +52,18 @@ def load(path: Path) -> Joined:
         raise ConfigError(f"{path} cannot be read: {error}. Join again: torchyard join URL --code CODE") from None
 
 
+def known(data_dir: Path) -> Joined:
+    """Returns what the worker of this data directory has joined. Raises ConfigError, also if it has joined nothing."""
+    path = data_dir / JOINED_FILE
+    try:
+        return load(path)
+    except FileNotFoundError:
+        raise ConfigError(
+            f"this machine has joined no service (there is no {path}): an administrator prints the line for it with"
+            " `torchyard workers add NAME`"
+        ) from None
+
+
 def save(path: Path, joined: Joined) -> None:
     """Replaces the file, which only this user can read. Raises OSError."""
     write_private(path, joined.to_json())

@@ -125,6 +125,12 @@ class JoinedView(View):
     """Of a worker."""
 
 
+class OwnWorkerView(View):
+    """Which worker a worker's token is of."""
+
+    worker_id: str
+
+
 class CodeOwnerView(View):
     """For whom a login code was made."""
 
