@@ -1,5 +1,7 @@
 """Serves the wheels of this service and their lock to other machines. Nobody is asked for a token."""
 
+from typing import Any
+
 from fastapi import Response
 
 from api.installs.wheels import InstallFile
@@ -13,6 +15,10 @@ router = unguarded("service")
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 _WHEEL, _TEXT = "application/octet-stream", "text/plain; charset=utf-8"
+_FILE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {_WHEEL: {"schema": {"type": "string", "format": "binary"}}}, "description": "The file"},
+    **problems(NotFound),
+}
 
 
 @router.get("/install")
@@ -28,7 +34,7 @@ def list_install_files(services: ServicesDep) -> InstallView:
     )
 
 
-@router.get("/install/{sha256}/{name}", response_class=Response, responses=problems(NotFound))
+@router.get("/install/{sha256}/{name}", response_class=Response, responses=_FILE)
 def get_install_file(services: ServicesDep, sha256: str, name: str) -> Response:
     """Returns one of these files. Its address has its digest, so that it may be kept for ever."""
     file = services.installs.get().find(sha256, name)
