@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 from http import HTTPStatus
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
@@ -20,6 +20,7 @@ from worker.doctor.findings import Finding, failed, ok, warning
 _TIMEOUT_S = 10.0
 _MOST_SKEW_S = 60.0
 _MOST_BYTES = 65_536
+_DATE = "%a, %d %b %Y %H:%M:%S GMT"
 _AGAIN = "an administrator prints a new line for this machine with `torchyard workers add NAME`"
 
 
@@ -114,7 +115,9 @@ def _ask(joined: Joined, *, host: str, port: int) -> _Answer:
 def _check_answer(joined: Joined, answer: _Answer, *, now: float) -> Iterator[Finding]:
     theirs, ours = answer.version, own_version()
     try:
-        skew = None if answer.date is None else now - parsedate_to_datetime(answer.date).timestamp()
+        skew = (
+            None if answer.date is None else now - datetime.strptime(answer.date, _DATE).replace(tzinfo=UTC).timestamp()
+        )
     except ValueError:
         skew = None
     if skew is not None and abs(skew) > _MOST_SKEW_S:

@@ -46,7 +46,7 @@ def run(
         str | None, typer.Option(metavar="NAME", help="The pool whose cluster runs it: see `torchyard workers ls`.")
     ] = None,
     on: Annotated[
-        str | None, typer.Option(metavar="WORKER", help="The worker on which it starts: see `torchyard workers`.")
+        str | None, typer.Option(metavar="WORKER", help="The worker on which it starts: see `torchyard workers ls`.")
     ] = None,
     account: Annotated[str | None, typer.Option(metavar="NAME", help="The account of Slurm, in a pool.")] = None,
     qos: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm's quality of service, in a pool.")] = None,

@@ -103,7 +103,7 @@ KEYS = (
     Key(
         "worker",
         of_form(WORKER_NAME),
-        "the name of a worker, as `torchyard workers` shows it",
+        "the name of a worker, as `torchyard workers ls` shows it",
         "the worker on which the job starts; without it, any that has the devices",
         '"box-b"',
     ),
