@@ -54,7 +54,7 @@ class SharedPasses:
                 for _ in self._placer.claims(observed, may_claim=lambda: True):
                     pass
             error = None
-        except Exception as raised:  # each of those that ask raises it
+        except Exception as raised:  # noqa: BLE001 each of those that ask raises it
             error = raised
         finally:
             with self._changed:
