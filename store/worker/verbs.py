@@ -15,6 +15,7 @@ from store.blobs import puts
 from store.cluster import device_history, workers
 from store.jobs import jobs
 from store.output import artifacts
+from store.queue import away
 from store.store import Store
 from store.team import secrets
 from store.worker.history import JobHistory
@@ -117,7 +118,9 @@ class WorkerStore:
     def renew(self, attempt_ids: Iterable[int]) -> set[int]:
         """Extends the leases to 30 s from now. Returns the ids of the attempts that the worker still owns."""
         with self._store.write("renew") as session:
-            return lease.renew(session, self.worker_id, attempt_ids, holder=self._holder)
+            owned = lease.renew(session, self.worker_id, attempt_ids, holder=self._holder)
+            away.note_back(session, owned)
+            return owned
 
     def list_open(self) -> list[Claim]:
         """Returns the open attempts that the worker owns."""
