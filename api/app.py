@@ -24,7 +24,9 @@ from api.routes import (
     code,
     curves,
     health,
+    installs,
     jobs,
+    joining,
     keeping,
     logs,
     media,
@@ -121,6 +123,8 @@ def _routes() -> list[BaseRoute]:
         session,
         worker_verbs,
         worker_events,
+        joining,
+        installs,
         health,
     )
     return [route for area in areas for route in area.router.routes]

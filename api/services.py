@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from api import submissions
 from api.auth import access as callers
 from api.auth.access import Access
+from api.installs.wheels import InstallFiles
 from api.limits import forecasts, turns
 from api.limits.bodies import LargeBodies
 from api.limits.forecasts import ForecastLimits
@@ -59,6 +60,7 @@ class Services:
     """Wakes remote workers."""
     passes: Passes
     """Places jobs on remote workers."""
+    installs: InstallFiles
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -85,6 +87,7 @@ class Services:
             parser=Parser(),
             wakeups=Wakeups(settings.redis, service=store.service),
             passes=Passes(store, max_stop_grace=settings.max_stop_grace),
+            installs=InstallFiles(),
         )
 
     def parses_of(self, body: bytes) -> Turns:

@@ -1,4 +1,4 @@
-"""Authenticates remote workers: each has a token of its own, which speaks for nothing else."""
+"""Authenticates remote workers: each has a token of its own, which is no user's."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.auth.access import Access, AccessDep
-from api.auth.callers import count_wrong_token
+from api.auth.callers import Credentials, count_wrong_token
 from store.cluster import worker_tokens
 from store.cluster.worker_tokens import TokenUse
 from store.worker.wire import BOOT_HEADER, PROTOCOL, PROTOCOL_HEADER
@@ -17,7 +17,7 @@ _LONGEST_BOOT = 64
 
 @dataclass(frozen=True)
 class Sender:
-    """The worker that sends a request, and the boot of its host."""
+    """The worker that sends a verb, and the boot of its host."""
 
     worker_id: str
     boot: str
@@ -26,12 +26,20 @@ class Sender:
     """Whether it is the host that has registered."""
 
 
-async def authenticate_worker(request: Request, access: AccessDep) -> Sender:
-    """Returns which worker sends the request, from which host.
+async def authenticate_worker(request: Request, access: AccessDep, credentials: Credentials) -> str:
+    """Returns the id of the worker whose token the request has. A wrong one is counted as a user's is.
 
-    Raises NotAuthorized for a token that is unknown or revoked, Conflict for another version of the protocol,
-    InvalidRequest, TooManyRequests and Unavailable.
+    Raises NotAuthorized, TooManyRequests and Unavailable.
     """
+    return (await _identify(request, access, credentials))[0].worker_id
+
+
+async def authenticate_sender(request: Request, access: AccessDep, credentials: Credentials) -> Sender:
+    """Returns which worker sends the verb, from which host.
+
+    Raises what `authenticate_worker` does, Conflict for another version of the protocol, and InvalidRequest.
+    """
+    used, token = await _identify(request, access, credentials)
     spoken = request.headers.get(PROTOCOL_HEADER, "")
     if spoken != PROTOCOL:
         raise Conflict(
@@ -41,11 +49,6 @@ async def authenticate_worker(request: Request, access: AccessDep) -> Sender:
     boot = request.headers.get(BOOT_HEADER, "")
     if not 0 < len(boot) <= _LONGEST_BOOT:
         raise InvalidRequest(f"send the header `{BOOT_HEADER}`")
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    used = await access.at_once(find_use, access, token) if scheme.lower() == "bearer" else None
-    if used is None:
-        await count_wrong_token(request, access)
-        raise NotAuthorized("the service does not know this worker, or has removed it: join again")
     return Sender(used.worker_id, boot, token, is_registered=used.boot == boot)
 
 
@@ -55,13 +58,25 @@ def find_use(access: Access, token: str) -> TokenUse | None:
         return worker_tokens.find_use(session, token)
 
 
-async def _registered(sender: Annotated[Sender, Depends(authenticate_worker)]) -> Sender:
+async def _identify(request: Request, access: Access, credentials: Credentials) -> tuple[TokenUse, str]:
+    if credentials is None:
+        raise NotAuthorized("send the header `Authorization: Bearer TOKEN`")
+    used = await access.at_once(find_use, access, credentials.credentials)
+    if used is None:
+        await count_wrong_token(request, access)
+        raise NotAuthorized("the token is not valid: it is unknown, or its worker was removed")
+    return used, credentials.credentials
+
+
+async def _registered(sender: Annotated[Sender, Depends(authenticate_sender)]) -> Sender:
     if not sender.is_registered:
         raise Conflict("another host uses the token of this worker, or it has not registered yet")
     return sender
 
 
-AnyHost = Annotated[Sender, Depends(authenticate_worker)]
+RemoteWorker = Annotated[str, Depends(authenticate_worker)]
+"""A route's parameter: the id of the remote worker that makes the request."""
+AnyHost = Annotated[Sender, Depends(authenticate_sender)]
 """A parameter of the route by which a worker registers: it may be on another host than before."""
 RegisteredWorker = Annotated[Sender, Depends(_registered)]
-"""A parameter of all other routes: the worker, on the host that has registered."""
+"""A parameter of the routes of all other verbs: the worker, on the host that has registered."""
