@@ -177,6 +177,24 @@ def test_by_default_a_script_sends_10000_requests_at_once_and_1000_a_second(
             assert runner.run(admitted([access.requests], 10_000)) == 10_000
 
 
+def test_however_low_the_rate_one_request_is_admitted_and_the_end_of_access_ends_its_thread(
+    tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str
+) -> None:
+    async def end(access: Access) -> None:
+        access.close()
+
+    with sqlite.migrated() as url:
+        settings = Settings(data_dir=tmp_path, database_url=url, redis_url=redis_url, max_requests_per_second=0.001)
+        store = Store.of(settings, program="test")
+        with closing(store), asyncio.Runner() as runner:
+            store.service()
+            access = Access.of(settings, store, token=TOKEN)
+            assert runner.run(admitted([access.requests], 3)) == 1
+            runner.run(end(access))
+            with pytest.raises(RuntimeError, match="shutdown"):
+                access.counts.thread.submit(int)
+
+
 def test_an_ended_stream_makes_room(redis_url: str) -> None:
     one, two = Processes(redis_url, service="svc_streams").streams(1)
 
