@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 _MOST_AT_ONCE = 8
 """Requests of one worker, besides those that renew leases."""
+_LARGE = 4 << 20
+"""Bytes of a batch whose reading takes so long that workers take turns."""
 _in_flight = Counter[str]()
 
 _VERBS: list[tuple[Verb[Any, Any], Callable[[ServedWorker, Any], Any]]] = [
@@ -108,7 +110,7 @@ async def claim_jobs(*, request: Request, services: ServicesDep, sender: Registe
 
 @router.post(wire.APPEND.path, include_in_schema=False)
 async def append_output(*, request: Request, services: ServicesDep, sender: RegisteredWorker) -> Response:
-    """One large batch of a worker is in memory at a time."""
+    """One batch of a worker is in memory at a time. Large ones take turns."""
     async with services.large_bodies.of(sender.worker_id):
         body = await read_body(request, most=wire.APPEND.most)
         worker = ServedWorker(services.store, sender.worker_id)
@@ -121,6 +123,8 @@ async def append_output(*, request: Request, services: ServicesDep, sender: Regi
             )
             return _encoded(wire.APPEND, cut)
 
+        if len(body) > _LARGE:
+            return Response(await services.writes.begin(sender.worker_id, append), media_type="application/json")
         return Response(await run_in_threadpool(append), media_type="application/json")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import time
 from typing import Any
 
-from bench.costs import contents, folders, jobfiles, sweeps
+from bench.costs import batches, contents, folders, jobfiles, sweeps
 from torchyard.contract.errors import TorchyardError
 
 API = "a request's thread of the API"
@@ -72,6 +72,8 @@ def _peak_mib() -> float:
 
 
 CASES = (
+    Case("4 MiB of points of a remote worker's attempt", API, batches.of_points),
+    Case("4 MiB of lines of a remote worker's attempt", API, batches.of_lines),
     Case("80,000 wrong keys of a sweep's point", PARSER, sweeps.too_many_keys),
     Case("9,000 points of 10 wrong keys", PARSER, sweeps.wrong_points),
     Case("10,000 points of 7 keys", PARSER, sweeps.most_points),

@@ -48,7 +48,7 @@ EVENTS = "events"
 HEARTBEAT_S = 15.0
 """So long after the last event the stream of wake-ups has a comment."""
 
-_SMALL, _LARGE = 1 << 20, 64 << 20
+_SMALL, _LARGE = 1 << 20, 32 << 20
 
 T = TypeVar("T")
 A = TypeVar("A", bound="Asked")

@@ -10,7 +10,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
 import pytest
 
-from api.auth.workers import authenticate_worker
+from api.auth.workers import authenticate_sender, authenticate_worker
 from store.output.facts import NewArtifact, NewMedia
 from tests.api.service import ApiFixture
 from torchyard.contract.states import EndReason
@@ -140,8 +140,12 @@ def scopes_of(dependant: Dependant) -> Iterator[Scope]:
 
 def is_guarded(dependant: Dependant) -> bool:
     """Whether a route asks for the scope of a user, or for the token of a worker."""
-    for_workers = any(inner.call is authenticate_worker for inner in dependant.dependencies)
-    return for_workers or any(True for _ in scopes_of(dependant))
+    return asks_for_worker(dependant) or any(True for _ in scopes_of(dependant))
+
+
+def asks_for_worker(dependant: Dependant) -> bool:
+    asked = {authenticate_worker, authenticate_sender}
+    return any(inner.call in asked or asks_for_worker(inner) for inner in dependant.dependencies)
 
 
 def test_every_route_requires_a_scope_or_is_public(service: ApiFixture) -> None:
