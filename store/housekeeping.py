@@ -6,6 +6,7 @@ that stops there leaves the rest to a later pass.
 
 from collections.abc import Generator
 from datetime import timedelta
+import time
 
 from store.blobs import garbage
 from store.jobs import counts as job_counts
@@ -19,25 +20,28 @@ from torchyard.contract.wire.units import format_duration
 
 
 def collect_garbage(store: Store, *, limit: int = 1000) -> int:
-    """Removes garbage blobs that no checkpoint refers to, and returns their number. Raises Unavailable and OSError.
+    """Removes garbage blobs that no row refers to, and returns their number. Raises Unavailable and OSError.
 
-    Removes nothing while a relay stores blobs; a later call does.
+    Removes none while somebody copies all blobs; a later call does.
     """
     with store.read() as session:
-        if not garbage.exists(session):
+        if not garbage.is_any(session):
             return 0
-    with store.blobs.exclusive_lock() as locked:
-        if not locked:
-            return 0
-        with store.write("collect") as session:
-            unused = garbage.take_unreferenced(session, limit=limit)
-        # Only a relay adds references, and it waits for the lock: these blobs stay unreferenced.
-        for sha256 in unused:
-            store.blobs.remove(sha256)
-        if unused:
-            with store.write("forget_garbage") as session:
-                garbage.remove(session, unused)
-    return len(unused)
+    deadline = _clock_s() + garbage.REMOVAL.total_seconds() / 2
+    with store.write("collect") as session:
+        taken = garbage.take_unreferenced(session, limit=limit)
+    if not taken.blobs:
+        return 0
+    removed: list[str] = []
+    try:
+        for sha256 in sorted(taken.blobs):
+            if not store.blobs.remove(sha256, in_time=lambda: _clock_s() < deadline):
+                break
+            removed.append(sha256)
+    finally:
+        with store.write("forget_garbage") as session:
+            garbage.finish(session, taken, removed=removed)
+    return len(removed)
 
 
 def add_up_counts(store: Store) -> Generator[None]:
@@ -87,6 +91,11 @@ def join_points(store: Store) -> Generator[None]:
     yield
     for job_id in job_ids:
         yield from _join_job(store, job_id)
+
+
+def _clock_s() -> float:
+    """Returns seconds that also pass while the host sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _join_job(store: Store, job_id: str) -> Generator[None]:

@@ -1,6 +1,7 @@
 """The tables. Every time is in microseconds since the epoch, by the database's clock."""
 
 from store.attempts.tables import Allocation, Attempt, DeviceSample, JobPackages, KeepRequest, Worker, WorkFolder
+from store.blobs.tables import BlobHold, RemovedBlob
 from store.bundles.tables import Bundle, BundleUse
 from store.cluster.tables import AttemptUse, DeviceDay, WorkerToken
 from store.db.tables import Base, Service
@@ -46,6 +47,7 @@ __all__ = [
     "AttemptUse",
     "AuditEntry",
     "Base",
+    "BlobHold",
     "BrowserSession",
     "Bundle",
     "BundleUse",
@@ -78,6 +80,7 @@ __all__ = [
     "PointChunk",
     "Preferences",
     "Quota",
+    "RemovedBlob",
     "Reservation",
     "RunLengths",
     "SavedView",

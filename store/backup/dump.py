@@ -1,6 +1,6 @@
 """Dumps one snapshot of the database while others write, and loads it into an empty database."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 import os
@@ -16,10 +16,11 @@ from sqlalchemy.orm import Session
 
 from store import service_identity
 from store.backup.contents import create_private
+from store.blobs import holding
 from store.db.database import Database
 from store.db.revision import OLDEST, revision_of, too_old
 from store.service_identity import Known
-from store.tables import Artifact, Bundle, Checkpoint, InitialWeights, MediaPicture, ModelVersion
+from store.tables import Artifact, BlobHold, Bundle, Checkpoint, InitialWeights, MediaPicture, ModelVersion
 from torchyard.contract.errors import ConfigError, Conflict, NotFound, Unavailable
 from torchyard.host.recordfiles import sync_folder
 
@@ -63,6 +64,21 @@ def dump(url: str, path: Path) -> Snapshot:
             written = _dump_postgresql(database, path)
     _sync(path)
     return written
+
+
+@contextmanager
+def all_held(url: str) -> Generator[Callable[[], None]]:
+    """Has no blob be removed in the block, as `store.blobs.holding.all_held` does. Raises NotFound, too."""
+    with closing(Database(url, program=_PROGRAM)) as database:
+        if database.engine.dialect.name == "sqlite":
+            _require_file(_file(database))
+        with database.read() as session:
+            removes = inspect(session.connection()).has_table(BlobHold.__tablename__)
+        if not removes:  # no program of this version serves tables that are so old
+            yield lambda: None
+            return
+        with holding.all_held(database) as go_on:
+            yield go_on
 
 
 def check_empty(url: str) -> None:
@@ -117,8 +133,7 @@ def _emptied_on_failure(database: Database) -> Generator[None]:
 
 
 def _dump_sqlite(source: Path, path: Path) -> Snapshot:
-    if not source.exists():
-        raise NotFound(f"there is no database: {source} (which data directory is it?)")
+    _require_file(source)
     try:
         with (
             closing(sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=10)) as live,
@@ -225,6 +240,11 @@ def _sync(path: Path) -> None:
 def _files(database: Database) -> list[Path]:
     file = _file(database)
     return [file.with_name(file.name + suffix) for suffix in _SQLITE_SUFFIXES]
+
+
+def _require_file(source: Path) -> None:
+    if not source.exists():
+        raise NotFound(f"there is no database: {source} (which data directory is it?)")
 
 
 def _file(database: Database) -> Path:

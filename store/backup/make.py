@@ -1,7 +1,7 @@
 """Makes a backup while the service runs."""
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 import errno
 import os
@@ -27,11 +27,11 @@ def make(url: str, blobs: BlobFolder, target: Path) -> BackupManifest:
     folder = Folder(target.absolute())
     with _filling(folder):
         # No blob is removed from before the snapshot until all its blobs are copied.
-        with blobs.shared_lock() if blobs.root.is_dir() else nullcontext():
+        with dump.all_held(url) as go_on:
             dumped = dump.dump(url, folder.dump)
             if dumped.service is not None:
                 service_identity.check(dumped.service, blobs)
-            damaged = _copy_blobs(blobs, dumped.blobs, folder.blobs)
+            damaged = _copy_blobs(blobs, dumped.blobs, folder.blobs, go_on=go_on)
         if damaged and len(damaged) == len(dumped.blobs):
             raise NotFound(
                 f"{blobs.root} has none of the {len(damaged)} blobs that the database lists: is it the right one?"
@@ -93,19 +93,22 @@ def _remove(folder: Folder) -> None:
     folder.unfinished.unlink()
 
 
-def _copy_blobs(source: BlobFolder, wanted: Mapping[str, int], target: BlobFolder) -> list[str]:
+def _copy_blobs(
+    source: BlobFolder, wanted: Mapping[str, int], target: BlobFolder, *, go_on: Callable[[], object]
+) -> list[str]:
     """Links the blobs, or copies them if linking is not possible. Returns those that are missing or damaged."""
     target.root.mkdir(mode=0o700)
     damaged: list[str] = []
     links = True
     for sha256, size in sorted(wanted.items()):
+        go_on()
         blob, copy = source.path(sha256), target.path(sha256)
         copy.parent.mkdir(mode=0o700, exist_ok=True)
         if not blob.is_file() or blob.stat().st_size != size:
             damaged.append(sha256)
             continue
         links = links and _link(blob, copy)
-        if not links and not source.copy_out(sha256, copy):
+        if not links and not source.copy_out(sha256, copy, check=go_on):
             damaged.append(sha256)
     for folder in (*target.root.iterdir(), target.root):
         sync_folder(folder)

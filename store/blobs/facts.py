@@ -16,6 +16,16 @@ class DiskSpace:
     free: int
 
 
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Blobs that were put together, and that no row names yet."""
+
+    blobs: frozenset[str] = frozenset()
+    """Their digests."""
+    began_at: int = 0
+    """The database's time before they got their names; 0 where the service gives them these."""
+
+
 class BlobStore(Protocol):
     """Where a worker has its blobs: the service's folder, or, on another host, what reaches it. Threads may share it.
 

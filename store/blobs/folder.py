@@ -4,10 +4,9 @@ The file `service` in it has the id of the service to which they belong. A folde
 which nothing is mounted, is never taken for an empty one.
 """
 
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 import errno
-import fcntl
 import os
 from pathlib import Path
 import shutil
@@ -108,31 +107,25 @@ class BlobFolder:
             self.check()
             return False
 
-    @contextmanager
-    def shared_lock(self) -> Generator[None]:
-        """Keeps blobs from being removed. Hold it from before blobs are published until their rows are committed.
+    def remove(self, sha256: str, *, in_time: Callable[[], bool]) -> bool:
+        """Removes a blob if it exists. Open readers can still read it. Raises OSError.
 
-        Any number of processes may hold it together. Waits while another holds `exclusive_lock`. Raises OSError.
+        Returns False and removes nothing once `in_time` says that this process has stood still for too long: the same
+        bytes may have been published again.
         """
-        with self._locked() as descriptor:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            self.check()  # the wait may have been long
-            yield
-
-    @contextmanager
-    def exclusive_lock(self) -> Generator[bool]:
-        """Hold it to remove blobs. Yields False, without it, if another holds `shared_lock`. Raises OSError."""
-        with self._locked() as descriptor:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
-
-    def remove(self, sha256: str) -> None:
-        """Removes a blob if it exists; needs `exclusive_lock`. Open readers can still read it. Raises OSError."""
-        self.path(sha256).unlink(missing_ok=True)
+        self.check()
+        path, taken = self.path(sha256), self._incoming / uuid4().hex
+        self._incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            os.utime(path)  # `remove_abandoned` leaves it alone
+            path.rename(taken)
+        except FileNotFoundError:
+            return True
+        if not (is_removed := in_time()):
+            with suppress(FileExistsError):
+                path.hardlink_to(taken)
+        taken.unlink()
+        return is_removed
 
     def remove_abandoned(self) -> None:
         """Removes unpublished files that are more than a day old. Raises OSError."""
@@ -197,16 +190,6 @@ class BlobFolder:
         for folder in sorted(folders):
             sync_folder(folder)
         sync_folder(self.root)
-
-    @contextmanager
-    def _locked(self) -> Generator[int]:
-        """Yields a descriptor of the lock file. Closing it releases the lock, and so does the end of the process."""
-        self._require_root()
-        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            yield descriptor
-        finally:
-            os.close(descriptor)
 
     def _require_root(self) -> None:
         """Makes the folder, but never that of a service, which may be away."""

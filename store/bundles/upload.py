@@ -5,7 +5,10 @@ All of them raise Unavailable, also if the disk is full or does not answer.
 
 from dataclasses import dataclass
 
-from store.blobs import garbage
+from sqlalchemy.orm import Session
+
+from store.blobs import garbage, puts
+from store.blobs.facts import Put
 from store.bundles import bundles
 from store.bundles.checking import check
 from store.bundles.facts import BundleFacts
@@ -16,7 +19,7 @@ from store.store import Store
 from store.team import audit, quotas, users
 from store.team.callers import Caller
 from torchyard.contract.bundles.tar import BundleContents
-from torchyard.contract.errors import Conflict, InvalidBundle, InvalidRequest, NotFound, TooLarge
+from torchyard.contract.errors import Conflict, InvalidBundle, InvalidRequest, NotFound, TooLarge, Unavailable
 from torchyard.host.disk import require_free_space
 from torchyard.host.failpoints import failpoint
 
@@ -154,14 +157,23 @@ def _publish(
     store: Store, partial: PartialFile, upload: Upload, contents: BundleContents, *, caller: Caller
 ) -> BundleFacts:
     sha256, owner = upload.sha256, caller.name
-    with Uploads(store.blobs.uploads).locked(owner), store.blobs.shared_lock():
+    with Uploads(store.blobs.uploads).locked(owner):
         # The blob is garbage until its row is there: if this ends in between, the collector removes it.
         with store.write("upload") as session:
             garbage.add_blobs(session, [sha256])
+            put = puts.begin(session, [sha256])
         store.blobs.publish(partial.path, sha256)
         with store.write("bundle") as session:
+            _require_put(session, put)
             users.lock(session, owner)
             quotas.check_upload(session, owner, upload.size)
             row = bundles.add(session, owner, sha256, size=upload.size, files=contents.files, parts=contents.parts)
             audit.add(session, caller, "bundle.upload", sha256)
     return row
+
+
+def _require_put(session: Session, put: Put) -> None:
+    try:
+        puts.check(session, put)
+    except Conflict as error:
+        raise Unavailable(error.message) from None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from store.attempts.facts import (
     LEASE,
+    NOTHING_BEGUN,
     AttemptFacts,
     AttemptSecrets,
     Begun,
@@ -12,10 +13,11 @@ from store.attempts.facts import (
     EarlierAttempt,
     Inherited,
     KeepOrder,
+    KnownJob,
     NodeHeld,
     Wanted,
 )
-from store.blobs.facts import BlobStore
+from store.blobs.facts import BlobStore, Put
 from store.blobs.writer import Blob, BlobWriter
 from store.jobs.facts import AT_ONCE
 from store.jobs.initial_weights_facts import InitialFacts
@@ -47,8 +49,10 @@ from store.output.facts import (
     Room,
     StoredArtifact,
 )
-from store.output.log_metrics import LinePattern
+from store.output.line_patterns import LinePattern
 from torchyard.contract.cluster.devices import DeviceReport
+
+NOTHING_PUT = Put()
 
 __all__ = [
     "AT_ONCE",
@@ -57,6 +61,8 @@ __all__ = [
     "LEASE",
     "LOG",
     "MAX_SERIES",
+    "NOTHING_BEGUN",
+    "NOTHING_PUT",
     "Answer",
     "ArtifactFacts",
     "AttemptFacts",
@@ -74,6 +80,7 @@ __all__ = [
     "Inherited",
     "InitialFacts",
     "KeepOrder",
+    "KnownJob",
     "LinePattern",
     "MetricPoint",
     "NewArtifact",
@@ -135,11 +142,3 @@ class Prepared:
     """The step from which it resumes."""
     is_known: bool = True
     """Whether its program goes on there. Else the first step that it logs says where it does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """Blobs that were put together, and that no row names yet."""
-
-    number: int
-    """0: there were none."""

@@ -1,5 +1,6 @@
 """`DELETE /v1/jobs/{id}`: deletes an ended job and everything that it stored."""
 
+from store.blobs.holding import all_held
 from store.output.facts import MetricPoint, NewLines
 from tests.api.service import ApiFixture, sha256
 from torchyard.contract.states import EndReason
@@ -77,10 +78,10 @@ def test_another_users_job_is_not_deleted(service: ApiFixture) -> None:
     assert service.get(f"/v1/jobs/{job_id}")["id"] == job_id
 
 
-def test_bytes_stay_for_a_later_sweep_while_a_relay_runs(service: ApiFixture) -> None:
+def test_bytes_stay_for_a_later_sweep_while_all_are_copied(service: ApiFixture) -> None:
     job_id = ended(service, b"busy")
     parts = service.app.state.services
-    with parts.store.blobs.shared_lock():
+    with all_held(parts.store.database):
         assert service.client.delete(f"/v1/jobs/{job_id}").status_code == 204
         assert blobs(service) == {sha256(b"busy")}
     ended_later = ended(service, b"later")

@@ -179,6 +179,7 @@ def _again(service: FailpointFixture, what: str, subject: str) -> None:
 def _check(service: FailpointFixture, what: str, subject: str) -> None:
     assert _is_done(service, what, subject)
     if what == "delete":
+        service.let_removals_end()
         actions.collect(service.settings)
         assert not [*service.settings.blobs.glob("??/*"), *service.settings.blobs.glob("incoming/*")]
         assert not service.read(lambda session: session.scalars(select(Garbage)).all())

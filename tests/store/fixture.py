@@ -18,6 +18,8 @@ from store.attempts import append, end
 from store.attempts import claim as claims
 from store.attempts import state as attempts
 from store.attempts.facts import Claim
+from store.blobs import puts
+from store.blobs.facts import Put
 from store.blobs.folder import BlobFolder
 from store.cluster import workers
 from store.db import prepared
@@ -38,7 +40,7 @@ from store.queue.reservations import Change, Runs
 from store.secret_keys import SecretKeys
 from store.service_identity import service_id
 from store.store import Store
-from store.tables import Allocation, Attempt, Base, Job
+from store.tables import Allocation, Attempt, Base, Job, RemovedBlob
 from store.team.callers import SERVICE, Caller
 from torchyard.contract.attempts.pausing import PausePoint
 from torchyard.contract.attempts.records import ExitReport, Manifest, ManifestFile
@@ -140,9 +142,11 @@ class StoreFixture:
         self.write(lambda session: attempts.mark_running(session, claim, reason=Reason("running", "runs")))
         return claim
 
-    def record(self, claim: Claim, *, seq: int, **batch: Any) -> None:
+    def record(self, claim: Claim, *, seq: int, put: Put = Put(), **batch: Any) -> None:  # noqa: B008
         stored = Batch(offsets=batch.pop("offsets", {}), **batch)
-        self.write(lambda session: append.record(session, claim, stored, seq=seq))
+        with self.database.write() as session:
+            puts.check(session, put)
+            append.record(session, claim, stored, seq=seq)
 
     def step(self, claim: Claim) -> None:
         """Stores that the attempt has told of a step: an error of its program after that may be retried."""
@@ -193,6 +197,10 @@ class StoreFixture:
         """Lets the lease of the attempt expire."""
         past = update(Attempt).where(Attempt.id == claim.attempt_id).values(lease_until=now_us() - 1)
         self.write(lambda session: session.execute(past))
+
+    def let_removals_end(self) -> None:
+        """Lets the time be over of whoever removes blobs and was killed."""
+        self.write(lambda session: session.execute(update(RemovedBlob).values(removed_by=now_us() - 1)))
 
     def rescue(self, claim: Claim) -> bool:
         return self.write(lambda session: end.rescue(session, claim))

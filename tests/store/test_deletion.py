@@ -1,6 +1,6 @@
 """Deleting a job: its rows, its tombstone, and the blobs that no other job refers to."""
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from io import BytesIO
 import os
 from pathlib import Path
@@ -112,6 +112,7 @@ def rows_of(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[
     queue |= {"calibrations"}
     kept = {"deleted_jobs", "garbage", "bundles", "models", "model_versions", "sweeps", "sweep_trials"}
     told = {"schedules", "saved_views", "notification_targets", "signals", "messages"}
+    kept |= {"removed_blobs", "blob_holds", "worker_tokens"}
     others = {"workers", "device_samples", "device_days", "service", *kept, *queue, *team, *told}
     return {table: rows for table, rows in everything.items() if table not in others}
 
@@ -168,49 +169,6 @@ def test_two_concurrent_deletions_leave_nothing(db: StoreFixture, blobs: BlobFol
         assert (stored(blobs), garbage(db)) == ([], 0)
 
 
-def test_a_collector_does_not_disturb_a_relay_that_stores_the_same_bytes(db: StoreFixture, blobs: BlobFolder) -> None:
-    old, new = ended(db, blobs, b"same"), db.submit()
-    claim = db.running(new, db.worker())
-    with blobs.shared_lock():
-        checkpoint = saved(blobs, b"same")
-        delete(db, old)
-        assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 0
-        assert garbage(db) == 1
-        db.record(claim, seq=0, checkpoints=[checkpoint])
-    assert cleanup.collect_garbage(store_on(db.database, blobs=blobs)) == 0
-    assert (stored(blobs), garbage(db)) == ([b"same"], 0)
-
-
-def test_a_relay_waits_for_a_collector_but_not_the_reverse(blobs: BlobFolder) -> None:
-    order: list[str] = []
-
-    def relay() -> None:
-        with blobs.shared_lock():
-            order.append("relay")
-
-    with ThreadPoolExecutor() as pool:
-        with blobs.exclusive_lock() as alone:
-            assert alone
-            waiting = pool.submit(relay)
-            until_somebody_waits_for(blobs.root / "lock")
-            with BlobFolder(blobs.root).exclusive_lock() as second:
-                assert not second
-            order.append("collector")
-        waiting.result(120)
-    assert order == ["collector", "relay"]
-
-
-def until_somebody_waits_for(path: Path) -> None:
-    """Waits until the kernel has a waiter for the file's lock: `1: -> FLOCK ADVISORY READ pid major:minor:inode …`."""
-    inode, deadline = path.stat().st_ino, time.monotonic() + 30
-    while time.monotonic() < deadline:
-        waiters = [line for line in Path("/proc/locks").read_text().splitlines() if "-> FLOCK" in line]
-        if any(line.split()[6].endswith(f":{inode}") for line in waiters):
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"nobody waits for {path}")
-
-
 @quick_on_sqlite
 def test_a_collector_recovers_from_a_crash_between_blobs_and_rows(
     db: StoreFixture, blobs: BlobFolder, monkeypatch: pytest.MonkeyPatch
@@ -218,17 +176,17 @@ def test_a_collector_recovers_from_a_crash_between_blobs_and_rows(
     delete(db, ended(db, blobs, b"one", b"two"))
     remove, removed = blobs.remove, list[str]()
 
-    def crash(sha256: str) -> None:
+    def crash(sha256: str, *, in_time: Callable[[], bool]) -> bool:
         if removed:
             raise OSError("crashed")
         removed.append(sha256)
-        remove(sha256)
+        return remove(sha256, in_time=in_time)
 
     with monkeypatch.context() as crashing:
         crashing.setattr(blobs, "remove", crash)
         with pytest.raises(OSError, match="crashed"):
             cleanup.collect_garbage(store_on(db.database, blobs=blobs))
-    assert (len(stored(blobs)), garbage(db)) == (1, 2)
+    assert (len(stored(blobs)), garbage(db)) == (1, 1)
     cleanup.collect_garbage(store_on(db.database, blobs=blobs))
     assert (stored(blobs), garbage(db)) == ([], 0)
 

@@ -131,6 +131,25 @@ test("a page opens without a shift, says nothing of points before they came, and
   await leave(visited);
 });
 
+test("colours change within 150 ms, and at once for who wants little motion", async () => {
+  const visited = await visit(browser, service, "jobs");
+  const { page } = visited;
+  const times = (): Promise<string[]> =>
+    page.evaluate(() => {
+      const all = [...document.querySelectorAll("*")].map((element) => getComputedStyle(element));
+      return [...new Set(all.flatMap((style) => style.transitionDuration.split(", ")))].sort();
+    });
+  for (const path of ["jobs", `jobs/${trained.id}`, "submit", "settings"]) {
+    await page.goto(`${service.url}/${path}`);
+    await page.getByRole("heading").first().waitFor();
+    await page.emulateMedia({ reducedMotion: "no-preference" });
+    assert.deepEqual(await times(), ["0.15s", "0s"], path);
+    await page.emulateMedia({ reducedMotion: "reduce" });
+    assert.deepEqual(await times(), ["0s"], path);
+  }
+  await leave(visited);
+});
+
 test("the keyboard alone finds a job, pauses it and resumes it", async () => {
   const visited = await visit(browser, service);
   const { page } = visited;

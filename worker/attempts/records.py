@@ -5,9 +5,11 @@ Two threads call it: the runner's, and the one that stores what the attempt writ
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+import errno
 import threading
 from typing import Any
 
+from store.worker.protocol import Verbs
 from store.worker.records import (
     DEFAULTS,
     Answer,
@@ -25,13 +27,13 @@ from store.worker.records import (
     NodeHeld,
     OutputLimits,
     Prepared,
+    Put,
     Room,
     Wanted,
 )
-from store.worker.verbs import WorkerStore
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.cluster.devices import EnvironmentReport
-from torchyard.contract.errors import Unavailable
+from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.states import EndReason, JobState, Reason
 from torchyard.contract.telemetry.views import LiveLine, RankStacksView
 from worker.attempts.keep import not_kept
@@ -48,7 +50,7 @@ class AttemptRecords:
 
     def __init__(
         self,
-        store: WorkerStore,
+        store: Verbs,
         claim: Claim,
         *,
         leaving: threading.Event,
@@ -214,19 +216,18 @@ class AttemptRecords:
 
         `blobs`: those that it names, which are stored before. Raises Unavailable after `close`, and OSError.
         """
-        put = self._store.put(blobs)
         try:
-            self._record(batch)
-        finally:
-            self._store.drop(put)
+            self._record(batch, self._store.put(blobs))
+        except Conflict as error:
+            raise OSError(errno.ESTALE, error.message) from None
 
-    def _record(self, batch: Batch) -> None:
+    def _record(self, batch: Batch, put: Put) -> None:
         with self._order:
             if self._closed:
                 raise Unavailable("this runner has left the attempt")
             masked, seq, begun = masked_batch(batch, self.mask), self._seq, self._begun
             self.cut = self._patience.call(
-                lambda: self._store.append(self._claim, masked, seq=seq, limits=self._limits, begun=begun)
+                lambda: self._store.append(self._claim, masked, seq=seq, limits=self._limits, begun=begun, put=put)
             )
             self._seq += 1
             self._forget_begun(begun)

@@ -22,6 +22,10 @@ export class Reading<T> {
     private readonly apartMs = APART_MS,
   ) {}
 
+  get isRead(): boolean {
+    return this.value !== null;
+  }
+
   /** Reads, at once if it has not just been read; after the request that is running, if there is one. */
   again(): void {
     if (this.isRunning) this.isStale = true;

@@ -66,7 +66,7 @@ export class MediaStore {
   }
 
   get isRead(): boolean {
-    return this.reading.value !== null;
+    return this.reading.isRead;
   }
 
   get failure(): ApiError | null {

@@ -25,7 +25,7 @@ export class ListStore<T> {
   }
 
   get isRead(): boolean {
-    return this.reading.value !== null;
+    return this.reading.isRead;
   }
 
   get hasMore(): boolean {

@@ -8,10 +8,10 @@ import logging
 from pathlib import Path
 import time
 
+from store.worker.protocol import Verbs
 from store.worker.records import DEFAULTS, KeepOrder, OutputLimits
-from store.worker.verbs import WorkerStore
 from torchyard.contract.attempts.rundir import WORK
-from torchyard.contract.errors import NotFound, StaleClaim, Unavailable
+from torchyard.contract.errors import Conflict, NotFound, StaleClaim, Unavailable
 from torchyard.host.untrusted import folder_inside
 from worker.attempts.keep.kept import Keeping, KeptFiles
 from worker.duties import Duty, Interval
@@ -35,7 +35,7 @@ class AskedFiles:
     def __init__(
         self,
         runs: Path,
-        store: WorkerStore,
+        store: Verbs,
         *,
         limits: OutputLimits = DEFAULTS,
         clock: Callable[[], float] = time.monotonic,
@@ -126,14 +126,14 @@ class AskedFiles:
         try:
             new = [replace(files.row(copy), asked=True) for copy in copies]
             put = self._store.put([blob for copy in copies for blob in copy.blobs])
-            try:
-                answer.copied += sum(item.size for item in new)
-                copied = answer.copied + files.copied
-                if new or copied != answer.reported:  # a long walk alone is nothing to write
-                    self._store.keep_files(order, new, copied=copied)
-                    answer.reported = copied
-            finally:
-                self._store.drop(put)
+            answer.copied += sum(item.size for item in new)
+            copied = answer.copied + files.copied
+            if new or copied != answer.reported:  # a long walk alone is nothing to write
+                try:
+                    self._store.keep_files(order, new, copied=copied, put=put)
+                except Conflict as error:  # they are copied again
+                    raise Unavailable(error.message) from None
+                answer.reported = copied
         finally:
             for copy in copies:
                 copy.discard()

@@ -115,7 +115,9 @@ test("a job without a checkpoint says how one comes about, and a failure what it
   answer = null;
   const refused = show(Checkpoints, { job: view() });
   await settled();
-  expect(textOf(refused.querySelector("[role=alert]"))).toBe("There is none.");
+  expect(textOf(refused.querySelector("[role=alert]"))).toContain(
+    "The checkpoints cannot be read. There is none.",
+  );
 });
 
 test("a checkpoint is kept as a version of a model, under the name of the job or another", async () => {

@@ -37,7 +37,7 @@ const advice = (changes: Record<string, unknown>): AdviceView =>
     ...changes,
   }) as AdviceView;
 
-test("the frames of the user's own code are told apart, with their lines", () => {
+test("the frames of the user's own code are marked, with their lines", () => {
   const own = traceLines(TRACE).filter((line) => line.isOwn);
   expect(own.map((line) => line.text.trim())).toEqual([
     'File "/home/ada/job/train.py", line 11, in <module>',
@@ -88,30 +88,28 @@ test("what hides or turns text in a traceback is named, and a recipe's frames ar
   expect([recipe.querySelector(".own"), textOf(recipe.querySelector("summary"))]).toEqual([null, "t"]);
 });
 
-test("a failed job shows its traceback beside the advice, and a running one none", async () => {
-  await import("./Traceback.svelte");
+test("a failed job shows its traceback at once with the advice, and a running one none", () => {
   const error = { code: "user_error", message: "m", rank: 1, traceback: TRACE };
   const spec = { trainer: "script" };
-  const shown = async (state: string): Promise<HTMLElement> => {
+  const shown = (state: string): HTMLElement => {
     const host = show(Advice, {
       advice: advice({}),
       job: view({ state, error, spec }),
       onstacks: null,
+      Traceback,
       unfolds: true,
     });
-    await settled();
     return host;
   };
-  expect(textOf((await shown("failed")).querySelector("h2"))).toBe("Traceback of rank 1");
-  expect((await shown("failed")).querySelector("details")?.open).toBe(true);
-  expect((await shown("running")).querySelector("pre")).toBeNull();
-  const folded = async (job: JobView, unfolds: boolean): Promise<boolean | undefined> => {
-    const host = show(Advice, { advice: advice({}), job, onstacks: null, unfolds });
-    await settled();
+  expect(textOf(shown("failed").querySelector("h2"))).toBe("Traceback of rank 1");
+  expect(shown("failed").querySelector("details")?.open).toBe(true);
+  expect(shown("running").querySelector("pre")).toBeNull();
+  const folded = (job: JobView, unfolds: boolean): boolean | undefined => {
+    const host = show(Advice, { advice: advice({}), job, onstacks: null, Traceback, unfolds });
     return host.querySelector("details")?.open;
   };
-  expect(await folded(view({ state: "failed", error, spec }), false)).toBe(false); // another part is looked at
-  expect(await folded(view({ state: "failed", error }), true)).toBe(false); // the code is ours, and the advice says more
+  expect(folded(view({ state: "failed", error, spec }), false)).toBe(false); // another part is looked at
+  expect(folded(view({ state: "failed", error }), true)).toBe(false); // the code is ours, and the advice says more
 });
 
 test("a summary of a failed job does not take its traceback away", () => {
@@ -159,7 +157,7 @@ test("stacks are asked for once, and shown as soon as the ranks have answered", 
   expect(asked).toHaveLength(3);
 });
 
-test("who waits for stacks in vain is told so", async () => {
+test("who waits for stacks in vain reads so", async () => {
   const asked = serve(() => ({ attempt: 1, taken_at: null, ranks: [] }));
   const host = show(Stacks, { jobId: "job_a", isScript: true, close: () => undefined });
   await vi.advanceTimersByTimeAsync(60_000);

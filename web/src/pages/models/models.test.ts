@@ -111,5 +111,7 @@ test("without a model the page says how one comes about, and a failure what it i
   answer = null;
   const refused = show(Models, {});
   await settled();
-  expect(textOf(refused.querySelector("[role=alert]"))).toBe("There is none.");
+  expect(textOf(refused.querySelector("[role=alert]"))).toContain(
+    "The models cannot be read. There is none.",
+  );
 });
