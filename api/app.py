@@ -24,7 +24,9 @@ from api.routes import (
     code,
     curves,
     health,
+    installs,
     jobs,
+    joining,
     keeping,
     logs,
     media,
@@ -117,6 +119,8 @@ def _routes() -> list[BaseRoute]:
         saved_views,
         notifications,
         session,
+        joining,
+        installs,
         health,
     )
     return [route for area in areas for route in area.router.routes]

@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from api import submissions
 from api.auth import access as callers
 from api.auth.access import Access
+from api.installs.wheels import InstallFiles
 from api.limits import forecasts, turns
 from api.limits.bodies import LargeBodies
 from api.limits.forecasts import ForecastLimits
@@ -53,6 +54,7 @@ class Services:
     submissions: Submissions
     large_bodies: LargeBodies
     parser: Parser
+    installs: InstallFiles
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -77,6 +79,7 @@ class Services:
             submissions=Submissions(store),
             large_bodies=LargeBodies(),
             parser=Parser(),
+            installs=InstallFiles(),
         )
 
     def parses_of(self, body: bytes) -> Turns:

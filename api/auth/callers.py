@@ -46,10 +46,10 @@ class Principal(Caller):
 
 
 _bearer = HTTPBearer(auto_error=False, description="The token that `torchyard up` printed, or a personal one.")
-_Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-async def authenticate(request: Request, access: AccessDep, credentials: _Credentials) -> Principal:
+async def authenticate(request: Request, access: AccessDep, credentials: Credentials) -> Principal:
     """Returns who makes the request.
 
     Raises NotAuthorized, TooManyRequests, and Forbidden for a request from another web site.
@@ -78,7 +78,7 @@ async def authenticate(request: Request, access: AccessDep, credentials: _Creden
 async def authenticate_download(
     request: Request,
     access: AccessDep,
-    credentials: _Credentials,
+    credentials: Credentials,
     link: Annotated[str | None, Query(max_length=200, description="made by `POST /v1/links`")] = None,
 ) -> Principal:
     """Returns who asks for a file: the user of the link, or who `authenticate` returns. Raises the same."""
@@ -133,6 +133,21 @@ async def identify_by_code(request: Request, access: Access, code: str, *, ends:
 async def count_wrong_body(request: Request, access: Access) -> None:
     """Counts a body that is no login as a wrong token of its address. Raises TooManyRequests."""
     await _count_unaudited(access, request, what="logins")
+
+
+def stranger(request: Request, access: Access) -> Principal:
+    """Returns who makes a request without a credential, as the audit records it."""
+    return _with_request(access, _NOBODY, request)
+
+
+async def count_wrong_token(request: Request, access: Access) -> None:
+    """Counts and audits a token that is nobody's. Raises TooManyRequests and Unavailable."""
+    await _count_failed_login(access, request, what="tokens")
+
+
+async def count_wrong_code(request: Request, access: Access) -> None:
+    """Counts and audits a code that is not valid as a wrong token. Raises TooManyRequests and Unavailable."""
+    await _count_failed_login(access, request, what="codes")
 
 
 def credential_of(access: Access, principal: Principal) -> str:
