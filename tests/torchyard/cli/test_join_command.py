@@ -3,6 +3,7 @@
 from collections.abc import Generator
 import os
 from pathlib import Path
+import signal
 import stat
 import subprocess
 import sys
@@ -14,15 +15,16 @@ from api.installs.wheels import InstallFile, InstallFiles, Installs
 from tests.api.service import TOKEN
 from tests.controller.notifications.certificates import certificate
 from tests.databases import SQLiteDatabases
+from tests.e2e.service import until
 from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.service import Team, serving_team
 from tests.torchyard.client.fake_server import Answer, FakeServer, serving
-from torchyard.cli.up import installing
+from torchyard.cli.up import installing, remote
 from torchyard.client import Client
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.installs import FileDigest, InstallDigests
 from torchyard.host import trust
-from torchyard.host.joined import JOINED_FILE, Joined, load
+from torchyard.host.joined import JOINED_FILE, Joined, load, save
 
 EMPTY_LOCK = InstallFile.of("requirements.lock", b"# nothing\n")
 
@@ -121,3 +123,26 @@ def serve(service: FakeServer, made: Installs) -> InstallDigests:
     for digest, file in zip(files, (made.client, made.server, EMPTY_LOCK), strict=True):
         service.on(digest.path, Answer(file.content))
     return InstallDigests(client=files[0], server=files[1], lock=files[2])
+
+
+def test_an_update_starts_the_next_version_in_the_same_process_and_ctrl_c_ends_it(
+    joined: Joined, tmp_path: Path
+) -> None:
+    data, log = tmp_path / "data", tmp_path / "log"
+    data.mkdir(mode=0o700)
+    save(data / JOINED_FILE, joined)
+    command = [sys.executable, "-P", "-m", "torchyard", "join", "--data-dir", str(data), "--cpu-slots", "1"]
+    env = {**environment(None, ""), "TORCHYARD_LAUNCHER": "torchrun"}
+    with log.open("wb") as output, subprocess.Popen(command, env=env, stdout=output, stderr=output) as running:
+        try:
+            until(lambda: log.read_text().count("Ready.") == 1, what="it runs", context=log.read_text)
+            until(lambda: remote.restart(data), what="it is told of the update")
+            until(lambda: log.read_text().count("Ready.") == 2, what="it runs again", context=log.read_text)
+            until((data / remote.PID_FILE).exists, what="it has begun")
+            assert (data / remote.PID_FILE).read_text() == str(running.pid)
+            running.send_signal(signal.SIGINT)
+            assert running.wait(60) == 0, log.read_text()
+        finally:
+            running.kill()
+    assert "jobs go on meanwhile" in log.read_text() and log.read_text().endswith("Stopped.\n")
+    assert not remote.restart(data)
