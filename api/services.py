@@ -20,6 +20,7 @@ from api.streams.multiplexed import MultiplexedStream
 from api.streams.single import SingleStream
 from api.streams.stored import SharedItems
 from api.submissions import Submissions
+from store.blobs.uploads import OpenUploads
 from store.store import Store
 
 THREADS = 20
@@ -53,6 +54,7 @@ class Services:
     submissions: Submissions
     large_bodies: LargeBodies
     parser: Parser
+    worker_uploads: OpenUploads
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -77,6 +79,7 @@ class Services:
             submissions=Submissions(store),
             large_bodies=LargeBodies(),
             parser=Parser(),
+            worker_uploads=OpenUploads(),
         )
 
     def parses_of(self, body: bytes) -> Turns:
@@ -95,6 +98,7 @@ class Services:
         self.forecasts.turns.close()
         self.submissions.close()
         self.single_stream.close()
+        self.worker_uploads.close()
         self.store.close()
 
 

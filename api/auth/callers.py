@@ -46,10 +46,10 @@ class Principal(Caller):
 
 
 _bearer = HTTPBearer(auto_error=False, description="The token that `torchyard up` printed, or a personal one.")
-_Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
-async def authenticate(request: Request, access: AccessDep, credentials: _Credentials) -> Principal:
+async def authenticate(request: Request, access: AccessDep, credentials: Credentials) -> Principal:
     """Returns who makes the request.
 
     Raises NotAuthorized, TooManyRequests, and Forbidden for a request from another web site.
@@ -78,7 +78,7 @@ async def authenticate(request: Request, access: AccessDep, credentials: _Creden
 async def authenticate_download(
     request: Request,
     access: AccessDep,
-    credentials: _Credentials,
+    credentials: Credentials,
     link: Annotated[str | None, Query(max_length=200, description="made by `POST /v1/links`")] = None,
 ) -> Principal:
     """Returns who asks for a file: the user of the link, or who `authenticate` returns. Raises the same."""
@@ -110,7 +110,7 @@ async def identify(request: Request, access: Access, token: str) -> Principal:
         if identity.use_is_stale:
             await access.note(_mark_used, access, admitted)
         return admitted
-    await _count_failed_login(access, request, what="tokens")
+    await count_failed_login(access, request, what="tokens")
     raise NotAuthorized("the token is not valid: it is unknown, expired or revoked, or its user is disabled")
 
 
@@ -126,7 +126,7 @@ async def identify_by_code(request: Request, access: Access, code: str, *, ends:
     principal = await access.at_once(_find_by_code, access, code)
     if principal is not None and (not ends or await run_in_threadpool(_take_code, access, code)):
         return await _admitted(access, principal, request)
-    await _count_failed_login(access, request, what="codes")
+    await count_failed_login(access, request, what="codes")
     raise NotAuthorized("the code is not valid: it was used, or it is too old; make a new one with `torchyard open`")
 
 
@@ -223,10 +223,10 @@ def _with_request(access: Access, principal: Principal, request: Request) -> Pri
 async def _count_unaudited(access: Access, request: Request, *, what: str) -> None:
     """Counts what costs as much as a wrong token, but is in no audit. Raises TooManyRequests."""
     with suppress(Unavailable):  # this process has counted it
-        await _count_failed_login(access, request, what=what, audited=False)
+        await count_failed_login(access, request, what=what, audited=False)
 
 
-async def _count_failed_login(access: Access, request: Request, *, what: str, audited: bool = True) -> None:
+async def count_failed_login(access: Access, request: Request, *, what: str, audited: bool = True) -> None:
     """Counts and audits a wrong token or code. Raises TooManyRequests if the client has sent too many, Unavailable.
 
     This process counts first, so that nobody makes the database count more than the limit.

@@ -5,6 +5,7 @@ what concerns the whole cluster are no verbs: they stand in `store.queue`, `stor
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from sqlalchemy.orm import Session
 
@@ -12,6 +13,7 @@ from store.attempts import append, end, keeping, lease, read, state
 from store.attempts import use as attempt_use
 from store.attempts.facts import NOTHING_BEGUN
 from store.blobs import puts
+from store.blobs.uploads import WorkerUploads
 from store.cluster import device_history, workers
 from store.jobs import jobs
 from store.output import artifacts
@@ -25,6 +27,7 @@ from store.worker.records import (
     AttemptSecrets,
     Batch,
     Begun,
+    Blob,
     BlobWriter,
     Claim,
     HostOffer,
@@ -38,6 +41,7 @@ from store.worker.records import (
     Room,
     Wanted,
 )
+from store.worker.uploaded import blobs_of, published
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.cluster.devices import EnvironmentReport, PoolReport, StartsReport
 from torchyard.contract.errors import StaleClaim
@@ -171,13 +175,14 @@ class WorkerStore:
         blobs that the batch names. Raises Conflict if they are to be put again.
         """
         self._require_own(claim)
-        with self._store.write("store_batch") as session:
-            puts.check(session, put)
+        named = self._published(claim.job_id, blobs_of(batch), put)
+        with named as checked, self._store.write("store_batch") as session:
+            puts.check(session, checked)
             state.store_begun(session, claim, begun)
             return append.store_batch(session, claim, batch, seq=seq, limits=limits)
 
-    def put(self, blobs: Sequence[BlobWriter]) -> Put:
-        """Gives finished blobs their names, which `append` or `keep_files` is told. Raises OSError."""
+    def put(self, job_id: str, blobs: Sequence[BlobWriter]) -> Put:
+        """Gives finished blobs of a job their names. `append` or `keep_files` is told of them. Raises OSError."""
         if not blobs:
             return NOTHING_PUT
         with self._store.read() as session:
@@ -210,7 +215,9 @@ class WorkerStore:
         self._require_own(claim)
         with self._store.write("end") as session:
             state.store_begun(session, claim, begun)
-            return end.end(session, claim, report, requested_stops=requested_stops)
+            ended = end.end(session, claim, report, requested_stops=requested_stops)
+        self._remove_uploads(claim.job_id)
+        return ended
 
     def read_room(self, job_id: str) -> Room:
         """Returns which files of the job are stored, and how much its owner may store besides.
@@ -237,19 +244,30 @@ class WorkerStore:
 
         Raises StaleClaim if it is gone, and Conflict if the blobs are to be put again.
         """
-        with self._store.write("store_kept") as session:
-            puts.check(session, put)
+        named = self._published(order.job_id, {Blob(item.sha256, item.size) for item in new}, put)
+        with named as checked, self._store.write("store_kept") as session:
+            puts.check(session, checked)
             keeping.store_files(session, self.worker_id, order, new, copied=copied)
 
     def answer_keep(self, order: KeepOrder, *, refused: str | None) -> None:
         """Ends a request. `refused`: why nothing was stored, or what was not. Raises StaleClaim if it is gone."""
         with self._store.write("answer_keep") as session:
             keeping.answer(session, self.worker_id, order, refused=refused)
+        self._remove_uploads(order.job_id)
 
     def _require_own(self, claim: Claim) -> None:
         """Whether the row is this worker's, too, each transaction sees by the claim."""
         if claim.worker_id != self.worker_id:
             raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} is none of this worker")
+
+    def _published(self, job_id: str, blobs: Collection[Blob], put: Put) -> AbstractContextManager[Put]:
+        """Publishes what a remote worker has uploaded. Its `put` is not believed."""
+        return published(self._store, self.worker_id, job_id, blobs) if self._remote else nullcontext(put)
+
+    def _remove_uploads(self, job_id: str) -> None:
+        if self._remote:
+            with suppress(OSError):  # they are removed after a day
+                WorkerUploads(self._store.blobs, self.worker_id).remove(job_id)
 
     def _require_job(self, session: Session, job_id: str) -> None:
         if self._remote:

@@ -20,9 +20,9 @@ from controller.sweeps.duty import Sweeps
 from store import housekeeping as cleanup
 from store.attempts import stacks
 from store.attempts.facts import Claim
+from store.blobs.partial import PartialFile
 from store.bundles import upload as uploads
 from store.bundles.folder import Uploads
-from store.bundles.partial import PartialFile
 from store.bundles.upload import Upload
 from store.cluster import shown_workers as workers
 from store.jobs import batches, requests

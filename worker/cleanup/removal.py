@@ -7,6 +7,7 @@ from pathlib import Path
 
 from store import housekeeping
 from store.attempts import removal
+from store.blobs import uploads
 from store.bundles import library as bundles
 from store.ids import is_id
 from store.store import Store
@@ -47,6 +48,7 @@ def remove_unreferenced_blobs(store: Store) -> None:
     try:
         removed = housekeeping.collect_garbage(store, limit=_BLOBS_PER_CALL)
         store.blobs.remove_abandoned()
+        uploads.remove_abandoned(store.blobs)
     except OSError as error:
         logger.warning("cannot remove blobs: %s", error)
         return
