@@ -141,6 +141,25 @@ def test_a_token_is_forgotten_when_it_expires_and_after_some_seconds(redis_url: 
     asyncio.run(check())
 
 
+def test_what_is_remembered_is_bounded_and_after_the_end_nobody_listens(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST", 3)
+
+    async def check() -> None:
+        identities = await _subscribed(redis_url, Clock())
+        tokens = [f"token {number}" for number in range(9)]
+        for token in tokens:
+            identities.remember(token, ADA, read_at=identities.changes)
+        assert 0 < sum(identities.find(token) == ADA for token in tokens) <= 3
+        (listener,) = asyncio.all_tasks() - {asyncio.current_task()}
+        identities.close()
+        async with asyncio.timeout(30):
+            await asyncio.wait([listener])
+
+    asyncio.run(check())
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 100.0

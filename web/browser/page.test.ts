@@ -1,18 +1,20 @@
 /** The page in a real Chromium against a real service: what people do most, and what keeps strangers out, before every commit. */
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { after, before, test } from "node:test";
 import type { Browser } from "playwright-core";
 import { launch } from "./chromium.ts";
 import { Figure } from "./figures.ts";
 import { digits, reach, submit, type Job } from "./jobs.ts";
-import { accept, code, freshContext, leave, visit } from "./page.ts";
+import { accept, code, dropFolder, freshContext, leave, visit } from "./page.ts";
 import { Service } from "./service.ts";
 
 const PROGRAM = `
@@ -34,6 +36,9 @@ for step in range(1, 6):
     print("line", step, flush=True)
 raise SystemExit("the disk of dreams is full")
 `;
+
+const PYTHON = fileURLToPath(new URL("../../.venv/bin/python", import.meta.url));
+const PACK = "import sys; from torchyard.client.packing.bundle import pack; print(pack(sys.argv[1]).url)";
 
 let service: Service;
 let browser: Browser;
@@ -76,6 +81,34 @@ test("a recipe is submitted by the form, says at once what is wrong, and is seen
   const job = await service.ask<Job & { spec: { config: object } }>(`v1/jobs/${id}`);
   assert.equal(job.state, "succeeded");
   assert.equal((job.spec.config as { training: { epochs: number } }).training.epochs, 1);
+  await leave(visited);
+});
+
+test("a folder that is dropped is uploaded as the command line does it, and its program runs", async () => {
+  const own = mkdtempSync(join(tmpdir(), "torchyard-dropped-"));
+  mkdirSync(join(own, "lib"));
+  writeFileSync(join(own, "train.py"), "from lib.words import WORDS\n\nprint(WORDS)\n");
+  writeFileSync(join(own, "lib", "words.py"), 'WORDS = "from the dropped folder"\n');
+  writeFileSync(join(own, ".torchyardignore"), "*.bin\n");
+  writeFileSync(join(own, "data.bin"), "left out");
+  const visited = await visit(browser, service, "submit");
+  const { page } = visited;
+  await page.getByLabel("trainer", { exact: true }).selectOption("script");
+  const field = page.getByLabel("code", { exact: true });
+  await field.waitFor();
+  await dropFolder(field, own);
+  const panel = page.getByRole("region", { name: "Upload of the folder" });
+  await panel.getByText("3 files").waitFor();
+  await panel.getByText("1 file, 8 B: .torchyardignore").waitFor();
+  await panel.getByRole("button", { name: "Upload" }).click();
+  await page.getByLabel("entrypoint", { exact: true }).fill("train.py");
+  await page.getByText(/^It would /).waitFor();
+  const packed = execFileSync(PYTHON, ["-c", PACK, own], { encoding: "utf8" }).trim();
+  assert.equal(await field.inputValue(), packed);
+  await page.getByRole("button", { name: "Submit", exact: true }).click();
+  await page.waitForURL(/\/jobs\/job_/);
+  await reach(service, new URL(page.url()).pathname.split("/").at(-1) ?? "", "succeeded");
+  rmSync(own, { recursive: true });
   await leave(visited);
 });
 

@@ -1,6 +1,6 @@
 /** A browser page that is logged in, and that fails its test when the page breaks a rule of the security policy. */
 import assert from "node:assert/strict";
-import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core";
+import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page } from "playwright-core";
 import type { Service } from "./service.ts";
 
 /** How long a page may take for what is waited for: finds what hangs, not what is slow beside other work. */
@@ -88,6 +88,19 @@ async function open(
   });
   await page.goto(address.href);
   return { page, context, complaints };
+}
+
+/** Drops a folder of this machine on an element. */
+export async function dropFolder(target: Locator, folder: string): Promise<void> {
+  const page = target.page();
+  const box = await target.boundingBox();
+  assert.ok(box);
+  const at = { x: box.x + box.width / 2, y: box.y + box.height / 2 };
+  const data = { items: [], files: [folder], dragOperationsMask: 1 };
+  const session = await page.context().newCDPSession(page);
+  for (const type of ["dragEnter", "dragOver", "drop"] as const)
+    await session.send("Input.dispatchDragEvent", { type, ...at, data });
+  await session.detach();
 }
 
 /** Asserts that nothing was wrong, and closes the context; a request that a test still intercepts ends with it, unasked. */

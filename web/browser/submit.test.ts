@@ -1,9 +1,12 @@
 /** Submitting from the page, by keys alone, against a real service. */
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launch } from "./chromium.ts";
-import { leave, visit } from "./page.ts";
+import { dropFolder, leave, visit } from "./page.ts";
 import { Service } from "./service.ts";
 
 let service: Service;
@@ -172,5 +175,37 @@ test("the YAML is as high as the view, and stays beside the form as the form scr
   assert.ok(box && box.y < 160 && box.y + box.height > 900 - 100 && box.y + box.height < 900 - 48, `${box}`);
   const over = await page.evaluate(() => document.documentElement.scrollHeight - innerHeight);
   assert.equal(over, 0);
+  await leave(visited);
+});
+
+test("an upload goes on after a cut, and after the page was loaded again", async () => {
+  const own = mkdtempSync(join(tmpdir(), "torchyard-dropped-"));
+  writeFileSync(join(own, "a.bin"), Buffer.alloc(9 << 20, 7));
+  const visited = await visit(browser, service, "submit");
+  const { page } = visited;
+  const source = page.getByLabel("data.source", { exact: true });
+  const offsets: string[] = [];
+  const cut = new Set(["4194304", "8388608"]); // the second piece at once, and the third one too
+  await page.route(/v1\/bundles\/.*offset=/, (route) => {
+    const offset = new URL(route.request().url()).searchParams.get("offset") ?? "";
+    offsets.push(offset);
+    return cut.has(offset) && (offset === "8388608" || cut.delete(offset)) ? route.abort() : route.continue();
+  });
+  await source.waitFor();
+  await dropFolder(source, own);
+  await page.getByRole("button", { name: "Upload", exact: true }).click();
+  await page.getByText("The service does not answer.").waitFor();
+  await page.getByText("8.0 MiB of 9.0 MiB sent").waitFor();
+  page.once("dialog", (dialog) => void dialog.accept()); // it asks whether to leave
+  await page.reload();
+  cut.clear();
+  await source.waitFor();
+  offsets.length = 0;
+  await dropFolder(source, own);
+  await page.getByRole("button", { name: "Upload", exact: true }).click();
+  await page.getByRole("region", { name: "Upload of the folder" }).waitFor({ state: "hidden" });
+  assert.match(await source.inputValue(), /^bundle:sha256:/);
+  assert.deepEqual(offsets, ["8388608"]);
+  rmSync(own, { recursive: true });
   await leave(visited);
 });

@@ -16,6 +16,7 @@ from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.states import EndReason, JobState
 from torchyard.host import failpoints
 from worker.attempts import lifecycle, reading
+from worker.attempts.output.recorder import OutputRecorder
 from worker.attempts.output.relay import Relay
 
 
@@ -116,6 +117,23 @@ def test_output_is_stored_while_the_engine_hangs(
         wait_for(lambda: simulated.lines() == ["meanwhile"], "the reader goes on")
     finally:
         released.set()
+
+
+def test_a_reader_that_ends_discards_what_it_has_not_stored(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated.start_ranks()
+    simulated.write_log("a line\n")
+    wait_for(simulated.lines, "the line")
+    closed, close = threading.Event(), OutputRecorder.close
+
+    def noted(recorder: OutputRecorder) -> None:
+        close(recorder)
+        closed.set()
+
+    monkeypatch.setattr(OutputRecorder, "close", noted)
+    simulated.detach()
+    wait_for(closed.is_set, "the end of the reader")
 
 
 def test_a_reader_that_fails_ends_its_attempt(

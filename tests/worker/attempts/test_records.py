@@ -53,7 +53,7 @@ def test_every_call_for_a_lost_attempt_raises_stale_claim(
     records = AttemptRecords(WorkerStore(store_on(store.database), claim.worker_id), claim, leaving=threading.Event())
     records.read()
     lose(store, claim)
-    for call in (lambda: records.record(Batch(offsets={})), records.wanted, records.read):
+    for call in (lambda: records.record(Batch(offsets={})), records.wanted, records.check_owned, records.read):
         with pytest.raises(StaleClaim):
             call()
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 import errno
 import io
 import json
+import logging
 import os
 import threading
 from typing import Any
@@ -18,6 +19,7 @@ from tests.approved import Approved
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import SimulatedRunnerFixture
 from torchyard.contract.attempts.records import Manifest, ManifestFile
+from torchyard.contract.errors import Unavailable
 from torchyard.contract.spec.spec import parse_spec
 from torchyard.contract.states import EndReason, JobState
 from worker.attempts import devices, following, intents, pace
@@ -29,7 +31,10 @@ def one_hour(**_: float) -> float:
     return 3600.0
 
 
-def test_all_output_is_stored_before_the_attempt_ends(simulated: SimulatedRunnerFixture) -> None:
+def test_all_output_is_stored_before_the_attempt_ends(
+    simulated: SimulatedRunnerFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     attempt = simulated.start_ranks()
     simulated.save_checkpoint(3)
     simulated.write_log("the last line")
@@ -39,6 +44,7 @@ def test_all_output_is_stored_before_the_attempt_ends(simulated: SimulatedRunner
     assert simulated.row.checkpoints == 1
     assert simulated.store.held() == {}
     assert simulated.context.attempt_ended.is_set()
+    assert f"{simulated.claim.job_id}: attempt 1 ended: completed; the job is succeeded" in caplog.messages
 
 
 def test_the_end_of_an_attempt_is_noticed_at_once_however_rarely_it_is_polled(
@@ -58,6 +64,16 @@ def test_the_end_of_an_attempt_is_noticed_at_once_however_rarely_it_is_polled(
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     assert simulated.lines() == ["the last line"]
     assert attempt.watchers == []
+
+
+def test_a_runner_that_was_woken_up_waits_again(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated.start_ranks()
+    monkeypatch.setattr(pace, "pause_s", one_hour)
+    changed = simulated.runner.instructions.changed
+    changed.set()
+    wait_for(lambda: not changed.is_set(), "the next turn")
 
 
 def test_a_runner_notices_at_adoption_that_the_attempt_has_ended(
@@ -363,18 +379,17 @@ def test_an_unkillable_attempt_keeps_its_devices_and_its_owner_is_told_once(simu
     assert simulated.store.held() == {}
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError("a defect"), Unavailable("it does not answer")])
 def test_an_error_of_the_worker_ends_only_this_attempt(
-    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch, approved: Approved
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     attempt = simulated.start_ranks()
 
     def fail(*_: object) -> None:
-        raise ZeroDivisionError("a defect")
+        raise error
 
     monkeypatch.setattr(simulated.engine, "poll", fail)
     assert simulated.wait_for_end().state == JobState.QUEUED
-    assert (simulated.row.end_reason, simulated.row.detail) == (
-        EndReason.WORKER_LOST,
-        approved("detail"),
-    )
+    detail = f"the worker failed: {type(error).__name__}: {error}"
+    assert (simulated.row.end_reason, simulated.row.detail) == (EndReason.WORKER_LOST, detail)
     assert attempt.report is not None

@@ -48,15 +48,18 @@ def in_work_tree(folder: Path) -> bool:
     Raises ConfigError if that cannot be known: files that are ignored may be private.
     """
     try:
-        answer = _git(folder, "rev-parse", "--is-inside-work-tree")
+        answer = _git(folder, "rev-parse", "--is-inside-work-tree", "--show-prefix")
     except FileNotFoundError:
         if any((parent / ".git").exists() for parent in (folder, *folder.parents)):
             raise ConfigError(f"{folder} is in a git repository: install git, which knows what is ignored") from None
         return False
     if answer.returncode and b"not a git repository" not in answer.stderr:
         raise ConfigError(f"git cannot read {folder}: {_said(answer)}")
-    ignored = b"true" in answer.stdout and _git(folder, "check-ignore", "--quiet", ".").returncode == 0
-    return b"true" in answer.stdout and not ignored
+    inside, _, prefix = answer.stdout.partition(b"\n")
+    if inside != b"true":
+        return False
+    # Of the top folder git says that `*` ignores it, though a line after that brings its files back.
+    return not prefix.strip() or _git(folder, "check-ignore", "--quiet", ".").returncode != 0
 
 
 def tracked(folder: Path) -> set[str]:

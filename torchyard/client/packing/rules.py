@@ -56,11 +56,8 @@ class Rules:
 
     def wants_private(self, name: str) -> bool:
         """Whether a `!` line names such files themselves, and not a folder around them alone."""
-        name = _readable(name)
-        if self._own is None or not self._by_line(name):
-            return False
-        index = self._own.check_file(name).index
-        return index is not None and _PRIVATE in self._lines[index].lower()
+        index = self._line_of(_readable(name))
+        return index is not None and self._brings_back(index) and _PRIVATE in self._lines[index].lower()
 
     def check_included(self, packed: Iterable[str], skipped: dict[str, str]) -> None:
         """Raises ConfigError if a path or a pattern to include is that of no file that is packed."""
@@ -74,8 +71,26 @@ class Rules:
             raise ConfigError(f"--include {text} names no file of {self._folder} that can be packed{why}")
 
     def _by_line(self, name: str) -> bool | None:
-        found = None if self._own is None else self._own.check_file(name).include
-        return None if found is None else not found
+        index = self._line_of(name)
+        return None if index is None else self._brings_back(index)
+
+    def _line_of(self, name: str) -> int | None:
+        """Returns the last line that matches the file or a folder around it. A `!` line of a folder brings no file back
+        that a line before it matches by itself.
+        """
+        # Not by `check_file`, which lets a line of a file go first where re2 is not installed.
+        found, is_of_file = None, False
+        for index, pattern in enumerate(() if self._own is None else self._own.patterns):
+            matched = None if pattern.include is None else pattern.match_file(name)
+            if matched is None:
+                continue
+            is_own = matched.match.lastgroup is None  # the one group is the slash behind a folder
+            if is_own or pattern.include or not is_of_file:
+                found, is_of_file = index, is_own
+        return found
+
+    def _brings_back(self, index: int) -> bool:
+        return self._lines[index].startswith("!")
 
 
 def _readable(name: str) -> str:
@@ -110,5 +125,5 @@ def _spec(lines: Sequence[str], where: str) -> GitIgnoreSpec:
 
     try:
         return GitIgnoreSpec.from_lines(lines)
-    except ValueError as error:
+    except (ValueError, re.error) as error:
         raise ConfigError(f"{where} cannot be read: {error}") from None

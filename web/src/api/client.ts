@@ -99,6 +99,11 @@ export async function post<T>(
   return read<T>(await send(method, url(path), body, null, keepalive, idempotencyKey));
 }
 
+/** Sends bytes. Throws ApiError. */
+export async function put<T>(path: string, body: Blob, query: Query, signal: AbortSignal): Promise<T> {
+  return read<T>(await send("PUT", url(path, query), body, signal));
+}
+
 async function send(
   method: string,
   target: string,
@@ -108,7 +113,9 @@ async function send(
   idempotencyKey: string | null = null,
 ): Promise<Response> {
   const headers = new Headers({ accept: "application/json", ...sessionHeaders() });
-  if (body !== undefined) headers.set("content-type", "application/json");
+  const isFile = body instanceof Blob;
+  if (body !== undefined)
+    headers.set("content-type", isFile ? "application/octet-stream" : "application/json");
   if (idempotencyKey !== null) headers.set("idempotency-key", idempotencyKey);
   let answer: Response;
   try {
@@ -118,7 +125,7 @@ async function send(
       signal,
       keepalive,
       credentials: "same-origin",
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : { body: isFile ? body : JSON.stringify(body) }),
     });
   } catch (error) {
     if (signal?.aborted) throw error;

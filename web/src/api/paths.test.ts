@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 const SOURCE = join(import.meta.dirname, "..");
 const DOCUMENT = join(SOURCE, "../openapi.json");
 /** A call with its path, which is written out: `get<…>("v1/jobs")` or a template. */
-const CALL = /\b(get|getFile|post)(?:<[^(]*?>)?\(\s*(["`])(v1\/.*?)\2\s*(?=[,)])([^;]*)/g;
+const CALL = /\b(get|getFile|post|put)(?:<[^(]*?>)?\(\s*(["`])(v1\/.*?)\2\s*(?=[,)])([^;]*)/g;
 const METHOD = /"(PATCH|PUT|DELETE)"/;
 
 interface Call {
@@ -21,7 +21,8 @@ const { paths } = JSON.parse(readFileSync(DOCUMENT, "utf8")) as {
 /** Returns the calls of a source, with `{}` where an id stands. */
 function callsIn(source: string): readonly Call[] {
   return [...source.matchAll(CALL)].map(([, name, , path = "", rest = ""]) => ({
-    method: name === "post" ? (METHOD.exec(rest)?.[1] ?? "POST").toLowerCase() : "get",
+    method:
+      name === "post" ? (METHOD.exec(rest)?.[1] ?? "POST").toLowerCase() : name === "put" ? "put" : "get",
     path: `/${path.replace(/\?.*/, "").replace(/\$\{[^}]*\}/g, "{}")}`,
   }));
 }
@@ -44,6 +45,7 @@ test("each path that the page asks for is one of the service, with its method", 
 });
 
 test("a path or a method that the service has not is found", () => {
-  const source = 'get<A>("v1/jobz"); post(`v1/jobs/${id}/star`, body, "DELETE"); post("v1/jobs", x, "PUT");';
-  expect(callsIn(source).map(isServed)).toEqual([false, true, false]);
+  const source =
+    'get<A>("v1/jobz"); post(`v1/jobs/${id}/star`, body, "DELETE"); post("v1/jobs", x, "PUT"); put<C>("v1/bundles", x);';
+  expect(callsIn(source).map(isServed)).toEqual([false, true, false, false]);
 });

@@ -2,6 +2,7 @@
 
 from tests.worker.attempts.output.relays import announce, drain, relay_of, storing, texts
 from torchyard.contract.attempts.rundir import MANIFEST, RunDir
+from worker.attempts.output.publishing import Spacing
 
 
 def publish_broken(run: RunDir, *, many: int, announced: bool) -> None:
@@ -33,3 +34,11 @@ def test_so_does_the_look_at_those_without_a_line_at_the_end(run: RunDir) -> Non
     with storing(relay, batch):
         pass
     assert len(texts(drain(relay, final=True))) + len(texts([batch])) == 20
+
+
+def test_an_attempt_with_very_many_stores_one_a_minute() -> None:
+    spacing = Spacing(2)
+    assert not any(spacing.leaves_out(name, count=1) for name in "ab")
+    assert not spacing.leaves_out("c", count=2)
+    assert spacing.leaves_out("d", count=2)
+    assert spacing.newest == "d"

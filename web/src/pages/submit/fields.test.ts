@@ -1,8 +1,9 @@
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { route } from "../../router.svelte";
 import { click, removeAll, settled, signIn, textOf, textsOf } from "../../testing";
 import { begin, end, service, FITS, JOB, open, yamlOf, field, panelOf, type, checked } from "./testing";
 
+beforeAll(() => import("./BundleChoices.svelte")); // as a browser has it that opened a panel before
 beforeEach(begin);
 afterEach(end);
 

@@ -1,0 +1,77 @@
+/** Lists the files of a folder that was dropped or chosen. */
+import { unreadable } from "./contents";
+import { listed, neverPackedIn, type Listed } from "./listed";
+import { Refused } from "./refused";
+
+/** What is never packed may have very many files: so many of one such folder are counted. */
+const MOST_COUNTED = 10_000;
+
+/** What a person dropped, or chose in a field. */
+export type Taken =
+  | { readonly entries: readonly (FileSystemEntry | null)[] }
+  | { readonly files: readonly File[] };
+
+export interface Folder {
+  readonly name: string;
+  /** Yields its files, some at a time. Throws Refused. */
+  readonly files: () => AsyncIterable<readonly Listed[]>;
+}
+
+/** Returns the folder that was dropped or chosen. Throws Refused if it was none, or more than one. */
+export function folderOf(taken: Taken): Folder {
+  if ("entries" in taken) {
+    const [entry] = taken.entries;
+    if (taken.entries.length !== 1 || !entry || !isFolder(entry))
+      throw new Refused("Drop one folder, and no files.");
+    return { name: entry.name, files: () => walk(entry, "") };
+  }
+  const name = taken.files[0]?.webkitRelativePath.split("/")[0];
+  if (!name) throw new Refused("There is no file in this folder.");
+  return { name, files: () => chosen(taken.files, name.length + 1) };
+}
+
+async function* chosen(files: readonly File[], start: number): AsyncGenerator<readonly Listed[]> {
+  yield files.map((file) => listed(file.webkitRelativePath.slice(start), file));
+}
+
+/** `counted`: the files of the folder around that is never packed. */
+async function* walk(
+  folder: FileSystemDirectoryEntry,
+  prefix: string,
+  counted: { files: number } | null = null,
+): AsyncGenerator<readonly Listed[]> {
+  const reader = folder.createReader();
+  for (;;) {
+    const entries = await readSome(reader, prefix);
+    if (entries.length === 0) return;
+    const files = entries.filter(isFile);
+    yield await Promise.all(
+      files.map(async (entry) => listed(prefix + entry.name, await fileOf(entry, prefix + entry.name))),
+    );
+    if (counted) counted.files += files.length;
+    for (const entry of entries) {
+      if (!isFolder(entry)) continue;
+      const path = prefix + entry.name;
+      const within = counted ?? (neverPackedIn(path) === null ? null : { files: 0 });
+      if (within === null || within.files < MOST_COUNTED) yield* walk(entry, `${path}/`, within);
+    }
+  }
+}
+
+function isFile(entry: FileSystemEntry): entry is FileSystemFileEntry {
+  return entry.isFile;
+}
+
+function isFolder(entry: FileSystemEntry): entry is FileSystemDirectoryEntry {
+  return entry.isDirectory;
+}
+
+function readSome(reader: FileSystemDirectoryReader, prefix: string): Promise<FileSystemEntry[]> {
+  return new Promise((resolve, reject) =>
+    reader.readEntries(resolve, () => reject(unreadable(prefix || "The folder"))),
+  );
+}
+
+function fileOf(entry: FileSystemFileEntry, path: string): Promise<File> {
+  return new Promise((resolve, reject) => entry.file(resolve, () => reject(unreadable(path))));
+}
