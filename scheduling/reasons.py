@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from scheduling import pools
 from scheduling.cluster import Cluster, Keep
 from scheduling.line import Line
+from scheduling.needs import NOTHING
 from scheduling.requests import Request
 from scheduling.room import Room, Sort, Want, sort_of
 from scheduling.snapshot import Displacement, Kind, Place, Waiting
@@ -17,6 +18,8 @@ from torchyard.contract.states import Reason
 
 PREEMPTING = "preempting"
 """Reason code of a queued job for which others are being stopped."""
+NO_SUCH_WORKER = "no_such_worker"
+"""Reason code of a queued job that may start on no worker that answers."""
 RESERVED = "reserved"
 """Reason code of a queued job for which a place is kept."""
 _MOST_NAMED = 3
@@ -82,6 +85,7 @@ class Explainer:
 
     def __init__(self, cluster: Cluster) -> None:
         self._rooms = [*cluster.rooms.values()]
+        self._known = next((room.host.known for room in self._rooms), NOTHING)
         self._keeps: dict[str, list[Keep]] = {}
         for _, keep in sorted(cluster.keeps.items()):
             self._keeps.setdefault(keep.room.host.id, []).append(keep)
@@ -89,25 +93,28 @@ class Explainer:
         """The owners of the jobs for which devices are set aside."""
         for owner, place in cluster.aside_places():
             self._preemptors.setdefault(place, set()).add(owner)
-        self._known: dict[Request, Reason] = {}
+        self._reasons: dict[Request, Reason] = {}
         self._devices: dict[tuple[str, tuple[Sort, ...], bool], tuple[str, list[str]]] = {}
 
     def explain(self, job: Waiting, ahead: str | None) -> Reason:
         """Returns why a job with this request does not start. `ahead`: who is first in the line, and why."""
-        if job.request not in self._known:
-            self._known[job.request] = self._explain(job)
-        reason = self._known[job.request]
+        if job.request not in self._reasons:
+            self._reasons[job.request] = self._explain(job)
+        reason = self._reasons[job.request]
         return Reason(reason.code, f"{reason.message}; {ahead}") if ahead and reason.code == "devices_busy" else reason
 
     def of_holder(self, job: Waiting, keep: Keep) -> Reason:
         """Returns why a job waits for which a place is kept."""
         room = keep.room
-        wanted, shortage = job.resources.described, self._shortage(room, room.want(job))
+        wanted, shortage = self._described(job), self._shortage(room, room.want(job))
         return Reason(RESERVED, f"needs {wanted}; {room.host.name} is kept for it; {shortage}")
 
     def _explain(self, job: Waiting) -> Reason:
-        count, wanted = job.resources.total_devices, job.resources.described
-        wants = [(room, room.want(job)) for room in self._rooms]
+        count, wanted = job.resources.total_devices, self._described(job)
+        rooms = [room for room in self._rooms if room.host.admits(job)]
+        if self._rooms and not rooms:
+            return Reason(NO_SUCH_WORKER, f"needs {wanted}; {self._why_nowhere(job)}")
+        wants = [(room, room.want(job)) for room in rooms]
         most = max(((_usable(room, want), room.host.name) for room, want in wants), default=(0, ""))[0]
         largest = next((room.host.name for room, want in wants if _usable(room, want) == most), "")
         if not most:
@@ -120,6 +127,31 @@ class Explainer:
             return Reason("too_big", f"needs {wanted}; " + "; ".join(_rest(room, want) for room, want in large))
         parts = _folded([(room.host.name, self._shortage(room, want, kept=True)) for room, want in able])
         return Reason("devices_busy", f"needs {wanted}; " + "; ".join(parts))
+
+    def _described(self, job: Waiting) -> str:
+        """Says what the job asks for: devices, a worker, and what only some hosts have."""
+        of_worker = "" if job.resources.worker is None else f" of {job.resources.worker}"
+        parts = [f"{job.resources.described}{of_worker}"]
+        parts += [path for path in job.needs.folders if self._known.has_folder(path)]
+        if job.needs.python is not None and self._known.has_python(job.needs.python):
+            parts.append(f"environment {job.needs.python}")
+        return " and ".join(parts)
+
+    def _why_nowhere(self, job: Waiting) -> str:
+        """Says why no host admits the job."""
+        hosts, worker = [room.host for room in self._rooms], job.resources.worker
+        if worker is not None and all(host.name != worker for host in hosts):
+            return f"worker {worker} does not answer now"
+        named = [host for host in hosts if worker in {None, host.name}]
+        taking = [host for host in named if host.users is None or job.owner in host.users]
+        if not taking:
+            return f"{' and '.join(host.name for host in named)} takes no jobs of {job.owner}"
+        for path in job.needs.folders:
+            having = [host.name for host in taking if host.offer.has_folder(path)]
+            if not having and self._known.has_folder(path):
+                there = [host.name for host in hosts if host.offer.has_folder(path)]
+                return f"{path} is on {' and '.join(there) or 'a worker that does not answer now'}"
+        return "no worker has all of it"
 
     def _shortage(self, room: Room, want: Want, *, kept: bool = False) -> str:
         """Describes what is free on the host. `kept`: and for whom it is kept."""

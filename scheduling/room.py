@@ -70,7 +70,7 @@ class Room:
         """Returns what the job asks for here."""
         want = self._wants.get(job.request)
         if want is None:
-            want = self._wants[job.request] = self._new_want(job.resources)
+            want = self._wants[job.request] = self._new_want(job)
         return want
 
     def kind(self, resources: Resources) -> Kind:
@@ -146,12 +146,15 @@ class Room:
         for device in devices:
             insort(self.free[sort_of(device)], device, key=lambda device: device.index)
 
-    def _new_want(self, resources: Resources) -> Want:
+    def _new_want(self, job: Waiting) -> Want:
+        resources = job.resources
         key = resources.device, resources.min_memory_gb, None if resources.gpu is None else tuple(resources.gpu)
         sorts = self._sorts.get(key)
         if sorts is None:
             suitable_sorts = {sort_of(device) for device in suitable(resources, [*self._examples.values()])}
             sorts = self._sorts[key] = tuple(sorted(suitable_sorts, key=lambda sort: sort[1:]))
+        if not self.host.admits(job):
+            sorts = ()
         count, cpus, memory_gb = resources.total_devices, resources.cpus or 0.0, resources.memory_gb or 0.0
         usable = sum([self.usable[sort] for sort in sorts])
         rest = _suffices(self.host.cpus, 0.0, cpus) and _suffices(self.host.memory_gb, 0.0, memory_gb)

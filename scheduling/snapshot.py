@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Literal
 
+from scheduling.needs import NO_NEEDS, NOTHING, Needs, Offer, meets
 from scheduling.pools import Pool
 from scheduling.quotas import Allowance
 from scheduling.requests import Request, request_of
@@ -61,6 +62,19 @@ class Host:
     """What its jobs may request together. None: unknown, and no job that requests any fits."""
     memory_gb: float | None = None
     """As `cpus`."""
+    offer: Offer = NOTHING
+    known: Offer = NOTHING
+    """What all hosts have together, those that do not answer among them."""
+    users: frozenset[str] | None = None
+    """The users whose jobs it takes. None: all."""
+
+    def admits(self, job: "Waiting") -> bool:
+        """Returns whether a job may start here, whatever devices it asks for."""
+        if job.resources.worker not in {None, self.name}:
+            return False
+        if self.users is not None and job.owner not in self.users:
+            return False
+        return job.needs is NO_NEEDS or meets(self.offer, job.needs, known=self.known)
 
 
 @dataclass(frozen=True)
@@ -125,6 +139,7 @@ class Waiting:
     usual_us: int | None = None
     home: str | None = None
     """The worker whose host has what the job left in its working folder: it starts there, if it can start there now."""
+    needs: Needs = NO_NEEDS
 
     @property
     def group(self) -> Group:
@@ -132,7 +147,7 @@ class Waiting:
 
     @cached_property
     def request(self) -> Request:
-        return request_of(self.resources)
+        return request_of(self.resources, self.needs)
 
 
 @dataclass(frozen=True)
@@ -259,9 +274,9 @@ class Snapshot:
             reservations=tuple(one for one in self.reservations if one.job_id != job_id),
         )
 
-    def refusing(self, resources: Resources) -> "Snapshot":
+    def refusing(self, request: Request) -> "Snapshot":
         """Returns the snapshot in which jobs with this request wait for the next one."""
-        return replace(self, refused=self.refused.union((request_of(resources),)))
+        return replace(self, refused=self.refused.union((request,)))
 
     def after_drain(self, worker_id: str) -> "Snapshot":
         """Returns the snapshot after the worker was asked to drain."""

@@ -16,6 +16,7 @@ _RETRYING = "retrying"
 _HEADLINES = {
     "no_such_device": "waits: no worker has such a device",
     "too_big": "waits: no worker is large enough",
+    "no_such_worker": "waits: it may start on no worker that answers",
     "devices_busy": "waits for devices",
     "reserved": "waits: a worker is kept for it",
     "preempting": "waits: other jobs stop for it",
@@ -41,7 +42,7 @@ def judge(facts: Facts) -> AdviceView:
         headline=_HEADLINES.get(reason.code, "waits"),
         cause=shown(reason.message),
         steps=_steps(facts),
-        severity="warning" if reason.code in {"too_big", "no_such_device"} else "info",
+        severity="warning" if reason.code in {"too_big", "no_such_device", "no_such_worker"} else "info",
     )
 
 

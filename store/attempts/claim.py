@@ -115,8 +115,10 @@ def _lock_worker(session: Session, placement: Placement, *, reservation: int | N
 def _pool_devices(worker: Worker, job: Job) -> int:
     """Returns how many devices of the pool the job gets; 0 on a host. Raises StaleClaim if the job goes elsewhere."""
     asked = parse_resources(job.spec["resources"])
-    if asked.pool != (None if worker.pool is None else worker.name):
+    if asked.pool != (None if worker.pool is None else worker.name) or asked.worker not in {None, worker.name}:
         raise StaleClaim(f"job {job.id} does not start on {worker.name}")
+    if worker.users is not None and job.owner not in worker.users:
+        raise StaleClaim(f"worker {worker.name} takes no jobs of {job.owner}")
     return 0 if asked.pool is None else asked.total_devices
 
 

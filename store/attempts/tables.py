@@ -31,6 +31,8 @@ class Worker(Base):
     """Of a pool: the daemon that serves it. NULL: none does."""
     remote: Mapped[bool] = mapped_column(default=False, server_default=false())
     """Whether it reaches the service over HTTPS alone, and not the database."""
+    users: Mapped[list[str] | None] = mapped_column(Document)
+    """The users whose jobs it takes. NULL: all."""
 
 
 class DeviceSample(Base):

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from sqlalchemy import and_, case, func, literal_column, or_, select
 from sqlalchemy.orm import Session, aliased
 
+from scheduling.needs import NOTHING, Offer, together
 from scheduling.pools import Pool
 from scheduling.snapshot import OVERDUE_AFTER, Device, Displacement, Host, OwnerUse, Running
 from store.cluster import pools, workers
@@ -34,6 +35,7 @@ _WORKERS = Prepared(
         Worker.drain_requested_at,
         Worker.starts,
         Worker.pool,
+        Worker.users,
         workers.is_alive().label("alive"),
         now_us().label("now"),
     )
@@ -121,14 +123,27 @@ def read_places(session: Session, observed: Mapping[str, Sequence[DeviceReport]]
     holders = {(row.worker_id, row.device): row.job_id for row in _HELD.rows(session)}
     rows = _WORKERS.rows(session)
     there = [row for row in rows if row.alive or row.id in observed]
+    offers = {row.id: _offer(row.starts or {}) for row in rows if row.pool is None}
+    known = together(offers.values())
     hosts: list[Host] = []
     for row in there:
         if row.pool is None:
             reports = observed[row.id] if row.id in observed else map(DeviceReport.from_dict, row.devices)
             devices = tuple(_device(report, holders.get((row.id, report.uuid))) for report in reports)
             offered = row.starts or {}
-            host = Host(row.id, row.name, devices, row.drain_requested_at is not None)
-            hosts.append(_with_capacity(host, offered.get("cpus"), offered.get("memory_gb")))
+            hosts.append(
+                Host(
+                    row.id,
+                    row.name,
+                    devices,
+                    draining=row.drain_requested_at is not None,
+                    cpus=_number(offered.get("cpus")),
+                    memory_gb=_number(offered.get("memory_gb")),
+                    offer=offers[row.id],
+                    known=known,
+                    users=None if row.users is None else frozenset(row.users),
+                )
+            )
     in_pools = pools.of_rows(session, [row for row in there if row.pool is not None])
     return Places((rows[0].now if rows else 0), tuple(hosts), in_pools)
 
@@ -180,8 +195,10 @@ def time_limit_us(written: Any) -> int:
     return in_us(StoredSpec.model_validate({} if written is None else {"time_limit": written}).time_limit)
 
 
-def _with_capacity(host: Host, cpus: Any, memory_gb: Any) -> Host:
-    return Host(host.id, host.name, host.devices, host.draining, _number(cpus), _number(memory_gb))
+def _offer(starts: Mapping[str, Any]) -> Offer:
+    environments = starts.get("environments", ())
+    named = frozenset(one[key] for one in environments for key in ("name", "path"))
+    return Offer(frozenset(starts.get("folders", ())), named) if named or starts.get("folders") else NOTHING
 
 
 def _number(value: Any) -> float | None:

@@ -97,7 +97,7 @@ def _set(session: Session, job: Job, values: Mapping[str, Any]) -> Job:
         searched = {key: getattr(job, key) for key in jobs.SEARCHED}
         follows["search_text"] = jobs.search_text({**searched, **changed})
     if "priority" in changed:
-        shape = shape_of(job.owner, job.spec, ran_us=job.ran_us)
+        shape = shape_of(job.owner, job.spec, needs=job.needs, ran_us=job.ran_us)
         follows |= {"lined_at": now_us(), "waited_us": jobs.WAITED_US, "shape": shape}
         forecasts.forget(session, job.id)
     session.execute(update(Job).where(Job.id == job.id).values(version=Job.version + 1, **changed, **follows))

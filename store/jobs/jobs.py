@@ -166,7 +166,7 @@ def _line_values(job: Job, source: JobState, target: JobState, *, ran_us: int) -
         if target is JobState.STARTING and job.started_at is None:
             values["waited_first_us"] = WAITED_US
     if target is JobState.QUEUED:
-        values["shape"] = shape_of(job.owner, job.spec, ran_us=ran_us)
+        values["shape"] = shape_of(job.owner, job.spec, needs=job.needs, ran_us=ran_us)
     return values
 
 

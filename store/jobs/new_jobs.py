@@ -1,6 +1,6 @@
 """Stores new jobs: their rows, their first events, and what else is kept of them from the beginning."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from store.ids import new_id
 from store.jobs import dependencies, idempotency, initial_files, jobs, reasons, retry, show
 from store.jobs import events as job_events
 from store.jobs.facts import WAITING
+from store.jobs.needs import needs_of
 from store.jobs.shapes import shape
 from store.jobs.submission import Submission, Submitted
 from store.queue import positions
@@ -23,14 +24,26 @@ from store.tables import HELD, Base
 from store.team import audit
 from torchyard.contract.bundles.names import bundles_of
 from torchyard.contract.spec.resources import Resources
+from torchyard.contract.spec.spec import Spec
 from torchyard.contract.states import JobState, Reason
 
 _JOBS = Base.metadata.tables["jobs"]
 _NEW_JOBS = Prepared(
     insert(_JOBS).inline(),
     columns=(
-        *("id", "owner", "name", "trainer", "spec", "priority", "shape", "device_request", "labels", "search_text"),
-        *("visibility", "retry_of", "begins_with", "sweep_id", "trial", "schedule_id", "due_at", "state", "version"),
+        *("id", "owner", "name", "trainer", "spec", "priority", "shape", "needs", "device_request", "labels"),
+        *(
+            "search_text",
+            "visibility",
+            "retry_of",
+            "begins_with",
+            "sweep_id",
+            "trial",
+            "schedule_id",
+            "due_at",
+            "state",
+            "version",
+        ),
         *("attempt", "reason_code", "reason_message", "devices", "not_before", "position"),
         *("created_at", "reason_since", "lined_at"),
     ),
@@ -76,12 +89,17 @@ def insert_all(session: Session, wanted: Sequence[Submission]) -> list[Any]:
     moment = reasons.read_moment(session, {job.shape for job in new})
     for job in new:
         job.created_at = job.reason_since = job.lined_at = moment.now
-    _NEW_JOBS.write(session, [{**vars(job), "labels": document(job.labels), "devices": "[]"} for job in new])
+    _NEW_JOBS.write(session, [_columns(job) for job in new])
     for reason, ids in _ids_by_reason(new).items():
         job_events.add_first(session, ids, reason, time=moment.now)
     for job in new:
         job.reason = moment.displayed(job)
     return new
+
+
+def _columns(job: Any) -> dict[str, Any]:
+    needs = None if job.needs is None else document(job.needs)
+    return {**vars(job), "labels": document(job.labels), "needs": needs, "devices": "[]"}
 
 
 def _ids_by_reason(new: Sequence[Any]) -> dict[Reason, list[str]]:
@@ -93,6 +111,7 @@ def _ids_by_reason(new: Sequence[Any]) -> dict[Reason, list[str]]:
 
 def _new_job(wanted: Submission) -> Any:
     spec, owner, reason = wanted.spec, wanted.caller.name, wanted.waits_for or WAITING
+    needs = needs_of(spec)
     job = _NewJob(
         id=wanted.job_id or new_id("job"),
         owner=owner,
@@ -100,7 +119,8 @@ def _new_job(wanted: Submission) -> Any:
         trainer=spec.trainer,
         spec=cleaned(spec.model_dump_json()),
         priority=spec.priority,
-        shape=_shape(owner, spec.resources, preemptible=spec.preemptible, limit=spec.time_limit),
+        shape=_shape(owner, spec, needs),
+        needs=needs,
         device_request=spec.resources.device,
         labels=spec.labels,
         visibility=spec.visibility or wanted.visibility,
@@ -123,8 +143,15 @@ def _new_job(wanted: Submission) -> Any:
     return job
 
 
+def _shape(owner: str, spec: Spec, needs: Mapping[str, Any] | None) -> str:
+    if needs is None:
+        return _plain_shape(owner, spec.resources, preemptible=spec.preemptible, limit=spec.time_limit)
+    resources = spec.resources.model_dump(mode="json")
+    return shape(owner, resources, preemptible=spec.preemptible, limit=spec.time_limit, needs=needs)
+
+
 @lru_cache(maxsize=1024)
-def _shape(owner: str, resources: Resources, *, preemptible: bool, limit: timedelta) -> str:
+def _plain_shape(owner: str, resources: Resources, *, preemptible: bool, limit: timedelta) -> str:
     """Returns the shape of new jobs: a digest, which is the same for all that a user submits of one kind."""
     return shape(owner, resources.model_dump(mode="json"), preemptible=preemptible, limit=limit)
 

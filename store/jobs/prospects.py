@@ -13,6 +13,7 @@ from scheduling.reasons import over_quota
 from scheduling.snapshot import Snapshot, Waiting
 from store.db.database import in_us, now_us
 from store.ids import new_id
+from store.jobs.needs import needs_of
 from store.jobs.shapes import shape
 from store.jobs.submission import Prospect, Submission
 from store.queue import calibrations, forecasting, planning, usage, waiting
@@ -114,15 +115,16 @@ def _in_line(session: Session, job: Waiting, max_stop_grace: timedelta) -> Fores
 
 def _as_waiting(session: Session, spec: Spec, owner: str) -> Waiting:
     """Returns a job with this spec that was submitted just now."""
-    resources = spec.resources.model_dump(mode="json")
+    resources, needs = spec.resources.model_dump(mode="json"), needs_of(spec)
     return Waiting(
         id=new_id("job"),
         owner=owner,
         priority=spec.priority,
-        shape=shape(owner, resources, preemptible=spec.preemptible, limit=spec.time_limit),
+        shape=shape(owner, resources, preemptible=spec.preemptible, limit=spec.time_limit, needs=needs),
         resources=spec.resources,
         submitted=session.execute(select(now_us())).scalar_one(),
         limit_us=in_us(spec.time_limit),
         preemptible=spec.preemptible,
         usual_us=usage.usual_lengths(session, {owner}).get((owner, spec.trainer)),
+        needs=waiting.needs(needs),
     )

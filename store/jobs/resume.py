@@ -6,7 +6,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
-from store.cluster import gpus, pools
+from store.cluster import pools, requested
 from store.jobs import dependencies, stop
 from store.jobs.facts import WAITING
 from store.tables import HELD, Job
@@ -91,7 +91,7 @@ def _set_devices(session: Session, job: Job, devices: int) -> bool:
     if job.state != JobState.PAUSED:
         raise Conflict(f"job {job.id} is {job.state}; its devices can be changed only while it is paused")
     spec = pools.resolved(session, parse_spec(with_devices(job.spec, devices)), job.owner)
-    gpus.check(session, spec.resources)
+    requested.check(session, spec.resources)
     quotas.check_devices(job.owner, spec.resources.total_devices, find_limits(session, job.owner))
     session.execute(update(Job).where(Job.id == job.id).values(spec=with_devices(job.spec, devices)))
     session.refresh(job)

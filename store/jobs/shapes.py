@@ -17,20 +17,31 @@ VERSION = 2
 _OWNER_DIGITS = 12
 
 
-def shape_of(owner: str, spec: Mapping[str, Any], *, ran_us: int = 0) -> str:
-    """Returns the shape of jobs of `owner` with this stored spec whose attempts ran for `ran_us` microseconds."""
+def shape_of(owner: str, spec: Mapping[str, Any], *, needs: Mapping[str, Any] | None = None, ran_us: int = 0) -> str:
+    """Returns the shape of jobs of `owner` with this stored spec whose attempts ran for `ran_us` microseconds.
+
+    `needs`: as `shape` has it.
+    """
     preemptible, limit = _terms(spec)
-    return shape(owner, spec["resources"], preemptible=preemptible, limit=limit, ran_us=ran_us)
+    return shape(owner, spec["resources"], preemptible=preemptible, limit=limit, needs=needs, ran_us=ran_us)
 
 
-def shape(owner: str, resources: Mapping[str, Any], *, preemptible: bool, limit: timedelta, ran_us: int = 0) -> str:
+def shape(
+    owner: str,
+    resources: Mapping[str, Any],
+    *,
+    preemptible: bool,
+    limit: timedelta,
+    needs: Mapping[str, Any] | None = None,
+    ran_us: int = 0,
+) -> str:
     """Returns the shape of jobs, which begins with what is equal for all of an owner.
 
-    It has the owner, the resources, whether others may displace the jobs, the class of what is left of their time
-    limit, and whether they had their first look.
+    It has the owner, the resources, what `store.jobs.needs.needs_of` the spec is, whether others may displace the jobs,
+    the class of what is left of their time limit, and whether they had their first look.
     """
     left = max(0, in_us(limit) - ran_us)
-    parts = [VERSION, owner, resources, preemptible, limit_class(left), looked(ran_us)]
+    parts = [VERSION, owner, resources, needs, preemptible, limit_class(left), looked(ran_us)]
     written = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     digest = hashlib.blake2b(written.encode(), digest_size=16).hexdigest()
     return hashlib.blake2b(owner.encode(), digest_size=16).hexdigest()[:_OWNER_DIGITS] + digest[_OWNER_DIGITS:]

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.bundles import bundles
-from store.cluster import gpus, pools
+from store.cluster import pools, requested
 from store.jobs import after, idempotency, initial_weights, jobs, new_jobs, retry, savepoints, show
 from store.jobs.idempotency import KeyTaken
 from store.jobs.submission import Retry, Submission, Submitted
@@ -186,7 +186,7 @@ def _with_pool(session: Session, wanted: Submission) -> Submission:
 
 def _with_what_it_names(session: Session, wanted: Submission) -> Submission:
     owner, spec = wanted.caller.name, wanted.spec
-    gpus.check(session, spec.resources)
+    requested.check(session, spec.resources)
     secrets.check(session, owner, spec)
     if wanted.trial is None and wanted.run is None and wanted.retry_of is None:
         targets.check(session, owner, spec)  # a target that was removed later stops no trial, run or retry

@@ -100,6 +100,8 @@ class Job(Base):
     priority: Mapped[int]
     shape: Mapped[str] = mapped_column(String(32), nullable=True)
     """`store.jobs.shapes.shape_of` the job when it was queued last."""
+    needs: Mapped[dict[str, Any] | None] = mapped_column(Document)
+    """`store.jobs.needs.needs_of` its spec."""
     device_request: Mapped[str] = mapped_column(String(8), default="auto", server_default="auto")
     """`resources.device` of its spec."""
     lined_at: Mapped[int] = mapped_column(BigInteger, default=now_us(), server_default="0")

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from sqlalchemy.orm import Session
 
-from store.cluster import gpus, pools
+from store.cluster import pools, requested
 from store.jobs import after, prospects
 from store.jobs.prospects import Foresight
 from store.jobs.submission import Submission
@@ -40,7 +40,7 @@ def foresee(
     secrets and targets that the caller does not have. Others may be faster.
     """
     wanted = _resolve(session, spec, caller, visibility)
-    gpus.check(session, wanted.spec.resources)
+    requested.check(session, wanted.spec.resources)
     secrets.check(session, caller.name, wanted.spec)
     targets.check(session, caller.name, wanted.spec)
     return wanted.spec, prospects.of_newcomer(session, wanted, max_stop_grace=max_stop_grace)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from scheduling.plan import plan
 from scheduling.pools import next_for
-from scheduling.snapshot import RecordedReasons, Snapshot, Waiting
+from scheduling.snapshot import Host, RecordedReasons, Snapshot, Waiting
 from scheduling.steps import Plan
 from store.cluster import occupancy as cluster
 from store.jobs import reasons
@@ -51,7 +51,7 @@ def snapshot(
     displacements = cluster.displacements(session, max_stop_grace=max_stop_grace)
     reserved = reservations.kept_places(session)
     favoured = {one.job_id for one in displacements} | {one.job_id for one in reserved}
-    line = {job.id: job for job in (*heads, *waiting.waiting_among(session, favoured))}
+    line = {job.id: job for job in _for_limits(hosts, (*heads, *waiting.waiting_among(session, favoured)))}
     running = cluster.running(session)
     waiting_owners = {job.owner for job in line.values()} | ({newcomer.owner} if newcomer else set())
     owners = waiting_owners | {job.owner for job in running}
@@ -79,7 +79,9 @@ def with_successors(seen: Snapshot, groups: Groups, *, at_once: int) -> tuple[Sn
     planned = plan(seen)
     while len(known) < most and (more := groups.going_on(planned.used_up)):
         for group in more:
-            new = tuple(job for job in groups.more(group, limit=at_once) if job.id not in known)
+            new = tuple(
+                job for job in _for_limits(seen.hosts, groups.more(group, limit=at_once)) if job.id not in known
+            )
             known.update(job.id for job in new)
             seen = replace(seen, line=seen.line + new)
         planned = plan(seen)
@@ -96,6 +98,7 @@ def outlook_of(session: Session, job: Waiting, *, max_stop_grace: timedelta) -> 
     heads = groups.heads(also=job.group)
     seen = snapshot(session, heads, {}, max_stop_grace=max_stop_grace, newcomer=job)
     seen = replace(seen, crowded=groups.crowded)
+    [job] = _for_limits(seen.hosts, [job])
     seen, planned = with_successors(seen, groups, at_once=_READ_AT_ONCE)
     if all(one.id != job.id for one in seen.line):
         others = any(one.group == job.group for one in seen.line)
@@ -115,5 +118,12 @@ def _with_next(seen: Snapshot, groups: Groups, job: Waiting) -> Snapshot:
     if not groups.going_on({job.group}) or sum(one.group == job.group for one in seen.line) > 1:
         return seen
     known = {one.id for one in seen.line}
-    following = tuple(one for one in groups.more(job.group, limit=1) if one.id not in known)
+    following = tuple(one for one in _for_limits(seen.hosts, groups.more(job.group, limit=1)) if one.id not in known)
     return replace(seen, line=seen.line + following)
+
+
+def _for_limits(hosts: Sequence[Host], jobs: Sequence[Waiting]) -> Sequence[Waiting]:
+    """Tells jobs of different owners apart, where a host takes only those of some."""
+    if all(host.users is None for host in hosts):
+        return jobs
+    return [replace(job, needs=replace(job.needs, owner=job.owner)) for job in jobs]

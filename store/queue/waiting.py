@@ -1,6 +1,6 @@
 """Jobs that wait for devices, and those that are held back after a failure."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 import logging
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from sqlalchemy import and_, exists, func, literal_column, select, update
 from sqlalchemy.orm import Session
 
+from scheduling.needs import NO_NEEDS, Needs
 from scheduling.snapshot import Group, Waiting
 from store.announcement import announcement_of
 from store.cluster import occupancy as cluster
@@ -53,6 +54,7 @@ _WAITING = Prepared(
         Job.spec["preemptible"].label("preemptible"),
         Job.spec["time_limit"].label("time_limit"),
         func.coalesce(_OWN_HOME.scalar_subquery(), _INHERITED_HOME.scalar_subquery()).label("home"),
+        Job.needs,
     ).where(among(Base.metadata.tables["jobs"].c.id, "ids"), waits())
 )
 _ANY_WAITS = Prepared(select(literal_column("1")).where(exists().where(waits(), Job.shape > "")))
@@ -78,6 +80,7 @@ class WaitingRow(NamedTuple):
     preemptible: bool | None
     time_limit: str | None
     home: str | None
+    needs: dict[str, Any] | None
 
     @property
     def group(self) -> Group:
@@ -107,7 +110,13 @@ class WaitingRow(NamedTuple):
             fraction=cluster.fraction(self.progress),
             usual_us=usual_us,
             home=self.home,
+            needs=needs(self.needs),
         )
+
+
+def needs(stored: Mapping[str, Any] | None) -> Needs:
+    """Returns what a job needs of a host, as `store.jobs.needs.needs_of` its spec is stored."""
+    return NO_NEEDS if stored is None else Needs(tuple(stored["folders"]), stored.get("python"))
 
 
 def any_waits(session: Session) -> bool:

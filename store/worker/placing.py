@@ -107,7 +107,7 @@ class Placer:
                 elif may_claim() and self._stop(step):
                     snapshot = snapshot.after_stop(step.displacements, message=step.reason.message)
                 else:
-                    snapshot = snapshot.refusing(step.job.resources)
+                    snapshot = snapshot.refusing(step.job.request)
                     break
             planned = plan(snapshot)
 
@@ -153,7 +153,7 @@ class Placer:
         if not waits:
             return snapshot.without(start.job.id)
         # The worker drains, or another attempt has the devices: both concern all jobs with this request.
-        return snapshot.refusing(start.job.resources)
+        return snapshot.refusing(start.job.request)
 
     def _stop(self, stop: Stop) -> bool:
         victims = [displacement.victim for displacement in stop.displacements]

@@ -100,7 +100,7 @@ def test_quotas_are_one_for_hosts_and_pools() -> None:
 
 def test_a_pool_whose_worker_could_not_take_a_job_waits_for_the_next_pass(approved: Approved) -> None:
     job = asks("a")
-    snapshot = seen(job, asks("b", nodes=1), hosts=[], pools=(POOL,)).refusing(job.resources)
+    snapshot = seen(job, asks("b", nodes=1), hosts=[], pools=(POOL,)).refusing(job.request)
     assert given_to(snapshot) == [("b", POOL.id)]
     assert reason(snapshot, job) == ("pool_next", approved("reason"))
 

@@ -130,7 +130,7 @@ def test_a_refused_request_waits_for_the_next_snapshot(approved: Approved) -> No
     line = (waits("job_1", 2, submitted=NOW - 2 * HOUR), waits("job_2"))
     snapshot = seen(*line, hosts=[host(slots(None, None))])
     assert starts(snapshot) == {"job_1": ["cpu-0", "cpu-1"]}
-    refused = snapshot.refusing(Resources(devices_per_node=2))
+    refused = snapshot.refusing(line[0].request)
     assert starts(refused) == {"job_2": ["cpu-0"]}
     assert starts(refused.without("job_2")) == {}
     assert starts(snapshot.after_drain(HERE)) == {}

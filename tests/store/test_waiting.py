@@ -67,7 +67,7 @@ def test_a_job_that_is_queued_again_has_the_shape_of_what_is_left(db: StoreFixtu
     db.write(lambda session: session.execute(began))
     db.end(claim, EndReason.PREEMPTED)
     job = db.job(job_id)
-    assert job.shape == shape_of("ada", job.spec, ran_us=job.ran_us) != db.job(like).shape
+    assert job.shape == shape_of("ada", job.spec, needs=job.needs, ran_us=job.ran_us) != db.job(like).shape
     db.pause(job_id)
     db.resume(job_id)
     assert db.job(job_id).shape == job.shape

@@ -2,7 +2,7 @@
 
 SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "run": {
-        "Devices": ("devices", "nodes", "gpu", "cpus", "memory_gb", "launcher"),
+        "Devices": ("devices", "nodes", "on", "gpu", "cpus", "memory_gb", "launcher"),
         "Program": ("module", "env", "secret", "requirements", "python", "include", "max_size", "trust_folder"),
         "Data and results": ("mount", "init_from", "checkpoints", "keep", "metric", "profile"),
         "Order and limits": (

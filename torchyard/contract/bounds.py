@@ -29,6 +29,10 @@ POOL_NAME = allowing(
     r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
     "1 to 64 letters, digits, `.`, `_` and `-`, of which the first is a letter or a digit",
 )
+WORKER_NAME = allowing(
+    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$",
+    "1 to 255 letters, digits, `.`, `_` and `-`, of which the first is a letter or a digit",
+)
 SLURM_WORD = allowing(
     r"^[A-Za-z0-9_][A-Za-z0-9._@-]{0,99}$",
     "1 to 100 letters, digits, `.`, `_`, `@` and `-`, of which the first is a letter, a digit or `_`",

@@ -45,6 +45,9 @@ def run(
     pool: Annotated[
         str | None, typer.Option(metavar="NAME", help="The pool whose cluster runs it: see `torchyard workers`.")
     ] = None,
+    on: Annotated[
+        str | None, typer.Option(metavar="WORKER", help="The worker on which it starts: see `torchyard workers`.")
+    ] = None,
     account: Annotated[str | None, typer.Option(metavar="NAME", help="The account of Slurm, in a pool.")] = None,
     qos: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm's quality of service, in a pool.")] = None,
     constraint: Annotated[
@@ -188,8 +191,8 @@ def run(
         from torchyard.cli.run.config import write_template
 
         return write_template()
-    of_slurm = {"account": account, "qos": qos, "constraint": constraint, "reservation": reservation}
-    resources = {"devices": devices, "nodes": nodes, "pool": pool, "gpu": gpu, "cpus": cpus, "memory_gb": memory_gb}
+    of_slurm = {"pool": pool, "account": account, "qos": qos, "constraint": constraint, "reservation": reservation}
+    resources = {"devices": devices, "nodes": nodes, "worker": on, "gpu": gpu, "cpus": cpus, "memory_gb": memory_gb}
     settings = read_settings(
         {
             "name": name,

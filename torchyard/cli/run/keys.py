@@ -19,6 +19,7 @@ from torchyard.contract.bounds import (
     SLURM_FEATURES,
     SLURM_WORD,
     VARIABLE_NAME,
+    WORKER_NAME,
 )
 from torchyard.contract.bundles.names import MAX_PACKED_BYTES
 from torchyard.contract.team.roles import Visibility
@@ -98,6 +99,13 @@ KEYS = (
         "the name of a pool, as `torchyard workers` shows it",
         "the pool whose cluster runs the job; without it, the only one for a job of several nodes",
         '"gpu"',
+    ),
+    Key(
+        "worker",
+        of_form(WORKER_NAME),
+        "the name of a worker, as `torchyard workers` shows it",
+        "the worker on which the job starts; without it, any that has the devices",
+        '"box-b"',
     ),
     Key("account", _SLURM, _SLURM_WORD, "the account of Slurm that pays for the job in a pool", '"vision"'),
     Key("qos", _SLURM, _SLURM_WORD, "the quality of service in a pool", '"high"'),

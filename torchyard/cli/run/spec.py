@@ -76,6 +76,7 @@ def plan(spec: ScriptSpec, program: Program, bundle: Bundle, *, server: str) -> 
         ("program", shlex.join(_words(program))),
         ("devices", _devices(spec.resources)),
         ("pool", _of_pool(spec)),
+        ("worker", spec.resources.worker or ""),
     ]
     rows += [("gpu", " or ".join(spec.resources.gpu or ())), ("host", _of_host(spec.resources))]
     rows += [("python", spec.config.python or "")]
@@ -136,7 +137,7 @@ def _profile(text: str) -> dict[str, int]:
 
 
 def _resources(settings: Settings) -> dict[str, Any]:
-    asked = {key: settings[key] for key in ("pool", "gpu", "cpus", "memory_gb") if settings[key] is not None}
+    asked = {key: settings[key] for key in ("pool", "worker", "gpu", "cpus", "memory_gb") if settings[key] is not None}
     return {"nodes": settings["nodes"], "devices_per_node": settings["devices"], **asked}
 
 

@@ -12,7 +12,7 @@ from torchyard.contract.wire.wording import nearest
 
 _SETTINGS = {
     "devices": "resources.devices_per_node",
-    **{name: f"resources.{name}" for name in ("nodes", "pool", "gpu", "cpus", "memory_gb")},
+    **{name: f"resources.{name}" for name in ("nodes", "pool", "worker", "gpu", "cpus", "memory_gb")},
     **{name: f"slurm.{name}" for name in ("account", "qos", "constraint", "reservation")},
 }
 """Settings of `run` whose keys in a job spec are others."""

@@ -14,11 +14,13 @@ from torchyard.contract.bounds import (
     POOL_NAME,
     SLURM_FEATURES,
     SLURM_WORD,
+    WORKER_NAME,
 )
 from torchyard.contract.wire.schema import Schema
 
 GpuName = Annotated[str, Field(pattern=GPU_NAME)]
 PoolName = Annotated[str, Field(pattern=POOL_NAME)]
+WorkerName = Annotated[str, Field(pattern=WORKER_NAME)]
 
 
 def _is_none(value: object) -> bool:
@@ -63,6 +65,9 @@ class Resources(Schema):
     pool: PoolName | None = Field(
         default=None, exclude_if=_is_none, description="a cluster's partition; null: one of the service's own workers"
     )
+    worker: WorkerName | None = Field(
+        default=None, exclude_if=_is_none, description="the name of the worker on which it starts; null: on any"
+    )
 
     @property
     def total_devices(self) -> int:
@@ -100,6 +105,12 @@ class Resources(Schema):
         if given.get("gpu") is None or given.get("device", "auto") != "auto":
             return given
         return {**given, "device": "cuda"}
+
+    @model_validator(mode="after")
+    def _worker_is_of_no_pool(self) -> Self:
+        if self.worker is not None and self.pool is not None:
+            raise ValueError("worker names one host, and pool a cluster: leave one of them out")
+        return self
 
     @model_validator(mode="after")
     def _cpu_slots_have_no_names(self) -> Self:

@@ -7,5 +7,5 @@ export function waitsInCluster({ state, status_reason }: JobSummary): boolean {
 
 /** Whether no worker that there is could ever run a job, by the code of the reason for which it waits. */
 export function fitsNowhere(code: string | null | undefined): boolean {
-  return code === "too_big" || code === "no_such_device";
+  return code === "too_big" || code === "no_such_device" || code === "no_such_worker";
 }
