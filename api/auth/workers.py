@@ -36,7 +36,7 @@ async def authenticate_worker(request: Request, access: AccessDep, credentials: 
     return RemoteWorker(worker_id, credentials.credentials)
 
 
-authenticate_worker.scope = "worker"  # a test reads it
+authenticate_worker.scope = "worker"  # pyright: ignore[reportFunctionMemberAccess] - a test reads it
 
 WorkerDep = Annotated[RemoteWorker, Depends(authenticate_worker)]
 """A route's parameter: the remote worker that makes the request."""
