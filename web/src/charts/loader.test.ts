@@ -221,7 +221,7 @@ test("a zoom reads finer rows of what is shown, once it has settled", async () =
   expect(curvesAskedFor()).toHaveLength(2);
 });
 
-test("a failure is told, and a success takes it back", async () => {
+test("a failure is shown, and a success takes it back", async () => {
   vi.stubGlobal("fetch", () => Promise.reject(new Error("down")));
   await curves.open([job()]);
   expect([curves.store.failure?.code, curves.store.isReady]).toEqual(["unreachable", false]);
