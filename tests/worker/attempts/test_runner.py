@@ -275,7 +275,7 @@ def test_an_attempt_that_cannot_be_prepared_ends_after_the_time_limit(
 def test_a_cancel_ends_the_copy_of_the_checkpoint_to_resume_from(
     simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id, blobs = simulated.claim.job_id, simulated.context.store.blobs
+    job_id, blobs = simulated.claim.job_id, simulated.blobs
     blob = blobs.add(io.BytesIO(bytes(4 << 20)))
     file = ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)
     new = NewCheckpoint("step-1", Manifest(step=1, files=[file]), [file])

@@ -145,7 +145,7 @@ def test_a_bundle_that_the_store_lost_ends_the_job(simulated: SimulatedRunnerFix
 
 def test_a_damaged_bundle_ends_the_job(simulated: SimulatedRunnerFixture, approved: Approved) -> None:
     sha256 = simulated.job.spec["config"]["code"].rpartition(":")[2]
-    store_as(simulated.context.store.blobs, sha256, tar_of(DATA))
+    store_as(simulated.blobs, sha256, tar_of(DATA))
     simulated.start_runner()
     assert simulated.wait_for_end().state == JobState.FAILED
     assert simulated.job.error is not None
