@@ -16,6 +16,7 @@ from store.blobs.uploads import WorkerUploads
 from store.cluster import device_history, workers
 from store.jobs import jobs
 from store.output import artifacts
+from store.queue import away
 from store.store import Store
 from store.team import secrets
 from store.worker.folders import HostFolders
@@ -107,7 +108,9 @@ class WorkerStore:
 
     def renew(self, attempt_ids: Iterable[int]) -> set[int]:
         with self._store.write("renew") as session:
-            return lease.renew(session, self.worker_id, attempt_ids, holder=self._holder)
+            owned = lease.renew(session, self.worker_id, attempt_ids, holder=self._holder)
+            away.note_back(session, owned)
+            return owned
 
     def list_open(self) -> list[Claim]:
         with self._store.read() as session:
