@@ -66,6 +66,13 @@ def test_the_end_of_an_attempt_is_noticed_at_once_however_rarely_it_is_polled(
     assert attempt.watchers == []
 
 
+def test_a_runner_tells_which_devices_its_attempt_uses(simulated: SimulatedRunnerFixture) -> None:
+    simulated.start_ranks()
+    use = simulated.runner.device_use
+    assert (use.job_id, use.number, use.ended) == (simulated.claim.job_id, 1, False)
+    assert use.devices
+
+
 def test_a_runner_that_was_woken_up_waits_again(
     simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

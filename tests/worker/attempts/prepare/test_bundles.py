@@ -120,6 +120,7 @@ def test_what_an_earlier_run_left_in_the_code_is_no_work_of_any_attempt(simulate
     simulated.claim = service.starting(job_id, service.worker())
     attempt = simulated.start_ranks()
     write(simulated.run.work / "runs" / NAME, OLD_EVENTS + scalars("loss", {3: 0.5}))
+    wait_for(lambda: service.series(job_id), "the point, whose step the checkpoint has")
     (simulated.run.work / "new.pt").write_bytes(b"new")
     simulated.write_log("new\n")
     attempt.end()
