@@ -45,6 +45,7 @@ from api.routes import (
     team,
     telemetry,
     usage,
+    worker_blobs,
     worker_events,
     worker_verbs,
 )
@@ -113,6 +114,7 @@ def _routes() -> list[BaseRoute]:
         *contents,
         models,
         bundles,
+        worker_blobs,
         cluster,
         usage,
         team,

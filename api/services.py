@@ -22,6 +22,7 @@ from api.streams.single import SingleStream
 from api.streams.stored import SharedItems
 from api.streams.wakeups import Wakeups
 from api.submissions import Submissions
+from store.blobs.uploads import OpenUploads
 from store.store import Store
 from store.worker.serving import Passes
 
@@ -60,6 +61,7 @@ class Services:
     """Wakes remote workers."""
     passes: Passes
     """Places jobs on remote workers."""
+    worker_uploads: OpenUploads
     installs: InstallFiles
 
     @classmethod
@@ -87,6 +89,7 @@ class Services:
             parser=Parser(),
             wakeups=Wakeups(settings.redis, service=store.service),
             passes=Passes(store, max_stop_grace=settings.max_stop_grace),
+            worker_uploads=OpenUploads(),
             installs=InstallFiles(),
         )
 
@@ -111,6 +114,7 @@ class Services:
         self.forecasts.turns.close()
         self.submissions.close()
         self.single_stream.close()
+        self.worker_uploads.close()
         self.store.close()
 
 

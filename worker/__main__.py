@@ -87,7 +87,7 @@ def _service(settings: Settings) -> Service:
     if joined.exists():
         from worker.remote.service import RemoteService  # a host of the service needs none of it
 
-        return RemoteService.of(load(joined))
+        return RemoteService.of(load(joined), settings)
     from worker.direct import DirectService  # it loads what speaks to databases, which is not on every host
 
     return DirectService.of(settings)

@@ -58,6 +58,12 @@ def find_use(access: Access, token: str) -> TokenUse | None:
         return worker_tokens.find_use(session, token)
 
 
+def find_worker(access: Access, token: str) -> str | None:
+    """Returns the id of the worker whose token this is. Raises Unavailable."""
+    used = find_use(access, token)
+    return None if used is None else used.worker_id
+
+
 async def _identify(request: Request, access: Access, credentials: Credentials) -> tuple[TokenUse, str]:
     if credentials is None:
         raise NotAuthorized("send the header `Authorization: Bearer TOKEN`")

@@ -54,7 +54,7 @@ _VERBS: list[tuple[Verb[Any, Any], Callable[[ServedWorker, Any], Any]]] = [
     (wire.ROOM, lambda worker, asked: worker.read_room(asked.job_id)),
     (wire.SECRETS, lambda worker, asked: worker.read_secrets(asked.job_id)),
     (wire.KEEP_ORDERS, lambda worker, asked: worker.list_keep_orders(limit=asked.limit)),
-    (wire.KEEP, lambda worker, asked: worker.keep_files(asked.order, asked.new, copied=asked.copied, put=asked.put)),
+    (wire.KEEP, lambda worker, asked: worker.keep_files(asked.order, asked.new, copied=asked.copied)),
     (wire.KEEP_ANSWER, lambda worker, asked: worker.answer_keep(asked.order, refused=asked.refused)),
     (wire.ATTEMPTS, lambda worker, asked: worker.history.list_attempts(asked.job_id, before=asked.before)),
     (
@@ -118,9 +118,7 @@ async def append_output(*, request: Request, services: ServicesDep, sender: Regi
         def append() -> bytes:
             asked = _parsed(wire.APPEND, body)
             limits = services.settings.output_limits
-            cut = worker.append(
-                asked.claim, asked.batch, seq=asked.seq, limits=limits, begun=asked.begun, put=asked.put
-            )
+            cut = worker.append(asked.claim, asked.batch, seq=asked.seq, limits=limits, begun=asked.begun)
             return _encoded(wire.APPEND, cut)
 
         if len(body) > _LARGE:

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from store.attempts import keeping, lease
 from store.attempts import use as attempt_use
 from store.cluster import device_history, worker_tokens, workers
-from store.queue import waiting
+from store.queue import away, waiting
 from store.store import Store
 from store.worker import checks
 from store.worker.placing import Placer
@@ -31,7 +31,7 @@ from store.worker.records import (
 )
 from store.worker.verbs import WorkerStore
 from torchyard.contract.cluster.devices import DeviceReport, StartsReport
-from torchyard.contract.errors import Conflict, InvalidRequest
+from torchyard.contract.errors import Conflict
 from torchyard.contract.telemetry.views import LiveLine
 
 
@@ -73,6 +73,7 @@ class ServedWorker(WorkerStore):
             if not samples:
                 workers.mark_seen(session, self.worker_id)
             owned = lease.renew(session, self.worker_id, attempts) if attempts else set[int]()
+            away.note_back(session, owned)
             return self._orders(session), owned
 
     def read_orders(self) -> Orders:
@@ -108,12 +109,10 @@ class ServedWorker(WorkerStore):
         put: Put = NOTHING_PUT,
     ) -> frozenset[str]:
         checks.check_batch(batch)
-        self._check_blobs(batch.checkpoints or batch.artifacts or any(item.pictures for item in batch.media))
         return super().append(claim, batch, seq=seq, limits=limits, begun=begun, put=put)
 
     def keep_files(self, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int, put: Put = NOTHING_PUT) -> None:
         checks.check_artifacts(new)
-        self._check_blobs(new)
         super().keep_files(order, new, copied=copied, put=put)
 
     def show(self, lines: Sequence[LiveLine]) -> None:
@@ -121,11 +120,6 @@ class ServedWorker(WorkerStore):
         with self._store.read() as session:
             mine = {(claim.job_id, claim.number) for claim in lease.list_open(session, self.worker_id)}
         super().show([line for line in lines if (line.job_id, line.attempt) in mine])
-
-    def _check_blobs(self, named: object) -> None:
-        """Raises InvalidRequest for files that the attempt has not uploaded: a digest alone gives nothing."""
-        if named:
-            raise InvalidRequest("the service has none of these files from this worker")
 
     def _orders(self, session: Session) -> Orders:
         return Orders(

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from store.worker.records import (
     NOTHING_BEGUN,
-    NOTHING_PUT,
     ArtifactFacts,
     AttemptFacts,
     AttemptSecrets,
@@ -28,7 +27,6 @@ from store.worker.records import (
     Orders,
     Pass,
     Prepared,
-    Put,
     Registered,
     Room,
     Wanted,
@@ -127,7 +125,6 @@ class AppendAsked(ClaimAsked):
     batch: Batch
     seq: Large
     begun: Begun = NOTHING_BEGUN
-    put: Put = NOTHING_PUT
 
 
 class ShowAsked(Asked):
@@ -185,7 +182,6 @@ class KeepAsked(Asked):
     order: KeepOrder
     new: Annotated[list[NewArtifact], Field(max_length=10_000)]
     copied: Large
-    put: Put = NOTHING_PUT
 
 
 class KeepAnswerAsked(Asked):

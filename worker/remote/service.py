@@ -1,22 +1,26 @@
 """The service as a worker reaches it that has joined: over HTTPS alone."""
 
 from collections.abc import Callable, Container, Sequence
+from pathlib import Path
 import ssl
 import time
 from typing import Self
 
-from store.worker.records import BlobStore, Claim
+from store.worker.records import Claim
 from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.host import joined as joining
 from torchyard.host.identity import boot_id
 from torchyard.host.joined import Joined
-from worker.remote.blobs import NoBlobs
+from worker.remote.blobs import RemoteBlobs
 from worker.remote.connection import Connection
 from worker.remote.no_duties import NoDuties, NoForecasts
 from worker.remote.placing import RemotePlacing
 from worker.remote.reporting import Reporting
 from worker.remote.verbs import RemoteVerbs
 from worker.remote.wakeups import RemoteWakeups
+from worker.settings import Settings
+
+_UNBOUNDED = 2**62
 
 
 class RemoteService:
@@ -30,20 +34,29 @@ class RemoteService:
         token: str,
         context: ssl.SSLContext,
         boot: str,
-        blobs: BlobStore | None = None,
+        blobs: Path,
+        cache_bytes: int,
     ) -> None:
-        """`context`: what checks the certificate of the service. `boot`: that of this host."""
+        """`context`: what checks the certificate of the service. `boot`: that of this host. `blobs`: a folder of this
+        daemon alone, which keeps `cache_bytes` of downloads. Raises OSError.
+        """
         self._connection = Connection(url, token=token, boot=boot, context=context)
         self._reporting = Reporting(self._connection, clock=time.monotonic)
-        blobs = blobs or NoBlobs()
-        self.verbs = RemoteVerbs(self._connection, worker_id, blobs=blobs, reporting=self._reporting)
+        self._blobs = RemoteBlobs(blobs, self._connection.http, cache_bytes=cache_bytes)
+        self.verbs = RemoteVerbs(self._connection, worker_id, blobs=self._blobs, reporting=self._reporting)
         self.placing = RemotePlacing(self._connection, self._reporting)
 
     @classmethod
-    def of(cls, joined: Joined) -> Self:
-        """Raises ConfigError if the certificate of the service cannot be read."""
+    def of(cls, joined: Joined, settings: Settings) -> Self:
+        """Raises ConfigError if the certificate of the service cannot be read, and OSError."""
         return cls(
-            joined.url, joined.worker_id, token=joined.token, context=joining.ssl_context(joined), boot=boot_id()
+            joined.url,
+            joined.worker_id,
+            token=joined.token,
+            context=joining.ssl_context(joined),
+            boot=boot_id(),
+            blobs=settings.blobs,
+            cache_bytes=_UNBOUNDED if settings.max_caches_bytes is None else settings.max_caches_bytes,
         )
 
     def wakeups(self) -> RemoteWakeups:
@@ -56,6 +69,7 @@ class RemoteService:
         return NoForecasts()
 
     def close(self) -> None:
+        self._blobs.close()
         self._connection.close()
 
     def _note_wakeup(self, asked: bool) -> None:

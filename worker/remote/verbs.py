@@ -13,7 +13,6 @@ from store.worker.records import (
     AttemptSecrets,
     Batch,
     Begun,
-    BlobStore,
     BlobWriter,
     Claim,
     HostOffer,
@@ -31,7 +30,7 @@ from torchyard.contract.cluster.devices import PoolReport, StartsReport
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.states import EndReason, JobState
 from torchyard.contract.telemetry.views import LiveLine
-from worker.remote.blobs import NOT_STORED
+from worker.remote.blobs import RemoteBlobs
 from worker.remote.connection import Connection
 from worker.remote.history import RemoteFolders, RemoteHistory
 from worker.remote.reporting import Reporting
@@ -40,7 +39,7 @@ from worker.remote.reporting import Reporting
 class RemoteVerbs:
     """A `store.worker.protocol.Verbs`. Threads may share it."""
 
-    def __init__(self, connection: Connection, worker_id: str, *, blobs: BlobStore, reporting: Reporting) -> None:
+    def __init__(self, connection: Connection, worker_id: str, *, blobs: RemoteBlobs, reporting: Reporting) -> None:
         self._connection = connection
         self._reporting = reporting
         self.worker_id = worker_id
@@ -85,13 +84,11 @@ class RemoteVerbs:
         begun: Begun = NOTHING_BEGUN,
         put: Put = NOTHING_PUT,
     ) -> frozenset[str]:
-        asked = wire.AppendAsked(claim=claim, batch=batch, seq=seq, begun=begun, put=put)
+        asked = wire.AppendAsked(claim=claim, batch=batch, seq=seq, begun=begun)
         return self._connection.call(wire.APPEND, asked)
 
-    def put(self, blobs: Sequence[BlobWriter]) -> Put:
-        if blobs:
-            raise OSError(NOT_STORED)
-        return NOTHING_PUT
+    def put(self, job_id: str, blobs: Sequence[BlobWriter]) -> Put:
+        return self.blobs.put(job_id, blobs) if blobs else NOTHING_PUT
 
     def show(self, lines: Sequence[LiveLine]) -> None:
         self._connection.call(wire.SHOW, wire.ShowAsked(lines=[*lines]))
@@ -127,8 +124,15 @@ class RemoteVerbs:
             self._reporting.mark_stale()
         return orders
 
-    def keep_files(self, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int, put: Put = NOTHING_PUT) -> None:
-        self._connection.call(wire.KEEP, wire.KeepAsked(order=order, new=[*new], copied=copied, put=put))
+    def keep_files(
+        self,
+        order: KeepOrder,
+        new: Sequence[NewArtifact],
+        *,
+        copied: int,
+        put: Put = NOTHING_PUT,
+    ) -> None:
+        self._connection.call(wire.KEEP, wire.KeepAsked(order=order, new=[*new], copied=copied))
 
     def answer_keep(self, order: KeepOrder, *, refused: str | None) -> None:
         self._connection.call(wire.KEEP_ANSWER, wire.KeepAnswerAsked(order=order, refused=refused))

@@ -27,13 +27,15 @@ class RemoteWakeups:
         self._connection = connection
         self._woken = woken
         self._changed = threading.Condition()
-        """Guards the next four attributes."""
-        self._pending = self._pending_asked = self._is_open = self._closed = False
+        """Guards the next five attributes."""
+        self._pending = self._pending_asked = self._is_open = self._was_tried = self._closed = False
         self._thread = threading.Thread(target=self._listen, name="the stream of wake-ups", daemon=True)
         self._thread.start()
 
     def wait(self, timeout: float) -> bool:
         with self._changed:
+            if not self._was_tried:
+                self._changed.wait_for(lambda: self._was_tried or self._pending or self._closed, timeout=timeout)
             if not self._is_open and not self._pending:
                 raise Unavailable("the service sends no wake-ups now")
             self._changed.wait_for(lambda: self._pending or self._closed or not self._is_open, timeout=timeout)
@@ -83,7 +85,7 @@ class RemoteWakeups:
         if is_open:
             self._note(asked=True)  # what came before it was open is not told
         with self._changed:
-            self._is_open = is_open
+            self._is_open, self._was_tried = is_open, True
             self._changed.notify_all()
 
     def _note(self, *, asked: bool) -> None:

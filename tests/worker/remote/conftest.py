@@ -53,6 +53,8 @@ class Remote:
             token=token or self.token(worker_id),
             context=ssl.create_default_context(),
             boot=boot,
+            blobs=self.folder / f"blobs-{len(self._joined)}",
+            cache_bytes=1 << 20,
         )
         self._joined.append(joined)
         return joined

@@ -6,8 +6,9 @@ from pathlib import Path
 import threading
 
 from store.announcement import Announcement
+from store.blobs.folder import BlobFolder
 from store.ids import new_id
-from store.output import logs
+from store.output import artifacts, logs
 from tests import line
 from tests.worker.attempt import wait_for
 from tests.worker.remote.conftest import Remote
@@ -19,8 +20,9 @@ from worker.engines.local.engine import LocalEngine
 from worker.settings import Settings
 
 SCRIPT = """
-import pathlib, time, torchyard
+import os, pathlib, time, torchyard
 run = torchyard.init()
+pathlib.Path(os.environ["TORCHYARD_RUN_DIR"], "artifacts", "a.txt").write_text("kept")
 for step in range(1, 4):
     run.log({{"loss": 1 / step}}, step=step)
     print("step", step, flush=True)
@@ -77,4 +79,7 @@ def test_a_job_runs_to_its_end_while_the_api_and_the_daemon_are_restarted(remote
     assert lines() == ["step 1", "step 2", "step 3"]
     assert [*store.series(job_id)["loss"].steps] == [1, 2, 3]
     assert (store.job(job_id).attempt, store.allocations()[0].released_at is not None) == (1, True)
+    kept = store.read(lambda session: artifacts.list_after(session, job_id, limit=9))
+    assert [each.path for each in kept] == ["a.txt"]
+    assert BlobFolder(remote.folder / "service" / "blobs").path(kept[0].sha256).read_text() == "kept"
     assert not (settings.root / "torchyard.db").exists()
