@@ -101,12 +101,13 @@ test-slurm: $(DEV_STAMP)  ## Run the tests on a real Slurm of namespaces, as roo
 	@[ "$$(id -u)" = 0 ] || { echo 'make test-slurm needs root: it makes namespaces and a bridge.' >&2; exit 1; }
 	$(BIN)/python -m pytest -m "slurm and not thorough" -n 0 tests/slurm
 
-check: $(DEV_STAMP) $(TEST_TOOLS)  ## Check format, lint and types
+check: python-check web-check  ## Check format, lint and types
+
+python-check: $(DEV_STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/python -m tests.device.build  # beside the tests, which then find it
 	$(BIN)/pyrefly check
-	@$(MAKE) --no-print-directory web-check
 
 bench: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)  ## Measure every figure, each beside its peer (minutes)
 	@$(BIN)/python -m bench

@@ -43,6 +43,7 @@ def main() -> int:
     look_rarely()
     try:
         settings = Settings.load()
+        _prepare_tls(settings)
         if settings.api_processes > 1:
             return _serve_together(settings)
         app = _make_app(settings)
@@ -50,6 +51,18 @@ def main() -> int:
         logging.error("%s", error)
         return 1
     return _serve(app, settings)
+
+
+def _prepare_tls(settings: Settings) -> None:
+    """Makes the service's own certificate, if it wants one. Raises ConfigError and OSError."""
+    files = settings.tls_files
+    if files is None:
+        return
+    if settings.tls_certificate is None:
+        from api.server import certificate  # most services need none
+
+        certificate.ensure(files)
+    files.check()
 
 
 def _serve_together(settings: Settings) -> int:

@@ -24,7 +24,9 @@ from api.routes import (
     code,
     curves,
     health,
+    installs,
     jobs,
+    joining,
     keeping,
     logs,
     media,
@@ -119,6 +121,8 @@ def _routes() -> list[BaseRoute]:
         saved_views,
         notifications,
         session,
+        joining,
+        installs,
         health,
     )
     return [route for area in areas for route in area.router.routes]

@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from api import submissions
 from api.auth import access as callers
 from api.auth.access import Access
+from api.installs.wheels import InstallFiles
 from api.limits import forecasts, turns
 from api.limits.bodies import LargeBodies
 from api.limits.forecasts import ForecastLimits
@@ -55,6 +56,7 @@ class Services:
     large_bodies: LargeBodies
     parser: Parser
     worker_uploads: OpenUploads
+    installs: InstallFiles
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -80,6 +82,7 @@ class Services:
             large_bodies=LargeBodies(),
             parser=Parser(),
             worker_uploads=OpenUploads(),
+            installs=InstallFiles(),
         )
 
     def parses_of(self, body: bytes) -> Turns:

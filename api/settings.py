@@ -2,6 +2,7 @@
 
 from functools import cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
 import re
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from api.limits.settings import LimitSettings
 from store import settings
 from torchyard.contract.team.roles import Visibility
+from torchyard.host.tls import Tls, given, own
 
 _SENDFILE = re.compile(r"(x-sendfile|x-accel-redirect:/[A-Za-z0-9._/-]+)?")
 _HOST_NAME = re.compile(r"\*|(\*\.)?[a-z0-9._-]+")
@@ -45,7 +47,7 @@ def _split(names: str) -> list[str]:
     return [name.strip().lower() for name in names.split(",") if name.strip()]
 
 
-class Settings(LimitSettings, settings.Settings):
+class Settings(LimitSettings, settings.PublicAddress, settings.Settings):
     """How the API serves. Extends `store.settings.Settings`."""
 
     token: SecretStr | None = None
@@ -62,6 +64,18 @@ class Settings(LimitSettings, settings.Settings):
     """How a proxy in front of the API sends files instead of it: `x-sendfile`, or `x-accel-redirect:/LOCATION`."""
     trusted_proxies: Annotated[str, AfterValidator(_networks)] = ""
     """Addresses and networks of the proxies, separated by `,`, whose `X-Forwarded-For` names the client."""
+
+    tls: bool = False
+    """Whether it speaks HTTPS with a certificate of its own, which is made and kept in the data directory."""
+    tls_certificate: Path | None = None
+    """The file with another certificate, and with those of its issuers, as PEM: it speaks HTTPS with that."""
+    tls_key: Path | None = None
+    """The file with its key."""
+
+    @property
+    def tls_files(self) -> Tls | None:
+        """The certificate with which it speaks HTTPS; None: it speaks HTTP. Raises ConfigError."""
+        return given(self.tls_certificate, self.tls_key) or (own(self.root) if self.tls else None)
 
     @property
     def host_names(self) -> frozenset[str]:

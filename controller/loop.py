@@ -9,8 +9,8 @@ import time
 
 from controller.duty import Duty
 from store.queue.announcing import WakeupListener
-from store.store import NotMigrated, Store
-from torchyard.contract.errors import Unavailable
+from store.store import Store
+from torchyard.contract.errors import NotMigrated, Unavailable
 
 _LONGEST_WAIT_S = 10.0
 _POLL_S = 1.0

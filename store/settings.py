@@ -4,12 +4,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from torchyard.contract.attempts.idleness import long_enough
 from torchyard.contract.bundles.names import MAX_BUNDLE_BYTES, MAX_BUNDLE_FILES
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.notifications import web_address
 from torchyard.contract.spec.maximums import Maximums
 from torchyard.contract.wire.findings import field_errors
 from torchyard.contract.wire.units import LONGEST_STOP_GRACE, above_zero, parse_duration
@@ -39,6 +40,21 @@ def _idle_timeout(value: Any) -> timedelta | None:
 
 IdleTimeout = Annotated[timedelta | None, BeforeValidator(_idle_timeout), AfterValidator(long_enough)]
 """A duration. Empty: no limit."""
+
+
+def _public_url(value: str) -> str:
+    if value:
+        web_address.parse(value)
+    return value.rstrip("/")
+
+
+class PublicAddress(BaseModel):
+    """Where the service is reached."""
+
+    model_config = ConfigDict(frozen=True)
+
+    public_url: Annotated[str, AfterValidator(_public_url)] = ""
+    """The address of the service as users and machines reach it. Empty: messages have no links."""
 
 
 class Settings(BaseSettings):

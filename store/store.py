@@ -12,7 +12,6 @@ from store.announcement import Announcement, announcement_of, is_channel
 from store.blobs.folder import BlobFolder
 from store.db.database import Database
 from store.db.engine import MOST_CONNECTIONS
-from store.db.revision import NotMigrated
 from store.queue import credits
 from store.queue.announcing import Queue, QueueUnavailable
 from store.queue.credits import CreditCache
@@ -24,8 +23,6 @@ from store.service_identity import ServiceIdentity
 from store.settings import Settings
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.telemetry.views import LiveLine
-
-__all__ = ["NotMigrated", "Store"]
 
 logger = logging.getLogger(__name__)
 

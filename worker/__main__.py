@@ -24,6 +24,7 @@ with paused():
     from worker.daemon import Daemon
     from worker.devices import inventory as devices
     from worker.devices.health import Health
+    from worker.direct import DirectService
     from worker.engines.local.confinement import Confinement
     from worker.engines.local.engine import LocalEngine
     from worker.engines.local.environment import inherited
@@ -64,8 +65,8 @@ def _daemon(settings: Settings, *, umask: int) -> Generator[Daemon]:
     confinement = _confinement(settings)
     enter_empty_folder(settings.root)
     if settings.partition is not None:
-        with pools.opened(settings, confinement.isolation, umask=umask) as (engine, pool, store):
-            yield Daemon(settings, engine, pool=pool, store=store)
+        with pools.opened(settings, confinement.isolation, umask=umask) as (engine, pool, service):
+            yield Daemon(settings, engine, service, pool=pool)
         return
     logging.info("jobs are %s", levels.describe(confinement.isolation))
     held = device_locks.holders() if settings.held_gpus == "leave" else {}
@@ -75,7 +76,8 @@ def _daemon(settings: Settings, *, umask: int) -> Generator[Daemon]:
         gpus = [device.uuid for device in inventory.devices if device.kind == "cuda"]
         with _warm_process(settings) as warm:
             engine = LocalEngine(settings.runs, inventory, warm=warm, umask=umask, confinement=confinement)
-            yield Daemon(settings, engine, health=Health(inventory.nvml, gpus), lacking=inventory.lacking)
+            service, health = DirectService.of(settings), Health(inventory.nvml, gpus)
+            yield Daemon(settings, engine, service, health=health, lacking=inventory.lacking)
 
 
 def _confinement(settings: Settings) -> Confinement:

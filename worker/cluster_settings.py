@@ -78,6 +78,11 @@ class ClusterSettings(settings.Settings):
         return self.root if self.partition is None else self.root / POOLS / self.partition
 
     @property
+    def identity(self) -> Path:
+        """The file that says which worker this is. Its modification time tells whether it is alive."""
+        return self.home.resolve() / "worker.json"
+
+    @property
     def pool_rules(self) -> PoolRules:
         owners: Mapping[str, str] = self.slurm_owner_accounts
         return PoolRules(

@@ -3,14 +3,10 @@
 from collections.abc import Callable
 import logging
 import socket
+import threading
 import time
 
-from store.queue import placement
-from store.queue.announcing import WakeupListener
-from store.store import NotMigrated, Store
-from store.worker.placing import Placer
-from store.worker.verbs import WorkerStore
-from torchyard.contract.errors import ConfigError, Conflict, Unavailable
+from torchyard.contract.errors import ConfigError, Conflict, NotMigrated, Unavailable
 from worker.aside import Aside
 from worker.attempts.context import WorkerContext
 from worker.attempts.keep.asked import AskedFiles
@@ -19,17 +15,15 @@ from worker.cleanup.housekeeper import Housekeeper
 from worker.devices.health import Health
 from worker.duties import Duties, Duty, Interval
 from worker.engines.base import Engine
-from worker.identity import worker_id
 from worker.keeping import Keeper
 from worker.leases import Leases
 from worker.monitor import DeviceMonitor
 from worker.observation import Observation
-from worker.placement.forecaster import Forecaster
 from worker.placement.postponed import QUIET_S, Postponed
 from worker.pools import Pool
 from worker.registration import HostRegistration, PoolRegistration, Registration
-from worker.rescue import Rescue
 from worker.sandbox import levels
+from worker.service import Service, Wakeups
 from worker.settings import Settings
 from worker.troubles import Troubles
 from worker.watch import Turns
@@ -61,22 +55,21 @@ class Daemon:
         self,
         settings: Settings,
         engine: Engine,
+        service: Service,
         *,
         health: Health | None = None,
         pool: Pool | None = None,
-        store: Store | None = None,
         lacking: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`pool`: what it serves instead of its host's devices. `store`: its own by default, and closed by `serve`.
+        """`service`: closed by `serve`. `pool`: what it serves instead of its host's devices.
 
         `lacking`: which GPUs of the host it cannot offer, and why.
         """
-        identity = settings.home.resolve() / "worker.json"
-        self.id = worker_id(identity)
         self._clock = clock
-        self._store = store or Store.of(settings, program="torchyard-worker")
-        self._verbs = WorkerStore(self._store, self.id, holder=None if pool is None else pool.holder)
+        self._service = service
+        self._verbs = service.verbs
+        self.id = service.verbs.worker_id
         offer = None if pool is None else pool.report
         isolation = (engine.starts().isolation or levels.OFF) if pool is None else pool.isolation
         context = WorkerContext.of(settings, engine, self._verbs, health=health, isolation=isolation, pool=offer)
@@ -91,20 +84,23 @@ class Daemon:
         )
         self._seen = Observation(
             self._devices,
-            identity=identity,
+            identity=settings.identity,
             troubles=self._troubles,
             looked=lambda: self._keeper.report_soon(),  # noqa: PLW0108 it is made below
             clock=clock,
         )
         self._leases = Leases(self._verbs, self._runners, clock=clock, in_pool=pool is not None)
-        self._rescue = Rescue(self._store, self._runners, clock=clock)
+        self._cluster = service.duties(self._runners, clock=clock)
+        self._claiming = threading.Lock()
+        """Held while jobs are claimed. What removes run directories waits meanwhile."""
         self._housekeeper = Housekeeper(
             settings.home,
-            self._store,
-            worker_id=self.id,
+            self._verbs.folders,
+            duties=self._cluster,
             retention=settings.retention,
             in_use=self._runners.in_use,
             troubles=self._troubles,
+            claiming=self._claiming,
             clock=clock,
         )
         self._registration = self._registration_of(settings, pool)
@@ -119,12 +115,9 @@ class Daemon:
         self._cleaner = self._cleaner_of()
         self._turns = Turns("the thread that starts jobs")
         self._keeper = self._keeper_of()
-        grace = settings.max_stop_grace
-        self._placer = Placer(self._store, holder=None if pool is None else pool.holder, max_stop_grace=grace)
+        self._placing = service.placing
         self._postponed = Postponed()
-        self._forecaster = Forecaster(
-            self._store, worker_id=self.id, observe=self._seen.known, max_stop_grace=grace, clock=clock
-        )
+        self._forecaster = service.forecasts(self._seen.known, clock=clock)
         self._claim_interval = Interval(_CLAIM_INTERVAL_S, clock)
         self._deadline: float | None = None
         """Until when jobs may take to save themselves, once they are stopped."""
@@ -146,7 +139,7 @@ class Daemon:
 
     def serve(self) -> None:
         """Works until asked to stop."""
-        wakeups = self._store.queue.listener()
+        wakeups = self._service.wakeups()
         try:
             self._register()
             self._loop(wakeups)
@@ -159,7 +152,7 @@ class Daemon:
             self._forecaster.leave()
             self._registration.release()
             wakeups.close()
-            self._store.close()
+            self._service.close()
 
     def _registration_of(self, settings: Settings, pool: Pool | None) -> Registration:
         if pool is not None:
@@ -184,21 +177,18 @@ class Daemon:
             self._registration,
             self._runners,
             troubles=self._troubles,
-            database_was_away=self._rescue.database_was_away,
+            database_was_away=self._cluster.database_was_away,
             threads=(self._turns, self._seen.aside.turns, self._cleaner.turns, self._housekeeper.turns),
             clock=self._clock,
         )
 
     def _duties_of(self, *schedule: Duty) -> Duties:
-        return Duties(schedule, troubles=self._troubles, database_was_away=self._rescue.database_was_away)
+        return Duties(schedule, troubles=self._troubles, database_was_away=self._cluster.database_was_away)
 
     def _sweep(self) -> None:
-        self._rescue.rescue_expired()
+        self._cluster.rescue_expired()
         self._leases.continue_lost()
-        if self._store.sweep_line():
-            self._store.wake_workers()
-        placement.delete_unused_reasons(self._store)
-        placement.free_idle_places(self._store)
+        self._cluster.sweep()
 
     def _check_drain(self) -> None:
         draining = self._verbs.is_draining()
@@ -244,7 +234,7 @@ class Daemon:
             self._reap()
         self._register()
 
-    def _loop(self, wakeups: WakeupListener) -> None:
+    def _loop(self, wakeups: Wakeups) -> None:
         """Takes turns until the daemon leaves or has stopped its jobs, whatever error a turn meets."""
         while not self._leaving:
             try:
@@ -259,7 +249,7 @@ class Daemon:
             else:
                 self._troubles.note_success(_TURN)
 
-    def _take_turn(self, wakeups: WakeupListener) -> None:
+    def _take_turn(self, wakeups: Wakeups) -> None:
         self._turns.note()
         self._duties.run_due()
         if self._registration.superseded:
@@ -321,18 +311,18 @@ class Daemon:
         try:
             if not self._others_ended:
                 self._others_ended = self._leases.end_others()
-            if self._placer.anything_waits():
+            if self._placing.anything_waits():
                 devices = self._seen.look_now()
                 if devices is None:
                     return None
                 full = self._runners.have_all(devices)
-                here = {self.id: devices}
-                for _, claim in self._placer.claims(here, may_claim=self._may_claim, may_postpone=may_postpone):
-                    self._runners.start(claim)
-                    claimed = True
+                with self._claiming:
+                    for claim in self._placing.claims(devices, may_claim=self._may_claim, may_postpone=may_postpone):
+                        self._runners.start(claim)
+                        claimed = True
         except Unavailable as error:
             logger.warning("%s", error.message)
-            self._rescue.database_was_away()
+            self._cluster.database_was_away()
             return None
         finally:  # after an error too: the next pass comes after its interval, and does all of it
             if claimed and may_postpone:
@@ -344,14 +334,14 @@ class Daemon:
         took = self._clock() - began
         # Each submission wakes the worker, and a pass over many different requests takes long.
         self._runners.ended.wait(min((_FULL_FACTOR if full else _IDLE_FACTOR) * took, _WAKEUP_WAIT_S))
-        return None if self._placer.has_more and not full else took
+        return None if self._placing.has_more and not full else took
 
     def _may_claim(self) -> bool:
         if self._stopping or self._leaving or not self._leases.fresh or self._seen.obstacle is not None:
             return False
         return self._leases.confirm()
 
-    def _wait(self, wakeups: WakeupListener) -> bool | None:
+    def _wait(self, wakeups: Wakeups) -> bool | None:
         """Waits for a wakeup or for the end of an attempt. Returns whether a wakeup came; None if Redis is away."""
         woken = False
         try:

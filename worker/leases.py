@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from store.worker.protocol import Verbs
 from store.worker.records import LEASE
-from store.worker.verbs import WorkerStore
 from worker.attempts.runners import AttemptRunners
 
 _FRESH_S = LEASE.total_seconds() / 2
@@ -14,7 +14,7 @@ class Leases:
 
     def __init__(
         self,
-        store: WorkerStore,
+        store: Verbs,
         runners: AttemptRunners,
         *,
         clock: Callable[[], float],

@@ -12,15 +12,15 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from store.store import NotMigrated, Store
 from torchyard.contract.cluster.devices import IsolationReport, PoolReport
-from torchyard.contract.errors import ConfigError, Unavailable
+from torchyard.contract.errors import ConfigError, NotMigrated, Unavailable
 from torchyard.host.identity import boot_id
 from worker.devices.inventory import DeviceLocks
 from worker.sandbox.levels import Isolation
 from worker.settings import Settings
 
 if TYPE_CHECKING:
+    from worker.direct import DirectService
     from worker.engines.slurm.engine import SlurmEngine
 
 _LONGEST_HOST = 27
@@ -52,19 +52,23 @@ def check(settings: Settings) -> None:
 
 
 @contextmanager
-def opened(settings: Settings, isolation: IsolationReport, *, umask: int) -> Generator[tuple[SlurmEngine, Pool, Store]]:
-    """Opens the pool that the settings name: waits until the database says whose it is. The caller closes the store.
+def opened(
+    settings: Settings, isolation: IsolationReport, *, umask: int
+) -> Generator[tuple[SlurmEngine, Pool, DirectService]]:
+    """Opens the pool that the settings name: waits until the database says whose it is. The caller closes the service.
 
     Raises NotMigrated, ConfigError and OSError.
     """
-    from worker.engines.slurm.engine import SlurmEngine  # a worker of a host needs none of it
+    from worker.direct import DirectService  # a remote worker needs neither
+    from worker.engines.slurm.engine import SlurmEngine
     from worker.engines.slurm.pool import PoolSettings
     from worker.engines.slurm.records import NodeRules
 
     assert settings.isolation is not Isolation.STRICT  # `check` has refused it
     settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(settings.home):
-        store = Store.of(settings, program="torchyard-worker")
+        holder = _holder()
+        service = DirectService.of(settings, holder=holder)
         name = str(settings.partition)
         of_pool = PoolSettings(
             partition=name, ahead=settings.slurm_ahead, rules=settings.pool_rules, cpu_slots=settings.cpu_slots
@@ -78,9 +82,9 @@ def opened(settings: Settings, isolation: IsolationReport, *, umask: int) -> Gen
             umask=umask,
             interface=settings.interface,
         )
-        engine = SlurmEngine(settings.runs, service_id=_service_id(store), pool=of_pool, rules=rules)
+        engine = SlurmEngine(settings.runs, service_id=_service_id(service), pool=of_pool, rules=rules)
         try:
-            yield engine, Pool(name, engine.pool, isolation, _holder()), store
+            yield engine, Pool(name, engine.pool, isolation, holder), service
         finally:
             engine.close()
 
@@ -102,11 +106,11 @@ def _holder() -> str:
     return f"{socket.gethostname()[:_LONGEST_HOST]}/{boot_id()}"
 
 
-def _service_id(store: Store) -> str:
+def _service_id(service: DirectService) -> str:
     """Returns the service's id as soon as the database answers. Raises NotMigrated and ConfigError."""
     while True:
         try:
-            return store.service()
+            return service.service_id()
         except NotMigrated:
             raise
         except Unavailable as error:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import threading
 from typing import Protocol
 
+from store.worker.protocol import Verbs
 from store.worker.records import HostOffer, Registered
-from store.worker.verbs import WorkerStore
 from torchyard.contract.cluster.devices import PoolReport
 from torchyard.contract.errors import Unavailable
 from torchyard.host.identity import boot_id
@@ -49,7 +49,7 @@ class HostRegistration:
     def __init__(
         self,
         *,
-        store: WorkerStore,
+        store: Verbs,
         devices: DeviceMonitor,
         seen: Observation,
         housekeeper: Housekeeper,
@@ -80,7 +80,7 @@ class HostRegistration:
 class PoolRegistration:
     """Of all daemons that may serve the pool, one is registered at a time."""
 
-    def __init__(self, pool: Pool, *, store: WorkerStore, seen: Observation, troubles: Troubles) -> None:
+    def __init__(self, pool: Pool, *, store: Verbs, seen: Observation, troubles: Troubles) -> None:
         self.superseded = False
         self._pool = pool
         self._store = store

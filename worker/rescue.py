@@ -5,6 +5,7 @@ import logging
 
 from store.attempts import end, lease
 from store.attempts.facts import LEASE, Claim
+from store.queue import away
 from store.store import Store
 
 logger = logging.getLogger(__name__)
@@ -23,14 +24,19 @@ class Rescue:
     def rescue_expired(self) -> int:
         """Ends the attempts whose lease has expired. Returns their number. Raises Unavailable.
 
+        That of a remote worker which does not answer stays open: `store.queue.away`.
+
         After an outage of the database, all leases look expired. So nobody is rescued until the database has answered
         for the time of one lease.
         """
         with self._store.read() as session:
-            expired = lease.list_expired(session)
+            expired, unnoted = lease.list_expired(session), away.list_unnoted(session)
         self._available_since = self._available_since or self._clock()
         if self._clock() - self._available_since <= LEASE.total_seconds():
             return 0
+        for claim in unnoted:
+            with self._store.write("reason") as session:
+                away.note(session, claim)
         return sum(self._rescue(claim) for claim in expired if claim not in self._own)
 
     def database_was_away(self) -> None:

@@ -79,7 +79,7 @@ _PATTERNS = (
             "NCCL needs GPUs, and this job has none. Many programs take it as soon as they see RANK:"
             " `init_process_group()` without a backend takes what there is.",
             _WITHOUT_RANK,
-            "Or ask for GPUs (`--devices` where there are some): `torchyard workers` lists them.",
+            "Or ask for GPUs (`--devices` where there are some): `torchyard workers ls` lists them.",
         ),
     ),
     _Pattern(
@@ -89,8 +89,8 @@ _PATTERNS = (
             re.IGNORECASE,
         ),
         (
-            "The program wants a GPU, and finds none: ask for one (`torchyard workers` lists them), or have it take the"
-            ' CPU, as `torch.accelerator.current_accelerator()` in place of "cuda" does.',
+            "The program wants a GPU, and finds none: ask for one (`torchyard workers ls` lists them), or have it take"
+            ' the CPU, as `torch.accelerator.current_accelerator()` in place of "cuda" does.',
             f"If it wants one because it sees RANK: {_WITHOUT_RANK}",
         ),
     ),

@@ -110,7 +110,7 @@ async def identify(request: Request, access: Access, token: str) -> Principal:
         if identity.use_is_stale:
             await access.note(_mark_used, access, admitted)
         return admitted
-    await count_failed_login(access, request, what="tokens")
+    await _count_failed_login(access, request, what="tokens")
     raise NotAuthorized("the token is not valid: it is unknown, expired or revoked, or its user is disabled")
 
 
@@ -126,13 +126,28 @@ async def identify_by_code(request: Request, access: Access, code: str, *, ends:
     principal = await access.at_once(_find_by_code, access, code)
     if principal is not None and (not ends or await run_in_threadpool(_take_code, access, code)):
         return await _admitted(access, principal, request)
-    await count_failed_login(access, request, what="codes")
+    await _count_failed_login(access, request, what="codes")
     raise NotAuthorized("the code is not valid: it was used, or it is too old; make a new one with `torchyard open`")
 
 
 async def count_wrong_body(request: Request, access: Access) -> None:
     """Counts a body that is no login as a wrong token of its address. Raises TooManyRequests."""
     await _count_unaudited(access, request, what="logins")
+
+
+def stranger(request: Request, access: Access) -> Principal:
+    """Returns who makes a request without a credential, as the audit records it."""
+    return _with_request(access, _NOBODY, request)
+
+
+async def count_wrong_token(request: Request, access: Access) -> None:
+    """Counts and audits a token that is nobody's. Raises TooManyRequests and Unavailable."""
+    await _count_failed_login(access, request, what="tokens")
+
+
+async def count_wrong_code(request: Request, access: Access) -> None:
+    """Counts and audits a code that is not valid as a wrong token. Raises TooManyRequests and Unavailable."""
+    await _count_failed_login(access, request, what="codes")
 
 
 def credential_of(access: Access, principal: Principal) -> str:
@@ -223,10 +238,10 @@ def _with_request(access: Access, principal: Principal, request: Request) -> Pri
 async def _count_unaudited(access: Access, request: Request, *, what: str) -> None:
     """Counts what costs as much as a wrong token, but is in no audit. Raises TooManyRequests."""
     with suppress(Unavailable):  # this process has counted it
-        await count_failed_login(access, request, what=what, audited=False)
+        await _count_failed_login(access, request, what=what, audited=False)
 
 
-async def count_failed_login(access: Access, request: Request, *, what: str, audited: bool = True) -> None:
+async def _count_failed_login(access: Access, request: Request, *, what: str, audited: bool = True) -> None:
     """Counts and audits a wrong token or code. Raises TooManyRequests if the client has sent too many, Unavailable.
 
     This process counts first, so that nobody makes the database count more than the limit.

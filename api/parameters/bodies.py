@@ -16,7 +16,7 @@ from api.services import ServicesDep
 from torchyard.contract.errors import InvalidRequest, RequestTimeout, TooLarge
 from torchyard.contract.jobs.requests import JobPatch, parse_patch
 from torchyard.contract.spec.spec import MOST_SPEC_BYTES, Spec, parse_spec
-from torchyard.contract.team.requests import CodeLogin, Login
+from torchyard.contract.team.requests import CodeLogin, Joining, Login
 from torchyard.contract.wire.schema import Schema, parse_request, parsed_json
 
 _MOST_LOGIN_BYTES = 4096
@@ -112,9 +112,16 @@ def _code(sent: object) -> CodeLogin:
     return parse_request(CodeLogin, sent, most_values=_MOST_LOGIN_VALUES)
 
 
+def _joining(sent: object) -> Joining:
+    return parse_request(Joining, sent, most_values=_MOST_LOGIN_VALUES)
+
+
 SpecBody = Annotated[Spec, _parsed_by(parse_spec, bodies.SPEC, source=_spec_body)]
 PatchBody = Annotated[JobPatch, _parsed_by(parse_patch, bodies.json(JobPatch, example={"priority": 10}))]
 LoginBody = Annotated[Login | CodeLogin, _of_stranger(_login, bodies.json(Login, CodeLogin, example={"token": "ty_…"}))]
+JoiningBody = Annotated[
+    Joining, _of_stranger(_joining, bodies.json(Joining, example={"code": "0" * 32, "version": "0.1.0"}))
+]
 CodeBody = Annotated[CodeLogin, _of_stranger(_code, bodies.json(CodeLogin, example={"code": "…"}))]
 
 

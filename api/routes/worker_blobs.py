@@ -8,9 +8,8 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.auth.callers import JobId
-from api.auth.workers import RemoteWorker, WorkerDep, find_worker
+from api.auth.workers import RemoteWorker, find_worker
 from api.openapi.routers import guarded
-from api.parameters.reads import in_turns
 from api.services import Services, ServicesDep
 from api.transfers.blobs import BYTES, spans_asked
 from api.transfers.files import FileResponse, Layout, Stored
@@ -52,7 +51,7 @@ async def upload_worker_blob(
     *,
     request: Request,
     services: ServicesDep,
-    worker: WorkerDep,
+    worker_id: RemoteWorker,
     job_id: JobId,
     sha256: Sha256,
     size: Size,
@@ -63,46 +62,52 @@ async def upload_worker_blob(
     A `conflict` says in `received` where to continue. The upload is a blob once a row names it, and nothing before.
     """
     blob, turns, uploads = Blob(sha256, size), services.writes, services.worker_uploads
-    whose = WorkerUploads(services.store.blobs, worker.worker_id)
-    upload = await turns.begin(worker.key, partial(_begin, services, whose, job_id, blob, offset))
+    whose = WorkerUploads(services.store.blobs, worker_id)
+    upload = await turns.begin(worker_id, partial(_begin, services, whose, job_id, blob, offset))
     if upload is None:
         return Received(received=size)
-    is_whole = False
     try:
         async for data in gathered(request):
-            await turns.go_on(worker.key, partial(_append, upload, data))
-        is_whole = await turns.go_on(worker.key, partial(_finish, upload))
+            await turns.go_on(worker_id, partial(_append, upload, data))
+        await turns.go_on(worker_id, partial(_finish, upload))
     finally:
-        uploads.end(upload, whole=is_whole)
+        uploads.end(upload)
     return Received(received=upload.at)
 
 
 @router.get("/worker/blobs/{sha256}", include_in_schema=False)
-@in_turns
-def download_worker_blob(request: Request, services: ServicesDep, caller: WorkerDep, sha256: Sha256) -> Response:
+async def download_worker_blob(
+    request: Request, services: ServicesDep, worker_id: RemoteWorker, sha256: Sha256
+) -> Response:
     """Sends a blob that a job of the worker names, or parts of it."""
-    size = _readable(services, caller, sha256)
-    if size is None:
-        raise NotFound(f"no job of this worker names a blob {sha256}")
-    blobs, etag = services.store.blobs, f'"{sha256}"'
-    blobs.check()
+    size = await services.reads.begin(worker_id, partial(_find, services, worker_id, sha256))
+    token = request.headers["Authorization"].partition(" ")[2]
+    headers = {"ETag": f'"{sha256}"', "Cache-Control": "no-store"}
     return FileResponse(
-        Layout([Stored(blobs.path(sha256), size)]),
-        spans=spans_asked(request, etag, size=size),
-        headers={"ETag": etag, "Cache-Control": "no-store"},
+        Layout([Stored(services.store.blobs.path(sha256), size)]),
+        spans=spans_asked(request, headers["ETag"], size=size),
+        headers=headers,
         media_type=BYTES,
-        permit=lambda: permit_worker(services, lambda: _may_read(services, caller, sha256)),
+        permit=lambda: permit_worker(services, lambda: _may_read(services, token, sha256)),
     )
 
 
-def _may_read(services: Services, worker: RemoteWorker, sha256: str) -> bool:
-    known = find_worker(services.access, worker.token)
-    return known == worker.worker_id and _readable(services, worker, sha256) is not None
-
-
-def _readable(services: Services, worker: RemoteWorker, sha256: str) -> int | None:
+def _find(services: Services, worker_id: str, sha256: str) -> int:
+    """Returns the size of a blob. Raises NotFound if no job of the worker names it, and OSError."""
     with services.store.read() as session:
-        return named.find_readable(session, worker.worker_id, sha256)
+        size = named.find_readable(session, worker_id, sha256)
+    if size is None:
+        raise NotFound(f"no job of this worker names a blob {sha256}")
+    services.store.blobs.check()
+    return size
+
+
+def _may_read(services: Services, token: str, sha256: str) -> bool:
+    worker_id = find_worker(services.access, token)
+    if worker_id is None:
+        return False
+    with services.store.read() as session:
+        return named.find_readable(session, worker_id, sha256) is not None
 
 
 def _begin(services: Services, uploads: WorkerUploads, job_id: str, blob: Blob, offset: int) -> Upload | None:

@@ -253,7 +253,8 @@ class Connection(HttpToolsProtocol):
     def _end_after_answer(self) -> None:
         """Sends nothing more, and discards input until the client closes the connection or `_LINGER_S` have passed."""
         self._input_ended = True
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # TLS has no end in one direction
+            self.transport.write_eof()
         self._set_deadline("", _LINGER_S)
         self._limits.rest(self, host=self._host)
 

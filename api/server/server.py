@@ -1,6 +1,8 @@
 """The HTTP server: uvicorn with the connections of `api.server.protocol`."""
 
+import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 import socket
 
 from starlette.types import ASGIApp
@@ -16,6 +18,10 @@ _IDLE_S = 15
 """Seconds without a request after which a connection is closed. Most clients close it themselves, after 5 s."""
 _TICKS_A_SECOND = 10
 """Calls of `on_tick` a second: uvicorn makes them."""
+_HANDSHAKE_S = 10.0
+"""Longest time for the handshake of TLS: until then a connection is in no limit."""
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""Of TLS 1.2. All of TLS 1.3 will do."""
 
 
 class Server(uvicorn.Server):
@@ -32,6 +38,12 @@ class Server(uvicorn.Server):
                 connection.check_deadlines()
         return await super().on_tick(counter)
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        if self.config.ssl is not None:  # uvicorn has no setting for it
+            vars(loop)["create_server"] = partial(loop.create_server, ssl_handshake_timeout=_HANDSHAKE_S)
+        await super().startup(sockets)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for close in self._closing:
             close()
@@ -40,6 +52,7 @@ class Server(uvicorn.Server):
 
 class Config(uvicorn.Config):
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        files = settings.tls_files
         super().__init__(
             app,
             host=settings.host,
@@ -53,6 +66,9 @@ class Config(uvicorn.Config):
             server_header=False,
             timeout_keep_alive=_IDLE_S,
             timeout_graceful_shutdown=_GRACE_S,
+            ssl_certfile=None if files is None else files.certificate,
+            ssl_keyfile=None if files is None else files.key,
+            ssl_ciphers=_CIPHERS,
         )
         self.settings = settings
         self.connections = ConnectionLimits(settings)

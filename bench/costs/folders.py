@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -119,6 +120,7 @@ def named_blob() -> Prepare:
     database = Database(url)
 
     def find() -> None:
+        assert folder.name
         with database.read() as session:
             named.find_named(session, ["job_1"], [f"{_CHECKPOINTS - 1}".rjust(64, "f")])
 
@@ -134,9 +136,14 @@ def upload_beside_others() -> Prepare:
     for number in range(MOST_UPLOADS - 1):
         (others / f"{number:064}.1.part").touch()
 
+    new = map(str, count(MOST_UPLOADS))
+
     def begin() -> None:
-        file = uploads.open("job_2", Blob("0" * 64, 1), offset=0)
+        assert folder.name  # it stays until its process ends
+        blob = Blob(next(new).zfill(64), 1)
+        file = uploads.open("job_2", blob, offset=0)
         assert file is not None
         file.close()
+        file.path.unlink()
 
     return begin

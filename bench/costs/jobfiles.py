@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 from store.blobs.folder import BlobFolder
 from store.output.facts import Batch
-from store.output.log_metrics import LINE
+from store.output.line_patterns import LINE
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.bounds import MOST_KEEP, MOST_METRIC_PATTERNS
 from torchyard.contract.files.paths import DEEPEST

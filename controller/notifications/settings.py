@@ -1,15 +1,15 @@
-"""The settings of notifications: `TORCHYARD_NOTIFY_ALLOW`, `TORCHYARD_PUBLIC_URL` and `TORCHYARD_SMTP_*`."""
+"""The settings of notifications: `TORCHYARD_NOTIFY_ALLOW` and `TORCHYARD_SMTP_*`."""
 
 from email.errors import MessageError
 from email.headerregistry import Address
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
 from controller.notifications.addresses import Allowed
+from store.settings import PublicAddress
 from torchyard.contract.errors import ConfigError
-from torchyard.contract.notifications import web_address
 
 
 def _allowed(value: str) -> str:
@@ -20,12 +20,6 @@ def _allowed(value: str) -> str:
     return value
 
 
-def _public_url(value: str) -> str:
-    if value:
-        web_address.parse(value)
-    return value.rstrip("/")
-
-
 def _mail_address(value: str) -> str:
     try:
         Address(addr_spec=value or "a@b")
@@ -34,15 +28,11 @@ def _mail_address(value: str) -> str:
     return value
 
 
-class NotificationSettings(BaseModel):
+class NotificationSettings(PublicAddress):
     """Where notifications may go, and what sends mail."""
-
-    model_config = ConfigDict(frozen=True)
 
     notify_allow: Annotated[str, AfterValidator(_allowed)] = ""
     """Hosts and networks, each with its port, that are allowed beside public addresses: `10.1.0.0/16:443`."""
-    public_url: Annotated[str, AfterValidator(_public_url)] = ""
-    """The address of the service as users open it, for links. Empty: messages have no links."""
     smtp_host: str = ""
     """Empty: no mail is sent."""
     smtp_port: Annotated[int, Field(ge=1, le=65535)] = 587

@@ -1,7 +1,7 @@
 """The tables of blobs that are removed, and of who keeps them
 
 Revision ID: 0065
-Revises: 0063
+Revises: 0064
 """
 
 from alembic import op
@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from migrations.turns import limit_lock_waits
 
 revision = "0065"
-down_revision = "0063"
+down_revision = "0064"
 branch_labels = None
 depends_on = None
 

@@ -94,6 +94,17 @@ def rescue(session: Session, claim: Claim) -> bool:
     return True
 
 
+def end_removed(session: Session, worker_id: str, *, name: str) -> int:
+    """Ends the open attempts of a worker that is removed: it can write nothing more, and their jobs return to the
+    queue. Returns how many there were.
+    """
+    claims = lease.list_open(session, worker_id)
+    for claim in claims:
+        session.execute(update(Attempt).where(state.is_open(claim)).values(relay_seq=Attempt.relay_seq + 1))
+        end(session, claim, ExitReport(reason=EndReason.WORKER_LOST, message=f"the worker {name} was removed"))
+    return len(claims)
+
+
 def _is_own_error(report: ExitReport) -> bool:
     """Whether a rank failed by itself, and not because another one was lost. Without a rank, the cause is unknown."""
     is_of_rank = report.reason is EndReason.USER_ERROR and report.rank is not None

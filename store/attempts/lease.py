@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from sqlalchemy import ColumnElement, and_, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, and_, exists, or_, select, update
+from sqlalchemy.orm import Session, aliased
 
 from store.attempts.facts import LEASE, Claim
 from store.db.database import in_us, now_us
-from store.tables import Attempt, Job
+from store.tables import Attempt, Job, Worker
 from torchyard.contract.errors import StaleClaim
 
 
@@ -51,14 +51,27 @@ def adopt(session: Session, worker_id: str) -> list[Claim]:
 
 
 def list_expired(session: Session) -> list[Claim]:
-    """Returns the open attempts that are lost."""
-    query = select(Attempt).where(Attempt.ended_at.is_(None), is_lost())
+    """Returns the open attempts that are lost, but for those that `may_return`."""
+    query = select(Attempt).where(Attempt.ended_at.is_(None), is_lost(), ~may_return())
     return [Claim(row.id, row.job_id, row.number, row.worker_id) for row in session.scalars(query)]
 
 
 def is_lost() -> ColumnElement[bool]:
     """Returns the condition that the attempt's lease has expired on a host: in a pool it goes on without its daemon."""
     return and_(Attempt.lease_until < now_us(), Attempt.pool_devices == 0)
+
+
+def may_return() -> ColumnElement[bool]:
+    """Returns the condition that the attempt is lost for now: its remote worker does not answer.
+
+    It goes on there if the worker comes back before another one takes the job. Nobody waits for a job that is asked to
+    stop.
+    """
+    worker, job = aliased(Worker), aliased(Job)
+    away = exists().where(worker.id == Attempt.worker_id, worker.remote, worker.seen_at <= now_us() - in_us(LEASE))
+    stops = (job.cancel_requested_at, job.pause_requested_at, job.preempt_requested_at, job.idle_requested_at)
+    goes_on = exists().where(job.id == Attempt.job_id, *(stop.is_(None) for stop in stops))
+    return and_(is_lost(), away, goes_on)
 
 
 def _owned_by(worker_id: str, holder: str | None) -> ColumnElement[bool]:

@@ -3,18 +3,22 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from store.attempts.facts import KnownJob
 from store.db.database import now_us
-from store.jobs import jobs
 from store.tables import Attempt, DeletedJob, Job, KeepRequest
 
 
-def find_known_jobs(session: Session, job_ids: Collection[str]) -> dict[str, KnownJob]:
-    """Returns those of `job_ids` that exist, by id."""
+def find_known_jobs(session: Session, job_ids: Collection[str], *, asking: str | None = None) -> dict[str, KnownJob]:
+    """Returns those of `job_ids` that exist, by id. `asking`: a worker that is told only of jobs that it had.
+
+    With all their attempts: it says of which numbers there are some.
+    """
     query = select(Job.id, (now_us() - Job.finished_at).label("age")).where(Job.id.in_(job_ids))
+    if asking is not None:
+        query = query.where(Job.id.in_(select(Attempt.job_id).where(Attempt.worker_id == asking)))
     asked = select(KeepRequest.job_id).where(KeepRequest.job_id.in_(job_ids), KeepRequest.answered_at.is_(None))
     wanted = set(session.scalars(asked))
     jobs_by_id = {
@@ -22,7 +26,8 @@ def find_known_jobs(session: Session, job_ids: Collection[str]) -> dict[str, Kno
     }
     age = (now_us() - Attempt.ended_at).label("age")
     for row in session.execute(select(Attempt.job_id, Attempt.number, age).where(Attempt.job_id.in_(job_ids))):
-        jobs_by_id[row.job_id].attempts[row.number] = row.age
+        if row.job_id in jobs_by_id:
+            jobs_by_id[row.job_id].attempts[row.number] = row.age
     return jobs_by_id
 
 
@@ -31,26 +36,19 @@ def list_deleted_among(session: Session, job_ids: Collection[str]) -> list[str]:
     return list(session.scalars(select(DeletedJob.job_id).where(DeletedJob.job_id.in_(job_ids))))
 
 
-def list_active_owners(session: Session) -> set[str]:
-    """Returns the owners of jobs that have an attempt which has not ended."""
-    return set(session.scalars(select(Job.owner).join(Attempt).where(Attempt.ended_at.is_(None)).distinct()))
+def list_active_owners(session: Session, *, asking: str | None = None) -> set[str]:
+    """Returns the owners of jobs that have an attempt which has not ended. `asking`: on this worker alone."""
+    return set(session.scalars(select(Job.owner).join(Attempt).where(*_open_on(asking)).distinct()))
 
 
-def list_active_specs(session: Session, *, owner: str) -> list[Mapping[str, Any]]:
-    """Returns the specs of an owner's jobs that have an attempt which has not ended, as they were written."""
-    open_ones = select(Job.spec).join(Attempt).where(Attempt.ended_at.is_(None), Job.owner == owner)
-    return list(session.scalars(open_ones))
+def list_active_specs(session: Session, *, owner: str, asking: str | None = None) -> list[Mapping[str, Any]]:
+    """Returns the specs of an owner's jobs that have an attempt which has not ended, as they were written.
+
+    `asking`: on this worker alone.
+    """
+    return list(session.scalars(select(Job.spec).join(Attempt).where(*_open_on(asking), Job.owner == owner)))
 
 
-def lock_unknown_attempt(session: Session, job_id: str, number: int) -> bool:
-    """Returns whether the job has no attempt of this number. It gets none until the end of the transaction."""
-    jobs.lock(session, job_id)  # the next claim waits
-    known = select(Attempt.id).where(Attempt.job_id == job_id, Attempt.number == number)
-    return session.scalar(known) is None
-
-
-def lock_without_attempt(session: Session, job_id: str) -> bool:
-    """Returns whether no attempt of the job is open. None is claimed until the end of the transaction."""
-    jobs.lock(session, job_id)
-    is_open = select(Attempt.id).where(Attempt.job_id == job_id, Attempt.ended_at.is_(None))
-    return session.scalar(is_open.limit(1)) is None
+def _open_on(worker_id: str | None) -> list[ColumnElement[bool]]:
+    mine = [] if worker_id is None else [Attempt.worker_id == worker_id]
+    return [Attempt.ended_at.is_(None), *mine]

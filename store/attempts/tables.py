@@ -21,6 +21,8 @@ class Worker(Base):
     started_at: Mapped[int] = mapped_column(BigInteger)
     seen_at: Mapped[int] = mapped_column(BigInteger)
     drain_requested_at: Mapped[int | None] = mapped_column(BigInteger)
+    removed_at: Mapped[int | None] = mapped_column(BigInteger)
+    """When an administrator removed it: it is in no list, and its attempts alone still name it."""
     starts: Mapped[dict[str, Any] | None] = mapped_column(Document)
     """How it starts jobs: a `torchyard.contract.cluster.devices.StartsReport`."""
     shares_cpus_of: Mapped[str | None] = mapped_column(String(64))

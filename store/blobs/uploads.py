@@ -24,6 +24,7 @@ MOST_BYTES = 2 << 40
 _FREE_BYTES = 1 << 30
 """What uploads leave free on the disk."""
 _MOST_OPEN = 64
+_OPEN_S = 60.0
 _EXPIRES_S = 24 * 3600
 _PART = ".part"
 
@@ -89,6 +90,8 @@ class Upload:
         self._blob = blob
         # The digest of what another process has appended is not known here.
         self._digest = None if file.at else hashlib.sha256()
+        self.has_ended = False
+        """Whether it is whole, or was removed."""
         self._lock = threading.Lock()
 
     @property
@@ -109,6 +112,7 @@ class Upload:
             if self.at + len(data) > self._blob.size:
                 with self._file.locked():
                     self.path.unlink()
+                    self.has_ended = True
                 raise InvalidRequest(f"there are more bytes than `size`, which is {self._blob.size}: all are removed")
             self._file.append(data)
             if self._digest is not None:
@@ -122,6 +126,7 @@ class Upload:
         with self._lock, self._file.locked():
             if self.at < self._blob.size:
                 return False
+            self.has_ended = True
             if self._sha256() != self._blob.sha256:
                 self.path.unlink()
                 raise InvalidRequest(f"what arrived does not have the sha256 {self._blob.sha256}: it is removed")
@@ -150,7 +155,8 @@ class OpenUploads:
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Path, Upload] = OrderedDict()
+        self._kept: OrderedDict[Path, tuple[float, Upload]] = OrderedDict()
+        """Those that no request has, and since when."""
         self._lock = threading.Lock()
 
     def begin(self, uploads: WorkerUploads, job_id: str, blob: Blob, *, offset: int) -> Upload | None:
@@ -159,7 +165,7 @@ class OpenUploads:
         if file is None:
             return None
         with self._lock:
-            kept = self._kept.pop(file.path, None)
+            _, kept = self._kept.pop(file.path, (0.0, None))
         if kept is not None and kept.at == offset:
             file.close()
             return kept
@@ -167,23 +173,27 @@ class OpenUploads:
             kept.close()
         return Upload(file, blob)
 
-    def end(self, upload: Upload, *, whole: bool) -> None:
-        """Closes what is whole, and keeps what is not for the next request."""
-        replaced: list[Upload] = [upload] if whole else []
+    def end(self, upload: Upload) -> None:
+        """Closes the upload if it has ended, and keeps it for the next request if not."""
+        now, closing = time.monotonic(), list[Upload]()
         with self._lock:
-            if not whole:
-                replaced += [kept] if (kept := self._kept.pop(upload.path, None)) is not None else []
-                self._kept[upload.path] = upload
-                if len(self._kept) > _MOST_OPEN:
-                    replaced.append(self._kept.popitem(last=False)[1])
-        for each in replaced:
+            if upload.has_ended:
+                closing.append(upload)
+            else:
+                _, before = self._kept.pop(upload.path, (0.0, None))
+                closing += [] if before is None else [before]
+                self._kept[upload.path] = (now, upload)
+            # An open file takes its room on the disk, also if it was removed.
+            while self._kept and (len(self._kept) > _MOST_OPEN or next(iter(self._kept.values()))[0] < now - _OPEN_S):
+                closing.append(self._kept.popitem(last=False)[1][1])
+        for each in closing:
             each.close()
 
     def close(self) -> None:
         with self._lock:
             kept = [*self._kept.values()]
             self._kept.clear()
-        for upload in kept:
+        for _, upload in kept:
             upload.close()
 
 

@@ -23,7 +23,9 @@ def is_alive() -> ColumnElement[bool]:
     return Worker.seen_at > now_us() - _LEASE_US
 
 
-_ALL = select(Worker, is_alive().label("alive")).order_by(Worker.id)
+IS_LISTED = Worker.removed_at.is_(None)
+"""The condition that no administrator has removed the worker."""
+_ALL = select(Worker, is_alive().label("alive")).where(IS_LISTED).order_by(Worker.id)
 
 
 def register(
@@ -47,6 +49,7 @@ def register(
         worker = Worker(id=worker_id, started_at=now_us(), seen_at=now_us())
     worker.name = _free_name(session, name, worker_id=worker_id)
     worker.devices, worker.shares_cpus_of, worker.remote = devices, shares_cpus_of, remote
+    worker.removed_at = None
     session.add(worker)
     session.flush()
     session.execute(update(Worker).where(Worker.id == worker_id).values(started_at=now_us(), seen_at=now_us()))
@@ -67,7 +70,7 @@ def register_pool(session: Session, worker_id: str, *, name: str, holder: str, p
     if (other := session.scalar(named.where(Worker.id != worker_id).limit(1))) is not None:
         raise Conflict(f"worker {other} serves a pool of the name {name} from another data directory")
     worker = row.Worker if row is not None else Worker(id=worker_id, devices=[], started_at=now_us(), seen_at=now_us())
-    worker.name, worker.holder, worker.pool = name, holder, pool
+    worker.name, worker.holder, worker.pool, worker.removed_at = name, holder, pool, None
     session.add(worker)
     session.flush()
     session.execute(update(Worker).where(Worker.id == worker_id).values(started_at=now_us(), seen_at=now_us()))

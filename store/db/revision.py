@@ -2,17 +2,13 @@
 
 from sqlalchemy import Connection, inspect, text
 
-from torchyard.contract.errors import Unavailable
+from torchyard.contract.errors import NotMigrated
 
 REVISION = "0066"
 """The newest migration."""
 OLDEST = "0060"
 """The first migration, which makes all tables."""
 MIGRATE = "run `python -P -m migrations` (`torchyard up` does it by itself)"
-
-
-class NotMigrated(Unavailable):
-    """The tables are older than this version needs, or there are none."""
 
 
 def too_old(what: str) -> str:

@@ -1,6 +1,7 @@
 """Jobs that wait for devices, and those that are held back after a failure."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 import logging
 from typing import Any, NamedTuple
 
@@ -38,25 +39,26 @@ _INHERITED_HOME = (
     .order_by(Attempt.number.desc())
     .limit(literal_column("1"))
 )
-# Built once, because each pass over the line executes it.
-_WAITING = Prepared(
-    select(
-        Job.id,
-        Job.priority,
-        Job.shape,
-        Job.spec["resources"].label("resources"),
-        Job.owner,
-        Job.trainer,
-        Job.created_at,
-        Job.ran_us,
-        (Job.waited_us + now_us() - Job.lined_at).label("waited_us"),
-        Job.progress,
-        Job.spec["preemptible"].label("preemptible"),
-        Job.spec["time_limit"].label("time_limit"),
-        func.coalesce(_OWN_HOME.scalar_subquery(), _INHERITED_HOME.scalar_subquery()).label("home"),
-        Job.needs,
-    ).where(among(Base.metadata.tables["jobs"].c.id, "ids"), waits())
+_COLUMNS = (
+    Job.id,
+    Job.priority,
+    Job.shape,
+    Job.spec["resources"].label("resources"),
+    Job.owner,
+    Job.trainer,
+    Job.created_at,
+    Job.ran_us,
+    (Job.waited_us + now_us() - Job.lined_at).label("waited_us"),
+    Job.progress,
+    Job.spec["preemptible"].label("preemptible"),
+    Job.spec["time_limit"].label("time_limit"),
+    func.coalesce(_OWN_HOME.scalar_subquery(), _INHERITED_HOME.scalar_subquery()).label("home"),
+    Job.needs,
 )
+_AMONG = among(Base.metadata.tables["jobs"].c.id, "ids")
+# Built once, because each pass over the line executes it.
+_WAITING = Prepared(select(*_COLUMNS).where(_AMONG, waits()))
+_OPEN = Prepared(select(*_COLUMNS).where(_AMONG))
 _ANY_WAITS = Prepared(select(literal_column("1")).where(exists().where(waits(), Job.shape > "")))
 # In a subquery, because PostgreSQL cannot search an index for a clock that advances.
 _NOW = select(now_us()).scalar_subquery()
@@ -143,6 +145,14 @@ def standing(session: Session, job_ids: Collection[str]) -> dict[str, WaitingRow
         return {}
     rows = _WAITING.rows(session, {"ids": texts(job_ids)})
     return {row.id: WaitingRow(*row) for row in rows}
+
+
+def open_among(session: Session, job_ids: Collection[str]) -> list[Waiting]:
+    """Returns those of `job_ids`, which have an open attempt, as they would wait if that had ended."""
+    if not job_ids:
+        return []
+    rows = [WaitingRow(*row) for row in _OPEN.rows(session, {"ids": texts(job_ids)})]
+    return [replace(job, home=None) for job in understood(session, rows)]
 
 
 def any_ungrouped(session: Session) -> bool:

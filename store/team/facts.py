@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 import hashlib
 
+from torchyard.contract.team.codes import CodeKind
 from torchyard.contract.team.roles import Role, Scope
 from torchyard.contract.team.views import AuditView
 
@@ -88,6 +89,23 @@ class NewLoginCode:
 
     text: str
     expires_at: int
+
+
+@dataclass(frozen=True)
+class NewJoinCode:
+    """A code by which a machine becomes a worker, or a user logs in."""
+
+    secret: str
+    expires_at: int
+
+
+@dataclass(frozen=True)
+class TakenCode:
+    """What a code is for: a worker or a user of this name."""
+
+    kind: CodeKind
+    name: str
+    made_by: str
 
 
 def digest_of(secret: str) -> str:

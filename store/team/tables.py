@@ -77,6 +77,23 @@ class LoginCode(Base):
     expires_at: Mapped[int] = mapped_column(BigInteger)
 
 
+class JoinCode(Base):
+    """A code by which a machine becomes a worker, or a user logs in. It is used once."""
+
+    __tablename__ = "join_codes"
+    __table_args__ = (Index("ix_join_codes_expires_at", "expires_at"),)
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """SHA-256 of its secret, in hex."""
+    kind: Mapped[str] = mapped_column(String(8))
+    """A `torchyard.contract.team.codes.CodeKind`."""
+    name: Mapped[str] = mapped_column(String(100))
+    """Of the worker, or of the user."""
+    made_by: Mapped[str] = mapped_column(String(100))
+    expires_at: Mapped[int] = mapped_column(BigInteger)
+    used_at: Mapped[int | None] = mapped_column(BigInteger)
+
+
 class FailedLogins(Base):
     """Counts the recent wrong tokens, cookies, codes and logins of an address."""
 

@@ -10,74 +10,60 @@ from store.jobs import events as job_events
 from store.jobs import initial_files
 from store.output import artifacts, checkpoints
 from store.store import Store
+from store.worker.protocol import BEYOND_ALL
 from store.worker.records import ArtifactFacts, CheckpointFacts, Claim, EarlierAttempt, InitialFacts
 from torchyard.contract.states import EndReason
 
 _MOST_ARTIFACTS = 100_000
 _MOST_MESSAGES = 20
-_BEYOND_ALL = 2**31 - 1
-"""The number of no attempt."""
 
 
 class JobHistory:
-    """Each function reads one snapshot, and raises Unavailable. What was deleted is not there.
-
-    `asking`: the worker that asks, where it reads no database. It is told of jobs of which it has an open attempt, and
-    of those that these retry: of any other, each function raises StaleClaim.
-    """
+    """The direct driver of `store.worker.protocol.History`. Each method reads one snapshot."""
 
     def __init__(self, store: Store, *, asking: str | None = None) -> None:
+        """`asking`: a remote worker, which is told of its own jobs alone."""
         self._store = store
         self._asking = asking
 
-    def list_attempts(self, job_id: str, *, before: int = _BEYOND_ALL) -> list[EarlierAttempt]:
-        """Returns the attempts of a job with numbers below `before`, oldest first."""
+    def list_attempts(self, job_id: str, *, before: int = BEYOND_ALL) -> list[EarlierAttempt]:
         with self._read(job_id) as session:
             return history.list_earlier(session, job_id, before=before)
 
     def count_ended(self, claim: Claim, reason: EndReason, *, since: int, why: str = "") -> int:
-        """Returns how many attempts of the same job, from number `since` on, ended for that reason, as `why` begins."""
         with self._read(claim.job_id) as session:
             return history.count_ended(session, claim.job_id, reason, since=since, why=why)
 
     def list_messages(self, job_id: str, *, attempt: int) -> list[str]:
-        """Returns the texts of the newest messages of an attempt, newest first."""
         with self._read(job_id) as session:
             return job_events.newest_messages(session, job_id, attempt=attempt, limit=_MOST_MESSAGES)
 
     def list_checkpoints(self, job_id: str) -> list[CheckpointFacts]:
-        """Returns the checkpoints of a job without aliases, newest first. Only the newest have long lists of files."""
         with self._read(job_id) as session:
             return checkpoints.list_newest_first(session, job_id)
 
     def find_checkpoint(self, job_id: str, checkpoint_id: str) -> CheckpointFacts | None:
-        """Returns a checkpoint of a job with all of its files; None if it is no longer there."""
         with self._read(job_id) as session:
             return checkpoints.find_with_files(session, job_id, checkpoint_id)
 
     def list_files(self, job_id: str) -> tuple[list[CheckpointFacts], Sequence[ArtifactFacts]]:
-        """Returns the checkpoints of a job, newest first, and the files that it has left."""
         with self._read(job_id) as session:
             left = artifacts.list_after(session, job_id, limit=_MOST_ARTIFACTS, kept=None)
             return checkpoints.list_newest_first(session, job_id), left
 
     def find_initial(self, job_id: str) -> InitialFacts | None:
-        """Returns what the job starts from, if its spec names weights."""
         with self._read(job_id) as session:
             return initial_files.of_job(session, job_id)
 
     def list_captured_names(self, job_id: str) -> list[str]:
-        """Returns the names of all checkpoints that any attempt of the job has ever captured."""
         with self._read(job_id) as session:
             return checkpoints.list_captured_names(session, job_id)
 
     def list_published_names(self, claim: Claim) -> list[str]:
-        """Returns the names of all checkpoints that the attempt has ever listed."""
         with self._read(claim.job_id) as session:
             return checkpoints.list_recorded_names(session, claim.job_id, attempt=claim.number)
 
     def find_removed(self, job_id: str, *, attempt: int, names: Collection[str]) -> set[str]:
-        """Returns those of `names` that an attempt of the job listed and that were removed since."""
         with self._read(job_id) as session:
             return checkpoints.list_removed(session, job_id, attempt=attempt, names=names)
 

@@ -13,12 +13,14 @@ from scheduling.plan import plan
 from scheduling.snapshot import Snapshot
 from scheduling.steps import Plan, Start, Stop
 from store.attempts import claim as claims
+from store.attempts import end
 from store.attempts.facts import Claim
 from store.cluster import workers
 from store.jobs.facts import WAITING
-from store.queue import placement, reservations, waiting
+from store.queue import away, placement, planning, reservations, waiting
 from store.store import Store
 from torchyard.contract.cluster.devices import DeviceReport
+from torchyard.contract.errors import StaleClaim
 from torchyard.contract.states import Reason
 from torchyard.contract.wire.units import LONGEST_STOP_GRACE
 
@@ -49,8 +51,14 @@ class Placer:
         """Whether the last pass skipped some groups of an owner with more than 64. The next pass looks at others."""
 
     def anything_waits(self) -> bool:
-        """Returns whether any job waits. First those join the line that are held back no longer. Raises Unavailable."""
-        return placement.anything_waits(self._store)
+        """Returns whether any job waits, or could be taken from a worker that does not answer. Raises Unavailable.
+
+        First those join the line that are held back no longer.
+        """
+        if placement.anything_waits(self._store):
+            return True
+        with self._store.read() as session:
+            return away.any_away(session)
 
     def claims(
         self,
@@ -73,7 +81,25 @@ class Placer:
                 read = placement.read_plan(session, observed, max_stop_grace=self._max_stop_grace, turn=self._turn)
             self.has_more = read is not None and bool(read[0].crowded)
             if read is None or (yield from self._carry_out(*read, may_claim, may_postpone=may_postpone)):
+                yield from self._take_over(observed, may_claim)
                 return
+
+    def _take_over(
+        self, observed: Mapping[str, Sequence[DeviceReport]], may_claim: Callable[[], bool]
+    ) -> Generator[tuple[str, Claim]]:
+        """Takes jobs of remote workers that do not answer, where devices are left. Nobody stops for them."""
+        with self._store.read() as session:
+            if not away.any_away(session):
+                return
+            lost = {one.job.id: one for one in away.list_away(session)}
+            line = [one.job for one in lost.values()]
+            snapshot = planning.snapshot(session, line, observed, max_stop_grace=self._max_stop_grace)
+        snapshot = replace(snapshot, running=tuple(job for job in snapshot.running if job.job_id not in lost))
+        for start in plan(snapshot).starts:
+            if start.job.id in lost and self._concerns(start) and may_claim():
+                claim = self._claim(start, snapshot, instead_of=lost[start.job.id].claim)
+                if claim is not None:
+                    yield start.placement.worker_id, claim
 
     def _carry_out(
         self, snapshot: Snapshot, planned: Plan, may_claim: Callable[[], bool], *, may_postpone: bool
@@ -127,12 +153,23 @@ class Placer:
         kept = (replace(one, version=versions.get(one.place, one.version)) for one in planned.reservations)
         return replace(snapshot, reservations=tuple(kept))
 
-    def _claim(self, start: Start, snapshot: Snapshot) -> Claim | None:
+    def _claim(self, start: Start, snapshot: Snapshot, *, instead_of: Claim | None = None) -> Claim | None:
+        """Claims the job. `instead_of`: its lost attempt, which ends in the same transaction."""
+        try:
+            return self._claim_once(start, snapshot, instead_of)
+        except StaleClaim:
+            return None
+
+    def _claim_once(self, start: Start, snapshot: Snapshot, instead_of: Claim | None) -> Claim | None:
         version = snapshot.version_of(start.place)
         with self._store.write("claim") as session:
+            if instead_of is not None and not end.rescue(session, instead_of):
+                raise StaleClaim(f"the worker of job {start.job.id} answers again")
             claim = claims.claim(
                 session, start.job.id, start.placement, reservation=version, guest=start.guest, holder=self._holder
             )
+            if claim is None and instead_of is not None:
+                raise StaleClaim(f"job {start.job.id} cannot start now, so its lost attempt stays open")
         if claim is not None:
             uuids = ", ".join(device.uuid for device in start.placement.devices)
             logger.info("%s: attempt %d takes %s", start.job.id, claim.number, uuids or "a place in the pool")

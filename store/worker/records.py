@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from store.attempts.facts import (
     LEASE,
+    NOTHING_BEGUN,
     AttemptFacts,
     AttemptSecrets,
     Begun,
@@ -12,6 +13,7 @@ from store.attempts.facts import (
     EarlierAttempt,
     Inherited,
     KeepOrder,
+    KnownJob,
     NodeHeld,
     Wanted,
 )
@@ -47,8 +49,10 @@ from store.output.facts import (
     Room,
     StoredArtifact,
 )
-from store.output.log_metrics import LinePattern
+from store.output.line_patterns import LinePattern
 from torchyard.contract.cluster.devices import DeviceReport
+
+NOTHING_PUT = Put()
 
 __all__ = [
     "AT_ONCE",
@@ -57,6 +61,8 @@ __all__ = [
     "LEASE",
     "LOG",
     "MAX_SERIES",
+    "NOTHING_BEGUN",
+    "NOTHING_PUT",
     "Answer",
     "ArtifactFacts",
     "AttemptFacts",
@@ -74,6 +80,7 @@ __all__ = [
     "Inherited",
     "InitialFacts",
     "KeepOrder",
+    "KnownJob",
     "LinePattern",
     "MetricPoint",
     "NewArtifact",

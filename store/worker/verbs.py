@@ -1,7 +1,7 @@
-"""What a worker asks of the store: its life, its attempts, and files that somebody has asked it for.
+"""The direct driver of a worker's verbs, for hosts of the service: it asks the database, Redis and the folder of blobs.
 
-This is the direct driver, for hosts of the service: it asks the database, Redis and the folder of blobs. Planning and
-what concerns the whole cluster are no verbs: they stand in `store.queue`, `store.attempts` and `store.housekeeping`.
+Planning and what concerns the whole cluster are no verbs: they stand in `store.worker.placing`, `store.queue`,
+`store.attempts` and `store.housekeeping`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -11,17 +11,21 @@ from sqlalchemy.orm import Session
 
 from store.attempts import append, end, keeping, lease, read, state
 from store.attempts import use as attempt_use
-from store.attempts.facts import NOTHING_BEGUN
 from store.blobs import puts
 from store.blobs.uploads import WorkerUploads
 from store.cluster import device_history, workers
 from store.jobs import jobs
 from store.output import artifacts
+from store.queue import away
 from store.store import Store
 from store.team import secrets
+from store.worker.folders import HostFolders
 from store.worker.history import JobHistory
+from store.worker.protocol import Change
 from store.worker.records import (
     DEFAULTS,
+    NOTHING_BEGUN,
+    NOTHING_PUT,
     Answer,
     AttemptFacts,
     AttemptSecrets,
@@ -48,19 +52,9 @@ from torchyard.contract.errors import StaleClaim
 from torchyard.contract.states import EndReason, JobState, Reason
 from torchyard.contract.telemetry.views import LiveLine
 
-NOTHING_PUT = Put()
-
-Change = Prepared | EnvironmentReport | Reason | Begun
-"""How far an attempt has come: its files, its environment, what it does before its processes start, its processes."""
-
 
 class WorkerStore:
-    """Each verb is one transaction at most. It takes and returns frozen records, and leaves nothing open behind it.
-
-    All verbs raise Unavailable while the database does not answer; then they may be called again. Those about an
-    attempt raise StaleClaim once it has ended, was rescued, or belongs to another daemon of its pool, and for one of
-    another worker. Threads may share it.
-    """
+    """A `store.worker.protocol.Verbs`, which says what each method does. Threads may share it."""
 
     def __init__(self, store: Store, worker_id: str, *, holder: str | None = None, remote: bool = False) -> None:
         """`holder`: the daemon of a pool, which owns no attempt once another one serves the pool.
@@ -73,12 +67,9 @@ class WorkerStore:
         self.blobs = store.blobs
         self._remote = remote
         self.history = JobHistory(store, asking=worker_id if remote else None)
+        self.folders = HostFolders(store, worker_id, remote=remote)
 
     def register(self, name: str, offer: HostOffer | PoolReport) -> Registered:
-        """Registers a daemon that has just started. Its name is `name`, or `name-2`, … if other hosts have it.
-
-        Raises Conflict while another daemon serves the pool, or a pool of another folder has its name.
-        """
         with self._store.write("register") as session:
             if isinstance(offer, HostOffer):
                 devices = [device.to_dict() for device in offer.devices]
@@ -96,13 +87,11 @@ class WorkerStore:
             return Registered(name, lease.adopt(session, self.worker_id))
 
     def release(self) -> None:
-        """Lets another daemon serve the pool at once: the last write of one that leaves. Does nothing on a host."""
         if self._holder is not None:
             with self._store.write("release") as session:
                 workers.release_pool(session, self.worker_id, holder=self._holder)
 
     def heartbeat(self, offer: HostOffer | PoolReport, *, starts: StartsReport) -> Orders:
-        """Stores that the daemon is alive, what it offers, how its jobs use that, and how it starts jobs."""
         with self._store.write("heartbeat") as session:
             if not isinstance(offer, HostOffer):
                 pool = {"holder": self._holder or "", "pool": offer.to_dict(), "starts": starts.to_dict()}
@@ -114,34 +103,30 @@ class WorkerStore:
             return Orders(cpu_sharers=workers.cpu_sharers(session, self.worker_id))
 
     def is_draining(self) -> bool:
-        """Returns whether the worker is to claim no jobs, and to return those that it runs to the queue."""
         with self._store.read() as session:
             return workers.is_draining(session, self.worker_id)
 
     def renew(self, attempt_ids: Iterable[int]) -> set[int]:
-        """Extends the leases to 30 s from now. Returns the ids of the attempts that the worker still owns."""
         with self._store.write("renew") as session:
-            return lease.renew(session, self.worker_id, attempt_ids, holder=self._holder)
+            owned = lease.renew(session, self.worker_id, attempt_ids, holder=self._holder)
+            away.note_back(session, owned)
+            return owned
 
     def list_open(self) -> list[Claim]:
-        """Returns the open attempts that the worker owns."""
         with self._store.read() as session:
             return lease.list_open(session, self.worker_id, holder=self._holder)
 
     def read(self, claim: Claim) -> AttemptFacts:
-        """Returns the attempt, what its worker needs of its job, and the secrets that this names."""
         self._require_own(claim)
         with self._store.read() as session:
             return read.read_attempt(session, claim, self._store.secret_keys)
 
     def read_wanted(self, claim: Claim) -> Wanted:
-        """Returns what is wanted of the attempt: by the job's owner, or for a job that preempts it."""
         self._require_own(claim)
         with self._store.read() as session:
             return read.read_wanted(session, claim)
 
     def change(self, claim: Claim, change: Change) -> None:
-        """Stores how far the attempt has come. Repeating it changes nothing."""
         self._require_own(claim)
         match change:
             case Prepared(start_step, is_known):
@@ -169,11 +154,6 @@ class WorkerStore:
         begun: Begun = NOTHING_BEGUN,
         put: Put = NOTHING_PUT,
     ) -> frozenset[str]:
-        """Stores a batch exactly once, even if the answer to an earlier call was lost. Returns which outputs are cut.
-
-        `seq` is the number of batches stored before it. `begun` is stored first, in the same transaction. `put`: the
-        blobs that the batch names. Raises Conflict if they are to be put again.
-        """
         self._require_own(claim)
         named = self._published(claim.job_id, blobs_of(batch), put)
         with named as checked, self._store.write("store_batch") as session:
@@ -182,7 +162,6 @@ class WorkerStore:
             return append.store_batch(session, claim, batch, seq=seq, limits=limits)
 
     def put(self, job_id: str, blobs: Sequence[BlobWriter]) -> Put:
-        """Gives finished blobs of a job their names. `append` or `keep_files` is told of them. Raises OSError."""
         if not blobs:
             return NOTHING_PUT
         with self._store.read() as session:
@@ -191,11 +170,9 @@ class WorkerStore:
         return put
 
     def show(self, lines: Sequence[LiveLine]) -> None:
-        """Sends lines that have no end so far to who watches their jobs now. They are stored nowhere."""
         self._store.show(lines)
 
     def answer_stacks(self, claim: Claim, answer: Answer) -> None:
-        """Stores the answer to a request for the stacks of the ranks."""
         self._require_own(claim)
         with self._store.write("store_stacks") as session:
             state.store_stacks(session, claim, answer)
@@ -208,10 +185,6 @@ class WorkerStore:
         requested_stops: Collection[EndReason] = (),
         begun: Begun = NOTHING_BEGUN,
     ) -> JobState:
-        """Closes the attempt and returns the job's next state. Call it when all is stored and no process is left.
-
-        `requested_stops` are the stops that the worker has requested. `begun` is as in `append`.
-        """
         self._require_own(claim)
         with self._store.write("end") as session:
             state.store_begun(session, claim, begun)
@@ -220,37 +193,26 @@ class WorkerStore:
         return ended
 
     def read_room(self, job_id: str) -> Room:
-        """Returns which files of the job are stored, and how much its owner may store besides.
-
-        Raises NotFound. A remote worker runs the job, or is asked to keep files of it: else it raises StaleClaim.
-        """
         with self._store.read() as session:
             self._require_job(session, job_id)
             return artifacts.read_room(session, job_id)
 
     def read_secrets(self, job_id: str) -> AttemptSecrets:
-        """Returns the secrets that the job's spec names, as they are now. Raises as `read_room` does."""
         with self._store.read() as session:
             self._require_job(session, job_id)
             return secrets.resolve(session, self._store.secret_keys, jobs.require(session, job_id))
 
     def list_keep_orders(self, *, limit: int) -> list[KeepOrder]:
-        """Returns the requests to keep files that the worker is to answer: of each owner of jobs the oldest."""
         with self._store.read() as session:
             return keeping.list_unanswered(session, self.worker_id, limit=limit)
 
     def keep_files(self, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int, put: Put = NOTHING_PUT) -> None:
-        """Stores files of an unanswered request, whose blobs were put, and how many bytes were copied for it.
-
-        Raises StaleClaim if it is gone, and Conflict if the blobs are to be put again.
-        """
         named = self._published(order.job_id, {Blob(item.sha256, item.size) for item in new}, put)
         with named as checked, self._store.write("store_kept") as session:
             puts.check(session, checked)
             keeping.store_files(session, self.worker_id, order, new, copied=copied)
 
     def answer_keep(self, order: KeepOrder, *, refused: str | None) -> None:
-        """Ends a request. `refused`: why nothing was stored, or what was not. Raises StaleClaim if it is gone."""
         with self._store.write("answer_keep") as session:
             keeping.answer(session, self.worker_id, order, refused=refused)
         self._remove_uploads(order.job_id)

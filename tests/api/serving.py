@@ -13,12 +13,15 @@ from urllib.parse import urlsplit
 
 from api import website
 from api.app import create_app
+from api.server import certificate
 from api.server.server import Server
 from api.settings import Settings
 from tests import forks
+from tests.api.raw import wait_until
 from tests.api.service import TOKEN
 from tests.forked import ForkedProgram
 from tests.servers import free_port
+from torchyard.cli.up import address
 
 _START_S = 240
 
@@ -84,12 +87,18 @@ def api_thread(
         port=port,
         **more,  # pyright: ignore[reportArgumentType] - pydantic checks them
     )
+    if (files := settings.tls_files) is not None:
+        certificate.ensure(files)
     app = create_app(settings, page_folder=page_folder)
     server = Server(app, settings, closing=(app.state.services.live.close,))
     thread = Thread(target=server.run)
     thread.start()
     try:
-        _wait_for(url := f"http://127.0.0.1:{port}", running=thread.is_alive)
+        if files is None:
+            _wait_for(url := f"http://127.0.0.1:{port}", running=thread.is_alive)
+        else:
+            url = f"https://127.0.0.1:{port}"
+            wait_until(lambda: address.ready(url, files.text()))
         yield url
     finally:
         server.should_exit = True

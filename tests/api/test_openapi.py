@@ -11,7 +11,7 @@ from tests.api.service import TOKEN, ApiFixture
 from torchyard.contract.errors import all_errors
 
 Operation = tuple[str, str, dict[str, Any]]
-LOGINS = {("post", "/v1/session"), ("post", "/v1/session/codes/check")}
+LOGINS = {("post", "/v1/session"), ("post", "/v1/session/codes/check"), ("post", "/v1/join")}
 """Their credential is in the body."""
 
 

@@ -18,8 +18,8 @@ from api.settings import Settings
 from store.shared_counts import SharedCounts
 from store.store import Store
 from tests.api.raw import Served, get, read_answer, wait_until
-from tests.api.service import SPEC, TOKEN
-from tests.api.serving import api_process
+from tests.api.service import SPEC, TOKEN, ApiFixture
+from tests.api.serving import api_process, api_thread
 from tests.approved import Approved
 from tests.databases import SQLiteDatabases
 from torchyard.client import Client
@@ -175,6 +175,38 @@ def test_by_default_a_script_sends_10000_requests_at_once_and_1000_a_second(
             access = Access.of(settings, store, token=TOKEN)
             assert settings.max_requests_per_second == 1000
             assert runner.run(admitted([access.requests], 10_000)) == 10_000
+
+
+def test_however_low_the_rate_one_request_is_admitted_and_the_end_of_access_ends_its_thread(
+    tmp_path: Path, sqlite: SQLiteDatabases, redis_url: str
+) -> None:
+    async def end(access: Access) -> None:
+        access.close()
+
+    with sqlite.migrated() as url:
+        settings = Settings(data_dir=tmp_path, database_url=url, redis_url=redis_url, max_requests_per_second=0.001)
+        store = Store.of(settings, program="test")
+        with closing(store), asyncio.Runner() as runner:
+            store.service()
+            access = Access.of(settings, store, token=TOKEN)
+            assert runner.run(admitted([access.requests], 3)) == 1
+            runner.run(end(access))
+            with pytest.raises(RuntimeError, match="shutdown"):
+                access.counts.thread.submit(int)
+
+
+def test_each_user_has_a_rate_of_their_own(service: ApiFixture) -> None:
+    callers: list[str] = []
+    for name in ("ada", "eve"):
+        service.act_as(name)
+        callers.append(str(service.client.headers["Authorization"]))
+    settings = service.settings
+    with api_thread(settings.data_dir, settings.database, settings.redis, max_requests_per_second=0.001) as url:
+        asked = [
+            httpx2.get(f"{url}/v1/me", headers={"Authorization": caller}, trust_env=False)
+            for caller in (callers[0], callers[0], callers[1])
+        ]
+    assert [answer.status_code for answer in asked] == [200, 429, 200]
 
 
 def test_an_ended_stream_makes_room(redis_url: str) -> None:

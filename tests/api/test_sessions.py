@@ -135,6 +135,12 @@ def test_wrong_cookies_are_limited_as_wrong_tokens_are(service: ApiFixture) -> N
     assert codes == [401] * limited + [429] * 2
 
 
+def test_bodies_that_are_no_login_are_limited_as_wrong_tokens_are(service: ApiFixture) -> None:
+    limited = service.app.state.services.settings.max_wrong_tokens_per_minute
+    codes = [service.client.post("/v1/session", json=[]).status_code for _ in range(limited + 2)]
+    assert codes == [422] * limited + [429] * 2
+
+
 def test_a_cookie_alone_reads_nothing(browser: Browser) -> None:
     for headers in ({}, {"Origin": "http://testserver"}, {"X-CSRF-Token": browser.csrf[:-1]}, {"X-CSRF-Token": ""}):
         for path in ("/v1/me", "/v1/jobs", f"/v1/jobs/{browser.job}/stream", f"/v1/stream?job={browser.job}"):

@@ -95,6 +95,7 @@ def test_two_jobs_share_the_devices_one_after_the_other(service: Service) -> Non
     assert service.client.jobs.cancel(small.id).state is JobState.CANCELLED
 
 
+@pytest.mark.thorough
 def test_a_job_starts_warm_or_by_torchrun_as_requested_and_says_why(service: Service) -> None:
     def messages(**spec: Any) -> list[str]:
         job = service.submit_script("starts", LIGHT, **spec)

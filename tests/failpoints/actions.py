@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
-from datetime import timedelta
 from functools import partial
 import logging
 import os
@@ -52,9 +51,9 @@ from torchyard.contract.states import EndReason, Reason
 from torchyard.host import failpoints
 from torchyard.host.identity import identity_of
 from worker.attempts.records import AttemptRecords
-from worker.cleanup.sweeper import RunDirSweeper
 from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory
+from worker.direct import DirectService
 from worker.engines.base import AttemptPlan
 from worker.engines.local import engine
 from worker.engines.local.engine import LocalEngine
@@ -226,13 +225,6 @@ def notify(settings: Settings, received: Path) -> None:
         Upkeep(store).run()
 
 
-def remove_orphans(settings: Settings) -> None:
-    with opened(settings) as store:
-        run_dirs = RunDirSweeper(settings.runs, store, keep=None, keep_bytes=None, in_use=lambda _: False)
-        for _ in run_dirs.sweep(orphan_age=timedelta()):
-            pass
-
-
 def work(settings: Settings, worker_id: str) -> None:
     """Claims the waiting jobs that fit and stores their attempts to the end, as a worker. Raises StaleClaim."""
     with opened(settings) as store:
@@ -276,7 +268,7 @@ def run_daemon(settings: Settings, speed: float, patience: float, argv: list[str
     slots = Inventory((Device(0, "cpu-0", "CPU slot", "cpu"),))
     launcher = _InTorchrunsPlace(argv) if argv is not None else None
     local = LocalEngine(settings.runs, slots, launcher=launcher)
-    Daemon(settings, local, clock=lambda: time.monotonic() * speed).serve()
+    Daemon(settings, local, DirectService.of(settings), clock=lambda: time.monotonic() * speed).serve()
 
 
 def ranks(script: Path) -> list[str]:

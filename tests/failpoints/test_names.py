@@ -134,7 +134,6 @@ def test_every_failpoint_is_tested() -> None:
         *test_reservations.POINTS,
         *test_schedules.POINTS,
         *test_sweeping.POINTS,
-        *test_sweeping.ASIDE,
         *test_sweeps.POINTS,
         *test_processes.WORKER,
         *test_processes.STOPPING,

@@ -36,7 +36,6 @@ POINTS = [
     ),
     *(f"queue.{what}.{side}" for what in ("rebuild", "announce") for side in SIDES),
 ]
-ASIDE = [f"store.move_aside.{side}" for side in SIDES]
 GPU = {"device": "cuda"}
 """What no worker here has: nothing is started."""
 
@@ -133,32 +132,6 @@ def test_a_daemon_completes_its_work_with_one_delayed_step(backlog: Backlog, poi
     with backlog.play(f"{point}=delay:0.1") as child:
         until(lambda: backlog.is_done() and child.acted, "all is in order", every=0.05)
     backlog.check()
-
-
-@pytest.mark.parametrize("point", ASIDE)
-def test_an_orphan_whose_removal_was_killed_is_removed(service: FailpointFixture, point: str) -> None:
-    job_id = service.submit()
-    orphan = service.settings.runs / job_id / "7"
-    orphan.mkdir(parents=True)
-    with started(actions.remove_orphans, service.settings, plan=f"{point}=kill", log=service.log) as child:
-        assert child.wait() == -9
-        assert child.acted == [point]
-    assert list(orphan.parent.iterdir())
-    actions.remove_orphans(service.settings)
-    assert list(orphan.parent.iterdir()) == []
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("point", ASIDE)
-def test_an_orphan_that_two_workers_remove_together_is_removed(service: FailpointFixture, point: str) -> None:
-    job_id = service.submit()
-    orphan = service.settings.runs / job_id / "7"
-    orphan.mkdir(parents=True)
-    with started(actions.remove_orphans, service.settings, plan=f"{point}=delay:0.3", log=service.log) as child:
-        until(lambda: child.acted, "the delay")
-        actions.remove_orphans(service.settings)
-        assert child.wait() == 0
-    assert list(orphan.parent.iterdir()) == []
 
 
 def _ring(service: FailpointFixture) -> None:

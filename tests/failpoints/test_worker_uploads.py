@@ -31,7 +31,7 @@ def upload(settings: Settings, claim: Claim, content: bytes) -> None:
     assert sent is not None
     sent.append(content)
     sent.finish()
-    opened.end(sent, whole=True)
+    opened.end(sent)
 
 
 @pytest.mark.parametrize("point", POINTS)

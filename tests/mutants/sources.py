@@ -70,6 +70,11 @@ def original(module: Path, function: str) -> CodeType:
     return _code(compile((ROOT / module).read_text(encoding="utf-8"), str(ROOT / module), "exec"), function)
 
 
+def with_inner(code: CodeType) -> list[CodeType]:
+    """Returns the code of a function, and of the functions in it that have names: two lambdas are not told apart."""
+    return [code, *(inner for inner in _codes(code) if not inner.co_name.startswith("<"))]
+
+
 def _code(module: CodeType, qualified: str) -> CodeType:
     return next(found for found in _codes(module) if found.co_qualname == qualified)
 

@@ -67,12 +67,17 @@ class Trying:
         names = [*([mutant.killer] if mutant.killer else []), *self._tests(module, line or 0)]
         chosen = [items[name] for name in dict.fromkeys(found for name in names for found in _present(name, items))]
 
-        forms = self._loaded[str(sources.ROOT / module), mutant.mutation.function]
-        mutated_code = sources.code(module, mutant.mutation)
+        codes = sources.with_inner(sources.code(module, mutant.mutation))
+        forms = [
+            (function, code)
+            for code in codes  # the inner ones, too: a function that ran at an import has made them already
+            for function in self._loaded.get((str(sources.ROOT / module), code.co_qualname), [])
+            if function.__code__.co_freevars == code.co_freevars
+        ]
 
         def mutated(running: Callable[[Any], None]) -> None:
-            for function in forms:
-                function.__code__ = mutated_code
+            for function, code in forms:
+                function.__code__ = code
             _run(session, chosen, running)
 
         while chosen and (killer := _failed(mutated)) is not None:

@@ -134,8 +134,12 @@ STOPS: Mapping[str, Callable[[Service, Job], Job]] = {
 
 
 def is_quick(program: Program, how: str) -> bool:
-    """Each way to save is shown where nothing but what is stored is left, and a kill with two of them."""
-    return program in QUICK and (how == "moved" or (how == "killed" and program.name in {"replaced", "sharded"}))
+    """Each way to save is shown where nothing but what is stored is left, and a kill with one of them.
+
+    `tensorboard` renames as `renamed` does, and `linked` numbers as `numbered` does.
+    """
+    moved = program in QUICK and program.name not in {"renamed", "numbered"}
+    return (how == "moved" and moved) or (how == "killed" and program.name == "replaced")
 
 
 @pytest.mark.parametrize(

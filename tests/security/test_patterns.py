@@ -34,7 +34,7 @@ MADE_AT_RUN_TIME = {
     "worker/engines/local/supervisor/ranks.py:has_signal": "the name of a signal mask, in /proc/PID/status",
 }
 """Expressions that are not known before a call, and why they are harmless."""
-LINEAR_ENGINES = dict.fromkeys(("store/output/log_search.py", "store/output/log_metrics.py"), "re2")
+LINEAR_ENGINES = dict.fromkeys(("store/output/log_search.py", "store/output/line_patterns.py"), "re2")
 """Where another engine than `re` is used. Its time is linear, whatever the expression."""
 GLOBS = {
     *("trainer/weights/initial.py", "torchyard/models/exporting/placing.py"),

@@ -15,7 +15,6 @@ from store.blobs import garbage
 from store.blobs.folder import BlobFolder, FolderAway
 from store.bundles import bundles
 from store.db.database import Database
-from store.db.revision import NotMigrated
 from store.queue.announcing import Queue
 from store.service_identity import ServiceIdentity, service_id
 from store.settings import Settings
@@ -23,7 +22,7 @@ from store.store import Store
 from tests import line
 from tests.servers import administered, redis_server
 from tests.store.fixture import StoreFixture, run_together, store_on
-from torchyard.contract.errors import ConfigError
+from torchyard.contract.errors import ConfigError, NotMigrated
 
 
 @pytest.fixture

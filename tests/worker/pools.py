@@ -20,6 +20,7 @@ from torchyard.contract.cluster.devices import DeviceReport, IsolationReport, Po
 from torchyard.contract.states import JobState
 from worker.daemon import Daemon
 from worker.devices.inventory import Inventory
+from worker.direct import DirectService
 from worker.engines.base import NodeDevices
 from worker.host.attempt_key import AttemptKey
 from worker.pools import Pool
@@ -62,7 +63,13 @@ class PoolFixture:
         )
         settings.home.mkdir(parents=True, exist_ok=True)
         pool = Pool("gpu", lambda: self.report, IsolationReport(level="off"), holder)
-        return Daemon(settings, self.cluster, pool=pool, clock=lambda: time.monotonic() + self.ahead)
+        return Daemon(
+            settings,
+            self.cluster,
+            DirectService.of(settings, holder=holder),
+            pool=pool,
+            clock=lambda: time.monotonic() + self.ahead,
+        )
 
     @property
     def code(self) -> Path:

@@ -7,6 +7,7 @@ import pytest
 
 from store.blobs.folder import BlobFolder
 from store.db.database import Database
+from store.worker.folders import HostFolders
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.bundles.tars import read_tree, tar_of
 from tests.worker.bundles.tars import store as store_blob
@@ -31,7 +32,9 @@ def _home(homes: Path, owner: str, *, used: int) -> Path:
 
 
 def _remove(homes: Path, database: Database, keep_bytes: int | None) -> list[str]:
-    for _ in Caches(homes, homes / "none", homes / "none", store_on(database)).remove_oldest(keep_bytes=keep_bytes):
+    for _ in Caches(homes, homes / "none", homes / "none", HostFolders(store_on(database), "")).remove_oldest(
+        keep_bytes=keep_bytes
+    ):
         pass
     return sorted(path.name for path in homes.iterdir())
 
@@ -68,7 +71,7 @@ def test_an_interrupted_removal_is_completed_and_a_link_is_left_to_its_target(
 
 
 def test_no_homes_are_no_error(tmp_path: Path, database: Database) -> None:
-    caches = Caches(tmp_path / "absent", tmp_path / "none", tmp_path / "none", store_on(database))
+    caches = Caches(tmp_path / "absent", tmp_path / "none", tmp_path / "none", HostFolders(store_on(database), ""))
     assert [*caches.remove_oldest(keep_bytes=0)] == []
 
 
@@ -81,9 +84,9 @@ def _bundle(folder: Path, *, owner: str, used: int) -> str:
 
 
 def _evict(folder: Path, database: Database, keep_bytes: int | None) -> list[str]:
-    for _ in Caches(folder / "homes", folder / "unpacked", folder / "environments", store_on(database)).remove_oldest(
-        keep_bytes=keep_bytes
-    ):
+    for _ in Caches(
+        folder / "homes", folder / "unpacked", folder / "environments", HostFolders(store_on(database), "")
+    ).remove_oldest(keep_bytes=keep_bytes):
         pass
     homes, bundles = (folder / "homes").glob("*"), (folder / "unpacked").glob("*/*")
     return sorted(path.name for path in (*homes, *bundles))
@@ -142,7 +145,7 @@ def test_what_is_kept_is_measured_before_and_after_a_removal(tmp_path: Path, dat
     _environment(tmp_path, owner="ada", name="b" * 64, used=3)
     _home(tmp_path / "homes", "ada", used=2)
     folders = (tmp_path / "homes", tmp_path / "unpacked", tmp_path / "environments")
-    caches = Caches(*folders, store_on(database))
+    caches = Caches(*folders, HostFolders(store_on(database), ""))
     for _ in caches.remove_oldest(keep_bytes=None):
         pass
     assert caches.measured is None, "nothing limits it, so nobody measures it"

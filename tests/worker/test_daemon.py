@@ -23,6 +23,7 @@ from store.jobs import deletion
 from store.jobs.shapes import shape_of
 from store.queue.announcing import Queue
 from store.tables import Garbage, Job, Worker
+from store.worker.folders import HostFolders
 from tests import line
 from tests.approved import Approved
 from tests.databases import unavailable
@@ -37,6 +38,7 @@ from worker.cleanup import removal
 from worker.daemon import Daemon
 from worker.devices.health import Health
 from worker.devices.inventory import Device, Inventory, discover
+from worker.direct import DirectService
 from worker.engines.base import StrayMemory
 from worker.engines.local.engine import LocalEngine
 from worker.engines.local.warm.manager import WarmProcess
@@ -82,7 +84,9 @@ class DaemonFixture:
         found = inventory or Inventory(slots)
         gpus = [device.uuid for device in found.devices if device.kind == "cuda"]
         engine, health = LocalEngine(settings.runs, found), Health(found.nvml, gpus)
-        return Daemon(settings, engine, health=health, lacking=found.lacking, clock=clock or Clock())
+        return Daemon(
+            settings, engine, DirectService.of(settings), health=health, lacking=found.lacking, clock=clock or Clock()
+        )
 
     def submit(self) -> str:
         """Submits a job that fails as soon as it is started, as its code does not exist."""
@@ -379,9 +383,9 @@ def test_a_run_directory_that_cannot_be_removed_does_not_prevent_other_removals(
         return name != stuck and remove(root, name, may_continue=may_continue)
 
     monkeypatch.setattr(removal, "remove_inside", remove_free)
-    removal.remove_deleted_runs(runs, store_on(fixture.store.database), may_continue=lambda: False)
+    removal.remove_deleted_runs(runs, HostFolders(store_on(fixture.store.database), ""), may_continue=lambda: False)
     assert (runs / free).exists()
-    removal.remove_deleted_runs(runs, store_on(fixture.store.database), may_continue=lambda: True)
+    removal.remove_deleted_runs(runs, HostFolders(store_on(fixture.store.database), ""), may_continue=lambda: True)
     assert sorted(path.name for path in runs.iterdir()) == sorted(["job_elsewhere", stuck])
     assert stuck in caplog.text
 
@@ -395,14 +399,14 @@ def test_a_deleted_job_that_left_much_does_not_hold_up_others(fixture: DaemonFix
             (runs / job_id / "1" / str(number)).touch()
         fixture.store.cancel(job_id)
         fixture.store.write(lambda session, job_id=job_id: deletion.delete_job(session, job_id))
-    store, last = store_on(fixture.store.database), ""
+    asked, last = HostFolders(store_on(fixture.store.database), ""), ""
     for steps in (iter(range(200)), iter(range(200))):
         last = removal.remove_deleted_runs(
-            runs, store, after=last, may_continue=lambda left=steps: any(True for _ in left)
+            runs, asked, after=last, may_continue=lambda left=steps: any(True for _ in left)
         )
     assert not (runs / small).exists()
     assert (runs / large).exists()
-    removal.remove_deleted_runs(runs, store, after=last, may_continue=lambda: True)
+    removal.remove_deleted_runs(runs, asked, after=last, may_continue=lambda: True)
     assert not (runs / large).exists()
 
 

@@ -7,6 +7,7 @@ import pytest
 from store.attempts import folders
 from store.db.database import Database
 from store.ids import new_id
+from store.worker.folders import HostFolders
 from tests.store.fixture import StoreFixture, store_on
 from torchyard.contract.attempts.rundir import WORK
 from worker.cleanup.folders import FolderSizes
@@ -38,7 +39,7 @@ def measured(sizes: FolderSizes, store: StoreFixture) -> dict[str, int]:
 
 def test_each_folder_is_measured_again_after_a_while(tmp_path: Path, database: Database) -> None:
     store, clock = StoreFixture(database), Clock()
-    sizes = FolderSizes(tmp_path, store_on(database), "wrk_1", clock=clock)
+    sizes = FolderSizes(tmp_path, HostFolders(store_on(database), "wrk_1"), clock=clock)
     stays, goes = make(tmp_path, mib=1), make(tmp_path, mib=2)
     (tmp_path / new_id("job") / "1").mkdir(parents=True)  # of a recipe
     assert measured(sizes, store) == {stays: 1, goes: 2}
@@ -53,7 +54,7 @@ def test_the_next_look_waits_for_many_times_what_one_takes(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, clock = StoreFixture(database), Clock()
-    sizes = FolderSizes(tmp_path, store_on(database), "wrk_1", clock=clock)
+    sizes = FolderSizes(tmp_path, HostFolders(store_on(database), "wrk_1"), clock=clock)
     job_id = make(tmp_path, mib=1)
     took = iter([0.0, 5.0, 5.0, 5.0])
     with monkeypatch.context() as patch:

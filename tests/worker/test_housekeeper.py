@@ -14,6 +14,7 @@ from store.cluster import device_history
 from store.db.database import Database
 from store.output import logs
 from store.output.facts import NewLines
+from store.worker.folders import HostFolders
 from tests.databases import on_both, unavailable
 from tests.store.fixture import StoreFixture, store_on
 from tests.worker.attempt import wait_for
@@ -22,8 +23,10 @@ from torchyard.contract.states import EndReason, JobState
 from worker.cleanup.housekeeper import Housekeeper
 from worker.daemon import Daemon
 from worker.devices.inventory import Device, Inventory
+from worker.direct import DirectService, Duties
 from worker.engines.local.engine import LocalEngine
-from worker.settings import Settings
+from worker.rescue import Rescue
+from worker.settings import Retention, Settings
 from worker.troubles import Troubles
 
 AT_ONCE = {"keep_logs": "0s", "keep_events": "0s", "keep_runs": "0s"}
@@ -60,6 +63,14 @@ def ended(store: StoreFixture, runs: Path) -> str:
     return claim.job_id
 
 
+def host_folders(store: StoreFixture) -> HostFolders:
+    return HostFolders(store_on(store.database), "wrk_1")
+
+
+def duties(store: StoreFixture, retention: Retention) -> Duties:
+    return Duties(store_on(store.database), retention, Rescue(store_on(store.database), (), clock=Clock()))
+
+
 def lines(store: StoreFixture, job_id: str) -> int:
     return len(store.read(lambda session: logs.list_after(session, job_id, line=0, limit=10).items))
 
@@ -70,8 +81,8 @@ def test_a_pass_removes_what_the_settings_keep_no_longer(
     job_id, clock = ended(store, tmp_path / "runs"), Clock()
     keeps_all = Housekeeper(
         tmp_path,
-        store_on(store.database),
-        worker_id="wrk_1",
+        host_folders(store),
+        duties=duties(store, settings().retention),
         retention=settings().retention,
         in_use=lambda _: False,
         troubles=Troubles(),
@@ -79,8 +90,8 @@ def test_a_pass_removes_what_the_settings_keep_no_longer(
     )
     keeps_nothing = Housekeeper(
         tmp_path,
-        store_on(store.database),
-        worker_id="wrk_1",
+        host_folders(store),
+        duties=duties(store, settings(**AT_ONCE).retention),
         retention=settings(**AT_ONCE).retention,
         in_use=lambda _: False,
         troubles=Troubles(),
@@ -108,8 +119,8 @@ def test_a_pass_during_an_outage_of_the_database_is_repeated(
     job_id, clock = ended(store, tmp_path / "runs"), Clock()
     housekeeper = Housekeeper(
         tmp_path,
-        store_on(store.database),
-        worker_id="wrk_1",
+        host_folders(store),
+        duties=duties(store, settings(**AT_ONCE).retention),
         retention=settings(**AT_ONCE).retention,
         in_use=lambda _: False,
         troubles=Troubles(),
@@ -130,8 +141,8 @@ def test_a_pass_that_fails_is_told_until_one_succeeds(
     clock, troubles = Clock(), Troubles()
     housekeeper = Housekeeper(
         tmp_path,
-        store_on(store.database),
-        worker_id="wrk_1",
+        host_folders(store),
+        duties=duties(store, settings().retention),
         retention=settings().retention,
         in_use=lambda _: False,
         troubles=troubles,
@@ -161,8 +172,8 @@ def test_a_pass_that_hangs_makes_no_turn(
     clock, hangs, goes_on = Clock(), threading.Event(), threading.Event()
     housekeeper = Housekeeper(
         tmp_path,
-        store_on(store.database),
-        worker_id="wrk_1",
+        host_folders(store),
+        duties=duties(store, settings().retention),
         retention=settings().retention,
         in_use=lambda _: False,
         troubles=Troubles(),
@@ -193,7 +204,8 @@ def test_a_worker_runs_its_housekeeper(
     clock = Clock()
     slots = tuple(Device(index, f"cpu-{index}", "CPU slot", "cpu") for index in range(2))
     configured = settings(redis_url=redis_url, **AT_ONCE)
-    daemon = Daemon(configured, LocalEngine(configured.runs, Inventory(slots)), clock=clock)
+    engine = LocalEngine(configured.runs, Inventory(slots))
+    daemon = Daemon(configured, engine, DirectService.of(configured), clock=clock)
     serving = threading.Thread(target=daemon.serve)
     serving.start()
     try:

@@ -17,6 +17,7 @@ from store.db.database import Database, in_us, now_us
 from store.ids import new_id
 from store.jobs import deletion
 from store.tables import Attempt, DeletedJob, Job, KeepRequest
+from store.worker.folders import HostFolders
 from tests.databases import on_both
 from tests.leftovers import LEVELS, leave_depth, leave_everything
 from tests.store.fixture import StoreFixture, run_together, store_on
@@ -61,7 +62,7 @@ class RunDirsFixture:
 
         return RunDirSweeper(
             self.runs,
-            store_on(self.store.database),
+            HostFolders(store_on(self.store.database), self.worker),
             keep=keep,
             keep_folders=keep_folders,
             keep_bytes=keep_bytes,

@@ -1,4 +1,4 @@
-"""Commands that list and drain workers, and list the queue."""
+"""Commands that drain workers and list the queue, and the table of workers."""
 
 from __future__ import annotations
 
@@ -19,21 +19,6 @@ if TYPE_CHECKING:
     from torchyard.contract.queue.views import QueueEntry, StopView
 
 _KINDS = {"cuda": "GPUs", "cpu": "CPU slots"}
-
-
-def workers(*, as_json: Json = False) -> None:
-    """List workers, their devices and the jobs on them.
-
-    Lists the pools of clusters, too.
-    """
-    with connect() as client:
-        found = client.workers.list()
-    output.show(
-        found,
-        worker_lines(found),
-        nothing=f"No workers. `{output.command()} up` starts a worker with the service.",
-        as_json=as_json,
-    )
 
 
 def drain(
@@ -125,7 +110,7 @@ def _prices_of_drain(names: list[str]) -> list[tuple[str, StopView]]:
     """Returns the name of each worker, and what its drain would cost."""
     with connect() as client:
         known = client.workers.list()
-        chosen = [_named(known, name) for name in names]
+        chosen = [named(known, name) for name in names]
         return [(worker.name, client.workers.price_of_drain(worker.id)) for worker in chosen]
 
 
@@ -138,7 +123,7 @@ def _drain_lines(name: str, price: StopView, *, all_of_them: bool) -> list[str]:
 def _set_drain(names: list[str], *, drain: bool, as_json: bool) -> None:
     with connect() as client:
         known = client.workers.list()
-        chosen = [_named(known, name) for name in names]
+        chosen = [named(known, name) for name in names]
         changed = [(client.workers.drain if drain else client.workers.undrain)(worker.id) for worker in chosen]
     output.show(changed, (_drained_line(worker, drain=drain) for worker in changed), as_json=as_json)
     if drain and not as_json:
@@ -162,7 +147,8 @@ def _state(worker: WorkerView) -> str:
     return "draining" if held or in_pool else "drained"
 
 
-def _named(workers: Sequence[WorkerView], name: str) -> WorkerView:
+def named(workers: Sequence[WorkerView], name: str) -> WorkerView:
+    """Returns the worker of this id, short id or name. Raises NotFound, and Conflict if several have the name."""
     from torchyard.client.shortids import only_id
     from torchyard.contract.errors import Conflict, NotFound
 

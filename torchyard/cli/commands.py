@@ -73,7 +73,7 @@ GROUPS: dict[str, dict[str, Command]] = {
         "audit": Command("audit:audit", "List who did what on the server, newest first."),
     },
     "Cluster": {
-        "workers": Command("cluster:workers", "List workers, their devices and the jobs on them."),
+        "workers": Command("workers:workers", "List, add, remove and update the machines that run jobs."),
         "queue": Command("cluster:queue", "List queued jobs in the order of the queue."),
         "top": Command("top:top", "Show workers, devices, the queue and what ended today."),
         "envs": Command("environments:envs", "List the Python environments that workers offer."),
@@ -82,6 +82,7 @@ GROUPS: dict[str, dict[str, Command]] = {
     },
     "Service": {
         "up": Command("up.commands:up", "Run the whole service on this machine."),
+        "join": Command("join:join", "Make this machine a worker of another machine's service, and run it."),
         "down": Command("up.commands:down", "Stop the service that `up` has started on this machine."),
         "status": Command("up.commands:status", "Show whether a service runs on this machine, and what it does."),
         "demo": Command("up.commands:demo", "Train on real digits, and check what comes out."),

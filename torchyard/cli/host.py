@@ -35,11 +35,11 @@ def doctor(
 ) -> None:
     """Check this machine, and print how to fix each problem.
 
-    Checks devices, PyTorch, disk, database, Redis, clock and limits. Needs no running server. Exits with 1 if a check
-    fails.
+    Checks devices, PyTorch, disk, database, Redis, clock and limits; on a machine that has joined a service, the way to
+    that. Needs no running server. Exits with 1 if a check fails.
     """
     if data_dir is None and not os.environ.get("TORCHYARD_DATA_DIR"):
-        data_dir = _of_service()
+        data_dir = _of_service() or _of_joined()
     settings = _settings(data_dir=data_dir, database=database, redis=redis)
     arguments = _json(as_json)
     folder = Path(settings.get("TORCHYARD_DATA_DIR") or ".torchyard").absolute() / "redis"
@@ -95,6 +95,14 @@ def _of_service() -> Path | None:
     return None if own.find(found) is None else found
 
 
+def _of_joined() -> Path | None:
+    """Returns the data directory of this user's worker of another machine's service; None if there is none."""
+    from torchyard.host.joined import JOINED_FILE, joined_data_dir
+
+    found = joined_data_dir()
+    return found if (found / JOINED_FILE).exists() else None
+
+
 def _json(as_json: bool) -> list[str]:
     return ["--json"] if as_json else []
 
@@ -112,4 +120,5 @@ def _settings(*, data_dir: Path | None, database: str | None, redis: str | None 
 def _replace_process(module: str, arguments: list[str], environment: Mapping[str, str]) -> Never:
     """Replaces this process by `python -P -m MODULE`. Raises ConfigError and OSError."""
     sys.stdout.flush()
-    os.execve(sys.executable, programs.argv(module, *arguments), dict(environment))  # noqa: S606
+    command = programs.argv(module, *arguments)
+    os.execve(command[0], command, dict(environment))  # noqa: S606

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,12 +25,19 @@ def login(
     url: Annotated[str, typer.Argument(metavar="URL", help="The server's address, such as https://HOST.")],
     *,
     name: Annotated[str | None, typer.Option(help="What to call the server. Default: its host and port.")] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The only certificate that the server may have, PEM. Default: authorities'."),
+    ] = None,
+    code: Annotated[
+        str | None, typer.Option(metavar="CODE", help="What `users code` has printed, in place of a token.")
+    ] = None,
     token_stdin: Annotated[bool, typer.Option("--token-stdin", help="Read the token from stdin.")] = False,
     as_json: Json = False,
 ) -> None:
     """Log in to a server.
 
-    Asks for a token, checks and stores it. Further commands go to this server.
+    Asks for a token, or takes a code; checks and stores it. Further commands go to this server.
     """
     from torchyard.client import Client
     from torchyard.client.discovery import check_url
@@ -37,16 +45,40 @@ def login(
 
     check_url(url)
     logins, name = read_logins(), name or default_name(url)
-    token = read_secret("token", from_stdin=token_stdin, option="--token-stdin")
-    with Client(url, token) as client:
+    if code is not None:
+        token, known = _redeem(url, code)
+    else:
+        token = read_secret("token", from_stdin=token_stdin, option="--token-stdin")
+        known = _read_certificate(certificate)
+    with Client(url, token, certificate=known) as client:
         me = client.me()
         server = client.server
-    write_logins(logins.adding(name, Login(url=server.url, token=server.token)))
+    write_logins(logins.adding(name, Login(url=server.url, token=server.token, certificate=server.certificate)))
     output.show(me, [], as_json=as_json)
     terminal.note(f"Logged in to {name} as {me.name} ({me.role}). The token is in {login_file()}.")
     for variable in ("TORCHYARD_URL", "TORCHYARD_SERVER"):
         if os.environ.get(variable) not in {None, "", name}:
             terminal.note(f"Warning: {variable} is set, and goes before this login.")
+
+
+def _redeem(url: str, code: str) -> tuple[str, str | None]:
+    """Returns the token for a code, and the certificate of the server. Raises what `joining.redeem` does."""
+    from torchyard.client import joining
+    from torchyard.contract.team.codes import parse_code
+
+    joined = joining.redeem(url, parse_code(code), kind="user")
+    return joined.view.token, joined.certificate
+
+
+def _read_certificate(path: Path | None) -> str | None:
+    from torchyard.contract.errors import ConfigError
+
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"the certificate {path} cannot be read: {error.strerror}") from None
 
 
 def logout(

@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 import typer
 
-from torchyard.cli import output
+from torchyard.cli import output, pasted
 from torchyard.cli.arguments import Json, connect
+from torchyard.cli.workers import PipOption, UrlOption
 from torchyard.contract.team.roles import Role
 from torchyard.host import terminal
 from torchyard.host.listening import is_loopback
@@ -41,6 +42,26 @@ def add(
             f"{url} is reached from this machine alone: for others, start the service with `up --host ADDRESS`, and log"
             " in to http://ADDRESS:PORT."
         )
+
+
+@users.command("code")
+def code(
+    name: UserArgument,
+    *,
+    url: UrlOption = None,
+    pip: PipOption = False,
+    as_json: Json = False,
+) -> None:
+    """Print the line by which a user logs in from another machine.
+
+    The line is good for ten minutes and once. It has the fingerprint of the server's certificate. Who has the command
+    line already needs its end alone, from `login` on.
+    """
+    with connect() as client:
+        made = client.users.code(name)
+        found, address = pasted.checked(made), pasted.address(client, made, url)
+    line = f"{pasted.installing(made, found, address, with_pip=pip)} login {address} --code {found.text}"
+    pasted.show(made, line, who=f"by {name}", as_json=as_json)
 
 
 @users.command("ls")

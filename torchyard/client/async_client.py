@@ -20,9 +20,10 @@ class AsyncClient(ClientCore):
         token: str | None = None,
         *,
         data_dir: str | Path = ".torchyard",
+        certificate: str | None = None,
         patience: float = 30.0,
     ) -> None:
-        server = discover(url, token, data_dir=Path(data_dir))
+        server = discover(url, token, data_dir=Path(data_dir), certificate=certificate)
         super().__init__(server, AsyncioTransport(server), patience=patience)
 
     async def __aenter__(self) -> Self:

@@ -120,6 +120,8 @@ class Workers(Driver[WorkersCore]):
     drain = blocking(WorkersCore.drain)
     price_of_drain = blocking(WorkersCore.price_of_drain)
     undrain = blocking(WorkersCore.undrain)
+    code = blocking(WorkersCore.code)
+    remove = blocking(WorkersCore.remove)
 
 
 class Users(Driver[UsersCore]):
@@ -128,6 +130,7 @@ class Users(Driver[UsersCore]):
     list = iterating(UsersCore.list)
     add = blocking(UsersCore.add)
     change = blocking(UsersCore.change)
+    code = blocking(UsersCore.code)
 
 
 class Tokens(Driver[TokensCore]):
@@ -188,8 +191,9 @@ class Client(Driver[ClientCore]):
     the `code` of the answer, or ServerUnreachable if there is no answer.
 
     Without arguments it finds the server through TORCHYARD_URL and TORCHYARD_TOKEN, else the user's login, else the
-    `server.json` in `data_dir` that `torchyard up` keeps. If a server that answered before does not answer, calls,
-    streams and downloads are repeated for `patience` seconds.
+    `server.json` in `data_dir` that `torchyard up` keeps. `certificate`: the only one that the server may have, as PEM;
+    by default the one of its login, else any that an authority has given to its host. If a server that answered before
+    does not answer, calls, streams and downloads are repeated for `patience` seconds.
     """
 
     def __init__(
@@ -198,9 +202,10 @@ class Client(Driver[ClientCore]):
         token: str | None = None,
         *,
         data_dir: str | Path = ".torchyard",
+        certificate: str | None = None,
         patience: float = 30.0,
     ) -> None:
-        self.server: Server = discover(url, token, data_dir=Path(data_dir))
+        self.server: Server = discover(url, token, data_dir=Path(data_dir), certificate=certificate)
         super().__init__(ClientCore(self.server, BlockingTransport(self.server), patience=patience))
         self.jobs = Jobs(self._core.jobs)
         self.sweeps = Sweeps(self._core.sweeps)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 import os
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,12 +20,21 @@ class Server:
     url: str
     token: str
     advice: str
+    certificate: str | None = None
+    """The only one that it may have, as PEM; None: one that an authority has given to its host."""
 
 
-def discover(url: str | None = None, token: str | None = None, *, data_dir: Path = Path(".torchyard")) -> Server:
+def discover(
+    url: str | None = None,
+    token: str | None = None,
+    *,
+    data_dir: Path = Path(".torchyard"),
+    certificate: str | None = None,
+) -> Server:
     """Returns the server that the arguments name, else TORCHYARD_URL and TORCHYARD_TOKEN, else the user's login (the
     one that TORCHYARD_SERVER names, or the default), else the service that runs on `data_dir`, else the user's own on
-    this machine. A token is only sent to the server that it was given with.
+    this machine. A token is only sent to the server that it was given with. `certificate`: the only one that the server
+    may have, as PEM, in place of what is known of it.
 
     Raises ServerUnreachable if none of them names a server, NotAuthorized if no token is known, and ConfigError if the
     address, the name or a file is not valid.
@@ -37,13 +46,14 @@ def discover(url: str | None = None, token: str | None = None, *, data_dir: Path
     if url:
         check_url(url)
     if url and token:
-        return _checked(Server(url, token, "is its address right, and does it run?"))
+        advice = "is its address right, and does it run?"
+        return _checked(Server(url, token, advice, certificate or _known_certificate(url, data_dir)))
     found = next((server for server in _from_files(url, data_dir) if url in {"", server.url}), None)
     if found is None:
         raise _unknown(url, data_dir)
     if own_token and not (url or token) and own_token != found.token:
         raise ConfigError(f"TORCHYARD_TOKEN is set, but is it for {found.url}? Set TORCHYARD_URL, too, or unset it")
-    return _checked(Server(found.url, token or found.token, found.advice))
+    return _checked(replace(found, token=token or found.token, certificate=certificate or found.certificate))
 
 
 def is_any_known(*, data_dir: Path = Path(".torchyard")) -> bool:
@@ -76,7 +86,7 @@ def _checked(server: Server) -> Server:
 
 def _from_files(url: str, data_dir: Path) -> Iterator[Server]:
     advice = f"is the server of your login ({login_file()}) down?"
-    yield from (Server(login.url, login.token, advice) for login in _logins(url))
+    yield from (Server(login.url, login.token, advice, login.certificate) for login in _logins(url))
     try:
         local = read_server(data_dir)
     except (ConfigError, ServerUnreachable):
@@ -86,12 +96,21 @@ def _from_files(url: str, data_dir: Path) -> Iterator[Server]:
     if local is not None:
         again = f"`torchyard up --detach --data-dir {data_dir}`"
         advice = f"it is the address in {data_dir / SERVER_FILE}; start it again with {again}"
-        yield Server(local.url, local.token, advice)
+        yield Server(local.url, local.token, advice, local.certificate)
     with contextlib.suppress(ServerUnreachable):  # a file that an earlier service has left
         if (own := read_server(own_data_dir())) is not None:
-            yield Server(
-                own.url, own.token, "it is your own on this machine: start it again with `torchyard up --detach`"
-            )
+            advice = "it is your own on this machine: start it again with `torchyard up --detach`"
+            yield Server(own.url, own.token, advice, own.certificate)
+
+
+def _known_certificate(url: str, data_dir: Path) -> str | None:
+    """Returns the certificate that a login or a service of this machine has for the address, whatever its token."""
+    if not url.startswith("https:"):
+        return None
+    try:
+        return next((server.certificate for server in _from_files(url, data_dir) if server.url == url), None)
+    except ConfigError:  # a file that does not count names none
+        return None
 
 
 def _logins(url: str) -> list[Login]:

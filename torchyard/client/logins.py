@@ -25,6 +25,8 @@ class Login(Record):
 
     url: Annotated[str, _without_slash]
     token: str
+    certificate: str | None = None
+    """As PEM, the only one that the server may have; None: one that an authority has given to its host."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,7 +96,14 @@ def no_such_view(answered: str, status: int, expected: str, finding: str) -> Ser
 def no_answer(server: Server, detail: str, *, in_time: bool = True) -> ServerUnreachable:
     """Returns the error for a request without an answer. `in_time`: it failed, and was not given up."""
     failure = "cannot be reached" if in_time else "did not answer in time"
-    return ServerUnreachable(f"{server.url} {failure} ({detail}): {server.advice}")
+    advice = server.advice
+    if "CERTIFICATE_VERIFY_FAILED" in detail:
+        known = "the one of your login" if server.certificate else "one of an authority that this machine trusts"
+        advice = (
+            f"its certificate is not {known}. An administrator makes a code for a new login, which names the"
+            " certificate: `torchyard users code NAME`"
+        )
+    return ServerUnreachable(f"{server.url} {failure} ({detail}): {advice}")
 
 
 def _of_another_server(answer: Answer) -> TorchyardError:

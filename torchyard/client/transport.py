@@ -59,7 +59,7 @@ def http_options(server: Server) -> dict[str, Any]:
         "timeout": _TIMEOUT,
         # A proxy cannot reach this machine's loopback, and a plain connection needs no certificates.
         "trust_env": not local,
-        "verify": trust.context(None) if server.url.startswith("https:") else False,
+        "verify": trust.context(server.certificate) if server.url.startswith("https:") else False,
     }
 
 

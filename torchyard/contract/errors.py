@@ -222,6 +222,10 @@ class Unavailable(TorchyardError):
     retry_after = 1
 
 
+class NotMigrated(Unavailable):
+    """The tables are older than this version needs, or there are none."""
+
+
 class StaleClaim(TorchyardError):
     """The attempt has ended or was rescued. The caller stops what it was doing."""
 

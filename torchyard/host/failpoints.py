@@ -29,7 +29,7 @@ COMMITS = (
     *("mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end"),
     *("collect", "forget_garbage", "trim_log", "trim_events", "trim_samples", "delete_tombstones"),
     *("fan_out", "claim_messages", "message_result", "clean_messages"),
-    *("add_up_counts", "join_points", "move_aside", "identify", "sweep", "other"),
+    *("add_up_counts", "join_points", "identify", "sweep", "other"),
     *("sweeps", "run_schedule", "make_trials", "ask_trials", "dependencies"),
     *("estimates", "score"),
 )

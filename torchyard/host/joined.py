@@ -8,6 +8,7 @@ from typing import Annotated
 from torchyard.contract.errors import ConfigError
 from torchyard.contract.wire.codec import Record, matching
 from torchyard.host import trust
+from torchyard.host.datadir import own_data_dir
 from torchyard.host.privatefile import open_own, write_private
 
 JOINED_FILE = "joined.json"
@@ -29,6 +30,11 @@ class Joined(Record):
     """As PEM, the only certificate that the service may have; None: one that an authority has given to its host."""
 
 
+def joined_data_dir() -> Path:
+    """Returns the data directory of this user's worker of another machine's service."""
+    return own_data_dir().with_name("torchyard-worker")
+
+
 def load(path: Path) -> Joined:
     """Returns what the file says. Raises FileNotFoundError, and ConfigError for a file that others may use, or that
     has something else.
@@ -44,6 +50,18 @@ def load(path: Path) -> Joined:
         return Joined.from_json(content)
     except ValueError as error:
         raise ConfigError(f"{path} cannot be read: {error}. Join again: torchyard join URL --code CODE") from None
+
+
+def known(data_dir: Path) -> Joined:
+    """Returns what the worker of this data directory has joined. Raises ConfigError, also if it has joined nothing."""
+    path = data_dir / JOINED_FILE
+    try:
+        return load(path)
+    except FileNotFoundError:
+        raise ConfigError(
+            f"this machine has joined no service (there is no {path}): an administrator prints the line for it with"
+            " `torchyard workers add NAME`"
+        ) from None
 
 
 def save(path: Path, joined: Joined) -> None:

@@ -182,7 +182,7 @@ async function written(name: string): Promise<string> {
   return job.id;
 }
 
-/** Returns where a page is, as another browser is told it. */
+/** Returns where a page is, as another browser gets it. */
 function pathOf(page: Page): string {
   const { pathname, search } = new URL(page.url());
   return `${pathname.slice(1)}${search}`;

@@ -97,7 +97,7 @@ test("a search goes from match to match, each in its context", async () => {
   await leave(visited);
 });
 
-test("who scrolls up keeps the place, and is told how many lines are new", async () => {
+test("who scrolls up keeps the place, and reads how many lines are new", async () => {
   const visited = await visit(browser, service, `jobs/${grows.id}?tab=logs`);
   const { page } = visited;
   await page.locator('.line[data-line="400"]').waitFor();

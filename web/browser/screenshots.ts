@@ -1,4 +1,4 @@
-/** Takes pictures of every page of a real service, in both themes and two widths: `make screenshots`. */
+/** Takes pictures of every page of a real service, in both themes and three widths: `make screenshots`. */
 import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -16,7 +16,7 @@ const DRAWN_MS = 1500;
 const SCREEN = 900;
 const TALLEST = 4000;
 /** Those whose pictures go on below the screen. */
-const WHOLE = new Set(["media", "misclassified", "sweep", "compare-groups", "compare-samples", "plots"]);
+const WHOLE = new Set(["media", "misclassified", "compare-groups", "compare-samples", "plots"]);
 
 const LOGS = fileURLToPath(new URL("../../bench/team_program.py", import.meta.url));
 const RATES = [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1];
@@ -46,7 +46,7 @@ try {
   const jobs = await run();
   const pages = await addresses(jobs);
   for (const theme of ["light", "dark"] as const)
-    for (const width of [1440, 390]) {
+    for (const width of [1440, 1920, 390]) {
       const visited = await visit(browser, service, "", { theme, width });
       for (const [name, path] of Object.entries(pages)) {
         await visited.page.goto(`${service.url}/${path}`);
@@ -57,7 +57,7 @@ try {
       }
       await leave(visited);
     }
-  copyFileSync(join(FOLDER, "curves-dark-1440.png"), SHOWN);
+  copyFileSync(join(FOLDER, "sweep-dark-1440.png"), SHOWN);
 } finally {
   await browser.close();
   await service.stop();

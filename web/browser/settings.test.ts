@@ -84,10 +84,10 @@ test("the browser tells of a job that ends, once it was allowed", async () => {
   await page.reload();
   await page.getByLabel("a job of mine ends or is paused").check();
   await page.getByRole("link", { name: "Jobs" }).click();
-  const job = await submit(service, digits("told"));
+  const job = await submit(service, digits("notified"));
   await reach(service, job.id, "succeeded");
   await page.waitForFunction(() =>
-    (window as unknown as { shown: string[] }).shown.includes("told succeeded"),
+    (window as unknown as { shown: string[] }).shown.includes("notified succeeded"),
   );
   await leave(visited);
 });

@@ -8,8 +8,8 @@ from pathlib import Path
 import threading
 from typing import Self
 
+from store.worker.protocol import Verbs
 from store.worker.records import DEFAULTS, Claim, OutputLimits
-from store.worker.verbs import WorkerStore
 from torchyard.contract.attempts.rundir import SHARD_ABOVE, RunDir
 from torchyard.contract.cluster.devices import IsolationReport, PoolReport
 from torchyard.contract.wire.units import LONGEST_STOP_GRACE
@@ -32,7 +32,7 @@ from worker.settings import Settings
 class WorkerContext:
     """What all attempts of one worker share."""
 
-    store: WorkerStore
+    store: Verbs
     engine: Engine
     runs: Path
     """The folder of all run directories."""
@@ -63,7 +63,7 @@ class WorkerContext:
         cls,
         settings: Settings,
         engine: Engine,
-        store: WorkerStore,
+        store: Verbs,
         *,
         health: Health | None,
         isolation: IsolationReport,

@@ -9,6 +9,7 @@ import errno
 import threading
 from typing import Any
 
+from store.worker.protocol import Verbs
 from store.worker.records import (
     DEFAULTS,
     Answer,
@@ -30,7 +31,6 @@ from store.worker.records import (
     Room,
     Wanted,
 )
-from store.worker.verbs import WorkerStore
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.cluster.devices import EnvironmentReport
 from torchyard.contract.errors import Conflict, Unavailable
@@ -50,7 +50,7 @@ class AttemptRecords:
 
     def __init__(
         self,
-        store: WorkerStore,
+        store: Verbs,
         claim: Claim,
         *,
         leaving: threading.Event,

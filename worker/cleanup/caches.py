@@ -7,8 +7,7 @@ from pathlib import Path
 import stat
 from uuid import uuid4
 
-from store.attempts import removal
-from store.store import Store
+from store.worker.protocol import Folders
 from torchyard.contract.bundles.names import bundles_of
 from torchyard.contract.cluster.devices import CachesReport
 from torchyard.contract.errors import InvalidSpec
@@ -34,12 +33,11 @@ class CachedFolder:
     packages: bool = False
     """It is one environment of packages, or what was downloaded for all. Neither: it is the owner's home."""
 
-    def is_in_use(self, store: Store) -> bool:
+    def is_in_use(self, asked: Folders) -> bool:
         """Raises Unavailable."""
-        with store.read() as session:
-            if self.sha256 is None and not self.packages:
-                return self.owner in removal.list_active_owners(session)
-            specs = removal.list_active_specs(session, owner=self.owner)
+        if self.sha256 is None and not self.packages:
+            return self.owner in asked.list_active_owners()
+        specs = asked.list_active_specs(self.owner)
         if self.packages:  # which of them a job uses is known when its code is read
             return any(_has_packages(spec) for spec in specs)
         return any(self.sha256 in _bundles(spec) for spec in specs)
@@ -48,11 +46,11 @@ class CachedFolder:
 class Caches:
     """`homes` has a folder for each owner. `bundles` and `environments` have folders in a folder for each owner."""
 
-    def __init__(self, homes: Path, bundles: Path, environments: Path, store: Store) -> None:
+    def __init__(self, homes: Path, bundles: Path, environments: Path, asked: Folders) -> None:
         self._environments = environments
         self._homes = homes
         self._bundles = bundles
-        self._store = store
+        self._asked = asked
         self.measured: CachesReport | None = None
         """What they had when they were measured last."""
         self._sizes: dict[tuple[Path, int], int] = {}
@@ -110,9 +108,9 @@ class Caches:
             if folder.packages:
                 return self._remove_environment(folder)
             if folder.sha256 is None:
-                return not folder.is_in_use(self._store) and _remove_home(folder.path)
+                return not folder.is_in_use(self._asked) and _remove_home(folder.path)
             with cache.locked_if_free(folder.path) as locked:  # an attempt that begins now waits, and unpacks it again
-                return locked and not folder.is_in_use(self._store) and cache.remove(folder.path)
+                return locked and not folder.is_in_use(self._asked) and cache.remove(folder.path)
         except OSError as error:
             logger.warning("%s cannot be removed: %s", folder.path, error)
             return False
@@ -120,7 +118,7 @@ class Caches:
     def _remove_environment(self, folder: CachedFolder) -> bool:
         """Raises OSError."""
         with cache.locked_if_free(folder.path) as locked:  # as above; who installs something has the downloads' lock
-            return locked and not folder.is_in_use(self._store) and environments.remove(folder.path)
+            return locked and not folder.is_in_use(self._asked) and environments.remove(folder.path)
 
 
 def _has_packages(spec: object) -> bool:

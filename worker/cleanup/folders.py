@@ -1,11 +1,10 @@
 """Tells how large the working folders of jobs on this host are."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from pathlib import Path
 import time
 
-from store.attempts import folders
-from store.store import Store
+from store.worker.protocol import Folders
 from torchyard.contract.attempts.rundir import WORK
 from worker.host import rundirs, workfolders
 
@@ -15,12 +14,11 @@ _SHARE = 200
 
 
 class FolderSizes:
-    """Those of the worker `worker_id`. `runs`: has the folders of jobs."""
+    """`runs`: has the folders of jobs. `told`: stores their sizes."""
 
-    def __init__(self, runs: Path, store: Store, worker_id: str, *, clock: Callable[[], float]) -> None:
+    def __init__(self, runs: Path, told: Folders, *, clock: Callable[[], float]) -> None:
         self._runs = runs
-        self._store = store
-        self._worker_id = worker_id
+        self._told = told
         self._clock = clock
         self._next = 0.0
 
@@ -36,13 +34,6 @@ class FolderSizes:
                 sizes[job_id] = rundirs.size(self._runs / job_id / WORK, unlock=False)
                 took += time.thread_time() - began
                 yield
-        self._store_changes(sizes)
+        self._told.store_sizes(sizes)
         self._next = self._clock() + max(_LEAST_S, _SHARE * took)
         yield
-
-    def _store_changes(self, sizes: Mapping[str, int]) -> None:
-        with self._store.read() as session:
-            if folders.read_sizes(session, self._worker_id) == sizes:
-                return
-        with self._store.write("heartbeat") as session:
-            folders.replace_sizes(session, self._worker_id, sizes)

@@ -1,15 +1,13 @@
 """Removes what is kept no longer, in a thread of its own."""
 
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
 import logging
 from pathlib import Path
 import threading
 import time
 
-from store import housekeeping
-from store.cluster import device_history
-from store.jobs import deletion
-from store.store import Store
+from store.worker.protocol import Folders
 from torchyard.contract.cluster.devices import CachesReport
 from torchyard.contract.errors import Unavailable
 from worker.cleanup import removal
@@ -19,6 +17,7 @@ from worker.cleanup.sweeper import RunDirSweeper
 from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import ENVIRONMENTS, UNPACKED
 from worker.sandbox.writable import WritableFolders
+from worker.service import ClusterDuties
 from worker.settings import Retention
 from worker.troubles import Troubles
 from worker.watch import Turns
@@ -33,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Housekeeper:
-    """`root`: the data directory. `worker_id`: of the worker that this is of.
+    """`root`: the data directory. `asked`: says what may be removed there. `duties`: those of the cluster.
 
     `in_use` returns whether the run directory of an attempt must not be touched. The thread calls it.
     """
@@ -41,30 +40,34 @@ class Housekeeper:
     def __init__(
         self,
         root: Path,
-        store: Store,
+        asked: Folders,
         *,
-        worker_id: str,
+        duties: ClusterDuties,
         retention: Retention,
         in_use: Callable[[AttemptKey], bool],
         troubles: Troubles,
+        claiming: AbstractContextManager[object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store = store
+        """`claiming`: as of `RunDirSweeper`."""
+        self._asked = asked
+        self._duties = duties
         self._retention = retention
         self._runs = root / "runs"
         self._removed = ""
         """The deleted job with whose run directories the last sweep ended."""
         self._sweeper = RunDirSweeper(
             self._runs,
-            store,
+            asked,
             keep=retention.runs,
             keep_folders=retention.folders,
             keep_bytes=retention.run_bytes,
             in_use=in_use,
+            claiming=claiming,
         )
-        self._folders = FolderSizes(self._runs, store, worker_id, clock=clock)
+        self._folders = FolderSizes(self._runs, asked, clock=clock)
         folder = root.absolute()
-        self._caches = Caches(WritableFolders(root).homes, folder / UNPACKED, folder / ENVIRONMENTS, store)
+        self._caches = Caches(WritableFolders(root).homes, folder / UNPACKED, folder / ENVIRONMENTS, asked)
         self._troubles = troubles
         self.turns = Turns("the pass of the housekeeping")
         """Those of the thread that makes a pass; while there is none, it counts as one that makes turns."""
@@ -82,9 +85,9 @@ class Housekeeper:
         """Removes what deleted jobs left, for at most a second, and starts a pass if one is due. Raises Unavailable."""
         end = self._clock() + _SWEEP_LIMIT_S
         self._removed = removal.remove_deleted_runs(
-            self._runs, self._store, after=self._removed, may_continue=lambda: self._clock() < end
+            self._runs, self._asked, after=self._removed, may_continue=lambda: self._clock() < end
         )
-        removal.remove_unreferenced_blobs(self._store)
+        self._duties.remove_unreferenced_blobs()
         self.start_pass_if_due()
 
     def start_pass_if_due(self) -> None:
@@ -133,17 +136,7 @@ class Housekeeper:
         return True
 
     def _steps(self) -> Generator[None]:
-        yield from housekeeping.trim_finished_jobs(self._store, self._retention.finished_jobs)
-        with self._store.write("delete_tombstones") as session:
-            deletion.delete_old_tombstones(session)
-        yield
-        with self._store.write("trim_samples") as session:
-            device_history.delete_old(session)
-        yield
-        yield from housekeeping.add_up_counts(self._store)
-        removal.remove_unused_bundles(self._store, age=self._retention.unused_bundles)
-        yield
-        yield from housekeeping.join_points(self._store)
+        yield from self._duties.clean()
         yield from self._sweeper.sweep()
         yield from self._folders.measure()
         yield from self._caches.remove_oldest(keep_bytes=self._retention.cache_bytes)

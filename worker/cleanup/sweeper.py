@@ -8,6 +8,7 @@ attempt changed is stored.
 
 from collections.abc import Callable, Collection, Generator
 import contextlib
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 import logging
@@ -15,9 +16,8 @@ from pathlib import Path
 import shutil
 import time
 
-from store.attempts import removal
-from store.attempts.facts import KnownJob
-from store.store import Store
+from store.worker.protocol import Folders
+from store.worker.records import KnownJob
 from torchyard.contract.attempts.rundir import WORK, RunDir
 from worker.host import rundirs, workfolders
 from worker.host.attempt_key import AttemptKey
@@ -58,15 +58,18 @@ class RunDirSweeper:
     def __init__(
         self,
         runs: Path,
-        store: Store,
+        asked: Folders,
         *,
         keep: timedelta | None,
         keep_folders: timedelta | None = None,
         keep_bytes: int | None,
         in_use: Callable[[AttemptKey], bool],
+        claiming: AbstractContextManager[object] | None = None,
     ) -> None:
+        """`claiming`: the lock under which this worker claims jobs: nothing else makes run directories here."""
         self._runs = runs.resolve()
-        self._store = store
+        self._asked = asked
+        self._claiming = claiming or nullcontext()
         self._keep = keep
         self._keep_folders = keep_folders
         self._keep_bytes = keep_bytes
@@ -83,8 +86,7 @@ class RunDirSweeper:
         job_ids = sorted(runs)
         for first in range(0, len(job_ids), _JOBS_PER_QUERY):
             some = job_ids[first : first + _JOBS_PER_QUERY]
-            with self._store.read() as session:
-                known = removal.find_known_jobs(session, some)
+            known = self._asked.find_known(some)
             yield
             for job_id in some:
                 if job_id not in known:
@@ -140,10 +142,11 @@ class RunDirSweeper:
         return not any(self._in_use(job_id, number) for number in numbers)
 
     def _rename_orphan(self, job_id: str, number: str) -> bool:
-        """Renames the directory while the job is locked: its next attempt may get this very number."""
+        """Renames the directory while no job is claimed: its next attempt may get this very number."""
         folder = self._runs / job_id
-        with self._store.write("move_aside") as session:
-            if not removal.lock_unknown_attempt(session, job_id, int(number)):
+        with self._claiming:
+            known = self._asked.find_known([job_id]).get(job_id)
+            if (known is not None and int(number) in known.attempts) or self._in_use(job_id, number):
                 return False
             try:
                 (folder / number).rename(folder / (_ORPHAN_PREFIX + number))
@@ -225,9 +228,10 @@ class RunDirSweeper:
         """Removes the folder of a job that waits or is paused, while no attempt of it can begin."""
         run = RunDir(self._runs / job_id / "1")
         self._remove(job_id, _WITHDRAWN)
-        with self._store.write("move_aside") as session:
-            waits = removal.lock_without_attempt(session, job_id)
+        with self._claiming:
+            known = self._asked.find_known([job_id]).get(job_id)
             record = workfolders.record_of(run)
+            waits = known is None or not known.runs
             withdrawn = waits and record is not None and record.stored and self._withdraw(job_id)
         if withdrawn:
             self._remove_withdrawn(job_id)

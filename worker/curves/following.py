@@ -32,7 +32,7 @@ _CALL = 1 << 20
 _MOST_DETAIL = 200
 _WAIT_S = 0.1
 """How long one call waits for the process that parses. What it has not answered, a later call takes."""
-_WAIT_AT_END_S = 1.0
+WAIT_AT_END_S = 1.0
 MOST_FAILURES = 10
 """How often the process that parses may end before nothing more is read."""
 
@@ -162,7 +162,7 @@ class CurveFiles:
         if not self._is_asked:
             self._is_asked = True
             self._parser.ask(parsed.question_of([one.part for one in self._asked]))
-        answer = self._parser.answer(_WAIT_AT_END_S if final else _WAIT_S)
+        answer = self._parser.answer(WAIT_AT_END_S if final else _WAIT_S)
         if answer is None:
             return
         try:

@@ -15,7 +15,7 @@ import textwrap
 
 from torchyard.contract.errors import TorchyardError
 from torchyard.host import terminal
-from worker.doctor import daemon, disk, gpus, host, pool, pytorch, services, starts
+from worker.doctor import daemon, disk, gpus, host, joined, pool, pytorch, services, starts
 from worker.doctor.findings import Finding, Status, failed
 from worker.doctor.folders import check_folders
 from worker.doctor.isolation import check_isolation
@@ -60,6 +60,9 @@ def _findings(settings: Settings, *, embedded_redis: Path | None) -> Iterator[Fi
         yield from _guarded("torch", lambda: [pytorch.check_torch(gpus=0)])
         yield from _guarded("packages", lambda: [check_packages(settings)])
         yield from _guarded("pool", lambda: pool.check_pool(settings, partition))
+    if joined.has_joined(settings.root):
+        yield from _guarded("service", lambda: joined.check_joined(settings.root))
+        return
     yield from _guarded("database", lambda: [services.check_database(settings)])
     yield from _guarded("worker", lambda: daemon.check_daemon(settings))
     yield from _guarded("service", lambda: [services.check_service(settings)])

@@ -36,10 +36,12 @@ class Team:
 
 
 @contextmanager
-def serving_team(folder: Path, databases: SQLiteDatabases, *, page_folder: Path = website.BUILT) -> Generator[Team]:
+def serving_team(
+    folder: Path, databases: SQLiteDatabases, *, page_folder: Path = website.BUILT, tls: bool = False
+) -> Generator[Team]:
     with (
         databases.migrated() as database,
         redis_server(folder) as redis,
-        api_thread(folder, database, redis, page_folder=page_folder) as url,
+        api_thread(folder, database, redis, page_folder=page_folder, tls=tls) as url,
     ):
         yield Team(url, database_url=database)

@@ -223,16 +223,16 @@ def test_an_empty_list_has_no_heading(server: FakeServer, noun: str) -> None:
 def test_a_worker_that_drains_is_drained_when_it_has_no_job(server: FakeServer) -> None:
     for job_id, state in (("job_1", "draining"), (None, "drained")):
         server.on("/v1/workers", page([{**_worker([_device(0, job_id=job_id)]), "state": "draining"}]))
-        assert run(server, "workers").stdout.splitlines()[1].split()[1] == state
+        assert run(server, "workers", "ls").stdout.splitlines()[1].split()[1] == state
 
 
 def test_workers_shows_who_holds_a_device_if_there_are_several_owners(server: FakeServer) -> None:
     own = _device(0, job_id="job_1", holder=_holder("ada", name="a"))
     hidden = _device(1, holder=_holder("eve"))
     server.on("/v1/workers", page([_worker([own, _device(2)])]))
-    assert "OWNER" not in run(server, "workers").stdout
+    assert "OWNER" not in run(server, "workers", "ls").stdout
     server.on("/v1/workers", page([_worker([own, hidden, _device(2)])]))
-    heading, first, second, third = run(server, "workers").stdout.splitlines()
+    heading, first, second, third = run(server, "workers", "ls").stdout.splitlines()
     column = heading.index("OWNER")
     assert [line[column : column + 4].strip() for line in (first, second, third)] == ["ada", "eve", ""]
     assert "job_1" in first and "eve's private job" in second and "free" in third
@@ -245,7 +245,7 @@ def test_a_kept_place_is_shown_below_the_devices(server: FakeServer) -> None:
     server.on("/v1/jobs", page([]))
     server.on("/v1/workers/wrk_1/history", {"worker_id": "wrk_1", "resolution_seconds": 5, "devices": []})
     kept = "box-a: its CPU slots are kept for a job of eve, until that can start"
-    assert run(server, "workers").stdout.splitlines()[2:] == [kept]
+    assert run(server, "workers", "ls").stdout.splitlines()[2:] == [kept]
     assert run(server, "top", "--once").stdout.split("\n\n")[0].splitlines()[-1] == kept
 
 

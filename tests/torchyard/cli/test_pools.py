@@ -144,7 +144,7 @@ def test_pools_have_a_table_of_their_own_which_counts_their_jobs(
     pool.take(run(team, folder))
     pool.run(claim, ["n1", "n2"])
     pool.report(POOL)
-    heading, row = lines(team, "workers")
+    heading, row = lines(team, "workers", "ls")
     assert heading.split() == [
         *("POOL", "STATE", "PARTITION", "NODES", "DEVICES", "LIMIT", "WAITING", "RUNNING", "SEEN")
     ]
@@ -158,9 +158,9 @@ def test_pools_have_a_table_of_their_own_which_counts_their_jobs(
 
 def test_a_pool_says_why_no_job_starts_there(team: Team, pool: Pool) -> None:
     pool.report(replace(POOL, obstacle="Slurm does not answer"))
-    assert lines(team, "workers")[2:] == ["gpu: Slurm does not answer"]
+    assert lines(team, "workers", "ls")[2:] == ["gpu: Slurm does not answer"]
     pool.report(POOL)
-    assert len(lines(team, "workers")) == 2
+    assert len(lines(team, "workers", "ls")) == 2
 
 
 def test_why_has_the_words_of_slurm_and_shows_the_pool(team: Team, pool: Pool, folder: Path) -> None:

@@ -178,9 +178,9 @@ def test_why_shows_how_much_memory_was_free_when_there_was_too_little(service: S
 
 
 def test_workers_lists_each_device(service: Service) -> None:
-    heading, *devices = _run(service, "workers").stdout.splitlines()
+    heading, *devices = _run(service, "workers", "ls").stdout.splitlines()
     assert heading.startswith("WORKER")
-    [worker] = json.loads(_run(service, "workers", "--json").stdout)
+    [worker] = json.loads(_run(service, "workers", "ls", "--json").stdout)
     assert [device["kind"] in line for device, line in zip(worker["devices"], devices, strict=True)]
 
 

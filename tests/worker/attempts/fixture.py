@@ -68,6 +68,12 @@ class RunnerFixture(Generic[EngineT]):
         return AttemptKey(self.claim.job_id, self.claim.number)
 
     @property
+    def blobs(self) -> BlobFolder:
+        found = self.context.store.blobs
+        assert isinstance(found, BlobFolder)
+        return found
+
+    @property
     def runner(self) -> Runner:
         return self.runners[-1]
 
@@ -81,7 +87,7 @@ class RunnerFixture(Generic[EngineT]):
 
     def start_runner(self, *, preempted: bool = False) -> None:
         if self.context.store.worker_id != self.claim.worker_id:
-            store = store_on(self.store.database, blobs=self.context.store.blobs)
+            store = store_on(self.store.database, blobs=self.blobs)
             self.context = replace(self.context, store=WorkerStore(store, self.claim.worker_id))
         self.runners.append(Runner(self.context, self.claim))
         if preempted:

@@ -66,6 +66,13 @@ def test_the_end_of_an_attempt_is_noticed_at_once_however_rarely_it_is_polled(
     assert attempt.watchers == []
 
 
+def test_a_runner_tells_which_devices_its_attempt_uses(simulated: SimulatedRunnerFixture) -> None:
+    simulated.start_ranks()
+    use = simulated.runner.device_use
+    assert (use.job_id, use.number, use.ended) == (simulated.claim.job_id, 1, False)
+    assert use.devices
+
+
 def test_a_runner_that_was_woken_up_waits_again(
     simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,7 +282,7 @@ def test_an_attempt_that_cannot_be_prepared_ends_after_the_time_limit(
 def test_a_cancel_ends_the_copy_of_the_checkpoint_to_resume_from(
     simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id, blobs = simulated.claim.job_id, simulated.context.store.blobs
+    job_id, blobs = simulated.claim.job_id, simulated.blobs
     blob = blobs.add(io.BytesIO(bytes(4 << 20)))
     file = ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)
     new = NewCheckpoint("step-1", Manifest(step=1, files=[file]), [file])

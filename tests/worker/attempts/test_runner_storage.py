@@ -29,20 +29,20 @@ from torchyard.run.publishing import publish
 def test_a_runner_waits_for_a_blob_store_that_cannot_be_written(
     simulated: SimulatedRunnerFixture, tmp_path: Path, approved: Approved
 ) -> None:
-    simulated.context.store.blobs.root.write_text("in the way")
+    simulated.blobs.root.write_text("in the way")
     attempt = simulated.start_ranks()
     simulated.save_checkpoint(3)
     wait_for(simulated.messages, "the owner is told")
     assert simulated.messages()[0] == approved("messages", tmp_path=tmp_path)
     attempt.end()
-    simulated.context.store.blobs.root.unlink()
+    simulated.blobs.root.unlink()
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     assert simulated.row.checkpoints == 1
     assert simulated.messages()[1:] == ["what the attempt writes is stored again"]
 
 
 def test_a_runner_waits_for_blobs_that_are_not_mounted_any_more(simulated: SimulatedRunnerFixture) -> None:
-    blobs = simulated.context.store.blobs
+    blobs = simulated.blobs
     ServiceIdentity(simulated.store.database, blobs).require()
     attempt = simulated.start_ranks()
     blobs.root.rename(elsewhere := blobs.root.with_name("elsewhere"))
@@ -62,7 +62,7 @@ def test_a_runner_waits_for_blobs_that_are_not_mounted_any_more(simulated: Simul
 @pytest.fixture
 def small_disk(simulated: SimulatedRunnerFixture) -> Generator[Path]:
     """A file system of 1 MiB with the blob store, filled up."""
-    folder = simulated.context.store.blobs.root
+    folder = simulated.blobs.root
     folder.mkdir()
     with mounted(folder, kibibytes=1024):
         with (folder / "ballast").open("wb") as ballast, pytest.raises(OSError, match="No space left"):
@@ -90,21 +90,21 @@ def test_an_attempt_goes_on_while_the_disk_of_the_blobs_is_full(
 
 
 def test_an_attempt_stays_open_if_the_worker_leaves_before_all_is_stored(simulated: SimulatedRunnerFixture) -> None:
-    simulated.context.store.blobs.root.write_text("in the way")
+    simulated.blobs.root.write_text("in the way")
     attempt = simulated.start_ranks()
     simulated.save_checkpoint(3)
     attempt.end()
     wait_for(simulated.messages, "the owner is told")
     simulated.detach()
     assert simulated.row.ended_at is None
-    simulated.context.store.blobs.root.unlink()
+    simulated.blobs.root.unlink()
     simulated.start_runner()
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     assert simulated.row.checkpoints == 1
 
 
 def test_a_cancel_ends_the_wait_for_the_blob_store(simulated: SimulatedRunnerFixture) -> None:
-    simulated.context.store.blobs.root.write_text("in the way")
+    simulated.blobs.root.write_text("in the way")
     attempt = simulated.start_ranks()
     simulated.save_checkpoint(3)
     attempt.end()
@@ -120,7 +120,7 @@ def full_disk(simulated: SimulatedRunnerFixture) -> Generator[Path]:
 
     Yields the file that fills the disk.
     """
-    blob = simulated.context.store.blobs.add(BytesIO(bytes(1 << 19)))
+    blob = simulated.blobs.add(BytesIO(bytes(1 << 19)))
     files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
     new = NewCheckpoint("step-1", Manifest(step=1, metrics={}, files=files), files)
     simulated.store.record(simulated.claim, seq=0, checkpoints=[new])
@@ -180,8 +180,8 @@ def test_problems_at_the_start_and_at_storing_are_reported_separately(
     wait_for(simulated.messages, "the first problem")
     full_disk.unlink()
     wait_for(lambda: simulated.key in simulated.engine.attempts, "the start")
-    simulated.context.store.blobs.root.rename(tmp_path / "aside")
-    simulated.context.store.blobs.root.write_text("in the way")
+    simulated.blobs.root.rename(tmp_path / "aside")
+    simulated.blobs.root.write_text("in the way")
     simulated.save_checkpoint(2)
     wait_for(lambda: any("cannot be stored now" in text for text in simulated.messages()), "the second problem")
     assert any("was prepared" in text for text in simulated.messages())
@@ -223,12 +223,12 @@ def test_a_damaged_checkpoint_is_skipped_and_its_owner_is_told(simulated: Simula
     simulated.run.resume.mkdir(parents=True)
     leave_depth(simulated.run.resume, LEVELS)  # whatever lies there is removed
     for seq, content in enumerate((b"older", b"newer")):
-        blob = simulated.context.store.blobs.add(BytesIO(content))
+        blob = simulated.blobs.add(BytesIO(content))
         files = [ManifestFile(path="state.pt", size=blob.size, sha256=blob.sha256)]
         manifest = Manifest(step=seq + 1, metrics={}, files=files)
         simulated.store.record(simulated.claim, seq=seq, checkpoints=[NewCheckpoint(f"step-{seq}", manifest, files)])
     newest = hashlib.sha256(b"newer").hexdigest()
-    simulated.context.store.blobs.path(newest).write_bytes(b"noise")
+    simulated.blobs.path(newest).write_bytes(b"noise")
     simulated.start_ranks().end()
     simulated.wait_for_end()
     assert (simulated.run.resume / "state.pt").read_bytes() == b"older"

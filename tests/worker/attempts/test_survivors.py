@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from store.attempts.facts import Claim
+from store.blobs.folder import BlobFolder
 from store.bundles import bundles
 from store.db.database import Database
 from tests.processes import kill_attempt
@@ -43,8 +44,7 @@ while True:
 @pytest.fixture
 def service(tmp_path: Path, database: Database) -> Generator[tuple[StoreFixture, LocalEngine, str]]:
     fixture = StoreFixture(database)
-    context = worker_context(tmp_path, database, LocalEngine(tmp_path / "runs", INVENTORY))
-    sha256 = store(context.store.blobs, tar_of({"train.py": (SURVIVES, False)}))
+    sha256 = store(BlobFolder(tmp_path / "blobs"), tar_of({"train.py": (SURVIVES, False)}))
     fixture.write(lambda session: bundles.add(session, "ada", sha256, size=1, files=1))
     engine = LocalEngine(tmp_path / "runs", INVENTORY, launcher=TorchrunStandIn())
     yield fixture, engine, fixture.submit(config={"code": bundle_url(sha256)}, max_restarts=3)

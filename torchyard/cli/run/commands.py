@@ -43,10 +43,10 @@ def run(
         int | None, typer.Option(min=1, help="Machines of a pool, each with so many devices. Default: 1.")
     ] = None,
     pool: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The pool whose cluster runs it: see `torchyard workers`.")
+        str | None, typer.Option(metavar="NAME", help="The pool whose cluster runs it: see `torchyard workers ls`.")
     ] = None,
     on: Annotated[
-        str | None, typer.Option(metavar="WORKER", help="The worker on which it starts: see `torchyard workers`.")
+        str | None, typer.Option(metavar="WORKER", help="The worker on which it starts: see `torchyard workers ls`.")
     ] = None,
     account: Annotated[str | None, typer.Option(metavar="NAME", help="The account of Slurm, in a pool.")] = None,
     qos: Annotated[str | None, typer.Option(metavar="NAME", help="Slurm's quality of service, in a pool.")] = None,

@@ -96,14 +96,14 @@ KEYS = (
     Key(
         "pool",
         of_form(POOL_NAME),
-        "the name of a pool, as `torchyard workers` shows it",
+        "the name of a pool, as `torchyard workers ls` shows it",
         "the pool whose cluster runs the job; without it, the only one for a job of several nodes",
         '"gpu"',
     ),
     Key(
         "worker",
         of_form(WORKER_NAME),
-        "the name of a worker, as `torchyard workers` shows it",
+        "the name of a worker, as `torchyard workers ls` shows it",
         "the worker on which the job starts; without it, any that has the devices",
         '"box-b"',
     ),

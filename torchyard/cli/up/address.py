@@ -1,10 +1,17 @@
 """The address of the API of `torchyard up`: whether it is free, how it is written, and whether it answers."""
 
+from __future__ import annotations
+
 import errno
 import json
 import socket
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from torchyard.contract.errors import ConfigError, Conflict
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 
 def free_port(host: str, port: int) -> int:
@@ -31,16 +38,29 @@ def authority(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def ready(host: str, port: int) -> bool:
-    """Returns whether the API says that it is ready."""
-    import http.client  # while the API loads
+def connection(url: str, certificate: str | None, *, timeout_s: float) -> HTTPConnection:
+    """Returns a connection to the service at `url`, for one request. `certificate`: the only one that it may have."""
+    from http.client import HTTPConnection, HTTPSConnection  # while the API loads
 
-    connection = http.client.HTTPConnection(host, port, timeout=2)
+    from torchyard.host import trust
+
+    address = urlsplit(url)
+    if certificate is None:
+        return HTTPConnection(address.netloc, timeout=timeout_s)
+    return HTTPSConnection(address.netloc, timeout=timeout_s, context=trust.context(certificate))
+
+
+def ready(url: str, certificate: str | None) -> bool:
+    """Returns whether the API says that it is ready."""
+    from http import HTTPStatus
+    from http.client import HTTPException
+
+    asked = connection(url, certificate, timeout_s=2)
     try:
-        connection.request("GET", "/readyz")
-        answer = connection.getresponse()
-        return answer.status == http.HTTPStatus.OK and json.loads(answer.read())["status"] == "ok"
-    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+        asked.request("GET", "/readyz")
+        answer = asked.getresponse()
+        return answer.status == HTTPStatus.OK and json.loads(answer.read())["status"] == "ok"
+    except (OSError, ValueError, KeyError, TypeError, HTTPException):
         return False
     finally:
-        connection.close()
+        asked.close()

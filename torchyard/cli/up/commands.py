@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 import contextlib
 import json
 from pathlib import Path
@@ -14,10 +13,12 @@ import typer
 
 from torchyard.cli import output, page
 from torchyard.cli.arguments import Json, seconds_of
+from torchyard.cli.up.folders import allowed_folders
 from torchyard.host import terminal
-from torchyard.host.datadir import own_data_dir, parse_allowed_paths
+from torchyard.host.datadir import own_data_dir
 
 if TYPE_CHECKING:
+    from torchyard.cli.up.service import Service
     from torchyard.client.logins import Login
 
 FoundDirOption = Annotated[
@@ -52,6 +53,15 @@ def up(
     ] = None,
     database: Annotated[str | None, typer.Option(metavar="URL", help="SQL database, instead of SQLite.")] = None,
     redis: Annotated[str | None, typer.Option(metavar="URL", help="Redis, instead of an embedded one.")] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Speak HTTPS, with a certificate of its own unless one is given.")
+    ] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="The certificate, PEM, and those of its issuers.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate, PEM.")
+    ] = None,
     detach: Annotated[
         bool,
         typer.Option(
@@ -76,15 +86,23 @@ def up(
     """
     from torchyard.cli.up.service import Options, Service
     from torchyard.host.listening import is_loopback
+    from torchyard.host.tls import given
 
-    if not is_loopback(host):
-        _say(f"Warning: {host} is reachable from the network, unencrypted; whoever has the token can run code here.")
-    allowed = _allowed(allow_path or ())
+    own_tls = given(tls_cert, tls_key)
+    tls = tls or own_tls is not None
+    if not (tls or is_loopback(host)):
+        _say(
+            f"Warning: {host} is reachable from the network, and tokens, code, data and logs travel there unencrypted;"
+            " whoever has the token can run code here. --tls encrypts."
+        )
+    allowed = allowed_folders(allow_path or ())
     idle_limit_s = None if end_when_idle is None else seconds_of(end_when_idle, option="--end-when-idle")
     if detach:
         given = {"host": host, "port": port or 0, "cpu-slots": cpu_slots, "database": database, "redis": redis}
         options = [f"--{name}={value}" for name, value in given.items() if value is not None]
         options += [f"--allow-path={folder}{':rw' if writable else ''}" for folder, writable in allowed.items()]
+        options += ["--tls"] * tls
+        options += [] if own_tls is None else [f"--tls-cert={own_tls.certificate}", f"--tls-key={own_tls.key}"]
         options += [f"--end-when-idle={end_when_idle}"] if end_when_idle is not None else []
         return _start_detached(data_dir, options, as_json=as_json)
     options = Options(
@@ -95,27 +113,16 @@ def up(
         allowed,
         database,
         redis,
+        tls,
+        own_tls,
         idle_limit_s,
     )
     service = Service(options, say=_say)
     if check:
         return service.check()
 
-    def on_ready(url: str, token: str) -> None:
-        if as_json:
-            sys.stdout.write(json.dumps({"url": url, "token": token, "data_dir": str(service.data.root)}) + "\n")
-        else:
-            sys.stdout.write(f"URL    {url}\ntoken  {token}\n")
-        sys.stdout.flush()
-        if not as_json:
-            _say_page(url, token)
-        _say(f"data   {service.data.root}\nlogs   {service.data.logs}/{{api,worker,controller,redis}}.log")
-        _say(f"Ready. In another terminal: {output.command()} run train.py, or submit FILE -f. Ctrl-C stops.")
-        file = shlex.quote(str(service.data.root / "token"))
-        _say(f"To use it from other folders, once: {output.command()} login {url} --token-stdin < {file}")
-
     _say("Starting …")
-    service.run(on_ready)
+    service.run(lambda url, token: _say_ready(service, url, token, as_json=as_json))
     return _say("Stopped.")
 
 
@@ -166,7 +173,7 @@ def _use(running: Login) -> dict[str, int]:
     """Returns how many workers, unfinished jobs by state, and schedules that are due the service has."""
     from torchyard.client import Client
 
-    with Client(running.url, running.token, patience=5) as client:
+    with Client(running.url, running.token, certificate=running.certificate, patience=5) as client:
         workers, jobs = [*client.workers.list()], [*client.jobs.list(state=("queued", "running"))]
         schedules = sum(schedule.next_at is not None for schedule in client.schedules.list())
     states = {state: sum(job.state == state for job in jobs) for state in ("running", "queued")}
@@ -199,13 +206,38 @@ def _start_detached(data_dir: Path | None, options: list[str], *, as_json: bool)
     )
 
 
-def _say_page(url: str, token: str) -> None:
+def _say_ready(service: Service, url: str, token: str, *, as_json: bool) -> None:
+    """Prints where the service is, and says how it is used."""
+    from torchyard.host import trust
+
+    certificate = service.certificate
+    fingerprint = None if certificate is None else trust.fingerprint(certificate)
+    if as_json:
+        found = {"url": url, "token": token, "data_dir": str(service.data.root), "fingerprint": fingerprint}
+        sys.stdout.write(json.dumps(found) + "\n")
+    else:
+        sys.stdout.write(f"URL    {url}\ntoken  {token}\n")
+    sys.stdout.flush()
+    if not as_json:
+        _say_page(url, token, certificate)
+    if fingerprint is not None:
+        _say(f"certificate  SHA-256 {trust.shown(fingerprint)}")
+    _say(f"data   {service.data.root}\nlogs   {service.data.logs}/{{api,worker,controller,redis}}.log")
+    _say(f"Ready. In another terminal: {output.command()} run train.py, or submit FILE -f. Ctrl-C stops.")
+    file, trusted = shlex.quote(str(service.data.root / "token")), service.certificate_file
+    login = f"{output.command()} login {url} --token-stdin < {file}"
+    if trusted is not None:
+        login = f"{output.command()} login {url} --certificate {shlex.quote(str(trusted))} --token-stdin < {file}"
+    _say(f"To use it from other folders, once: {login}")
+
+
+def _say_page(url: str, token: str, certificate: str | None) -> None:
     """Says where the page is, with a code that logs in."""
     from torchyard.client import Client
     from torchyard.contract.errors import TorchyardError
 
     try:
-        with Client(url, token, patience=5) as client:
+        with Client(url, token, certificate=certificate, patience=5) as client:
             address = page.address(client)
     except TorchyardError as error:
         return _say(f"The page cannot be opened: {error}")
@@ -213,17 +245,6 @@ def _say_page(url: str, token: str) -> None:
         return _say(page.NOT_BUILT)
     again = f" (it logs in once, within a minute; then: {output.command()} open)" if "#code=" in address else ""
     return _say(f"page   {address}{again}")
-
-
-def _allowed(folders: Iterable[str]) -> dict[Path, bool]:
-    """Returns the existing folders with links resolved, and whether jobs may write each of them."""
-    found: dict[Path, bool] = {}
-    for text in folders:
-        for path, writable in parse_allowed_paths(text).items():
-            if not path.is_dir():
-                raise typer.BadParameter(f"{path} is not a folder", param_hint="--allow-path")
-            found[path.resolve()] = writable
-    return found
 
 
 def demo(*, data_dir: DataDirOption = Path(".torchyard"), as_json: Json = False) -> None:

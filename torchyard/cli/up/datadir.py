@@ -84,9 +84,10 @@ class DataDir:
         """Keeps the port for `last_port`."""
         write_private(self.root / _PORT_FILE, str(port))
 
-    def publish(self, *, url: str, token: str, processes: Mapping[str, int]) -> None:
+    def publish(self, *, url: str, token: str, certificate: str | None, processes: Mapping[str, int]) -> None:
         """Replaces `server.json`: a reader sees the old one or the new one. It is locked while this process lives."""
         content = {"url": url, "token": token, "pid": os.getpid(), "processes": dict(processes)}
+        content |= {} if certificate is None else {"certificate": certificate}
         self._held.append(write_held(self.server_file, json.dumps(content)))
         if len(self._held) > _KEPT:
             self._held.pop(0).close()

@@ -167,7 +167,7 @@ def _running(data_dir: Path) -> Client | None:
     try:
         if (server := read_server(data_dir)) is None:
             return None
-        client = Client(server.url, server.token)
+        client = Client(server.url, server.token, certificate=server.certificate)
         client.ready()
     except ServerUnreachable:
         return None  # the file of one that was killed, perhaps

@@ -1,10 +1,12 @@
 """Whether a service is used: whether jobs run, wait or are scheduled, and whether anybody asks it anything."""
 
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 import json
 import re
 import time
+
+from torchyard.cli.up import address
 
 _PERIOD_S = 30.0
 _TIMEOUT_S = 10.0
@@ -19,8 +21,8 @@ _UNFINISHED = re.compile(r'^torchyard_jobs\{state="(?:queued|starting|running)"\
 class Idleness:
     """Asks a service every half minute what it does. Nothing that it asks counts as use."""
 
-    def __init__(self, url: str, token: str, *, limit_s: float) -> None:
-        self._address = url.removeprefix("http://")
+    def __init__(self, url: str, token: str, *, certificate: str | None = None, limit_s: float) -> None:
+        self._url, self._certificate = url, certificate
         self._headers = {"Authorization": f"Bearer {token}"}
         self._limit_s = limit_s
         self._requests = -1.0
@@ -54,7 +56,7 @@ class Idleness:
         return any(schedule["next_at"] is not None for schedule in listed)
 
     def _get(self, path: str) -> str:
-        connection = HTTPConnection(self._address, timeout=_TIMEOUT_S)
+        connection = address.connection(self._url, self._certificate, timeout_s=_TIMEOUT_S)
         try:
             connection.request("GET", path, headers=self._headers)
             answer = connection.getresponse()

@@ -14,11 +14,12 @@ from types import FrameType
 from torchyard.cli.up import address, programs, redis_server
 from torchyard.cli.up.child import Child
 from torchyard.cli.up.datadir import DataDir, last_lines
+from torchyard.cli.up.environment import MAIL, environ, worker_variables
 from torchyard.cli.up.forked import Forked, Starter
 from torchyard.cli.up.held import say_who_holds_gpus
 from torchyard.contract.errors import ConfigError, Conflict, Unavailable
-from torchyard.host import inspection
-from torchyard.host.datadir import check_allowed_paths, format_allowed_paths, make_files_private, redis_url
+from torchyard.host import inspection, tls
+from torchyard.host.datadir import check_allowed_paths, make_files_private, redis_url
 from torchyard.host.listening import check_token
 from torchyard.host.privatefile import write_private
 
@@ -27,7 +28,6 @@ _WORKER_STOP, _API_STOP, _CONTROLLER_STOP, _REDIS_STOP = 50.0, 4.0, 1.0, 4.0
 """Seconds that each program may take to stop. The sum is less than a minute."""
 _START_POLL_S, _RUN_POLL_S = 0.02, 0.2
 """Seconds between two checks of the programs: while they start, and while they run."""
-_MAIL = "TORCHYARD_SMTP_PASSWORD"
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,9 @@ class Options:
     """Folders below which jobs may name files, and whether they may write each of them."""
     database: str | None = None
     redis: str | None = None
+    encrypts: bool = False
+    """It speaks HTTPS, with `tls_files`, or else with a certificate of its own."""
+    tls_files: tls.Tls | None = None
     idle_limit_s: float | None = None
     """It ends after so long without a job and without a request."""
 
@@ -58,6 +61,7 @@ class Service:
         self._migration: Forked | None = None
         self._migration_log = self.data.logs / "migrations.log"
         self._signals = 0
+        self._tls = options.tls_files or (tls.own(self.data.root) if options.encrypts else None)
         self._umask = 0
         """The operator's umask, which the jobs get."""
 
@@ -67,6 +71,16 @@ class Service:
         self._check_options()
         self.data.check_free()
         address.free_port(self._options.host, self._options.port)
+
+    @property
+    def certificate_file(self) -> Path | None:
+        """The file of `certificate`."""
+        return None if self._tls is None else self._tls.certificate
+
+    @property
+    def certificate(self) -> str | None:
+        """The certificate of the service that runs, None if it does not speak HTTPS. Raises ConfigError."""
+        return None if self._tls is None else self._tls.text()
 
     def run(self, on_ready: Callable[[str, str], None]) -> None:
         """Serves until SIGINT, SIGTERM or SIGHUP. A second signal kills. `on_ready` is called with URL and token.
@@ -92,6 +106,8 @@ class Service:
 
     def _check_options(self) -> None:
         check_allowed_paths(self.data.root, self._options.allow_paths)
+        if self._options.tls_files is not None:
+            self._options.tls_files.check()
         self.data.check_own()
         if self.data.token_file.exists():  # a new token is long enough
             check_token(self.data.token(), host=self._options.host, source=str(self.data.token_file))
@@ -106,7 +122,8 @@ class Service:
         starter = self._open_starter()
         say_who_holds_gpus(self._say)
         host, port = self._options.host, self._port()
-        url, token = f"http://{address.authority(address.connectable(host), port)}", self.data.token()
+        scheme = "http" if self._tls is None else "https"
+        url, token = f"{scheme}://{address.authority(address.connectable(host), port)}", self.data.token()
         redis = self._options.redis or self._start_redis(keep)
         api, worker = self._api_environment(redis, port=port, token=token), self._worker_environment(redis)
         # The API starts meanwhile, and answers 503 until the migration is done.
@@ -115,7 +132,7 @@ class Service:
         self._wait_until(self._migrated, what="the database is not migrated", within=math.inf)
         self._add("worker", programs.argv("worker"), env=worker, keep=keep, starter=starter)
         self._wait_until(self._all_forked, what="the programs were not started")
-        self._wait_until(lambda: address.ready(address.connectable(host), port), what="the service is not ready")
+        self._wait_until(lambda: self._is_ready(url), what="the service is not ready")
         self.data.keep_port(port)
         self._publish(url, token)
         on_ready(url, token)
@@ -125,13 +142,20 @@ class Service:
         from torchyard.cli.up.idle import Idleness  # HTTP is loaded while nothing waits for the service
 
         idle_limit = self._options.idle_limit_s
-        idleness = None if idle_limit is None else Idleness(url, token, limit_s=idle_limit)
+        idleness = (
+            None if idle_limit is None else Idleness(url, token, certificate=self.certificate, limit_s=idle_limit)
+        )
         while idleness is None or not idleness.is_over():
             self._check_signals()
             if self._restart_dead() or self._last_was_forked():
                 self._publish(url, token)
             time.sleep(_RUN_POLL_S)
         self._say("Nobody has used the service for a while: it ends.")
+
+    def _is_ready(self, url: str) -> bool:
+        if self._tls is not None and not self._tls.certificate.exists():  # the API makes its own
+            return False
+        return address.ready(url, self.certificate)
 
     def _port(self) -> int:
         """Returns the port to listen on. Of any free one, it is that of the last service here, so that logins hold."""
@@ -147,26 +171,29 @@ class Service:
             "TORCHYARD_TOKEN": token,
             "TORCHYARD_HOST": self._options.host,
             "TORCHYARD_PORT": str(port),
+            **self._tls_settings(),
         }
 
+    def _tls_settings(self) -> dict[str, str]:
+        if self._tls is None:
+            return {}
+        if self._options.tls_files is None:
+            return {"TORCHYARD_TLS": "1"}
+        return {"TORCHYARD_TLS_CERTIFICATE": str(self._tls.certificate), "TORCHYARD_TLS_KEY": str(self._tls.key)}
+
     def _worker_environment(self, redis: str) -> dict[str, str]:
-        slots = self._options.cpu_slots
-        return {
-            **self._settings(redis),
-            "TORCHYARD_HELD_GPUS": os.environ.get("TORCHYARD_HELD_GPUS") or "leave",
-            "TORCHYARD_UMASK": os.environ.get("TORCHYARD_UMASK") or f"{self._umask:03o}",
-            "TORCHYARD_ALLOW_PATHS": format_allowed_paths(self._options.allow_paths),
-            **({"TORCHYARD_CPU_SLOTS": str(slots)} if slots is not None else {}),
-        }
+        options = self._options
+        own = worker_variables(cpu_slots=options.cpu_slots, allow_paths=options.allow_paths, umask=self._umask)
+        return {**self._settings(redis), **own}
 
     def _controller_environment(self, redis: str) -> dict[str, str]:
         """It alone gets the password of the mail server."""
-        mail = {name: os.environ[name] for name in (_MAIL,) if name in os.environ}
+        mail = {name: os.environ[name] for name in (MAIL,) if name in os.environ}
         return {**self._settings(redis), **mail}
 
     def _settings(self, redis: str) -> dict[str, str]:
         """Returns the variables of a program that serves."""
-        return {**_environ(settings=True), **self._database(), "TORCHYARD_REDIS_URL": redis}
+        return {**environ(settings=True), **self._database(), "TORCHYARD_REDIS_URL": redis}
 
     def _database(self) -> dict[str, str]:
         """Returns the settings that all programs of ours need."""
@@ -180,11 +207,11 @@ class Service:
         write_private(redis_server.users_file(folder), redis_server.users(self.data.redis_password()))
         path = redis_server.socket_in(folder)
         command = redis_server.argv(redis_server.find_binary(), folder=folder, socket_path=path)
-        self._add("redis", command, env=_environ(), keep=keep)
+        self._add("redis", command, env=environ(), keep=keep)
         return redis_url(folder, socket=path)
 
     def _start_migration(self, starter: Starter, keep: int) -> None:
-        env = {**_environ(), **self._database()}
+        env = {**environ(), **self._database()}
         with self._migration_log.open("wb") as output:
             self._migration = starter.start("migrations", env=env, log=output.fileno(), keep=keep)
 
@@ -197,7 +224,7 @@ class Service:
         return code == 0
 
     def _open_starter(self) -> Starter:
-        env = {**_environ(), "TORCHYARD_DATA_DIR": str(self.data.root)}  # nothing secret: its forks inherit it
+        env = {**environ(), "TORCHYARD_DATA_DIR": str(self.data.root)}  # nothing secret: its forks inherit it
         self._starter = Starter(("migrations", "api", "worker", "controller"), env=env, log=self.data.logs / "api.log")
         return self._starter
 
@@ -248,7 +275,7 @@ class Service:
 
     def _publish(self, url: str, token: str) -> None:
         processes = {child.name: child.pid for child in self._children if child.pid is not None}
-        self.data.publish(url=url, token=token, processes=processes)
+        self.data.publish(url=url, token=token, certificate=self.certificate, processes=processes)
 
     def _check_signals(self) -> None:
         if self._signals:
@@ -295,11 +322,3 @@ class Service:
 
 class _StopRequested(Exception):
     """A signal has asked the service to stop."""
-
-
-def _environ(*, settings: bool = False) -> dict[str, str]:
-    """Returns this process's variables without `TORCHYARD_…`, or with them if `settings`, but what one alone gets."""
-    own = {name: value for name, value in os.environ.items() if settings or not name.startswith("TORCHYARD_")}
-    own.pop("TORCHYARD_TOKEN", None)
-    own.pop(_MAIL, None)
-    return {**own, "PYTHONUNBUFFERED": "1"}

@@ -10,6 +10,8 @@ from uuid import uuid4
 from pydantic import BaseModel
 
 from torchyard.contract.errors import InvalidSpec, TooLarge
+from torchyard.contract.team.codes import CodeKind
+from torchyard.contract.team.views import NewCodeView
 from torchyard.contract.wire.view import View
 
 V = TypeVar("V", bound=BaseModel)
@@ -43,6 +45,12 @@ def head(path: str) -> Call[View]:
 def next_page(call: Call[V], cursor: str) -> Call[V]:
     """Returns the call for the page of a list that follows `cursor`."""
     return replace(call, params={**call.params, "after": cursor})
+
+
+def new_code(kind: CodeKind, name: str) -> Call[NewCodeView]:
+    """Returns the call that makes a code for a worker or a user."""
+    content = json.dumps({"kind": kind, "name": name})
+    return Call(NewCodeView, "POST", "/v1/codes", content=content, headers=JSON, repeatable=False)
 
 
 def job_path(job_id: str) -> str:

@@ -8,11 +8,12 @@ from datetime import timedelta
 import json
 from typing import Literal
 
-from torchyard.client.calls.call import JSON, LARGE_PAGE, Call, given, segment
+from torchyard.client.calls.call import JSON, LARGE_PAGE, Call, given, new_code, segment
 from torchyard.client.core.base import Core
 from torchyard.contract.team.roles import Resource, Role, Scope, Visibility
 from torchyard.contract.team.views import (
     BrowserSessionView,
+    NewCodeView,
     NewTokenView,
     QuotaView,
     RotationView,
@@ -56,6 +57,10 @@ class UsersCore(Core):
         content = json.dumps(given({"role": role, "disabled": disabled, "jobs": jobs}))
         call = Call(UserView, "PATCH", f"/v1/users/{segment(name)}", content=content, headers=JSON)
         return await self._connection.answer(call)
+
+    async def code(self, name: str) -> NewCodeView:
+        """Makes a code by which a user logs in on one machine, once, within ten minutes. Raises NotFound."""
+        return await self._connection.answer(new_code("user", name))
 
 
 class TokensCore(Core):

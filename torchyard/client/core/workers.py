@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from torchyard.client.calls.call import Call, segment
+from torchyard.client.calls.call import Call, new_code, segment
 from torchyard.client.core.base import Core
 from torchyard.contract.cluster.views import WorkerHistoryView, WorkerView
 from torchyard.contract.queue.views import StopView
-from torchyard.contract.wire.view import Page
+from torchyard.contract.team.views import NewCodeView
+from torchyard.contract.wire.view import Page, View
 
 
 class WorkersCore(Core):
@@ -51,6 +52,17 @@ class WorkersCore(Core):
     async def undrain(self, worker_id: str) -> WorkerView:
         """Lets the worker take jobs again. Raises Forbidden."""
         return await self._connection.answer(Call(WorkerView, "POST", f"{_path(worker_id)}/undrain"))
+
+    async def code(self, name: str) -> NewCodeView:
+        """Makes a code by which a machine becomes a worker of this name, once, within ten minutes. Raises Forbidden."""
+        return await self._connection.answer(new_code("worker", name))
+
+    async def remove(self, worker_id: str) -> None:
+        """Removes a remote worker, whose jobs return to the queue, or a lost one.
+
+        Raises Forbidden, NotFound, and Conflict for a worker of the service's own hosts that is alive.
+        """
+        await self._connection.send(Call(View, "DELETE", _path(worker_id), repeatable=False))
 
 
 def _path(worker_id: str) -> str:

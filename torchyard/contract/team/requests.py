@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 from pydantic_core import to_json
 
+from torchyard.contract.team.codes import CODE_SECRET, CodeKind
 from torchyard.contract.team.roles import Resource, Role, Scope, Visibility
 from torchyard.contract.wire.schema import BOUND_IN_BYTES, NO_CONTROLS, UNSET, Duration, Schema
 from torchyard.contract.wire.wording import allowing
@@ -123,6 +124,20 @@ class PreferenceChanges(Schema):
     preferences: Annotated[
         dict[str, JsonValue], AfterValidator(_small), Field(json_schema_extra={BOUND_IN_BYTES: MOST_PREFERENCES_BYTES})
     ]
+
+
+class NewCode(Schema):
+    """A code to make: by it a machine becomes a worker of this name, or a user logs in."""
+
+    kind: CodeKind
+    name: UserName = Field(description="of the worker, or of the user")
+
+
+class Joining(Schema):
+    """What a machine sends that has a code."""
+
+    code: Annotated[str, Field(pattern=allowing(CODE_SECRET, "the last 32 characters of a code"))]
+    version: Annotated[str, Field(min_length=1, max_length=70)] = Field(description="of its Torchyard")
 
 
 class NewView(Schema):

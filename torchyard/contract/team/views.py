@@ -5,6 +5,8 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from torchyard.contract.installs import InstallFileView
+from torchyard.contract.team.codes import CodeKind
 from torchyard.contract.team.roles import Resource, Role, Scope, Visibility
 from torchyard.contract.wire.view import View
 
@@ -99,6 +101,34 @@ class LoginCodeView(View):
     expires_at: datetime
     has_page: bool
     """Whether the service has the page to log in to."""
+
+
+class NewCodeView(View):
+    """A code by which a machine becomes a worker, or a user logs in: once, within ten minutes."""
+
+    code: str
+    expires_at: datetime
+    url: str | None
+    """The address of the service for other machines, as far as it knows one."""
+    wheel: InstallFileView
+    """What gives another machine the service's version."""
+
+
+class JoinedView(View):
+    """Who joined by a code, and the token for it, which is shown this once."""
+
+    kind: CodeKind
+    name: str
+    """Of the worker, or of the user."""
+    token: str
+    worker_id: str | None = None
+    """Of a worker."""
+
+
+class OwnWorkerView(View):
+    """Which worker a worker's token is of."""
+
+    worker_id: str
 
 
 class CodeOwnerView(View):

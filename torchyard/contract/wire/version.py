@@ -20,6 +20,15 @@ def own_version() -> str:
         return UNKNOWN
 
 
+def works_with(theirs: str, ours: str) -> bool:
+    """Whether a worker and a service of these versions work together: at most one minor version lies between them.
+
+    One that does not say its version is taken for equal.
+    """
+    one, other = release(theirs), release(ours)
+    return one is None or other is None or (one[0] == other[0] and abs(one[1] - other[1]) <= 1)
+
+
 def release(version: str) -> tuple[int, int] | None:
     """Returns major and minor of a version such as `0.1.0`; None for what is no such version."""
     match = _VERSION.fullmatch(version)

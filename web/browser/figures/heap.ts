@@ -28,7 +28,7 @@ const SETTLED_MS = 2_000;
 /** Beyond what the jobs themselves have logged. */
 const FIRST_STEP = 1_000_000;
 
-/** Answers `v1/stream` itself, in the service's format, as fast as it is told to; forwards everything else. */
+/** Answers `v1/stream` itself, in the service's format, as fast as the order says; forwards everything else. */
 export class Stream {
   private readonly service: string;
   private readonly replay: Replay;

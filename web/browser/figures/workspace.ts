@@ -84,9 +84,11 @@ async function opened(page: Page, address: string): Promise<void> {
 async function made(page: Page, jobs: readonly string[], keys: readonly string[]): Promise<void> {
   const rows = jobs.map(rowOf);
   await page.route(/v1\/jobs\?/, (route) => {
-    const limit = Number(new URL(route.request().url()).searchParams.get("limit"));
-    const data = rows.slice(0, limit || rows.length);
-    return answer(route, { data, has_more: false, counts: { running: rows.length }, total: rows.length });
+    const query = new URL(route.request().url()).searchParams;
+    const from = Number(query.get("after"));
+    const next = from + Number(query.get("limit"));
+    const page = { data: rows.slice(from, next), has_more: next < rows.length, next: String(next) };
+    return answer(route, { ...page, counts: { running: rows.length }, total: rows.length });
   });
   await page.route(/v1\/jobs\/columns/, (route) => answer(route, { data: [], jobs: rows.length }));
   await page.route(/v1\/metrics\?/, (route) => {

@@ -21,7 +21,7 @@ const READ_MS = 60_000;
 
 class Alerts {
   permission = $state<Permission>(permissionNow());
-  /** What is told. Nothing until somebody chooses it. */
+  /** What it notifies of. Nothing until somebody chooses it. */
   kinds = $state.raw<readonly AlertKind[]>(stored());
 
   private owner: string | null = null;

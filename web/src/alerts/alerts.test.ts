@@ -41,7 +41,7 @@ test.each([
   ["failed", "digits failed"],
   ["cancelled", "digits was cancelled"],
   ["paused", "digits is paused"],
-])("a job that is %s is told once, with its reason", (state, title) => {
+])("a job that is %s is notified of once, with its reason", (state, title) => {
   const { watcher: watches, notified } = watcher();
   watches.take(job());
   const ended = job({
@@ -54,7 +54,7 @@ test.each([
   expect(notified).toEqual([{ kind: "ends", jobId: "job_1", tag: `job_1 ${state}`, title, body: "why" }]);
 });
 
-test("what a job was before the page looked is not told", () => {
+test("what a job was before the page looked makes no notification", () => {
   const { watcher: watches, notified } = watcher();
   watches.take(job({ state: "failed", finished_at: AT }));
   watches.take(job({ ...best("ckpt_1", 0.5) }));
@@ -71,7 +71,7 @@ test("jobs of others and of sweeps are left out", () => {
   expect(watches.positions().size).toBe(0);
 });
 
-test("a new best checkpoint is told with its value, and an old one is not told again", () => {
+test("a new best checkpoint is notified of with its value, and an old one is not again", () => {
   const { watcher: watches, notified } = watcher();
   for (const now of [{}, best("ckpt_1", 0.5), best("ckpt_1", 0.5), best("ckpt_2", 0.25)])
     watches.take(job(now));
@@ -81,7 +81,7 @@ test("a new best checkpoint is told with its value, and an old one is not told a
   ]);
 });
 
-test("warnings and errors of a job are told, and other messages are not", () => {
+test("warnings and errors of a job are notified of, and other messages are not", () => {
   const { watcher: watches, notified } = watcher();
   watches.take(job());
   watches.read("job_1", "digits", [
@@ -210,7 +210,7 @@ test("what the stream tells is shown, and leads to the job", async () => {
   alerts.stop();
 });
 
-test("what ended while there was no connection is told afterwards", async () => {
+test("what ended while there was no connection is notified of afterwards", async () => {
   FakeNotification.permission = "granted";
   localStorage.setItem("torchyard-alerts", "ends");
   answers["v1/jobs"] = { data: [job()], has_more: false, next: null };

@@ -2,7 +2,7 @@
 import type { EventView, JobState, JobSummary } from "../api/wire";
 import { number } from "../text/number";
 
-/** Something that its user may be told of. Of one tag a browser shows one, whichever tab says it. */
+/** Something that may be notified of. Of one tag a browser shows one, whichever tab says it. */
 export interface Alert {
   readonly kind: AlertKind;
   readonly jobId: string;

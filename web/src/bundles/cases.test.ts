@@ -43,10 +43,10 @@ test.each(Object.entries(CASES.packed))("%s: packed as the command line does", a
   const { contents, summary } = await prepare(filesOf(each), each.kind);
   const { files, leftOut } = await select(filesOf(each), each.kind);
   expect(files.map(({ name }) => name)).toEqual(each.packed);
-  const told = leftOut.filter(({ by }) => by !== "never packed" || each.kind === "data");
-  const ignored = told.filter(({ by }) => by !== "may hold passwords" && by !== "data of a service");
+  const named = leftOut.filter(({ by }) => by !== "never packed" || each.kind === "data");
+  const ignored = named.filter(({ by }) => by !== "may hold passwords" && by !== "data of a service");
   expect(ignored.map(({ path, by, files, size }) => [path, by, files, size])).toEqual(each.left_out);
-  const others = told.filter((one) => !ignored.includes(one));
+  const others = named.filter((one) => !ignored.includes(one));
   expect(others.map(({ path }) => path.replace(/\/$/, ""))).toEqual(each.skipped ?? []);
   expect([contents.size, await contents.digest(() => undefined)]).toEqual([each.size, each.sha256]);
   expect(await readAgain(contents)).toBe(each.sha256);

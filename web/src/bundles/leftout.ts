@@ -13,6 +13,8 @@ export interface LeftOut {
   readonly by: By;
   readonly files: number;
   readonly size: number;
+  /** Whether there are more than these files and bytes, which were not counted. */
+  readonly isMore: boolean;
 }
 
 interface Group {
@@ -21,19 +23,21 @@ interface Group {
   common: string;
   files: number;
   size: number;
+  isMore: boolean;
 }
 
 export class Tally {
   private readonly groups = new Map<string, Group>();
 
   /** Adds a file. `path` names it, or a folder with all that is below it, and a slash then. */
-  add(path: string, by: By, size: number): void {
+  add(path: string, by: By, { size, isMore = false }: { size: number; isMore?: boolean }): void {
     const top = path.split("/")[0] ?? "";
     const key = `${top}/${by}`;
-    const group = this.groups.get(key) ?? { top, by, common: path, files: 0, size: 0 };
+    const group = this.groups.get(key) ?? { top, by, common: path, files: 0, size: 0, isMore };
     group.common = commonOf(group.common, path);
     group.files++;
     group.size += size;
+    group.isMore ||= isMore;
     this.groups.set(key, group);
   }
 
@@ -41,7 +45,7 @@ export class Tally {
   found(): readonly LeftOut[] {
     return [...this.groups.values()]
       .toSorted((one, other) => compare(one.top, other.top) || compare(one.by, other.by))
-      .map(({ common, by, files, size }) => ({ path: common, by, files, size }));
+      .map(({ common, by, files, size, isMore }) => ({ path: common, by, files, size, isMore }));
   }
 }
 

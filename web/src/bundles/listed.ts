@@ -6,6 +6,8 @@ export interface Listed {
   readonly size: number;
   /** Null for what is never packed: it is only counted. */
   readonly file: Blob | null;
+  /** Whether the folder around, which is never packed, has more files than were counted. */
+  readonly isMore?: boolean;
 }
 
 /** Names of files and folders that are never packed, wherever they are. */

@@ -36,7 +36,7 @@ export async function prepare(
   if (contents.size > MOST_BYTES) {
     const named = largest.map(({ name, size }) => `\n${name}: ${bytes(size)}`).join("");
     throw new Refused(
-      `The folder has ${bytes(contents.size)} in ${files.length} files, and at most ${bytes(MOST_BYTES)} can be uploaded. ` +
+      `The folder has ${bytes(contents.size)}, and at most ${bytes(MOST_BYTES)} can be uploaded. ` +
         `Name in .torchyardignore what is not needed. The largest files:${named}`,
     );
   }

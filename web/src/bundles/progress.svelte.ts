@@ -65,6 +65,7 @@ export class Progress {
         tell: (received, trouble) => ([this.done, this.trouble] = [received, trouble]),
         signal: this.cut.signal,
       });
+      this.hasSent = false; // it is the account's now
       return `bundle:sha256:${sha256}`;
     });
   }

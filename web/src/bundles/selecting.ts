@@ -28,10 +28,10 @@ export async function select(all: readonly Listed[], kind: Kind): Promise<Select
   const services = servicesIn(all);
   const tally = new Tally();
   const found: PackedFile[] = [];
-  for (const { path, size, file } of all) {
-    const out = whyLeftOut(path, services, git, own);
-    if (out !== null) tally.add(out.path, out.by, size);
-    else if (file !== null) found.push({ name: path.normalize("NFC"), file });
+  for (const each of all) {
+    const out = whyLeftOut(each.path, services, git, own);
+    if (out !== null) tally.add(out.path, out.by, each);
+    else if (each.file !== null) found.push({ name: each.path.normalize("NFC"), file: each.file });
   }
   found.sort((one, other) => byBytes(one.name, other.name));
   checkNames(found.map(({ name }) => name));

@@ -54,34 +54,34 @@ beforeEach(() => {
 
 afterEach(() => void vi.unstubAllGlobals());
 
-/** Uploads the tar. Returns what was told. */
+/** Uploads the tar. Returns what it said meanwhile. */
 async function send(): Promise<readonly [number, string | null][]> {
-  const told: [number, string | null][] = [];
+  const said: [number, string | null][] = [];
   await upload({
     sha256: "0".repeat(64),
     size: TAR.length,
     piece: async (start, end) => TAR.slice(start, end).buffer,
-    tell: (received, trouble) => told.push([received, trouble]),
+    tell: (received, trouble) => said.push([received, trouble]),
     signal: new AbortController().signal,
   });
-  return told;
+  return said;
 }
 
 test("a bundle is sent in pieces, and one that is there is not sent again", async () => {
-  const told = await send();
+  const said = await send();
   expect(Buffer.compare(kept.bytes, TAR)).toBe(0);
   expect(kept.offsets).toEqual([0, 4 << 20, 8 << 20]);
-  expect(told.map(([received]) => received)).toEqual([0, 4 << 20, 8 << 20, TAR.length]);
+  expect(said.map(([received]) => received)).toEqual([0, 4 << 20, 8 << 20, TAR.length]);
   await send();
   expect(kept.offsets).toHaveLength(3);
 });
 
 test("after a cut it goes on behind what has arrived, and so does a page that was loaded again", async () => {
   kept.troubles = ["cut", "cut"];
-  const told = await send();
+  const said = await send();
   expect(Buffer.compare(kept.bytes, TAR)).toBe(0);
   expect(kept.offsets.slice(0, 3)).toEqual([0, 2 << 20, 4 << 20]);
-  expect(told[1]).toEqual([0, "The service does not answer."]);
+  expect(said[1]).toEqual([0, "The service does not answer."]);
   kept = new Kept();
   kept.size = TAR.length;
   kept.append(TAR.subarray(0, 5_000_001));

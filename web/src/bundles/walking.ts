@@ -3,8 +3,8 @@ import { unreadable } from "./contents";
 import { listed, neverPackedIn, type Listed } from "./listed";
 import { Refused } from "./refused";
 
-/** What is never packed may have very many files: so many of one such folder are counted. */
-const MOST_COUNTED = 10_000;
+/** What is never packed may have very many files, of which each costs a millisecond: so many of one such folder are counted. */
+const MOST_COUNTED = 1_000;
 
 /** What a person dropped, or chose in a field. */
 export type Taken =
@@ -34,7 +34,7 @@ async function* chosen(files: readonly File[], start: number): AsyncGenerator<re
   yield files.map((file) => listed(file.webkitRelativePath.slice(start), file));
 }
 
-/** `counted`: the files of the folder around that is never packed. */
+/** `counted`: the files so far of the folder around that is never packed. */
 async function* walk(
   folder: FileSystemDirectoryEntry,
   prefix: string,
@@ -44,16 +44,23 @@ async function* walk(
   for (;;) {
     const entries = await readSome(reader, prefix);
     if (entries.length === 0) return;
-    const files = entries.filter(isFile);
-    yield await Promise.all(
-      files.map(async (entry) => listed(prefix + entry.name, await fileOf(entry, prefix + entry.name))),
+    const files = await Promise.all(
+      entries.filter(isFile).map(async (entry) => {
+        const path = prefix + entry.name;
+        return listed(path, await fileOf(entry, path));
+      }),
     );
     if (counted) counted.files += files.length;
-    for (const entry of entries) {
-      if (!isFolder(entry)) continue;
+    if (counted && counted.files >= MOST_COUNTED)
+      return yield files.map((file) => ({ ...file, isMore: true }));
+    yield files;
+    const folders = entries.filter(isFolder);
+    const isFirst = ({ name }: FileSystemEntry): boolean => name === "info"; // has the file EXCLUDE of a repository
+    for (const entry of [...folders.filter(isFirst), ...folders.filter((each) => !isFirst(each))]) {
       const path = prefix + entry.name;
       const within = counted ?? (neverPackedIn(path) === null ? null : { files: 0 });
-      if (within === null || within.files < MOST_COUNTED) yield* walk(entry, `${path}/`, within);
+      yield* walk(entry, `${path}/`, within);
+      if (counted && counted.files >= MOST_COUNTED) return;
     }
   }
 }

@@ -41,16 +41,36 @@ afterEach(async () => {
   vi.useRealTimers();
 });
 
-async function open(query = ""): Promise<HTMLElement> {
+async function open(query = "", ...others: readonly string[]): Promise<HTMLElement> {
   navigate(href("") + query);
   const host = show(Charts, {
-    jobs: [{ id: "job_a", name: "a", perEpoch: null, attempts: [], monitor: "val/loss" }],
+    jobs: ["job_a", ...others].map((id) => ({
+      ...{ id, name: id, perEpoch: null, attempts: [], monitor: "val/loss" },
+    })),
     readAttempts: () => Promise.resolve(),
     empty: createRawSnippet(() => ({ render: () => "<p></p>" })),
   });
   await settled();
   return host;
 }
+
+test("what one of two jobs has is shown at once where they share nothing, and else by a button", async () => {
+  const more = (host: HTMLElement): readonly string[] =>
+    textsOf(host, "button").filter((text) => text.startsWith("Show "));
+  const alone = await open("", "job_b");
+  expect([alone.querySelectorAll("figure").length > 0, more(alone)]).toEqual([true, []]);
+  await removeAll();
+  serve(({ path }) =>
+    path === "v1/metrics"
+      ? { jobs: keys({ job_a: KEYS, job_b: ["lr"] }), series: [], max_points: 1500 }
+      : { preferences: { runs: 1 } },
+  );
+  const both = await open("", "job_b");
+  expect([both.querySelectorAll("figure").length, more(both)]).toEqual([
+    1,
+    ["Show 3 more that only one job has"],
+  ]);
+});
 
 async function choose(host: HTMLElement, chart: string, item: string): Promise<void> {
   host.querySelector<HTMLElement>(`[aria-label="Actions of ${chart}"]`)?.click();

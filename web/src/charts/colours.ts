@@ -1,4 +1,4 @@
-/** Which colour a job has: the same on every page, told apart by dashes where more than eight are shown. */
+/** Which colour a job has: the same on every page, with dashes where more than eight are shown. */
 export interface Colour {
   /** 1 … 8: the token `--series-N`. */
   readonly slot: number;

@@ -43,7 +43,7 @@ export class DeviceCurves implements Curves {
   #made = new Map<string, Columns>();
   #clock: Columns | null = null;
   #wanted = 0;
-  /** How many were told. */
+  /** How many were reported. */
   #charts = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
   readonly #closed = new AbortController();
@@ -52,7 +52,7 @@ export class DeviceCurves implements Curves {
   constructor(
     readonly store: CurveStore,
     readonly use: DeviceUse,
-    /** Told which charts there are, once there is one, and whenever there are more. */
+    /** Gets which charts there are, once there is one, and whenever there are more. */
     readonly changed: (section: Section) => void,
   ) {}
 

@@ -1,4 +1,4 @@
-/** Writes the names of lines at their ends, so that few lines are told apart without a legend and without colours. */
+/** Writes the names of lines at their ends, so that one knows which is which of a few without a legend and without colours. */
 import type { Line } from "./line";
 import { rowsWithin } from "./range";
 import type { Theme } from "./theme";

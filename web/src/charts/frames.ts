@@ -41,7 +41,8 @@ export function request(drawable: Drawable, what: "data" | "view"): void {
   const entry = entries.get(drawable);
   if (!entry) return;
   const due = what === "view" ? 0 : entry.drawn + DATA_EVERY_MS;
-  entry.due = entry.due === null ? due : Math.min(entry.due, due);
+  if (entry.due !== null && entry.due <= due) return;
+  entry.due = due;
   schedule();
 }
 

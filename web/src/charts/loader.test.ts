@@ -32,8 +32,12 @@ function answer(target: string): Promise<Response> {
   const jobs = ids.map((job_id) => ({ job_id, position: 1, keys: [{ key: "train/loss" }] }));
   const body = target.includes("attempts")
     ? { data }
-    : { jobs, series: target.includes("key=") ? series : [], max_points: 1500 };
+    : { jobs, series: target.includes("key=") ? ofJobs(ids) : [], max_points: 1500 };
   return Promise.resolve(new Response(JSON.stringify(body)));
+}
+
+function ofJobs(ids: readonly string[]): readonly Curve[] {
+  return series.filter(({ job_id }) => ids.includes(job_id));
 }
 
 function askedFor(part: string): readonly Asked[] {
@@ -75,8 +79,8 @@ async function readAttempts(): Promise<void> {
   await curves.open([job()]);
 }
 
-function points(step: number, attempt: number): LiveEvent {
-  return { kind: "items", items: point("train/loss", step, 1, attempt) };
+function points(step: number, attempt: number, id = "job_a"): LiveEvent {
+  return { kind: "items", items: point("train/loss", step, 1, attempt, id) };
 }
 
 /** Returns the queries for curves themselves, which name their keys. */
@@ -180,6 +184,26 @@ test("a curve whose points have doubled is read once more, as the service smooth
   expect(after.map((query) => query.get("smooth_points"))).toEqual(["1000"]);
 });
 
+test("curves whose points have doubled together are read one after the other, without another point", async () => {
+  const ids = ["job_a", "job_b"];
+  const answered = (points: number): readonly Curve[] =>
+    ids.map((id) => curve("train/loss", [1, 2, 3], { job: id, points }));
+  series = answered(100);
+  await curves.open(ids.map((id) => ({ ...job(), id })));
+  curves.configure(0.6, false);
+  curves.want("train/loss");
+  await vi.advanceTimersByTimeAsync(10);
+  const before = curvesAskedFor().length;
+  series = answered(130);
+  for (let step = 101; step < 131; step++) for (const id of ids) tell(points(step, 1, id));
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(
+    curvesAskedFor()
+      .slice(before)
+      .map((query) => query.getAll("job")),
+  ).toEqual([["job_a"], ["job_b"]]);
+});
+
 test("a pause hears nothing, and after it all is read again", async () => {
   series = [curve("train/loss", [1])];
   await readAttempts();
@@ -221,7 +245,7 @@ test("a zoom reads finer rows of what is shown, once it has settled", async () =
   expect(curvesAskedFor()).toHaveLength(2);
 });
 
-test("a failure is told, and a success takes it back", async () => {
+test("a failure is shown, and a success takes it back", async () => {
   vi.stubGlobal("fetch", () => Promise.reject(new Error("down")));
   await curves.open([job()]);
   expect([curves.store.failure?.code, curves.store.isReady]).toEqual(["unreachable", false]);

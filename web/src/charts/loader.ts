@@ -170,8 +170,7 @@ export class CurveLoader {
     const id = items.job_id;
     const known = this.store.newestAttempt(id);
     if (this.store.append(items, keys)) this.#loadSoon();
-    if (keys.some((key) => this.store.outgrown(key).length > 0))
-      this.#delays.soon("outgrown", OUTGROWN_MS, () => this.#readOutgrown());
+    if (keys.some((key) => this.store.isOutgrown(key, id))) this.#readOutgrownSoon();
     const newest = Math.max(...keys.map((key) => items.metrics[key]?.attempt.at(-1) ?? 1));
     if (newest > known) this.#delays.soon(`attempt ${id}`, AGAIN_MS, () => void this.#attemptBegan(id));
   }
@@ -183,12 +182,23 @@ export class CurveLoader {
     this.#load();
   }
 
-  /** Reads a curve whose points have doubled. All of a job double at once: one at a time, no frame has to wait. */
-  #readOutgrown(): void {
+  #readOutgrownSoon(): void {
+    this.#delays.soon("outgrown", OUTGROWN_MS, () => void this.#readOutgrown());
+  }
+
+  /** Reads a curve whose points have doubled, then the next one. All of a job double at once: no frame has to wait for many. */
+  async #readOutgrown(): Promise<void> {
     const isRead = (key: string): boolean => this.#loading.has(key) || this.#stale.has(key);
-    const isFree = (key: string): boolean => !isRead(key) && this.store.outgrown(key).length > 0;
-    const key = [...this.#wanted.keys()].find(isFree);
-    if (key !== undefined) void this.#read([key], this.store.outgrown(key).slice(0, 1));
+    const { signal } = this.#reading;
+    for (const key of this.#wanted.keys()) {
+      const id = isRead(key)
+        ? undefined
+        : idsOf(this.store.jobs).find((each) => this.store.isOutgrown(key, each));
+      if (id === undefined) continue;
+      await this.#read([key], [id]);
+      if (!signal.aborted) this.#readOutgrownSoon();
+      return;
+    }
   }
 
   #loadSoon(): void {

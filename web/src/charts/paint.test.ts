@@ -34,9 +34,17 @@ beforeEach(() => {
 });
 afterEach(() => vi.unstubAllGlobals());
 
-/** A canvas that says what was called with which numbers, and which properties were set when nothing would restore them. */
-function recorder(): { ctx: CanvasRenderingContext2D; calls: [string, number[]][]; leaked: string[] } {
-  const [calls, leaked]: [[string, number[]][], string[]] = [[], []];
+interface Recorded {
+  readonly ctx: CanvasRenderingContext2D;
+  /** What was called, with which numbers. */
+  readonly calls: [string, number[]][];
+  /** The properties that were set when nothing would restore them. */
+  readonly leaked: string[];
+  readonly widths: number[];
+}
+
+function recorder(): Recorded {
+  const [calls, leaked, widths]: [[string, number[]][], string[], number[]] = [[], [], []];
   let depth = 0;
   const get =
     (_: unknown, name: string) =>
@@ -46,14 +54,15 @@ function recorder(): { ctx: CanvasRenderingContext2D; calls: [string, number[]][
       calls.push([name, args]);
       return { width: 50 };
     };
-  const set = (_: unknown, name: string): boolean => {
+  const set = (_: unknown, name: string, value: number): boolean => {
     if (depth === 0) leaked.push(name);
+    if (name === "lineWidth") widths.push(value);
     return true;
   };
-  return { ctx: new Proxy({}, { get, set }) as CanvasRenderingContext2D, calls, leaked };
+  return { ctx: new Proxy({}, { get, set }) as CanvasRenderingContext2D, calls, leaked, widths };
 }
 
-function painted(values: readonly number[]): ReturnType<typeof recorder> {
+function painted(values: readonly number[]): Recorded {
   const found = recorder();
   const columns = Columns.of(curve("loss", values), 0);
   const line = new Line({
@@ -61,6 +70,21 @@ function painted(values: readonly number[]): ReturnType<typeof recorder> {
     ...{ columns, place: new Place("step", RESUMED) },
   });
   paint(found.ctx, AREA, [line], { smooth: false, breakAtSeams: false }, THEME);
+  return found;
+}
+
+/** Paints so many lines, each of a job. */
+function paintedOf(count: number): Recorded {
+  const found = recorder();
+  const lines = Array.from({ length: count }, (_, at) => {
+    const columns = Columns.of(curve("loss", [at, 5 + at / 100]), 0);
+    const name = at === 0 ? "a-name-that-is-much-too-long" : `job ${at}`;
+    return new Line({
+      ...{ jobId: name, job: name, name, key: "loss", part: null, colour: { slot: 1, dash: [] } },
+      ...{ columns, place: new Place("step", []) },
+    });
+  });
+  paint(found.ctx, AREA, lines, { smooth: false, breakAtSeams: false }, THEME);
   return found;
 }
 
@@ -85,16 +109,7 @@ test("the name of an attempt stands above the plot, and within its width", () =>
 
 test("the names of a few lines stand at their ends, below one another, and those of many nowhere", () => {
   const named = (count: number): [string, number, number][] => {
-    const { ctx, calls } = recorder();
-    const lines = Array.from({ length: count }, (_, at) => {
-      const columns = Columns.of(curve("loss", [at, 5 + at / 100]), 0);
-      const name = at === 0 ? "a-name-that-is-much-too-long" : `job ${at}`;
-      return new Line({
-        ...{ jobId: name, job: name, name, key: "loss", part: null, colour: { slot: 1, dash: [] } },
-        ...{ columns, place: new Place("step", []) },
-      });
-    });
-    paint(ctx, AREA, lines, { smooth: false, breakAtSeams: false }, THEME);
+    const { calls } = paintedOf(count);
     return calls
       .filter(([name]) => name === "fillText")
       .map(([, at]) => at as unknown as [string, number, number]);
@@ -115,4 +130,8 @@ test("the names of a few lines stand at their ends, below one another, and those
     true,
   ]);
   expect([named(1), named(7)]).toEqual([[], []]);
+});
+
+test("more than twenty lines are one pixel wide", () => {
+  expect([20, 21].map((count) => Math.max(...paintedOf(count).widths))).toEqual([1.5, 1]);
 });

@@ -12,6 +12,9 @@ export interface PaintView {
 }
 
 const LINE = 1.5;
+/** Of many lines: a browser without a GPU draws a line of one pixel tens of times as fast as a wider one. */
+const THIN = 1;
+const WIDE_UP_TO = 20;
 const MARKED = 2.5;
 /** How much of the other lines the ground takes away, where one stands out. */
 const FADE = 0.7;
@@ -33,7 +36,8 @@ export function paint(
   ctx.lineJoin = "bevel";
   const withBands = hasBands(lines);
   for (const line of lines) paintUnder(ctx, area, line, view, theme, withBands);
-  for (const line of lines) paintOver(ctx, area, line, view, theme);
+  const width = lines.length > WIDE_UP_TO ? THIN : LINE;
+  for (const line of lines) paintOver(ctx, area, line, view, theme, width);
   ctx.restore();
   paintSeams(ctx, area, lines, theme);
   for (const line of lines) paintTicks(ctx, area, line, theme, withBands);
@@ -97,7 +101,7 @@ function paintOver(
   line: Line,
   view: PaintView,
   theme: Theme,
-  width: number = LINE,
+  width: number,
 ): void {
   const colour = theme.series[line.colour.slot - 1] ?? theme.ink;
   const values = line.shown(view.smooth);

@@ -78,7 +78,7 @@ function least(colours: readonly Triple[], eyes: readonly Triple[] | null = null
 test.each([
   ["light", LIGHT],
   ["dark", DARK],
-])("eight series are told apart in the %s theme, in grey and without red or green, too", (_, theme) => {
+])("eight series look different in the %s theme, in grey and without red or green, too", (_, theme) => {
   const series = seriesOf(theme);
   for (const ground of ["bg", "surface"])
     for (const colour of series) expect(contrast(colour, token(theme, ground))).toBeGreaterThanOrEqual(3);

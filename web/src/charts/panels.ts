@@ -71,7 +71,7 @@ export function isNamed(list: readonly string[], { keys }: Pick<Panel, "keys">):
   return keys.some((key) => list.includes(key));
 }
 
-/** Says whether the chart takes the whole width: the monitored one does, unless it was told not to. */
+/** Says whether the chart takes the whole width: the monitored one does, unless somebody chose otherwise. */
 export function isWide({ wide }: { readonly wide: readonly string[] }, panel: Panel): boolean {
   return isNamed(wide, panel) !== panel.isMonitored;
 }

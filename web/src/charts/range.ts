@@ -40,9 +40,10 @@ export function measure(lines: readonly Line[], x: Span, view: YView): Measure {
   let [rows, points, nonpositive, nonfinite] = [0, 0, 0, 0];
   let hasSpike = false;
   const spans: Span[] = [];
+  const withBands = hasBands(lines);
   for (const line of lines) {
     const { columns } = line;
-    const edges = edgesOf(line, hasBands(lines));
+    const edges = edgesOf(line, withBands);
     const [from, to] = rowsWithin(line, x);
     rows += to - from;
     for (let i = from; i < to; i++) {
@@ -174,8 +175,9 @@ function padded(spans: readonly Span[], log: boolean): Span {
 
 function countOutside(lines: readonly Line[], x: Span, y: Span, log: boolean): [number, number] {
   let [above, below] = [0, 0];
+  const withBands = hasBands(lines);
   for (const line of lines) {
-    const { bottoms, tops } = edgesOf(line, hasBands(lines));
+    const { bottoms, tops } = edgesOf(line, withBands);
     const [from, to] = rowsWithin(line, x);
     for (let i = from; i < to; i++) {
       const bottom = bottoms[i] ?? NaN;

@@ -48,6 +48,8 @@ export class CurveStore implements Curves {
   #keysOf = new Map<string, Set<string>>();
   #colours: ReadonlyMap<string, Colour> = new Map();
   readonly #listeners = new Set<() => void>();
+  /** What `range` found since the last change. */
+  readonly #ranges = new Map<string, Span>();
 
   /** Shows these jobs instead of others, or the same with another name or newer attempts. */
   show(jobs: readonly CurveJob[]): void {
@@ -132,6 +134,7 @@ export class CurveStore implements Curves {
 
   /** Tells that there is something new to draw. */
   changed(): void {
+    this.#ranges.clear();
     for (const listener of this.#listeners) listener();
   }
 
@@ -168,10 +171,9 @@ export class CurveStore implements Curves {
     );
   }
 
-  /** Returns the jobs whose curve of this key has doubled since it was read: the service would smooth it more. */
-  outgrown(key: string): readonly string[] {
-    const all = [...(this.#series.get(key) ?? [])];
-    return all.filter(([, { columns }]) => columns.isOutgrown()).map(([id]) => id);
+  /** Says whether a job's curve of this key has doubled since it was read: the service would smooth it more. */
+  isOutgrown(key: string, jobId: string): boolean {
+    return this.#series.get(key)?.get(jobId)?.columns.isOutgrown() ?? false;
   }
 
   /**
@@ -184,8 +186,13 @@ export class CurveStore implements Curves {
 
   /** Returns the range of x that all loaded curves cover together. Steps and times that begin near 0 begin at 0. */
   range(kind: XKind): Span {
+    const name = `${kind} ${this.ghost}`;
+    const known = this.#ranges.get(name);
+    if (known) return known;
     const { min, max } = extentOf(this.#placed(kind)) ?? { min: 0, max: 1 };
-    return { min: kind !== "wall" && min > 0 && min < max * 0.1 ? 0 : min, max };
+    const found = { min: kind !== "wall" && min > 0 && min < max * 0.1 ? 0 : min, max };
+    this.#ranges.set(name, found);
+    return found;
   }
 
   /** Returns the colour of a job. Jobs that are shown together differ in it. */
@@ -193,7 +200,7 @@ export class CurveStore implements Curves {
     return this.#colours.get(jobId) ?? { slot: 1, dash: [] };
   }
 
-  /** Yields all rows with their places: each frame asks, and a line for each curve would be too much. */
+  /** Yields all rows with their places: a line for each curve would be too much. */
   *#placed(kind: XKind): Generator<readonly [Place, Columns]> {
     for (const series of this.#series.values())
       for (const [id, { columns, ghosts }] of series) {

@@ -37,8 +37,10 @@ test("live points follow a curve, and what it has already is not added", () => {
   store.put("loss", [curve("loss", [4, 3, 2])], 0);
   for (const late of [point("loss", 3, 9), point("loss", 4, 1)]) store.append(late);
   expect(values(store, "loss")).toEqual({ job_a: [4, 3, 2, 1] });
+  expect(store.range("step")).toEqual({ min: 1, max: 4 });
   store.append(point("loss", 5, 0));
   expect(values(store, "loss")).toEqual({ job_a: [4, 3, 2, 1, 0] });
+  expect(store.range("step")).toEqual({ min: 1, max: 5 });
 });
 
 test("curves of a key that was not read take no points", () => {

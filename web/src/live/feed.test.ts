@@ -43,7 +43,7 @@ test("a stream that was cut goes on after what was heard, and a repeat is droppe
   ]);
 });
 
-test("a line without an end is told, and is no place to go on", async () => {
+test("a line without an end is passed on, and is no place to go on", async () => {
   const { request, next } = service();
   const { feed, received } = start(request);
   feed.ask({ jobs: { job_a: 5 }, topics: [] });
@@ -82,7 +82,7 @@ test("a wider wish keeps the place of the jobs that are heard", async () => {
   expect((await next()).url.searchParams.get("after")).toBe("job_a:4,job_b:7");
 });
 
-test("a deleted job is told, and its list has changed", async () => {
+test("a deletion is passed on, and the list has changed", async () => {
   const { request, next } = service();
   const { feed, received } = start(request);
   feed.ask({ jobs: {}, topics: ["jobs"] });

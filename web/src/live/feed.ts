@@ -129,7 +129,7 @@ export class Feed {
           () => this.heard(),
         );
     } catch {
-      // Told below, unless we ended it ourselves.
+      // Passed on below, unless we ended it ourselves.
     }
     if (this.connection !== connection) return;
     this.fail(failure);

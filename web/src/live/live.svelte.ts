@@ -1,4 +1,4 @@
-/** The one store of live data of a tab: listeners say what they watch; nothing is told twice, nothing left out. */
+/** The one store of live data of a tab: listeners say what they watch; each event reaches each once. */
 import { secret } from "../api/secret";
 import type { LiveEvent, LiveStatus, Topic, Watch } from "./events";
 import { itemsBetween } from "./exact";

@@ -24,7 +24,7 @@ export type FromFeed =
   | { readonly type: "changed"; readonly topic: Topic }
   /** A stream begins. It tells all of its jobs, but lists may have changed before. */
   | { readonly type: "ready" }
-  /** Something may have been missed, or is not told at all just now: read again. */
+  /** Something may have been missed, or no event comes at all just now: read again. */
   | { readonly type: "missed" }
   | { readonly type: "signed-out" };
 

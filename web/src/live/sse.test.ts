@@ -24,7 +24,7 @@ test("lines end with CR, LF or both", () => {
   expect(parser()(`${TEXT.replaceAll("\n", "\r")}: the last CR could be half of an end\n`)).toEqual(EVENTS);
 });
 
-test("an event that is cut off is not told", () => {
+test("an event that is cut off is left out", () => {
   expect(parser()("data: 1\n\ndata: 2\n")).toEqual([{ id: null, name: "message", data: "1" }]);
 });
 

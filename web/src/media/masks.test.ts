@@ -55,7 +55,7 @@ test("the intersection over the union counts what is wrong in either way", () =>
   expect([iou(counts), iou(counted(mask(0), mask(0), ALL))]).toEqual([0.5, null]);
 });
 
-test("errors are painted in their colours, and told apart by their patterns without them", () => {
+test("errors are painted in their colours, and differ by their patterns without them", () => {
   const wide = 16;
   const [truth, predicted] = [1, 0].map((index) => mask(...new Array<number>(wide).fill(index))) as [
     Mask,

@@ -22,7 +22,7 @@ let newest: { readonly name: string; readonly table: Uint8Array } | null = null;
 
 type Pixels = Uint8ClampedArray<ArrayBuffer>;
 
-/** Which classes are told apart. */
+/** Which classes are drawn in colours of their own. */
 export interface Focus {
   /** The only class that counts; null for all. */
   readonly focus: number | null;

@@ -113,7 +113,7 @@ test("the table has the runs that are kept, the best first, each with its job", 
 test("importance is ranked, and a setting of it is shown against the target", () => {
   const host = plots();
   const rows = textsOf(host, "[aria-label=Importance] tbody tr");
-  expect(rows).toEqual(["lr−1.0010Spearman", "model0.1710correlation ratio"]);
+  expect(rows).toEqual(["lr−1.0010Spearman", "model0.0010correlation ratio"]);
   click(host.querySelector("[aria-label=Importance]") ?? host, "model");
   expect([route().query.get("plot_x"), route().query.get("plot_y")]).toEqual(["config.model", "val/loss"]);
 });

@@ -1,4 +1,6 @@
 /** How much a metric goes with what was set: by ranks, which an outlier or another scale does not change. */
+import { number } from "../text/number";
+import type { Better } from "./direction";
 import { isValue, type PlotRow, type Variable } from "./rows";
 
 export interface Importance {
@@ -7,7 +9,7 @@ export interface Importance {
   readonly count: number;
   /** 0 … 1; null where it says nothing. */
   readonly strength: number | null;
-  /** Whether the metric grows or falls with the variable; null where it has no order. */
+  /** Whether the metric grows or falls with the variable; null where it does neither. */
   readonly sign: 1 | -1 | null;
   /** How it is measured, or why it is not. */
   readonly note: string;
@@ -15,6 +17,12 @@ export interface Importance {
 
 /** With fewer runs chance makes any rank correlation. */
 export const LEAST_RUNS = 8;
+
+/** A range has so many parts at most, of so many runs at least each, in which the metric is looked at. */
+const [MOST_PARTS, LEAST_OF_PART] = [5, 4];
+const RATIO = "correlation ratio";
+/** By so much the parts must say more than the order: it has a sign. */
+const MORE = 0.2;
 
 /** Returns how much the target goes with each variable, the strongest first. */
 export function importanceOf(
@@ -76,16 +84,59 @@ function one(rows: readonly PlotRow[], variable: Variable, target: Variable): Im
     const names = pairs.map(([x]) => String(x));
     // Categories with a run or two explain anything.
     if (new Set(names).size > count / 3) return none("too many different values");
-    const ratio = correlationRatio(names, ys);
+    const ratio = beyondChance(names, ys);
     if (ratio === null) return none("does not vary");
-    return { variable, count, strength: ratio, sign: null, note: "correlation ratio" };
+    return { variable, count, strength: ratio, sign: null, note: RATIO };
   }
-  const found = spearman(
-    pairs.map(([x]) => Number(x)),
-    ys,
-  );
+  const xs = pairs.map(([x]) => Number(x));
+  const found = spearman(xs, ys);
   if (found === null) return none("does not vary");
+  const parts = partsOf(xs);
+  const ratio = beyondChance(parts, ys) ?? 0;
+  if (ratio > Math.abs(found) + MORE) {
+    const at = target.better && bestPart(xs, parts, ys, target.better);
+    return {
+      variable,
+      count,
+      strength: ratio,
+      sign: null,
+      note: at === null ? RATIO : `best ${at} (${RATIO})`,
+    };
+  }
   return { variable, count, strength: Math.abs(found), sign: found < 0 ? -1 : 1, note: "Spearman" };
+}
+
+/** Returns the correlation ratio without the share that groups have by chance: so many groups of so few runs explain some. */
+function beyondChance(groups: readonly string[], ys: readonly number[]): number | null {
+  const ratio = correlationRatio(groups, ys);
+  const [runs, parts] = [ys.length, new Set(groups).size];
+  return ratio === null ? null : Math.sqrt(Math.max(0, 1 - ((1 - ratio ** 2) * (runs - 1)) / (runs - parts)));
+}
+
+/** Returns in which part of their range numbers lie: each of few different ones is a part, else parts have as many runs. */
+function partsOf(xs: readonly number[]): readonly string[] {
+  if (new Set(xs).size <= xs.length / 3) return xs.map(String);
+  const parts = Math.min(MOST_PARTS, Math.floor(xs.length / LEAST_OF_PART));
+  return ranksOf(xs).map((rank) => String(Math.floor(((rank - 0.5) / xs.length) * parts)));
+}
+
+/** Says which numbers have the best mean rank: `at 0.003`, or `at 0.002–0.004`. */
+function bestPart(
+  xs: readonly number[],
+  parts: readonly string[],
+  ys: readonly number[],
+  better: Better,
+): string {
+  const ranks = ranksOf(ys);
+  const means = [...new Set(parts)].map((part) => {
+    const own = parts.flatMap((other, i) => (other === part ? [i] : []));
+    const mean = own.reduce((sum, i) => sum + (ranks[i] ?? 0), 0) / own.length;
+    return { own, goodness: better === "max" ? mean : -mean };
+  });
+  const best = means.reduce((one, other) => (other.goodness > one.goodness ? other : one));
+  const values = best.own.map((i) => xs[i] ?? 0);
+  const [least, most] = [number(Math.min(...values)), number(Math.max(...values))];
+  return least === most ? `at ${least}` : `at ${least}–${most}`;
 }
 
 function pearson(xs: readonly number[], ys: readonly number[]): number | null {

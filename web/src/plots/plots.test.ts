@@ -108,6 +108,30 @@ test("importance is ordered, says how many runs it counts, and is silent of too 
   expect(said["path"]).toMatchObject({ strength: null, note: "too many different values" });
 });
 
+test("a best value in the middle of a range shows, of a grid and of random values, and chance does not", () => {
+  const hump = (lr: number, noise: number): number => -Math.abs(Math.log10(lr / 0.003)) + noise / 5;
+  const noise = numbers(60, 3);
+  const grid = [0.0003, 0.001, 0.003, 0.01, 0.03].flatMap((lr) =>
+    [8, 16, 32, 64].map((batch) => ({ lr, batch })),
+  );
+  const random = noise.map((x, i) => ({ lr: 10 ** (-4 + 3 * x), batch: 8 * 2 ** (i % 4) }));
+  for (const [points, best] of [
+    [grid, /^best at 0.003 \(correlation ratio\)$/],
+    [random, /^best at 0\.00\d+–0\.00\d+ \(correlation ratio\)$/],
+  ] as const) {
+    const rows = rowsOf(
+      ...points.map((point, i) => ({ ...point, iou: hump(point.lr, noise[(i * 7) % 60] ?? 0) })),
+    );
+    const settings = variablesOf(rows, [named("batch"), named("lr")]);
+    const target = variable(rows, "iou", { isMetric: true, better: "max" });
+    const [first, second] = importanceOf(rows, settings, target);
+    expect([first?.variable.key, second?.variable.key]).toEqual(["lr", "batch"]);
+    expect(first).toMatchObject({ sign: null, note: expect.stringMatching(best) as string });
+    expect(first?.strength).toBeGreaterThan(0.7);
+    expect(second?.strength).toBeLessThan(0.3);
+  }
+});
+
 test("a variable is a number or a category, logarithmic where it spans decades or says so", () => {
   const rows = rowsOf(
     { lr: 1e-4, n: 1, on: "true", mix: 1 },

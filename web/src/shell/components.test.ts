@@ -197,7 +197,7 @@ test("a download that is refused says why", async () => {
   expect(textOf(host.querySelector("[role=alert]"))).toBe("There is none.");
 });
 
-test("a token is sent once, and a wrong one is told and forgotten", async () => {
+test("a token is sent once, and a wrong one is named as wrong, and forgotten", async () => {
   vi.stubGlobal("fetch", () =>
     Promise.resolve(new Response(JSON.stringify({ code: "unauthenticated", detail: "no" }), { status: 401 })),
   );

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { told } from "./field";
+import { whenTyped } from "./field";
 
 const heard: string[] = [];
 let field: HTMLInputElement;
@@ -10,7 +10,7 @@ beforeEach(() => {
   heard.length = 0;
   field = document.createElement("input");
   document.body.append(field);
-  leave = told((text) => heard.push(text))(field) as () => void;
+  leave = whenTyped((text) => heard.push(text))(field) as () => void;
   field.focus();
 });
 
@@ -29,7 +29,7 @@ function press(key: string): void {
   field.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true }));
 }
 
-test("what is typed is told once the typing rests", () => {
+test("what is typed counts once the typing rests", () => {
   type("u");
   vi.advanceTimersByTime(100);
   type("un");

@@ -3,8 +3,8 @@ import type { Attachment } from "svelte/attachments";
 
 const SETTLED_MS = 150;
 
-/** Tells the text of a field once the typing rests for `wait` ms, and at once that it is empty. Escape empties it, or leaves it. */
-export function told(tell: (text: string) => void, wait = SETTLED_MS): Attachment<HTMLInputElement> {
+/** Passes the text of a field on once the typing rests for `wait` ms, and at once that it is empty. Escape empties it, or leaves it. */
+export function whenTyped(tell: (text: string) => void, wait = SETTLED_MS): Attachment<HTMLInputElement> {
   return (field) => {
     let timer: ReturnType<typeof setTimeout> | undefined;
 

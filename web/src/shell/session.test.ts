@@ -89,7 +89,7 @@ test("every request sends the secret, reads too", async () => {
   expect(asked.map(({ secret }) => secret)).toEqual(["one", "one"]);
 });
 
-test("a browser whose session has ended is told to sign in again", async () => {
+test("a browser whose session has ended asks to sign in again", async () => {
   keep("old");
   await session.begin();
   expect([session.stage, kept()]).toEqual(["out", null]);

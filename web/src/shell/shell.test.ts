@@ -82,7 +82,7 @@ test("the menu closes by Escape, by a press beside it, and once a link of it is 
   }
 });
 
-test("who cannot be signed out is told why", async () => {
+test("who cannot be signed out reads why", async () => {
   signIn("member", "jobs:read");
   serve(() => null);
   const host = show(Header, { openPalette: () => undefined, openHelp: () => undefined });
@@ -128,7 +128,7 @@ test("an address without a page says where to look", async () => {
   expect([textOf(host.querySelector("h1")), loaded]).toEqual(["There is no such page", []]);
 });
 
-test("a token that opens no page is told so", async () => {
+test("who signs in with a token that opens no page reads so", async () => {
   signIn("member");
   const { host } = shell();
   await settled();

@@ -10,7 +10,7 @@ test("durations have two units", () => {
   expect([0, 9.4, 60, 3725, 90_061, NaN].map(duration)).toEqual(["0s", "9s", "1m", "1h 2m", "1d 1h", "—"]);
 });
 
-test("ages are told from now", () => {
+test("ages count from now", () => {
   expect(ago("2026-01-01T00:00:00Z", Date.parse("2026-01-01T00:14:00Z"))).toBe("14m ago");
 });
 

@@ -8,8 +8,8 @@ import logging
 from pathlib import Path
 import time
 
+from store.worker.protocol import Verbs
 from store.worker.records import DEFAULTS, KeepOrder, OutputLimits
-from store.worker.verbs import WorkerStore
 from torchyard.contract.attempts.rundir import WORK
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim, Unavailable
 from torchyard.host.untrusted import folder_inside
@@ -35,7 +35,7 @@ class AskedFiles:
     def __init__(
         self,
         runs: Path,
-        store: WorkerStore,
+        store: Verbs,
         *,
         limits: OutputLimits = DEFAULTS,
         clock: Callable[[], float] = time.monotonic,

@@ -486,6 +486,13 @@ def test_what_is_monitored_is_what_the_recipe_measures(recipe: dict[str, Any], a
         parse_spec(put(recipe, "checkpoint.monitor", key))
 
 
+def test_a_segmentation_monitors_what_masks_of_its_kind_have() -> None:
+    several = put(MASKS, "config.data.classes", ["wall", "crack"])
+    for recipe, has, other in ((MASKS, "val/recall", "val/accuracy"), (several, "val/accuracy", "val/recall")):
+        parse_spec(put(recipe, "checkpoint.monitor", has))
+        assert list(refused(put(recipe, "checkpoint.monitor", other))) == [""]
+
+
 def test_a_script_monitors_what_it_likes() -> None:
     assert parse_spec(put(SCRIPT, "checkpoint.monitor", "my/own metric")).checkpoint.monitor == "my/own metric"
 

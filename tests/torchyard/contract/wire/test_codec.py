@@ -151,3 +151,8 @@ def test_nothing_but_value_error_leaves_a_parser(value: Any) -> None:
 def test_a_record_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         WHOLE.count = 4  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_of_several_types_the_first_one_says_what_is_wrong() -> None:
+    with pytest.raises(ValueError, match=r"^first: name: "):
+        Whole.from_dict({"first": {"name": "7"}})

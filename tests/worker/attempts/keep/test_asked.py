@@ -68,7 +68,7 @@ def newest(store: Store, job_id: str) -> KeepView:
 
 def answered(store: Store, job_id: str, worker: str, runs: Path, paths: Sequence[str]) -> KeepView:
     asked_for(store, job_id, paths)
-    AskedFiles(runs, WorkerStore(store, worker)).answer_some()
+    AskedFiles(runs, WorkerStore(store, worker), clock=lambda: 0.0).answer_some()  # its turn ends on no busy machine
     return newest(store, job_id)
 
 

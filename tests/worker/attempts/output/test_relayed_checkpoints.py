@@ -3,6 +3,7 @@
 import hashlib
 import os
 from pathlib import Path
+import re
 
 import pytest
 
@@ -98,7 +99,7 @@ def test_a_checkpoint_with_a_wrong_size_is_refused_without_reading_it(
     announce(run, "one")
     with little_read(1):
         (text,) = texts(drain(relay_of(run)))
-    assert text == approved.of_row("text")
+    assert re.sub(r"at most \d+$", "at most what the disk has", text) == approved.of_row("text")
     assert files_of(run) == []
 
 

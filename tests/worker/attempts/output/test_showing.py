@@ -57,7 +57,7 @@ def redis_url(tmp_path: Path) -> Generator[str]:
 @pytest.fixture
 def announcing(simulated: SimulatedRunnerFixture, database: Database, redis_url: str) -> SimulatedRunnerFixture:
     """A claimed job whose worker has a Redis."""
-    store = store_on(database, queue=Queue(redis_url, service=a_service), blobs=simulated.context.store.blobs)
+    store = store_on(database, queue=Queue(redis_url, service=a_service), blobs=simulated.blobs)
     simulated.context = replace(simulated.context, store=WorkerStore(store, simulated.claim.worker_id))
     return simulated
 

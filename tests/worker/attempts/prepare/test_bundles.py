@@ -120,6 +120,7 @@ def test_what_an_earlier_run_left_in_the_code_is_no_work_of_any_attempt(simulate
     simulated.claim = service.starting(job_id, service.worker())
     attempt = simulated.start_ranks()
     write(simulated.run.work / "runs" / NAME, OLD_EVENTS + scalars("loss", {3: 0.5}))
+    wait_for(lambda: service.series(job_id), "the point, whose step the checkpoint has")
     (simulated.run.work / "new.pt").write_bytes(b"new")
     simulated.write_log("new\n")
     attempt.end()
@@ -145,7 +146,7 @@ def test_a_bundle_that_the_store_lost_ends_the_job(simulated: SimulatedRunnerFix
 
 def test_a_damaged_bundle_ends_the_job(simulated: SimulatedRunnerFixture, approved: Approved) -> None:
     sha256 = simulated.job.spec["config"]["code"].rpartition(":")[2]
-    store_as(simulated.context.store.blobs, sha256, tar_of(DATA))
+    store_as(simulated.blobs, sha256, tar_of(DATA))
     simulated.start_runner()
     assert simulated.wait_for_end().state == JobState.FAILED
     assert simulated.job.error is not None

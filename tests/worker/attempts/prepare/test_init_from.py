@@ -29,7 +29,7 @@ def initial(simulated: SimulatedRunnerFixture) -> SimulatedRunnerFixture:
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     source = simulated.job
     spec: dict[str, Any] = {**source.spec, "init_from": f"{source.id}/latest", "max_restarts": 1}
-    store = store_on(simulated.store.database, blobs=simulated.context.store.blobs)
+    store = store_on(simulated.store.database, blobs=simulated.blobs)
     made = submission.submit_alone(store, Submission(parse_spec(spec), ADA, "private"))
     simulated.claim = simulated.store.starting(made.job.id, simulated.store.worker())
     return simulated
@@ -66,7 +66,7 @@ def test_the_source_may_be_gone(initial: SimulatedRunnerFixture) -> None:
 
 
 def test_a_damaged_file_fails_the_job(initial: SimulatedRunnerFixture) -> None:
-    blobs = [path for path in initial.context.store.blobs.root.glob("??/*") if path.read_bytes() == bytes([7])]
+    blobs = [path for path in initial.blobs.root.glob("??/*") if path.read_bytes() == bytes([7])]
     for path in blobs:
         path.chmod(0o600)
         path.write_bytes(b"x")

@@ -114,7 +114,7 @@ def test_a_damaged_version_gives_way_to_the_one_before(hosts: Hosts) -> None:
     later = hosts.last.run.work_record.stat().st_mtime_ns + 10**12
     save(hosts, "best.pt", b"whole", at=later)
     save(hosts, "best.pt", b"lost", at=later + 1)
-    lost = hosts.last.context.store.blobs.path(rows(hosts)[-1]["sha256"])
+    lost = hosts.last.blobs.path(rows(hosts)[-1]["sha256"])
     lost.chmod(0o600)
     lost.write_bytes(b"rot")
     hosts.end()

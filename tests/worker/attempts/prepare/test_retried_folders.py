@@ -191,7 +191,7 @@ def test_after_a_silence_in_a_pool_the_next_attempt_gets_a_copy(hosts: Hosts, tm
     later = RunDir(first.root.with_name("2"))
     later.create()
     earlier = [EarlierAttempt(number=1, started_at=record.claimed_at, ran=True, offsets={})]
-    blobs = hosts.last.context.store.blobs
+    blobs = hosts.last.blobs
     folder = WorkFolder(run=later, number=2, claimed_at=7, earlier=earlier, in_pool=True, blobs=blobs)
     assert folder.take(tree) == "continues in a copy of the folder of attempt 1"
     with opened:
@@ -213,7 +213,7 @@ def test_after_a_report_in_a_pool_the_next_attempt_gets_the_folder_itself(hosts:
     later = RunDir(first.root.with_name("2"))
     later.create()
     earlier = [EarlierAttempt(number=1, started_at=record.claimed_at, ran=True, offsets={})]
-    blobs = hosts.last.context.store.blobs
+    blobs = hosts.last.blobs
     folder = WorkFolder(run=later, number=2, claimed_at=7, earlier=earlier, in_pool=True, blobs=blobs)
     tree = hosts.last.engine.attempts[hosts.last.key].plan.source
     assert folder.take(tree) == "continues in the folder of attempt 1"

@@ -43,7 +43,7 @@ export interface Extreme {
 /** By the metric's key. */
 export type ExtremesOf = ReadonlyMap<string, Extreme>;
 
-/** A change beyond it is told by the values themselves. */
+/** Of a change beyond it the values themselves are enough. */
 const MOST_PERCENT = 1000;
 
 /** The most settings that differ in the table; all of them are below it. */

@@ -8,7 +8,7 @@ export function moved<T>(list: readonly T[], item: T, place: number): readonly T
   return [...left.slice(0, at), item, ...left.slice(at)];
 }
 
-/** Lets a row be dragged by its handle onto another row, and moved by the arrow keys; `move` is told the new place. */
+/** Lets a row be dragged by its handle onto another row, and moved by the arrow keys; `move` gets the new place. */
 export function handle(place: number, move: (to: number) => void): Attachment<HTMLElement> {
   return (node) => {
     const pressed = (event: KeyboardEvent): void => {

@@ -37,7 +37,7 @@ const advice = (changes: Record<string, unknown>): AdviceView =>
     ...changes,
   }) as AdviceView;
 
-test("the frames of the user's own code are told apart, with their lines", () => {
+test("the frames of the user's own code are marked, with their lines", () => {
   const own = traceLines(TRACE).filter((line) => line.isOwn);
   expect(own.map((line) => line.text.trim())).toEqual([
     'File "/home/ada/job/train.py", line 11, in <module>',
@@ -157,7 +157,7 @@ test("stacks are asked for once, and shown as soon as the ranks have answered", 
   expect(asked).toHaveLength(3);
 });
 
-test("who waits for stacks in vain is told so", async () => {
+test("who waits for stacks in vain reads so", async () => {
   const asked = serve(() => ({ attempt: 1, taken_at: null, ranks: [] }));
   const host = show(Stacks, { jobId: "job_a", isScript: true, close: () => undefined });
   await vi.advanceTimersByTimeAsync(60_000);

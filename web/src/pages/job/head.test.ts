@@ -231,7 +231,7 @@ test("the arguments of a script are shown as they are typed", () => {
   expect(head(view()).host.querySelector(".argv")).toBeNull();
 });
 
-test("a pause is sent at once, also by its key, and a refusal is told", async () => {
+test("a pause is sent at once, also by its key, and a refusal is shown", async () => {
   signIn("member", "jobs:read", "jobs:write");
   let answer: unknown = view({ state: "paused" });
   const asked = serve(() => answer);
@@ -349,7 +349,7 @@ test("the menu says what a pause costs, and the bar what a stop does; a failing 
   expect(none()).toEqual([]); // nothing runs
 });
 
-test("who can read the job is changed in place, and then told", async () => {
+test("who can read the job is changed in place, and then shown", async () => {
   signIn("member", "jobs:read", "jobs:write");
   const asked = serve(({ body }) => view({ ...(body as object) }));
   const { host, changed } = head(view({ visibility: "private" }));
@@ -370,7 +370,7 @@ test("who can read the job is changed in place, and then told", async () => {
   expect(facts(head(view({ visibility: "team", sweep })).host)).toContain("team, as its sweep");
 });
 
-test("the link is copied, and who can open it is told", async () => {
+test("the link is copied, and it says who can open it", async () => {
   signIn("member", "jobs:read", "jobs:write");
   const copied: string[] = [];
   vi.spyOn(navigator.clipboard, "writeText").mockImplementation((text) => {

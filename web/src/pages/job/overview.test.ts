@@ -50,7 +50,7 @@ test("a recipe has no arguments", () => {
   expect(argumentLines({ trainer: "image-classification", config: {} })).toEqual([]);
 });
 
-test("the parts of a line of YAML are told apart, and make the line again", () => {
+test("the parts of a line of YAML have kinds, and make the line again", () => {
   const lines = ["  lr: 1e-3", "- a: true", 'args: [--lr, 0.1, "a: b"]', "code: file:///a:b", "plain"];
   for (const line of lines)
     expect(

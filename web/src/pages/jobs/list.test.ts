@@ -52,7 +52,7 @@ test("a list reads small pages ahead of what is shown, and as much as is missing
   expect(list.rows.map(({ id }) => id)).toEqual(Array.from({ length: TOTAL }, (_, at) => `job_${at}`));
 });
 
-test("a job that moved to a later page meanwhile is listed once, as the stream told it last", async () => {
+test("a job that moved to a later page meanwhile is listed once, as the stream had it last", async () => {
   await opened(150);
   list.heard({ kind: "job", job: { ...job("job_150"), state: "failed", version: 2 } });
   await list.more(300);

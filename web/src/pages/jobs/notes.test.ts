@@ -26,7 +26,7 @@ function write(host: HTMLElement, text: string): void {
   flushSync();
 }
 
-test("the notes are read, written over the table, and what was stored is told", async () => {
+test("the notes are read, written over the table, and what was stored is passed on", async () => {
   const { host, closed } = await open();
   expect(host.querySelector("textarea")?.value).toBe("first");
   write(host, "mine");

@@ -18,7 +18,7 @@ test("a job across neighbouring devices is one row of the job", () => {
   expect(rows.map((row) => row.kind === "held" && row.job?.span)).toEqual([2, undefined]);
 });
 
-test("a job on devices apart is told on each of them", () => {
+test("a job on devices apart is named on each of them", () => {
   const devices = [device(0, { job_id: "a", holder }), device(1), device(2, { job_id: "a", holder })];
   expect(deviceRows(worker(devices)).map((row) => row.kind)).toEqual(["held", "free", "held"]);
 });

@@ -269,7 +269,7 @@ test("a pool says what it has, why nothing starts there, and which jobs run on w
   expect(textOf(host.querySelector("h3"))).toBe(
     "gpu draining partition main, up: 2 nodes with 4 GPUs (a100) each",
   );
-  expect(textOf(host.querySelector(".trouble"))).toBe(obstacle);
+  expect(textOf(host.querySelector("p.failure"))).toBe(obstacle);
   expect(textsOf(host, ".place")).toEqual(["n0:0 n1:0"]);
   expect(textsOf(host, "a")).toEqual(["gpu", "job a"]);
   expect(textsOf(host, "p.muted")).toEqual(["1 running, 3 waiting in Slurm"]);

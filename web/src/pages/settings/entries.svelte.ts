@@ -3,7 +3,7 @@ import { type ApiError, failureOf, get } from "../../api/client";
 import type { AuditView, Page } from "../../api/wire";
 
 const PAGE = 100;
-/** Requests without a match, each of which looks at many entries, after which the search waits to be told to go on. */
+/** Requests without a match, each of which looks at many entries, after which the search waits until one has it go on. */
 const MOST_EMPTY = 10;
 
 export type Filter = Readonly<Record<"who" | "action" | "object" | "outcome" | "from" | "to", string | null>>;

@@ -108,7 +108,7 @@ test("what a trainer needs is red once one has left it empty, or asks to submit"
   await pressCtrlEnter();
   expect(document.activeElement).toBe(code);
   expect(code.getAttribute("aria-invalid")).toBe("true");
-  expect(textOf(host.querySelector(".wrong .message"))).toBe("is missing.");
+  expect(textOf(host.querySelector(".wrong .failure"))).toBe("is missing.");
   type(yamlOf(host), "trainer: segmentation\n");
   const source = field(host, "field-config.data.source");
   expect(source.getAttribute("aria-invalid")).toBeNull();

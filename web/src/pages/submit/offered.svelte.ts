@@ -56,9 +56,8 @@ export class Offered {
   /** Says what there is for a field to ask for, or how it comes about; nothing if that is not known. Reactive. */
   note(key: string): string {
     if (key === "after") return "such as `[{job: NAME, on: succeeded}]`";
-    if (key === "config.code") return "`torchyard run train.py` uploads a folder of code and submits it";
-    if (key === "config.data.source" || key === "config.model.weights")
-      return "`torchyard data push DIR` uploads a folder";
+    if (["config.code", "config.data.source", "config.model.weights"].includes(key))
+      return "a folder that is dropped here is uploaded";
     if (key === "resources.devices_per_node") {
       const most = Math.max(0, ...this.workers.map((worker) => worker.devices.length));
       return most > 0 ? `the largest worker has ${most}` : "";

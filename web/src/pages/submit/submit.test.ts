@@ -201,7 +201,7 @@ test("a key schedule adds a schedule", async () => {
   expect(route().page).toBe("schedules");
 });
 
-test("who may not submit is told so, and nothing is asked", async () => {
+test("who may not submit reads so, and nothing is asked", async () => {
   signIn("viewer", "jobs:read");
   const { host, asked } = await open();
   expect(textOf(host)).toContain("it lacks the scope jobs:write");

@@ -270,7 +270,7 @@ test("a trial that was stopped at a rung is promoted by its owner", async () => 
   expect(sent(asked)).toEqual(["POST v1/sweeps/swp_1/trials/0/promote"]);
 });
 
-test("what the service refuses is told", async () => {
+test("what the service refuses is shown", async () => {
   serve(({ path, method }) => (method === "POST" ? null : answer(path, sweep(), [])));
   const host = show(Sweep, { id: "swp_1" });
   await settled();

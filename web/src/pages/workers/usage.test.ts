@@ -64,7 +64,7 @@ test("the rows of labels are in the address, and go on page by page", async () =
   expect(asked.at(-1)?.query.get("after")).toBe("c");
 });
 
-test("where nobody had a device, it says how to begin; a failure is told and tried again", async () => {
+test("where nobody had a device, it says how to begin; a failure is shown and tried again", async () => {
   signIn("viewer", "cluster:read", "jobs:read");
   serve(() => null);
   const host = show(Usage, {});

@@ -40,7 +40,7 @@ test("a line has its number, its rank and its colours, and marks what is searche
   expect(chosen).toEqual([7]);
 });
 
-test("a line of the launcher has no rank, and one of stderr and the chosen one are told apart", () => {
+test("a line of the launcher has no rank, and one of stderr and the chosen one are marked", () => {
   const props = { query: "", wraps: false, onchoose: () => undefined };
   const changes = { rank: null, stream: "stderr" } as const;
   const host = show(Line, { ...props, chosen: true, spans: [[0, 2]], line: line("no torch", changes) });
@@ -167,7 +167,7 @@ test("the bar says how many matches there are, and in how much of the log", () =
   expect(bar("").host.querySelector(".count")).toBeNull();
 });
 
-test("the bar goes from match to match, and a search that waits goes on when it is told to", () => {
+test("the bar goes from match to match, and a search that waits goes on by its button", () => {
   const { host, searching, steps } = bar("q=loss");
   const goOn = vi.spyOn(searching, "goOn").mockReturnValue();
   click(host, "▲");

@@ -21,12 +21,19 @@ export class Scrolling {
 
   readonly rows = $derived(Math.max(Math.floor(this.viewport / ROW), 1));
   readonly scrollbar = new Scrollbar();
+  private isClosed = false;
 
   constructor(
     readonly lines: LogLines,
     /** Returns the matches, while they alone are listed, else null. */
     readonly matches: () => readonly LogLine[] | null,
   ) {}
+
+  /** Takes no more answers: nobody looks at the log. */
+  close(): void {
+    this.isClosed = true;
+    this.lines.reset();
+  }
 
   /** Returns what can be scrolled without a request. */
   get listed(): readonly LogLine[] {
@@ -124,6 +131,7 @@ export class Scrolling {
       if (this.isFollowing && !window.ends) await window.showEnd();
       return -dropped;
     });
+    if (this.isClosed) return;
     if (this.isFollowing) this.top = this.clamp(Infinity);
     this.place();
   }
@@ -131,6 +139,7 @@ export class Scrolling {
   /** Puts the scrollbar where the first visible line is in the whole log. */
   place(): void {
     void tick().then(() => {
+      if (this.isClosed) return;
       const first = this.matches() ? this.top : (this.lines.held[this.top]?.line ?? 1) - 1;
       this.scrollbar.place(first, this.extent);
     });

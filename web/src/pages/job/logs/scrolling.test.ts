@@ -129,7 +129,7 @@ test("another filter is another log, and what was read for the one before is dro
   expect(seen(log)).toEqual([991, 1000]);
 });
 
-test("a failure is told until a request succeeds, and lines that were missed come then", async () => {
+test("a failure is shown until a request succeeds, and lines that were missed come then", async () => {
   const log = open(1000);
   await log.scrolling.toEnd();
   [log.isDown, log.total] = [true, 1020];

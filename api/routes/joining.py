@@ -1,0 +1,121 @@
+"""Makes codes by which machines become workers and users log in, and answers who sends one."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+
+from api.auth.callers import ClusterWriter, Principal, UserManager, count_wrong_code, stranger
+from api.auth.workers import RemoteWorker
+from api.openapi.completion import problems
+from api.openapi.routers import unguarded
+from api.parameters.bodies import JoiningBody, json_body
+from api.present.times import time
+from api.server import certificate
+from api.services import Services, ServicesDep
+from api.settings import Settings
+from store.cluster import joining
+from store.ids import is_id
+from store.team import join_codes, tokens, users
+from torchyard.contract.errors import Conflict, Forbidden, NotAuthorized, NotFound, TooManyRequests, Unavailable
+from torchyard.contract.installs import InstallFileView
+from torchyard.contract.team.codes import JoinCode
+from torchyard.contract.team.requests import Joining, NewCode
+from torchyard.contract.team.roles import Role
+from torchyard.contract.team.views import JoinedView, NewCodeView, OwnWorkerView
+from torchyard.contract.wire.version import own_version, works_with
+from torchyard.host.listening import is_loopback
+
+router = unguarded("team", NotAuthorized, Forbidden, TooManyRequests, Unavailable, prefix="/v1")
+
+_LIFETIME = timedelta(days=90)
+"""Of the token of who logs in by a code."""
+NewCodeBody = Annotated[NewCode, json_body(NewCode, example={"kind": "worker", "name": "box-b"})]
+
+
+@router.post("/codes", status_code=201, responses=problems(Conflict))
+def make_join_code(services: ServicesDep, caller: UserManager, new: NewCodeBody) -> NewCodeView:
+    """Makes a code by which a machine becomes a worker, or a user logs in: once, within ten minutes.
+
+    The code has the fingerprint of the service's certificate, which who joins checks before it is sent.
+    """
+    with services.store.write("team") as session:
+        made = join_codes.make(session, new.kind, new.name, caller=caller)
+    code = JoinCode(new.kind, certificate.pinned(services.settings), made.secret)
+    wheel = services.installs.get().first
+    return NewCodeView(
+        code=code.text,
+        expires_at=time(made.expires_at),
+        url=_own_url(services.settings),
+        wheel=InstallFileView(name=wheel.name, sha256=wheel.sha256, size=len(wheel.content)),
+    )
+
+
+@router.post("/join", responses=problems(Conflict))
+async def join(request: Request, services: ServicesDep, sent: JoiningBody) -> JoinedView:
+    """Ends a code, and answers the token of the worker or the user that it is for. Needs no token.
+
+    `code` is what stands behind the last dot of the code.
+    """
+    nobody = stranger(request, services.access)
+    try:
+        return await run_in_threadpool(_join, services, sent, nobody)
+    except NotAuthorized:
+        await count_wrong_code(request, services.access)
+        raise
+
+
+@router.get("/worker")
+async def get_own_worker(services: ServicesDep, worker_id: RemoteWorker) -> OwnWorkerView:
+    """Answers which worker a worker's token is of."""
+    return OwnWorkerView(worker_id=worker_id)
+
+
+@router.delete("/workers/{worker_id}", status_code=204, responses=problems(NotFound, Conflict))
+def remove_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str) -> None:
+    """Removes a remote worker: its token ends at once, and its jobs return to the queue. Also one that is lost."""
+    if not is_id(worker_id, "wrk"):
+        raise NotFound(f"there is no worker {worker_id[:100]!r}")
+    with services.store.write("drain") as session:
+        joining.remove(session, worker_id, caller=caller)
+
+
+def _join(services: Services, sent: Joining, nobody: Principal) -> JoinedView:
+    with services.store.write("team") as session:
+        found = join_codes.find(session, sent.code)
+        if found.kind == "worker" and not works_with(sent.version, own_version()):
+            raise Conflict(
+                f"this machine has Torchyard {sent.version}, and the service {own_version()}: at most one minor version"
+                " may lie between them. The line that `torchyard workers add` prints installs that of the service; the"
+                " code stays valid"
+            )
+        join_codes.take(session, sent.code)
+        caller = replace(nobody, name=found.made_by, role=Role.ADMIN)
+        if found.kind == "worker":
+            worker = joining.join(session, found.name, caller=caller)
+            return JoinedView(kind="worker", name=worker.name, token=worker.token, worker_id=worker.id)
+        user = users.find(session, found.name)
+        if user.disabled_at is not None:
+            raise Forbidden(f"the user {user.name} is disabled")
+        scopes = Role(user.role).scopes
+        _, text = tokens.make(
+            session, user.name, name="login by a code", scopes=scopes, lifetime=_LIFETIME, caller=caller
+        )
+        return JoinedView(kind="user", name=user.name, token=text)
+
+
+def _own_url(settings: Settings) -> str | None:
+    """Returns the address of this service for other machines; None if they cannot reach it, or it knows none."""
+    if settings.public_url:
+        return settings.public_url
+    if is_loopback(settings.host):
+        return None
+    scheme = "http" if settings.tls_files is None else "https"
+    is_any = settings.host in {"0.0.0.0", "::", ""}  # noqa: S104 - compared, not bound
+    known = certificate.outgoing_addresses() if is_any else [settings.host]
+    if not known:
+        return None
+    host = f"[{known[0]}]" if ":" in str(known[0]) else str(known[0])
+    return f"{scheme}://{host}:{settings.port}"

@@ -1,0 +1,82 @@
+"""Codes by which a machine becomes a worker, or a user logs in: each is good for some minutes, and once."""
+
+from datetime import timedelta
+import secrets
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from store.db.database import in_us, now_us
+from store.tables import JoinCode
+from store.team import audit, users
+from store.team.callers import Caller
+from store.team.facts import NewJoinCode, TakenCode, digest_of
+from torchyard.contract.errors import Conflict, NotAuthorized
+from torchyard.contract.team.codes import CodeKind
+
+MAX_CODES = 100
+"""Codes that may be used at one time."""
+_LIFE = timedelta(minutes=10)
+_REMEMBERED = timedelta(days=7)
+"""For so long the refusal of a code says whether it was used, or came too late."""
+
+
+def make(session: Session, kind: CodeKind, name: str, *, caller: Caller) -> NewJoinCode:
+    """Returns a new code for a worker or a user of this name. Of its secret only a digest is stored.
+
+    Raises NotFound if there is no such user, and Conflict if there are too many codes.
+    """
+    if kind == "user":
+        users.find(session, name)
+    session.execute(delete(JoinCode).where(JoinCode.expires_at < now_us() - in_us(_REMEMBERED)))
+    usable = (
+        select(func.count()).select_from(JoinCode).where(JoinCode.used_at.is_(None), JoinCode.expires_at > now_us())
+    )
+    if (count := session.execute(usable).scalar_one()) >= MAX_CODES:
+        raise Conflict(f"there are {count} codes that nobody has used yet, and may be {MAX_CODES}: wait some minutes")
+    secret = secrets.token_urlsafe(24)
+    row = JoinCode(
+        digest=digest_of(secret), kind=kind, name=name, made_by=caller.name, expires_at=now_us() + in_us(_LIFE)
+    )
+    session.add(row)
+    session.flush()
+    session.refresh(row)
+    audit.add(session, caller, f"{kind}.code", name)
+    return NewJoinCode(secret, row.expires_at)
+
+
+def find(session: Session, secret: str) -> TakenCode:
+    """Returns what the code is for; it stays valid. Raises NotAuthorized, which says why it is not."""
+    valid = JoinCode.used_at.is_(None), JoinCode.expires_at > now_us()
+    row = session.scalars(select(JoinCode).where(JoinCode.digest == digest_of(secret), *valid)).first()
+    if row is None:
+        raise _refusal(session, secret)
+    return _taken(row)
+
+
+def take(session: Session, secret: str) -> TakenCode:
+    """Ends the code, and returns what it is for: once, however many take it.
+
+    Raises NotAuthorized, which says whether it was used, is too late, or is of another service.
+    """
+    mine = JoinCode.digest == digest_of(secret)
+    valid = mine, JoinCode.used_at.is_(None), JoinCode.expires_at > now_us()
+    taken = session.execute(update(JoinCode).where(*valid).values(used_at=now_us()).returning(JoinCode)).scalar()
+    if taken is None:
+        raise _refusal(session, secret)
+    return _taken(taken)
+
+
+def _taken(row: JoinCode) -> TakenCode:
+    return TakenCode("worker" if row.kind == "worker" else "user", row.name, row.made_by)
+
+
+def _refusal(session: Session, secret: str) -> NotAuthorized:
+    known = select(JoinCode.used_at, JoinCode.kind).where(JoinCode.digest == digest_of(secret))
+    row = session.execute(known).first()
+    again = "an administrator makes a new one with `torchyard workers add NAME` or `torchyard users code NAME`"
+    if row is None:
+        return NotAuthorized(f"this service has not made the code, or long ago: {again}")
+    if row.used_at is not None:
+        return NotAuthorized(f"the code was used: it is good once; {again}")
+    return NotAuthorized(f"the code is too late: it is good for {_LIFE.total_seconds() / 60:g} minutes; {again}")

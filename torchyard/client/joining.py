@@ -1,0 +1,73 @@
+"""Redeems a code, by which a machine becomes a worker, or a user logs in. It is sent to its own service alone."""
+
+from dataclasses import dataclass
+import re
+
+import httpx2
+
+from torchyard.client.discovery import Server
+from torchyard.client.responses import parse, problem
+from torchyard.client.transport import http_options, unreachable
+from torchyard.contract.errors import ConfigError
+from torchyard.contract.team.codes import CodeKind, JoinCode
+from torchyard.contract.team.views import JoinedView
+from torchyard.contract.wire.version import own_version
+from torchyard.host import trust
+
+_ADDRESS = re.compile(r"https://([A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
+_COMMANDS = {"worker": "torchyard join URL --code CODE", "user": "torchyard login URL --code CODE"}
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Who joined, and the only certificate that the service may have, as PEM; None: one of an authority."""
+
+    view: JoinedView
+    certificate: str | None
+
+
+def address_of(text: str) -> str:
+    """Returns the address of a service, which a shell and a terminal take as it is. Raises ConfigError."""
+    address = text.rstrip("/")
+    if _ADDRESS.fullmatch(address) is None:
+        raise ConfigError(
+            f"{text[:200]!r} is not an address by which a machine can join: write https://HOST:PORT. A service that"
+            " speaks HTTP alone is started with `torchyard up --tls`, or is behind a proxy that speaks HTTPS"
+        )
+    return address
+
+
+def redeem(url: str, code: JoinCode, *, kind: CodeKind) -> Joined:
+    """Sends the code to the service, once its certificate is the one of the code. `kind`: what is wanted.
+
+    Raises ConfigError if the certificate is another one, and nothing is sent then; ServerUnreachable, NotAuthorized
+    for a code that is not valid, and Conflict if the versions do not work together.
+    """
+    if code.kind != kind:
+        raise ConfigError(f"this is a code for a {code.kind}, to be used as: {_COMMANDS[code.kind]}")
+    url = address_of(url)
+    certificate = None if code.fingerprint is None else certificate_of(url, code.fingerprint)
+    server = Server(url, "", "is its address right, and does it run?", certificate)
+    sent = {"code": code.secret, "version": own_version()}
+    options = http_options(server) | {"headers": {"User-Agent": "torchyard"}}
+    with httpx2.Client(**options) as http:
+        try:
+            response = http.post("/v1/join", json=sent)
+        except httpx2.TransportError as error:
+            raise unreachable(server, error) from error
+    if not response.is_success:
+        raise problem(response)
+    return Joined(parse(response, JoinedView), certificate)
+
+
+def certificate_of(url: str, fingerprint: str) -> str:
+    """Returns the certificate of the service, as PEM. Raises ConfigError if it has another fingerprint."""
+    certificate = trust.fetch_certificate(url)
+    found = trust.fingerprint(certificate)
+    if found != fingerprint:
+        raise ConfigError(
+            f"{url} is not the service of this code: its certificate has the fingerprint {trust.shown(found)}, and that"
+            f" of the code {trust.shown(fingerprint)}. Nothing was sent. Either the code is of another service, or the"
+            " certificate was replaced since, or somebody is in between"
+        )
+    return certificate
