@@ -178,6 +178,7 @@ def worker_view(facts: WorkerFacts, caller: Caller) -> WorkerView:
             for kept in facts.kept
         ],
         pool=None if facts.pool is None else _pool(facts.pool),
+        remote=facts.remote,
     )
 
 
