@@ -62,6 +62,8 @@ class WorkerFacts:
     kept: Sequence[KeptFacts] = ()
     pool: PoolFacts | None = None
     """None: it has devices of its own."""
+    users: Sequence[str] | None = None
+    """The users whose jobs it takes. None: all."""
 
 
 @dataclass(frozen=True, slots=True)
