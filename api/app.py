@@ -45,6 +45,7 @@ from api.routes import (
     team,
     telemetry,
     usage,
+    worker_blobs,
 )
 from api.server.routing import Route, Router
 from api.services import THREADS, Services
@@ -111,6 +112,7 @@ def _routes() -> list[BaseRoute]:
         *contents,
         models,
         bundles,
+        worker_blobs,
         cluster,
         usage,
         team,

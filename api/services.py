@@ -21,6 +21,7 @@ from api.streams.multiplexed import MultiplexedStream
 from api.streams.single import SingleStream
 from api.streams.stored import SharedItems
 from api.submissions import Submissions
+from store.blobs.uploads import OpenUploads
 from store.store import Store
 
 THREADS = 20
@@ -54,6 +55,7 @@ class Services:
     submissions: Submissions
     large_bodies: LargeBodies
     parser: Parser
+    worker_uploads: OpenUploads
     installs: InstallFiles
 
     @classmethod
@@ -79,6 +81,7 @@ class Services:
             submissions=Submissions(store),
             large_bodies=LargeBodies(),
             parser=Parser(),
+            worker_uploads=OpenUploads(),
             installs=InstallFiles(),
         )
 
@@ -98,6 +101,7 @@ class Services:
         self.forecasts.turns.close()
         self.submissions.close()
         self.single_stream.close()
+        self.worker_uploads.close()
         self.store.close()
 
 

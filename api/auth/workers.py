@@ -17,7 +17,7 @@ async def authenticate_worker(request: Request, access: AccessDep, credentials: 
     """
     if credentials is None:
         raise NotAuthorized("send the header `Authorization: Bearer TOKEN`")
-    worker_id = await access.at_once(_find_worker, access, credentials.credentials)
+    worker_id = await access.at_once(find_worker, access, credentials.credentials)
     if worker_id is None:
         await count_wrong_token(request, access)
         raise NotAuthorized("the token is not valid: it is unknown, or its worker was removed")
@@ -28,6 +28,7 @@ RemoteWorker = Annotated[str, Depends(authenticate_worker)]
 """A route's parameter: the id of the remote worker that makes the request."""
 
 
-def _find_worker(access: Access, token: str) -> str | None:
+def find_worker(access: Access, token: str) -> str | None:
+    """Returns the id of the worker whose token this is. Raises Unavailable."""
     with access.store.read() as session:
         return worker_tokens.find_worker(session, token)

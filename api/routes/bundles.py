@@ -20,12 +20,12 @@ from api.transfers.blobs import Blob, send_blob
 from api.transfers.decoding import Decoder
 from api.transfers.permits import permit
 from api.transfers.uploads import TarBody
+from store.blobs.partial import PartialFile
 from store.bundles import bundles, library
 from store.bundles import upload as uploads
 from store.bundles.facts import BundleFacts
 from store.bundles.folder import Partial
 from store.bundles.library import BundleCursor
-from store.bundles.partial import PartialFile
 from store.bundles.upload import Piece, Upload
 from torchyard.contract.bundles.names import is_digest
 from torchyard.contract.bundles.requests import NewBundleName, WantedParts

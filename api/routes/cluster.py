@@ -190,6 +190,7 @@ def worker_view(facts: WorkerFacts, caller: Caller) -> WorkerView:
             for kept in facts.kept
         ],
         pool=None if facts.pool is None else _pool(facts.pool),
+        remote=facts.remote,
         users=None if facts.users is None else [*facts.users],
     )
 

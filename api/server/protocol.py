@@ -181,7 +181,8 @@ class Connection(HttpToolsProtocol):
                 await send(message)
 
         try:
-            scope["extensions"] = {ZERO_COPY: {}}
+            if self.transport.get_extra_info("sslcontext") is None:  # the kernel encrypts nothing
+                scope["extensions"] = {ZERO_COPY: {}}
             await app(scope, receive, send_files_too)
         except (asyncio.CancelledError, problems.Interrupted) as ended:  # a shutdown ends requests after `_GRACE_S`
             _log.info("an answer to %s is not complete: %s", self.client, ended)

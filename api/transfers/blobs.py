@@ -104,7 +104,7 @@ def send_blob(request: Request, services: Services, blob: Blob, caller: Principa
     blobs = services.store.blobs
     return FileResponse(
         tar_of(blobs, blob.files) if blob.files else Layout([Stored(blobs.path(blob.sha256), blob.size)]),
-        spans=_spans(request, headers["ETag"], size=blob.size),
+        spans=spans_asked(request, headers["ETag"], size=blob.size),
         headers=headers,
         media_type=blob.media_type,
         permit=lambda: permit(services, caller, *job_ids),
@@ -113,7 +113,7 @@ def send_blob(request: Request, services: Services, blob: Blob, caller: Principa
     )
 
 
-def _spans(request: Request, etag: str, *, size: int) -> list[Span] | None:
+def spans_asked(request: Request, etag: str, *, size: int) -> list[Span] | None:
     """Returns the parts of the file that the caller requests, or None for the whole. Raises HTTPException (416)."""
     asked = request.headers.get("range")
     if asked is None or request.method != "GET" or request.headers.get("if-range", etag) != etag:

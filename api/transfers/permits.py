@@ -1,7 +1,8 @@
 """Ends long answers when their caller's token is revoked or expires, or the caller is disabled."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+import time
 from typing import TypeVar
 
 from api.auth.callers import Principal, check_watched
@@ -10,6 +11,8 @@ from api.services import Services
 from torchyard.contract.errors import NotAuthorized, Unavailable
 
 T = TypeVar("T")
+
+_ASKED_EVERY_S = 15.0
 
 Check = Callable[[], Awaitable[None]]
 """Call it between the parts of an answer. Raises NotAuthorized when the caller may not have the rest."""
@@ -52,3 +55,20 @@ async def ended_by(check: Check) -> None:
         await check()
     except NotAuthorized as error:
         raise Interrupted(error.message) from None
+
+
+@contextmanager
+def permit_worker(services: Services, may_read: Callable[[], bool]) -> Generator[Check]:
+    """Yields the check of a remote worker for the duration of a download. It asks the database every 15 seconds."""
+    asked_at = time.monotonic()
+
+    async def check() -> None:
+        nonlocal asked_at
+        if time.monotonic() < asked_at + _ASKED_EVERY_S:
+            return
+        asked_at = time.monotonic()
+        with suppress(Unavailable):  # it is asked again
+            if not await services.access.at_once(may_read):
+                raise NotAuthorized("no job of this worker names this blob any more")
+
+    yield check

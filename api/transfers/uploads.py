@@ -11,6 +11,8 @@ from api.openapi import bodies
 from api.transfers.decoding import Decoder
 from torchyard.contract.errors import InvalidRequest
 
+_GATHERED_BYTES = 1 << 20
+
 
 @dataclass(frozen=True)
 class UploadedTar:
@@ -19,15 +21,38 @@ class UploadedTar:
     decoder: Decoder
     request: Request
 
-    async def pieces(self) -> AsyncGenerator[bytes]:
-        """Yields the body as it arrives. Raises InvalidRequest."""
-        try:
-            async for piece in self.request.stream():
-                if piece:
-                    yield piece
-        except ClientDisconnect:
-            cut = "the connection was closed before the body was complete; what arrived is kept"
-            raise InvalidRequest(cut) from None
+    def pieces(self) -> AsyncGenerator[bytes]:
+        """Does what `pieces_of` does."""
+        return pieces_of(self.request)
+
+
+async def pieces_of(request: Request) -> AsyncGenerator[bytes]:
+    """Yields the body as it arrives. Raises InvalidRequest."""
+    try:
+        async for piece in request.stream():
+            if piece:
+                yield piece
+    except ClientDisconnect:
+        cut = "the connection was closed before the body was complete; what arrived is kept"
+        raise InvalidRequest(cut) from None
+
+
+async def gathered(request: Request) -> AsyncGenerator[bytes]:
+    """Yields the body in parts of about a MiB: each is work for a thread. Raises InvalidRequest after what arrived."""
+    pieces, size = list[bytes](), 0
+    try:
+        async for piece in pieces_of(request):
+            pieces.append(piece)
+            size += len(piece)
+            if size >= _GATHERED_BYTES:
+                yield b"".join(pieces)
+                pieces, size = [], 0
+    except InvalidRequest:
+        if pieces:
+            yield b"".join(pieces)
+        raise
+    if pieces:
+        yield b"".join(pieces)
 
 
 @bodies.declares(bodies.TAR)

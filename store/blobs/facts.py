@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+import shutil
+from typing import BinaryIO, Protocol, Self
 
 from store.blobs.writer import BlobWriter
 
@@ -14,6 +15,12 @@ class DiskSpace:
 
     total: int
     free: int
+
+    @classmethod
+    def of(cls, folder: Path) -> Self:
+        """Returns the space of the folder's disk. Raises OSError."""
+        usage = shutil.disk_usage(folder)
+        return cls(total=usage.total, free=usage.free)
 
 
 @dataclass(frozen=True, slots=True)

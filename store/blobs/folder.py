@@ -9,7 +9,6 @@ from contextlib import suppress
 import errno
 import os
 from pathlib import Path
-import shutil
 import time
 from typing import BinaryIO
 from uuid import uuid4
@@ -42,6 +41,7 @@ class BlobFolder:
         self.root = root
         self._text = str(root)
         self._incoming = root / "incoming"
+        self._worker_uploads = self._incoming / "workers"
         self._service: str | None = None
 
     @property
@@ -99,6 +99,15 @@ class BlobFolder:
         """Gives finished blobs their names, as `publish` does. Raises OSError."""
         self._publish((writer.path, writer.blob.sha256) for writer in written)
 
+    def publish_links(self, files: Iterable[tuple[Path, str]]) -> None:
+        """Does what `publish` does, and leaves the files where they are, too. Raises OSError."""
+        linked: list[tuple[Path, str]] = []
+        for path, sha256 in files:
+            link = self._incoming / uuid4().hex
+            link.hardlink_to(path)
+            linked.append((link, sha256))
+        self._publish(linked)
+
     def has(self, sha256: str, *, size: int) -> bool:
         """Returns whether there is a blob of that name and size. Its bytes are not read. Raises OSError."""
         try:
@@ -135,14 +144,13 @@ class BlobFolder:
         before = time.time() - _ABANDONED_S
         for path in self._incoming.iterdir():
             with suppress(FileNotFoundError):  # published meanwhile
-                if path.stat().st_mtime < before:
+                if path != self._worker_uploads and path.stat().st_mtime < before:
                     path.unlink()
 
     def disk_space(self) -> DiskSpace:
         """Returns the total and free bytes of the blobs' disk. Raises OSError."""
         self._require_root()
-        usage = shutil.disk_usage(self.root)
-        return DiskSpace(total=usage.total, free=usage.free)
+        return DiskSpace.of(self.root)
 
     def path(self, sha256: str) -> Path:
         """Returns the path of a blob, which may not exist."""
@@ -176,6 +184,12 @@ class BlobFolder:
         """The folder of unfinished uploads, which become blobs by a rename. Raises OSError."""
         self.check()
         return self.root / "uploads"
+
+    @property
+    def worker_uploads(self) -> Path:
+        """The folder of what remote workers upload, one for each. Raises OSError."""
+        self.check()
+        return self._worker_uploads
 
     def _publish(self, files: Iterable[tuple[Path, str]]) -> None:
         self.check()

@@ -10,7 +10,7 @@ from pathlib import Path
 import re
 import time
 
-from store.bundles.partial import PartialFile, lock, out_of_place
+from store.blobs.partial import PartialFile, lock, out_of_place
 from torchyard.contract.errors import Conflict
 
 MAX_UPLOADS = 10

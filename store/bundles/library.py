@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from store import pages
+from store.blobs.partial import disk_errors
 from store.bundles import bundles
 from store.bundles.facts import BundleFacts
 from store.bundles.folder import Partial, Uploads
-from store.bundles.partial import disk_errors
 from store.pages import FactPage
 from store.store import Store
 from store.team import audit

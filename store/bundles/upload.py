@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 
 from store.blobs import garbage, puts
 from store.blobs.facts import Put
+from store.blobs.partial import PartialFile, disk_errors
 from store.bundles import bundles
 from store.bundles.checking import check
 from store.bundles.facts import BundleFacts
 from store.bundles.folder import Uploads
 from store.bundles.library import find_complete
-from store.bundles.partial import PartialFile, disk_errors
 from store.store import Store
 from store.team import audit, quotas, users
 from store.team.callers import Caller

@@ -62,6 +62,8 @@ class WorkerFacts:
     kept: Sequence[KeptFacts] = ()
     pool: PoolFacts | None = None
     """None: it has devices of its own."""
+    remote: bool = False
+    """Whether it reaches the service over HTTPS alone."""
     users: Sequence[str] | None = None
     """The users whose jobs it takes. None: all."""
 

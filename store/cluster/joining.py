@@ -7,8 +7,9 @@ from sqlalchemy.orm import Session
 
 from store.announcement import WORKERS, announcement_of
 from store.attempts import end
+from store.attempts.facts import LEASE
 from store.cluster import worker_tokens, workers
-from store.db.database import now_us
+from store.db.database import in_us, now_us
 from store.ids import new_id
 from store.queue import reservations
 from store.tables import Worker
@@ -34,7 +35,8 @@ def join(session: Session, name: str, *, caller: Caller) -> NewWorker:
     for worker_id in session.scalars(earlier).all():
         remove(session, worker_id, caller=caller)
     worker_id = new_id("wrk")
-    session.add(Worker(id=worker_id, name=name, devices=[], remote=True, started_at=now_us(), seen_at=0))
+    lost = now_us() - in_us(LEASE) - 1
+    session.add(Worker(id=worker_id, name=name, devices=[], remote=True, started_at=now_us(), seen_at=lost))
     session.flush()
     token = worker_tokens.issue(session, worker_id)
     announcement_of(session).mark_changed(WORKERS)

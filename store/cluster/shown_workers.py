@@ -105,6 +105,7 @@ def _worker_facts(
         holders=holders,
         kept=kept,
         pool=None if worker.pool is None else PoolFacts(worker.pool, waiting, running),
+        remote=worker.remote,
         users=worker.users,
     )
 

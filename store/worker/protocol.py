@@ -196,8 +196,8 @@ class Verbs(Protocol):
         """
         ...
 
-    def put(self, blobs: Sequence[BlobWriter]) -> Put:
-        """Gives finished blobs their names, which `append` or `keep_files` is told. Raises OSError."""
+    def put(self, job_id: str, blobs: Sequence[BlobWriter]) -> Put:
+        """Puts finished blobs of a job into the store. `append` or `keep_files` is told of them. Raises OSError."""
         ...
 
     def show(self, lines: Sequence[LiveLine]) -> None:

@@ -5,12 +5,14 @@ Planning and what concerns the whole cluster are no verbs: they stand in `store.
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from sqlalchemy.orm import Session
 
 from store.attempts import append, end, keeping, lease, read, state
 from store.attempts import use as attempt_use
 from store.blobs import puts
+from store.blobs.uploads import WorkerUploads
 from store.cluster import device_history, workers
 from store.jobs import jobs
 from store.output import artifacts
@@ -29,6 +31,7 @@ from store.worker.records import (
     AttemptSecrets,
     Batch,
     Begun,
+    Blob,
     BlobWriter,
     Claim,
     HostOffer,
@@ -42,6 +45,7 @@ from store.worker.records import (
     Room,
     Wanted,
 )
+from store.worker.uploaded import blobs_of, published
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.cluster.devices import EnvironmentReport, PoolReport, StartsReport
 from torchyard.contract.errors import StaleClaim
@@ -151,12 +155,13 @@ class WorkerStore:
         put: Put = NOTHING_PUT,
     ) -> frozenset[str]:
         self._require_own(claim)
-        with self._store.write("store_batch") as session:
-            puts.check(session, put)
+        named = self._published(claim.job_id, blobs_of(batch), put)
+        with named as checked, self._store.write("store_batch") as session:
+            puts.check(session, checked)
             state.store_begun(session, claim, begun)
             return append.store_batch(session, claim, batch, seq=seq, limits=limits)
 
-    def put(self, blobs: Sequence[BlobWriter]) -> Put:
+    def put(self, job_id: str, blobs: Sequence[BlobWriter]) -> Put:
         if not blobs:
             return NOTHING_PUT
         with self._store.read() as session:
@@ -183,7 +188,9 @@ class WorkerStore:
         self._require_own(claim)
         with self._store.write("end") as session:
             state.store_begun(session, claim, begun)
-            return end.end(session, claim, report, requested_stops=requested_stops)
+            ended = end.end(session, claim, report, requested_stops=requested_stops)
+        self._remove_uploads(claim.job_id)
+        return ended
 
     def read_room(self, job_id: str) -> Room:
         with self._store.read() as session:
@@ -200,18 +207,29 @@ class WorkerStore:
             return keeping.list_unanswered(session, self.worker_id, limit=limit)
 
     def keep_files(self, order: KeepOrder, new: Sequence[NewArtifact], *, copied: int, put: Put = NOTHING_PUT) -> None:
-        with self._store.write("store_kept") as session:
-            puts.check(session, put)
+        named = self._published(order.job_id, {Blob(item.sha256, item.size) for item in new}, put)
+        with named as checked, self._store.write("store_kept") as session:
+            puts.check(session, checked)
             keeping.store_files(session, self.worker_id, order, new, copied=copied)
 
     def answer_keep(self, order: KeepOrder, *, refused: str | None) -> None:
         with self._store.write("answer_keep") as session:
             keeping.answer(session, self.worker_id, order, refused=refused)
+        self._remove_uploads(order.job_id)
 
     def _require_own(self, claim: Claim) -> None:
         """Whether the row is this worker's, too, each transaction sees by the claim."""
         if claim.worker_id != self.worker_id:
             raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} is none of this worker")
+
+    def _published(self, job_id: str, blobs: Collection[Blob], put: Put) -> AbstractContextManager[Put]:
+        """Publishes what a remote worker has uploaded. Its `put` is not believed."""
+        return published(self._store, self.worker_id, job_id, blobs) if self._remote else nullcontext(put)
+
+    def _remove_uploads(self, job_id: str) -> None:
+        if self._remote:
+            with suppress(OSError):  # they are removed after a day
+                WorkerUploads(self._store.blobs, self.worker_id).remove(job_id)
 
     def _require_job(self, session: Session, job_id: str) -> None:
         if self._remote:

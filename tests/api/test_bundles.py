@@ -398,9 +398,9 @@ def test_a_full_disk_keeps_what_has_arrived(
 
     with monkeypatch.context() as patch:
         if call == "write":
-            patch.setattr("store.bundles.partial.os.write", short_write)
+            patch.setattr("store.blobs.partial.os.write", short_write)
         else:
-            patch.setattr("store.bundles.partial.os.fdatasync", failing_sync)
+            patch.setattr("store.blobs.partial.os.fdatasync", failing_sync)
         answer = upload(service.client, bundle)
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert answer.headers["Retry-After"]

@@ -19,9 +19,10 @@ from controller.sweeps.duty import Sweeps
 from store import housekeeping as cleanup
 from store.attempts import stacks
 from store.attempts.facts import Claim
+from store.blobs.partial import PartialFile
+from store.blobs.writer import Blob
 from store.bundles import upload as uploads
 from store.bundles.folder import Uploads
-from store.bundles.partial import PartialFile
 from store.bundles.upload import Upload
 from store.cluster import shown_workers as workers
 from store.jobs import batches, requests
@@ -30,7 +31,7 @@ from store.jobs.submission import KeyedRequest, Submission
 from store.models import models
 from store.models.facts import NewVersion
 from store.notifications import deliver
-from store.output.facts import Batch, MetricPoint, NewLines
+from store.output.facts import Batch, MetricPoint, NewArtifact, NewLines
 from store.store import Store
 from store.sweeps import requests as sweeps
 from store.team import users
@@ -189,6 +190,13 @@ def look_for_idle(settings: Settings) -> None:
 def collect(settings: Settings) -> None:
     with opened(settings) as store:
         cleanup.collect_garbage(store)
+
+
+def name_uploaded(settings: Settings, claim: Claim, blob: Blob) -> None:
+    """Commits a row that names what a remote worker has uploaded."""
+    with opened(settings) as store:
+        named = Batch(offsets={}, artifacts=[NewArtifact("a", blob.size, blob.sha256)])
+        WorkerStore(store, claim.worker_id, remote=True).append(claim, named, seq=0)
 
 
 def control(settings: Settings) -> None:

@@ -170,7 +170,9 @@ def test_a_restored_backup_has_every_row_and_every_byte(store: Store, databases:
     with databases.empty() as url:
         assert restored(url, store.target, away) == []
         with opened(url) as again:
-            assert again.everything() == db.everything()
+            rows = again.everything()
+            assert len(rows.pop("blob_holds")) == 1  # that of the backup, which runs out in minutes
+            assert rows == {table: found for table, found in db.everything().items() if table != "blob_holds"}
             service = ApiFixture(away.root.parent, again.database, "unix:///nowhere/redis.sock")
             with service.client:
                 answer = service.client.get(f"/v1/jobs/{job_id}/checkpoints/step-1/download")

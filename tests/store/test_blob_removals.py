@@ -37,7 +37,7 @@ def put(store: Store, content: bytes = SAME) -> Put:
     writer = store.blobs.create()
     writer.copy_from(BytesIO(content), len(content))
     writer.finish()
-    return WorkerStore(store, "wrk_1").put([writer])
+    return WorkerStore(store, "wrk_1").put("job_1", [writer])
 
 
 def name(db: StoreFixture, claim: Claim, published: Put) -> None:

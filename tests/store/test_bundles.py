@@ -10,9 +10,9 @@ from sqlalchemy import select, update
 
 from store import housekeeping as cleanup
 from store.blobs.folder import BlobFolder
+from store.blobs.partial import PartialFile
 from store.bundles import bundles, library, upload
 from store.bundles.folder import Uploads
-from store.bundles.partial import PartialFile
 from store.bundles.upload import Upload
 from store.db.database import now_us
 from store.jobs import deletion

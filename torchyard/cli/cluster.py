@@ -168,7 +168,8 @@ def _devices(worker: WorkerView) -> list[tuple[str, ...]]:
     starts = worker.starts.mode if worker.starts is not None else ""
     isolation = worker.starts.isolation if worker.starts is not None else None
     level = isolation.level if isolation is not None else ""
-    return [(worker.name, _state(worker), *device, starts, level, terminal.ago(worker.seen_at)) for device in devices]
+    name = f"{worker.name} (remote)" if worker.remote else worker.name
+    return [(name, _state(worker), *device, starts, level, terminal.ago(worker.seen_at)) for device in devices]
 
 
 def _device(device: DeviceView) -> tuple[str, ...]:

@@ -67,12 +67,13 @@ def join(
     terminal.note(f"{joined.name} is a worker of {joined.url}: {_has(root)}.")
     python = installing.python_of(joined, root, say=terminal.note)
     command = [str(python), "-P", "-m", "torchyard", "join", *options]
+    lasting = [str(installing.lasting(root, python)), *command[1:]]
     if systemd:
-        return terminal.write(_unit(command))
+        return terminal.write(_unit(lasting))
     if python != Path(sys.executable):
         _become(command)
     terminal.note(f"Ready. Ctrl-C stops it. Its log: {worker.data.logs}/worker.log")
-    terminal.note(f"To start it again: {shlex.join(command)}")
+    terminal.note(f"To start it again: {shlex.join(lasting)}")
     worker.run(lambda: _become([str(installing.newest(root)), *command[1:]]))
     return terminal.note("Stopped.")
 

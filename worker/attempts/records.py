@@ -217,7 +217,7 @@ class AttemptRecords:
         `blobs`: those that it names, which are stored before. Raises Unavailable after `close`, and OSError.
         """
         try:
-            self._record(batch, self._store.put(blobs))
+            self._record(batch, self._store.put(self._claim.job_id, blobs))
         except Conflict as error:
             raise OSError(errno.ESTALE, error.message) from None
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 import logging
 
 from store import housekeeping
+from store.blobs import uploads
 from store.bundles import library as bundles
 from store.store import Store
 
@@ -17,6 +18,7 @@ def remove_unreferenced_blobs(store: Store) -> None:
     try:
         removed = housekeeping.collect_garbage(store, limit=_BLOBS_PER_CALL)
         store.blobs.remove_abandoned()
+        uploads.remove_abandoned(store.blobs)
     except OSError as error:
         logger.warning("cannot remove blobs: %s", error)
         return

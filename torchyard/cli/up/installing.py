@@ -50,6 +50,12 @@ def newest(root: Path) -> Path:
     return _current(root) or Path(sys.executable)
 
 
+def lasting(root: Path, python: Path) -> Path:
+    """Returns the path by which this Python, and after an update the next one, is started."""
+    link = root / _ENVIRONMENT
+    return _python(link) if python == _current(root) else python
+
+
 def read_digests(joined: Joined) -> InstallDigests:
     """Asks the service for the digests of its own version. Raises ServerUnreachable."""
     with _Service(joined) as service:
@@ -94,10 +100,11 @@ class _Installer:
     @classmethod
     def find(cls, folder: Path) -> "_Installer":
         uv, python = os.environ.get("UV") or shutil.which("uv"), str(_python(folder))
+        base = str(Path(sys.executable).resolve())  # uv removes the environment of this process one day
         if uv is None:
             pip = [python, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
-            return cls([sys.executable, "-P", "-m", "venv", str(folder)], pip)
-        venv = [uv, "venv", "--no-project", "--python", sys.executable, str(folder)]
+            return cls([base, "-P", "-m", "venv", str(folder)], pip)
+        venv = [uv, "venv", "--no-project", "--python", base, str(folder)]
         return cls(venv, [uv, "pip", "install", "--python", python])
 
 

@@ -92,6 +92,8 @@ class WorkerView(View):
     """For whom its devices are kept, until that job can start there."""
     pool: PoolView | None = None
     """Set if it gives jobs to a cluster. Then it has no devices of its own."""
+    remote: bool = False
+    """Whether it is on a machine that has joined, and reaches the service over HTTPS alone."""
     users: list[str] | None = None
     """The users whose jobs it takes. None: all."""
 

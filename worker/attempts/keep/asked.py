@@ -125,7 +125,7 @@ class AskedFiles:
         copies = files.take(COPY_LIMIT)
         try:
             new = [replace(files.row(copy), asked=True) for copy in copies]
-            put = self._store.put([blob for copy in copies for blob in copy.blobs])
+            put = self._store.put(order.job_id, [blob for copy in copies for blob in copy.blobs])
             answer.copied += sum(item.size for item in new)
             copied = answer.copied + files.copied
             if new or copied != answer.reported:  # a long walk alone is nothing to write

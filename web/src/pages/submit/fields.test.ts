@@ -1,7 +1,20 @@
 import { afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { route } from "../../router.svelte";
 import { click, removeAll, settled, signIn, textOf, textsOf } from "../../testing";
-import { begin, end, service, FITS, JOB, open, yamlOf, field, panelOf, type, checked } from "./testing";
+import {
+  begin,
+  end,
+  service,
+  FITS,
+  JOB,
+  open,
+  yamlOf,
+  field,
+  panelOf,
+  type,
+  unfold,
+  checked,
+} from "./testing";
 
 beforeAll(() => import("./BundleChoices.svelte")); // as a browser has it that opened a panel before
 beforeEach(begin);
@@ -175,4 +188,14 @@ test("without a bundle the panel says how one is uploaded, and of many one is fo
   type(many.querySelector<HTMLInputElement>(".panel [type=search]") as HTMLInputElement, "set-11");
   await checked();
   expect(textsOf(many, ".panel li button").map((each) => each.split(" ")[0])).toEqual(["digits", "set-11"]);
+});
+
+test("a mount of a script is chosen among the bundles, too", async () => {
+  service.bundles = [bundle("a", { name: "cracks" })];
+  const { host } = await open();
+  type(yamlOf(host), "trainer: script\nconfig: {code: 'file:///a', mounts: {./data: ''}}\n");
+  unfold(host, "mounts");
+  (await panelOf(host, "field-config.mounts../data"))[0]?.click();
+  await settled();
+  expect(yamlOf(host).value).toContain(`./data: bundle:sha256:${"a".repeat(64)}`);
 });

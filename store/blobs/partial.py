@@ -102,6 +102,6 @@ def disk_errors() -> Generator[None]:
 
 def out_of_place(received: int) -> Conflict:
     """Returns the error for bytes that do not follow those that have arrived."""
-    error = Conflict(f"{received} bytes of this bundle have arrived: continue with offset={received}")
+    error = Conflict(f"{received} bytes of this file have arrived: continue with offset={received}")
     error.received = received
     return error
