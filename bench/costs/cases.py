@@ -91,6 +91,8 @@ CASES = (
     Case("a look at a folder of 10,000 files", OUTPUT, folders.look),
     Case("an answer about a checkpoint of 10,000 files", API, folders.answer),
     Case("a part of the tar of 10,000 files", API, folders.part_of_a_tar),
+    Case("a digest among 20 checkpoints of 10,000 files", API, folders.named_blob),
+    Case("an upload beside 20,000 others of its worker", UPLOAD, folders.upload_beside_others),
     Case("an index of 100,000 files in shards", READER, contents.index),
     Case("a bundle of 8 MiB of empty files", UPLOAD, contents.small_bundle),
     Case("a bundle of 1,000,000 files", CHECKER, contents.bundle),
