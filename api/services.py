@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
 from api import submissions
@@ -24,13 +25,14 @@ from api.streams.wakeups import Wakeups
 from api.submissions import Submissions
 from store.blobs.uploads import OpenUploads
 from store.store import Store
-from store.worker.serving import Passes
+from store.worker.passes import SharedPasses
 
 THREADS = 20
 """Threads for small answers and small changes."""
 _CONNECTIONS = THREADS + callers.THREADS + 3 * turns.THREADS + forecasts.THREADS + submissions.THREADS
 """A connection to the database for each thread that may use one, so that none waits for another's."""
 
+_PASS_THREADS = 64
 _LARGE_PATIENCE_S = 60.0
 """Longest wait for the process that parses large bodies, of which some take seconds."""
 
@@ -59,8 +61,10 @@ class Services:
     parser: Parser
     wakeups: Wakeups
     """Wakes remote workers."""
-    passes: Passes
+    passes: SharedPasses
     """Places jobs on remote workers."""
+    pass_threads: CapacityLimiter
+    """Threads of those that ask for a pass, of whom one makes it for all."""
     worker_uploads: OpenUploads
     installs: InstallFiles
 
@@ -88,7 +92,8 @@ class Services:
             large_bodies=LargeBodies(),
             parser=Parser(),
             wakeups=Wakeups(settings.redis, service=store.service),
-            passes=Passes(store, max_stop_grace=settings.max_stop_grace),
+            passes=SharedPasses(store, max_stop_grace=settings.max_stop_grace),
+            pass_threads=CapacityLimiter(_PASS_THREADS),
             worker_uploads=OpenUploads(),
             installs=InstallFiles(),
         )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from anyio import to_thread
 from fastapi import Request
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
@@ -103,9 +104,14 @@ async def beat_worker(*, request: Request, services: ServicesDep, sender: Regist
 @router.post(wire.CLAIMS.path, include_in_schema=False)
 async def claim_jobs(*, request: Request, services: ServicesDep, sender: RegisteredWorker) -> Response:
     asked = await _read(request, wire.CLAIMS)
-    worker, placer = ServedWorker(services.store, sender.worker_id), services.passes.placer()
-    place = partial(worker.place, placer, asked.devices, running=asked.running, may_postpone=asked.may_postpone)
-    return _response(wire.CLAIMS, await services.reads.begin(sender.worker_id, place))
+    worker = ServedWorker(services.store, sender.worker_id)
+    look = partial(worker.look, asked.devices, running=asked.running)
+    before = await run_in_threadpool(look)
+    if not before.may_claim:
+        return _response(wire.CLAIMS, before.found)
+    # Who waits for another one's pass holds a thread, but no connection to the database.
+    await to_thread.run_sync(services.passes.claim, worker.worker_id, before.devices, limiter=services.pass_threads)
+    return _response(wire.CLAIMS, (await run_in_threadpool(look)).found)
 
 
 @router.post(wire.APPEND.path, include_in_schema=False)

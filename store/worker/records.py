@@ -151,8 +151,6 @@ class Pass:
     """The attempts that are its own and that it does not carry out yet."""
     lost: Sequence[int]
     """The attempts that it carries out and that are its own no longer."""
-    has_more: bool
-    """Whether another pass should follow soon."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """What the service does for a remote worker: its verbs, with what only the service may decide."""
 
 from collections.abc import Collection, Sequence
-from datetime import timedelta
-from itertools import count
+from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
@@ -12,7 +11,6 @@ from store.cluster import device_history, worker_tokens, workers
 from store.queue import away, waiting
 from store.store import Store
 from store.worker import checks
-from store.worker.placing import Placer
 from store.worker.records import (
     DEFAULTS,
     NOTHING_BEGUN,
@@ -33,6 +31,18 @@ from store.worker.verbs import WorkerStore
 from torchyard.contract.cluster.devices import DeviceReport, StartsReport
 from torchyard.contract.errors import Conflict
 from torchyard.contract.telemetry.views import LiveLine
+
+
+@dataclass(frozen=True)
+class Look:
+    """The attempts of a worker before a pass, and its devices that it has told of."""
+
+    found: Pass
+    devices: Sequence[DeviceReport]
+
+    @property
+    def may_claim(self) -> bool:
+        return not (self.found.claims or self.found.lost)
 
 
 class ServedWorker(WorkerStore):
@@ -80,23 +90,17 @@ class ServedWorker(WorkerStore):
         with self._store.read() as session:
             return self._orders(session)
 
-    def place(
-        self, placer: Placer, devices: Sequence[DeviceReport], *, running: Collection[int], may_postpone: bool
-    ) -> Pass:
-        """Makes one pass over the line for the worker. What an earlier pass has claimed comes again until it runs.
+    def look(self, devices: Sequence[DeviceReport], *, running: Collection[int]) -> Look:
+        """Returns what is to be known before a pass. `running`: the attempts that the worker carries out.
 
-        `running`: the attempts that the worker carries out. It takes no job while one of them is no longer its own.
+        What an earlier pass has claimed comes again until it runs, and no job while an attempt is no longer its own.
         """
         with self._store.read() as session:
             mine = lease.list_open(session, self.worker_id)
             offered = workers.device_uuids(session, self.worker_id)
-        lost = {*running} - {claim.attempt_id for claim in mine}
+        lost = sorted({*running} - {claim.attempt_id for claim in mine})
         unknown = [claim for claim in mine if claim.attempt_id not in running]
-        if lost or unknown:
-            return Pass(unknown, sorted(lost), has_more=True)
-        placer_devices = [device for device in devices if device.uuid in offered]
-        found = placer.claims({self.worker_id: placer_devices}, may_claim=lambda: True, may_postpone=may_postpone)
-        return Pass([claim for _, claim in found], (), has_more=placer.has_more)
+        return Look(Pass(unknown, lost), [device for device in devices if device.uuid in offered])
 
     def append(
         self,
@@ -129,15 +133,3 @@ class ServedWorker(WorkerStore):
             keeps=bool(keeping.list_unanswered(session, self.worker_id, limit=1)),
             is_copied=worker_tokens.was_refused(session, self.worker_id),
         )
-
-
-class Passes:
-    """Makes the placers of passes that remote workers ask for."""
-
-    def __init__(self, store: Store, *, max_stop_grace: timedelta) -> None:
-        self._store = store
-        self._max_stop_grace = max_stop_grace
-        self._turns = count()
-
-    def placer(self) -> Placer:
-        return Placer(self._store, max_stop_grace=self._max_stop_grace, turn=next(self._turns))

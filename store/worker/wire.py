@@ -110,7 +110,6 @@ class PassAsked(Asked):
     devices: Devices
     running: AttemptIds
     """The attempts that the worker carries out."""
-    may_postpone: bool
 
 
 class ClaimAsked(Asked):

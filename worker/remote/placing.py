@@ -17,14 +17,17 @@ class RemotePlacing:
         self._reporting = reporting
         self._is_woken = True
         """Whether jobs may wait of which no pass has asked."""
-        self.has_more = False
+
+    @property
+    def has_more(self) -> bool:
+        return self._is_woken
 
     def notice(self) -> None:
         """Notes a wake-up. Any thread may call it."""
         self._is_woken = True
 
     def anything_waits(self) -> bool:
-        return self._is_woken or self.has_more or self._reporting.orders().waits
+        return self._is_woken or self._reporting.orders().waits
 
     def claims(
         self,
@@ -37,11 +40,11 @@ class RemotePlacing:
         if not may_claim():
             return
         self._is_woken = False
-        asked = wire.PassAsked(devices=devices, running=[*running], may_postpone=may_postpone)
+        asked = wire.PassAsked(devices=devices, running=[*running])
         try:
             made = self._connection.call(wire.CLAIMS, asked)
         except BaseException:
             self._is_woken = True
             raise
-        self.has_more = made.has_more
+        self._is_woken |= bool(made.claims or made.lost)  # the next pass may find more
         yield from made.claims

@@ -8,7 +8,7 @@ import pytest
 from store.attempts import keeping
 from store.attempts.facts import Claim
 from store.db.database import Database
-from store.worker.records import Answer, Batch, Begun, KeepOrder, NewArtifact, NewEvent, Prepared
+from store.worker.records import Answer, Batch, Begun, KeepOrder, NewEvent, Prepared
 from store.worker.verbs import WorkerStore
 from tests.rows import each_row
 from tests.store.fixture import StoreFixture, store_on
@@ -116,13 +116,12 @@ def test_files_are_kept_by_the_worker_that_is_asked_and_of_the_attempt_that_was(
 
     others = WorkerStore(store_on(two.db.database), two.other.worker_id, remote=True)
     assert others.list_keep_orders(limit=5) == []
-    new = [NewArtifact("a.txt", 1, "0" * 64)]
     for verbs, wrong in ((others, order), (two.verbs, replace(order, attempt=7)), (two.verbs, _of(two.other, order))):
         with pytest.raises(StaleClaim):
-            verbs.keep_files(wrong, new, copied=1)
+            verbs.keep_files(wrong, [], copied=1)
         with pytest.raises(StaleClaim):
             verbs.answer_keep(wrong, refused=None)
-    two.verbs.keep_files(order, new, copied=1)
+    two.verbs.keep_files(order, [], copied=1)
     two.verbs.answer_keep(order, refused=None)
     with pytest.raises(StaleClaim):
         two.verbs.read_secrets(ended.job_id)

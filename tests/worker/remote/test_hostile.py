@@ -152,7 +152,7 @@ def test_what_is_no_request_of_the_protocol_gets_a_plain_error(remote: Remote, b
         ("read", b"\xff\xfe", 422),
         ("read", b"x" * ((1 << 20) + 1), 413),
         ("renew-all", {}, 404),
-        ("claims", {"devices": [{"index": 0}], "running": [], "may_postpone": True}, 422),
+        ("claims", {"devices": [{"index": 0}], "running": []}, 422),
         ("heartbeat", {"samples": [{"age_s": 1e999, "devices": []}], "starts": {"mode": "cold"}, "attempts": []}, 422),
         ("folders/known", {"job_ids": ["x"] * 1001}, 422),
     ):
