@@ -13,6 +13,7 @@ from api.auth.callers import ClusterReader, ClusterWriter, JobReader
 from api.middleware import etags
 from api.openapi.completion import CONDITIONAL, headers, problems
 from api.openapi.routers import guarded
+from api.parameters.bodies import json_body
 from api.parameters.dry import DryRun
 from api.parameters.paging import AfterQueueEntry, AfterWorker, Limit, QueueCursors, id_after, page
 from api.parameters.reads import in_turns
@@ -43,10 +44,12 @@ from torchyard.contract.jobs.filters import Instant
 from torchyard.contract.queue.views import QueuePage, StopView
 from torchyard.contract.spec.spec import CONFIGS, SPEC
 from torchyard.contract.sweeps.spec import SweepSpec
+from torchyard.contract.team.requests import WorkerUsers
 from torchyard.contract.wire.view import Page
 
 router = guarded("cluster")
 
+UsersBody = Annotated[WorkerUsers, json_body(WorkerUsers, example={"users": ["alice"]})]
 _SCHEMA: dict[int | str, dict[str, Any]] = {
     200: {"model": dict[str, Any], "headers": headers("ETag")},
     304: {"description": "The caller has this answer already", "headers": headers("ETag")},
@@ -134,6 +137,15 @@ def undrain_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str)
     return _set_drain(services, caller, worker_id, drain=False)
 
 
+@router.put("/workers/{worker_id}/users", responses=problems(Unavailable, Forbidden))
+def set_worker_users(services: ServicesDep, caller: ClusterWriter, worker_id: str, change: UsersBody) -> WorkerView:
+    """Has the worker take the jobs of these users only; null: of all. Jobs that run there go on."""
+    _check_id(worker_id)
+    with services.store.write("team") as session:
+        worker = workers.set_users(session, worker_id, change.users, caller=caller)
+    return worker_view(worker, caller)
+
+
 @router.get("/queue", responses=problems(Unavailable))
 @in_turns
 def list_queue(
@@ -179,6 +191,7 @@ def worker_view(facts: WorkerFacts, caller: Caller) -> WorkerView:
         ],
         pool=None if facts.pool is None else _pool(facts.pool),
         remote=facts.remote,
+        users=None if facts.users is None else [*facts.users],
     )
 
 

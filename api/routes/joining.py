@@ -35,7 +35,7 @@ _LIFETIME = timedelta(days=90)
 NewCodeBody = Annotated[NewCode, json_body(NewCode, example={"kind": "worker", "name": "box-b"})]
 
 
-@router.post("/codes", status_code=201, responses=problems(Conflict))
+@router.post("/codes", status_code=201, responses=problems(NotFound, Conflict))
 def make_join_code(services: ServicesDep, caller: UserManager, new: NewCodeBody) -> NewCodeView:
     """Makes a code by which a machine becomes a worker, or a user logs in: once, within ten minutes.
 

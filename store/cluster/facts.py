@@ -64,6 +64,8 @@ class WorkerFacts:
     """None: it has devices of its own."""
     remote: bool = False
     """Whether it reaches the service over HTTPS alone."""
+    users: Sequence[str] | None = None
+    """The users whose jobs it takes. None: all."""
 
 
 @dataclass(frozen=True, slots=True)

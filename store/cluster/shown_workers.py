@@ -55,6 +55,14 @@ def drain(session: Session, worker_id: str, *, drain: bool, caller: Caller) -> W
     return find_worker(session, worker_id)
 
 
+def set_users(session: Session, worker_id: str, users: Sequence[str] | None, *, caller: Caller) -> WorkerFacts:
+    """Has a worker take the jobs of these users only; None: of all. Its running jobs go on. Raises NotFound."""
+    workers.set_users(session, worker_id, users)
+    named = "all" if users is None else ", ".join(sorted(users)) or "nobody"
+    audit.add(session, caller, "worker.users", f"{worker_id}: {named[:1000]}")
+    return find_worker(session, worker_id)
+
+
 def list_workers(session: Session, *, limit: int, after: str | None = None) -> FactPage[WorkerFacts]:
     """Returns workers, ordered by id; with `after` (an id), only those behind it."""
     rows = workers.list_all(session, limit=limit + 1, after=after)
@@ -98,6 +106,7 @@ def _worker_facts(
         kept=kept,
         pool=None if worker.pool is None else PoolFacts(worker.pool, waiting, running),
         remote=worker.remote,
+        users=worker.users,
     )
 
 

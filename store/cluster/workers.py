@@ -133,6 +133,16 @@ def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker,
     return require(session, worker_id)
 
 
+def set_users(session: Session, worker_id: str, users: Sequence[str] | None) -> None:
+    """Has the worker take the jobs of these users only; None: of all. Raises NotFound."""
+    worker, _ = require(session, worker_id)
+    worker.users = None if users is None else sorted({*users})
+    session.flush()
+    reservations.free_places_on(session, [worker_id])
+    announcement_of(session).mark_changed(WORKERS)
+    announcement_of(session).wake_workers()
+
+
 def idle_keepers(session: Session) -> list[str]:
     """Returns the workers with kept places that take no jobs: they are lost, or drain."""
     reserved = select(Reservation.worker_id).where(Reservation.job_id.is_not(None))

@@ -113,6 +113,7 @@ FOR_ROLES: list[tuple[str, str, Any, Role, int]] = [
     ("GET", "/v1/quotas/users/alice", None, Role.VIEWER, 200),
     ("POST", "/v1/workers/wrk_00000000000000000000000000000000/drain", None, Role.OPERATOR, 404),
     ("DELETE", f"/v1/workers/wrk_{'0' * 32}", None, Role.OPERATOR, 404),
+    ("PUT", f"/v1/workers/wrk_{'0' * 32}/users", {"users": ["alice"]}, Role.OPERATOR, 404),
     ("GET", "/metrics", None, Role.OPERATOR, 200),
     ("GET", "/v1/users", None, Role.ADMIN, 200),
     ("POST", "/v1/users", {"name": "carol"}, Role.ADMIN, 201),

@@ -209,6 +209,19 @@ def test_a_worker_drains_and_takes_jobs_again(service: ApiFixture) -> None:
     assert service.get(path)["state"] == "ready"
 
 
+def test_a_worker_takes_jobs_of_the_users_that_are_named(service: ApiFixture) -> None:
+    service.start(service.submit()["id"])
+    path = f"/v1/workers/{service.worker_id}"
+    assert service.get(path)["users"] is None
+    limited = service.client.put(f"{path}/users", json={"users": ["bob", "alice", "bob"]})
+    assert (limited.status_code, limited.json()["users"]) == (200, ["alice", "bob"])
+    for wrong in ({}, {"users": "bob"}, {"users": [""]}, {"users": ["a"] * 1001}):
+        assert service.client.put(f"{path}/users", json=wrong).status_code == 422
+    assert service.client.put(f"{path}/users", json={"users": None}).json()["users"] is None
+    service.act_as("eve")
+    assert service.client.put(f"{path}/users", json={"users": ["eve"]}).status_code == 403
+
+
 @both_databases
 def test_the_history_of_a_worker_names_the_jobs_that_the_caller_may_list(service: ApiFixture) -> None:
     service.act_as("alice")

@@ -11,6 +11,8 @@ from tests.api.service import TOKEN, ApiFixture
 from torchyard.contract.errors import all_errors
 
 Operation = tuple[str, str, dict[str, Any]]
+NAMING = {("post", "/v1/models"), ("post", "/v1/codes")}
+"""They name an object in the body."""
 LOGINS = {("post", "/v1/session"), ("post", "/v1/session/codes/check"), ("post", "/v1/join")}
 """Their credential is in the body."""
 
@@ -90,7 +92,7 @@ def test_an_operations_statuses_match_its_parameters_and_body(document: dict[str
         statuses = {int(status) for status in operation["responses"]}
         assert (401 in statuses) == path.startswith(("/v1/", "/metrics")), path
         assert ("security" in operation) == (401 in statuses and (method, path) not in LOGINS), path
-        names_an_object = "{" in path or path == "/v1/metrics" or (method, path) == ("post", "/v1/models")
+        names_an_object = "{" in path or path == "/v1/metrics" or (method, path) in NAMING
         assert (404 in statuses) == names_an_object, (method, path)
         assert 413 in statuses or "requestBody" not in operation, (method, path)
 

@@ -77,6 +77,29 @@ def rm(workers: WorkersArgument, *, yes: Yes = False, as_json: Json = False) -> 
         output.do_each(list(names), client.workers.remove, "removed", as_json=as_json)
 
 
+@workers.command("limit")
+def limit(
+    workers: WorkersArgument,
+    *,
+    user: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A user whose jobs they take. Repeatable.")
+    ] = None,
+    everyone: Annotated[bool, typer.Option("--everyone", help="They take the jobs of all users again.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Have workers take the jobs of some users only.
+
+    Jobs of others that run there go on, and start elsewhere after a stop.
+    """
+    if bool(user) == everyone:
+        raise typer.BadParameter("give --user NAME, once or more, or --everyone")
+    with connect() as client:
+        known = client.workers.list()
+        changed = [client.workers.set_users(named(known, name).id, user) for name in workers]
+    whose = " and ".join(user or ["all users"])
+    output.show(changed, (f"{worker.name} takes jobs of {whose}" for worker in changed), as_json=as_json)
+
+
 @workers.command("update")
 def update(
     *,

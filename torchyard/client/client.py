@@ -120,6 +120,7 @@ class Workers(Driver[WorkersCore]):
     drain = blocking(WorkersCore.drain)
     price_of_drain = blocking(WorkersCore.price_of_drain)
     undrain = blocking(WorkersCore.undrain)
+    set_users = blocking(WorkersCore.set_users)
     code = blocking(WorkersCore.code)
     remove = blocking(WorkersCore.remove)
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+import json
 from typing import Any
 
-from torchyard.client.calls.call import Call, new_code, segment
+from torchyard.client.calls.call import JSON, Call, new_code, segment
 from torchyard.client.core.base import Core
 from torchyard.contract.cluster.views import WorkerHistoryView, WorkerView
 from torchyard.contract.queue.views import StopView
@@ -52,6 +53,15 @@ class WorkersCore(Core):
     async def undrain(self, worker_id: str) -> WorkerView:
         """Lets the worker take jobs again. Raises Forbidden."""
         return await self._connection.answer(Call(WorkerView, "POST", f"{_path(worker_id)}/undrain"))
+
+    async def set_users(self, worker_id: str, users: Sequence[str] | None) -> WorkerView:
+        """Has the worker take the jobs of these users only; None: of all. Jobs that run there go on.
+
+        Raises NotFound and Forbidden.
+        """
+        content = json.dumps({"users": None if users is None else [*users]})
+        path = f"{_path(worker_id)}/users"
+        return await self._connection.answer(Call(WorkerView, "PUT", path, content=content, headers=JSON))
 
     async def code(self, name: str) -> NewCodeView:
         """Makes a code by which a machine becomes a worker of this name, once, within ten minutes. Raises Forbidden."""

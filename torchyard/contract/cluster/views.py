@@ -94,6 +94,8 @@ class WorkerView(View):
     """Set if it gives jobs to a cluster. Then it has no devices of its own."""
     remote: bool = False
     """Whether it is on a machine that has joined, and reaches the service over HTTPS alone."""
+    users: list[str] | None = None
+    """The users whose jobs it takes. None: all."""
 
 
 class DeviceColumns(View):

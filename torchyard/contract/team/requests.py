@@ -18,6 +18,8 @@ USER_NAME = allowing(
 UserName = Annotated[str, Field(pattern=USER_NAME)]
 MOST_PREFERENCES_BYTES = 32_768
 """The most bytes of a user's preferences, as JSON."""
+MOST_WORKER_USERS = 1000
+"""The most users whose jobs a worker takes, where it takes only theirs."""
 MOST_SCOPES = 100
 """The most scopes that are named for a token, equal ones included."""
 TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROLS)]
@@ -37,6 +39,12 @@ def _scope(value: Any) -> Any:
 
 Limit = Annotated[int, Field(ge=0, lt=2**62)] | None
 RoleName = Annotated[Role, BeforeValidator(_role)]
+
+
+class WorkerUsers(Schema):
+    """The users whose jobs a worker takes."""
+
+    users: Annotated[list[UserName], Field(max_length=MOST_WORKER_USERS)] | None = Field(description="null: all")
 
 
 class NewUser(Schema):
