@@ -1,10 +1,12 @@
 """The blobs of remote workers: they store and read as the service's folder does, and reach nothing but their own."""
 
+import errno
 from io import BytesIO
 import os
 from pathlib import Path
 import shutil
 from threading import Thread
+from typing import BinaryIO
 
 import pytest
 
@@ -209,6 +211,24 @@ def test_a_full_disk_of_the_service_is_said_and_passes(box: Box, claim: Claim, m
         with pytest.raises(OSError, match="at most"):
             box.put(claim.job_id, CONTENT)
     box.put(claim.job_id, CONTENT)
+
+
+def test_a_full_disk_of_the_worker_leaves_what_arrived(
+    box: Box, claim: Claim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.put(claim.job_id, CONTENT)
+    box.append(claim, CONTENT)
+
+    def full(file: BinaryIO, data: bytes) -> None:
+        file.write(data[:100])
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="full"):
+        patched.setattr("worker.remote.blobs.write_all", full)
+        box.blobs.copy_out(BLOB.sha256, tmp_path / "copy")
+    assert (tmp_path / "box" / "cache" / f"{BLOB.sha256}.part").stat().st_size == 100
+    assert box.blobs.copy_out(BLOB.sha256, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == CONTENT
 
 
 def test_uploads_go_with_their_attempt_or_after_a_day(service: ApiFixture, box: Box, claim: Claim) -> None:

@@ -134,7 +134,7 @@ def test_removals_are_forgotten_after_a_day(db: StoreFixture, store: Store) -> N
 @quick_on_postgresql
 def test_every_named_blob_is_stored_whatever_runs_together(db: StoreFixture, store: Store) -> None:
     def train() -> None:
-        for _ in range(4):
+        for _ in range(2):
             claim = db.running(db.submit(), db.worker())
             while True:
                 try:
@@ -147,7 +147,7 @@ def test_every_named_blob_is_stored_whatever_runs_together(db: StoreFixture, sto
             db.write(lambda session: deletion.delete_job(session, claim.job_id))  # noqa: B023
 
     def collect() -> None:
-        for _ in range(20):
+        for _ in range(10):
             cleanup.collect_garbage(store)
 
     answers = run_together(train, train, collect, collect)

@@ -8,7 +8,16 @@ function device(index: number, more: Partial<DeviceView> = {}): DeviceView {
 
 function worker(devices: DeviceView[]): WorkerView {
   const at = "2026-01-01T00:00:00Z";
-  return { id: "wrk_1", name: "box-a", state: "ready", started_at: at, seen_at: at, devices, kept: [] };
+  return {
+    id: "wrk_1",
+    name: "box-a",
+    state: "ready",
+    started_at: at,
+    seen_at: at,
+    devices,
+    kept: [],
+    remote: false,
+  };
 }
 
 const holder = { owner: "ada", state: "running", since: "2026-01-01T00:00:00Z", guest: false } as const;

@@ -14,7 +14,16 @@ export function device(index: number, more: Partial<DeviceView> = {}): DeviceVie
 }
 
 export function worker(...devices: DeviceView[]): WorkerView {
-  return { id: "wrk_1", name: "box-a", state: "ready", started_at: AT, seen_at: AT, devices, kept: [] };
+  return {
+    id: "wrk_1",
+    name: "box-a",
+    state: "ready",
+    started_at: AT,
+    seen_at: AT,
+    devices,
+    kept: [],
+    remote: false,
+  };
 }
 
 export function job(id: string, changes: Record<string, unknown> = {}): JobSummary {

@@ -20,7 +20,7 @@ function device(index: number, more: Partial<DeviceView> = {}): DeviceView {
 
 function worker(devices: readonly DeviceView[], more: Partial<WorkerView> = {}): WorkerView {
   return {
-    ...{ id: "wrk_1", name: "box-a", state: "ready", started_at: AT, seen_at: AT, kept: [] },
+    ...{ id: "wrk_1", name: "box-a", state: "ready", started_at: AT, seen_at: AT, kept: [], remote: false },
     devices: [...devices],
     ...more,
   };
