@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 import logging
-import socket
 import threading
 import time
 
@@ -80,7 +79,7 @@ class Daemon:
             self._troubles.note_failure("the look for GPUs at the start", ConfigError(lacking))
         capacity = settings.capacity if pool is None else None
         self._devices = DeviceMonitor(
-            engine, self._runners, name=socket.gethostname(), runs=settings.runs, capacity=capacity, clock=clock
+            engine, self._runners, name=service.name, runs=settings.runs, capacity=capacity, clock=clock
         )
         self._seen = Observation(
             self._devices,

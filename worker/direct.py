@@ -1,6 +1,7 @@
 """The service as a worker on one of its own hosts reaches it: by the database, Redis and the folder of blobs."""
 
 from collections.abc import Callable, Collection, Container, Generator, Iterator, Sequence
+import socket
 from typing import Self
 
 from store import housekeeping
@@ -27,6 +28,7 @@ class DirectService:
         """`store`: closed by `close`. `holder`: the daemon of a pool."""
         self._store = store
         self._settings = settings
+        self.name = socket.gethostname()
         self.verbs = WorkerStore(store, worker_id(settings.identity), holder=holder)
         self.placing = _Passes(store, self.verbs.worker_id, settings, holder=holder)
 

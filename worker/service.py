@@ -100,6 +100,11 @@ class Service(Protocol):
     """What a daemon needs of its service. `close` it at the end."""
 
     @property
+    def name(self) -> str:
+        """What the worker wants to be called."""
+        ...
+
+    @property
     def verbs(self) -> Verbs: ...
 
     @property

@@ -1,5 +1,6 @@
 """Sends verbs to the service over HTTPS, and raises the errors that it answers."""
 
+import logging
 import ssl
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ _LONGEST = 1000
 _RAISED: dict[str, type[TorchyardError]] = {
     kind.code: kind for kind in (Conflict, NotAuthorized, NotFound, StaleClaim, Unavailable)
 }
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it tells of each request
 _PASSES = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed."""
 

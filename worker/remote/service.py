@@ -31,15 +31,18 @@ class RemoteService:
         url: str,
         worker_id: str,
         *,
+        name: str,
         token: str,
         context: ssl.SSLContext,
         boot: str,
         blobs: Path,
         cache_bytes: int,
     ) -> None:
-        """`context`: what checks the certificate of the service. `boot`: that of this host. `blobs`: a folder of this
+        """`context`: what checks the certificate of the service. `boot`: that of this host, which the
+        service calls `name`. `blobs`: a folder of this
         daemon alone, which keeps `cache_bytes` of downloads. Raises OSError.
         """
+        self.name = name
         self._connection = Connection(url, token=token, boot=boot, context=context)
         self._reporting = Reporting(self._connection, clock=time.monotonic)
         self._blobs = RemoteBlobs(blobs, self._connection.http, cache_bytes=cache_bytes)
@@ -52,6 +55,7 @@ class RemoteService:
         return cls(
             joined.url,
             joined.worker_id,
+            name=joined.name,
             token=joined.token,
             context=joining.ssl_context(joined),
             boot=boot_id(),

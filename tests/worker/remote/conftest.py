@@ -50,6 +50,7 @@ class Remote:
         joined = RemoteService(
             f"http://127.0.0.1:{self.port}",
             worker_id,
+            name="box",
             token=token or self.token(worker_id),
             context=ssl.create_default_context(),
             boot=boot,

@@ -7,6 +7,7 @@ import threading
 
 from store.announcement import Announcement
 from store.blobs.folder import BlobFolder
+from store.cluster import workers
 from store.ids import new_id
 from store.output import artifacts, logs
 from tests import line
@@ -77,6 +78,7 @@ def test_a_job_runs_to_its_end_while_the_api_and_the_daemon_are_restarted(remote
         (gates / "3").touch()
         wait_for(lambda: store.job(job_id).state == JobState.SUCCEEDED, "the end")
     assert lines() == ["step 1", "step 2", "step 3"]
+    assert [worker.name for worker, _ in store.read(workers.list_all)] == ["box"]
     assert [*store.series(job_id)["loss"].steps] == [1, 2, 3]
     assert (store.job(job_id).attempt, store.allocations()[0].released_at is not None) == (1, True)
     kept = store.read(lambda session: artifacts.list_after(session, job_id, limit=9))
