@@ -101,6 +101,10 @@ test-slurm: $(DEV_STAMP)  ## Run the tests on a real Slurm of namespaces, as roo
 	@[ "$$(id -u)" = 0 ] || { echo 'make test-slurm needs root: it makes namespaces and a bridge.' >&2; exit 1; }
 	$(BIN)/python -m pytest -m "slurm and not thorough" -n 0 tests/slurm
 
+test-hosts: $(DEV_STAMP)  ## Run the tests of boxes that join a service over a link, as root (8 minutes)
+	@[ "$$(id -u)" = 0 ] || { echo 'make test-hosts needs root: it makes namespaces and a bridge.' >&2; exit 1; }
+	$(BIN)/python -m pytest -m "" -n 0 tests/hosts
+
 check: python-check web-check  ## Check format, lint and types
 
 python-check: $(DEV_STAMP)

@@ -17,11 +17,11 @@ from typing import Self
 import psutil
 import pytest
 
+from tests.hosts.machine import Machine, wait_until
+from tests.hosts.network import Network
 from tests.servers import free_port
 from tests.slurm.cgroups import Cgroups
 from tests.slurm.configuration import PARTITIONS, Partition, Place, Profile, Settings, write
-from tests.slurm.machine import Machine, wait_until
-from tests.slurm.network import Network
 
 _PACKAGES = {
     "slurmctld": "slurmctld",

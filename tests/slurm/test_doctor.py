@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from tests.hosts.machine import wait_until
 from tests.slurm.lab import SlurmLab
-from tests.slurm.machine import wait_until
 from worker.doctor.findings import Status
 from worker.doctor.pool import check_pool
 from worker.doctor.probe.job import Patience

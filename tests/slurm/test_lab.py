@@ -9,10 +9,10 @@ import sys
 import psutil
 import pytest
 
+from tests.hosts.machine import wait_until
 from tests.slurm import lab as lab_module
 from tests.slurm.configuration import Profile
 from tests.slurm.lab import SlurmLab
-from tests.slurm.machine import wait_until
 
 pytestmark = pytest.mark.slurm
 

@@ -53,6 +53,10 @@ class Network:
     def mend(self, machine: int) -> None:
         _ip("link", "set", self._interface(machine), "up")
 
+    def shape(self, machine: int, *, mbit: float, queue_bytes: int = 1 << 20) -> None:
+        """Limits what is sent to a machine."""
+        _run(*limit(self._interface(machine), mbit=mbit, queue_bytes=queue_bytes))
+
     def remove(self) -> None:
         self._remove_links()
         _ip("link", "del", self._bridge, check=False)
@@ -67,6 +71,13 @@ class Network:
 
     def _interface(self, machine: int) -> str:
         return f"tylab{self._number}n{machine}"
+
+
+def limit(interface: str, *, mbit: float, queue_bytes: int) -> list[str]:
+    """Returns the command that limits what an interface sends. What does not fit into the queue is dropped."""
+    burst = min(queue_bytes, 1 << 18)
+    size = ["rate", f"{mbit}mbit", "burst", str(burst), "limit", str(queue_bytes)]
+    return ["tc", "qdisc", "replace", "dev", interface, "root", "tbf", *size]
 
 
 def _remove_left() -> None:
