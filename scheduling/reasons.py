@@ -4,12 +4,12 @@ They hold no times, so they change rarely.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from scheduling import pools
 from scheduling.cluster import Cluster, Keep
 from scheduling.line import Line
-from scheduling.needs import NOTHING
+from scheduling.needs import NOTHING, Offer
 from scheduling.requests import Request
 from scheduling.room import Room, Sort, Want, sort_of
 from scheduling.snapshot import Displacement, Kind, Place, Waiting
@@ -132,10 +132,17 @@ class Explainer:
         """Says what the job asks for: devices, a worker, and what only some hosts have."""
         of_worker = "" if job.resources.worker is None else f" of {job.resources.worker}"
         parts = [f"{job.resources.described}{of_worker}"]
-        parts += [path for path in job.needs.folders if self._known.has_folder(path)]
-        if job.needs.python is not None and self._known.has_python(job.needs.python):
-            parts.append(f"environment {job.needs.python}")
+        parts += [
+            path for path in job.needs.folders if self._is_on_some(lambda offer, path=path: offer.has_folder(path))
+        ]
+        python = job.needs.python
+        if python is not None and self._is_on_some(lambda offer: offer.has_python(python)):
+            parts.append(f"environment {python}")
         return " and ".join(parts)
+
+    def _is_on_some(self, has: Callable[[Offer], bool]) -> bool:
+        """Returns whether some hosts have it and some have not: a sentence need not name what all of them have."""
+        return has(self._known) and not all(has(room.host.offer) for room in self._rooms)
 
     def _why_nowhere(self, job: Waiting) -> str:
         """Says why no host admits the job."""

@@ -6,12 +6,13 @@ import logging
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
-from sqlalchemy import and_, exists, func, literal_column, select, update
+from sqlalchemy import and_, exists, func, literal_column, or_, select, update
 from sqlalchemy.orm import Session
 
 from scheduling.needs import NO_NEEDS, Needs
 from scheduling.snapshot import Group, Waiting
 from store.announcement import announcement_of
+from store.attempts import lease
 from store.cluster import occupancy as cluster
 from store.db import stored_spec
 from store.db.database import now_us
@@ -59,7 +60,8 @@ _AMONG = among(Base.metadata.tables["jobs"].c.id, "ids")
 # Built once, because each pass over the line executes it.
 _WAITING = Prepared(select(*_COLUMNS).where(_AMONG, waits()))
 _OPEN = Prepared(select(*_COLUMNS).where(_AMONG))
-_ANY_WAITS = Prepared(select(literal_column("1")).where(exists().where(waits(), Job.shape > "")))
+_ANY_AWAY = exists().where(Attempt.ended_at.is_(None), lease.may_return())
+_ANY_WAITS = Prepared(select(literal_column("1")).where(or_(exists().where(waits(), Job.shape > ""), _ANY_AWAY)))
 # In a subquery, because PostgreSQL cannot search an index for a clock that advances.
 _NOW = select(now_us()).scalar_subquery()
 _HELD_BACK = and_(is_queued(), Job.not_before.is_not(None), Job.not_before <= _NOW)
@@ -122,7 +124,7 @@ def needs(stored: Mapping[str, Any] | None) -> Needs:
 
 
 def any_waits(session: Session) -> bool:
-    """Returns whether there is any group."""
+    """Returns whether there is any group, or a job that could be taken from a worker that does not answer."""
     return bool(_ANY_WAITS.read(session))
 
 

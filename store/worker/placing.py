@@ -55,10 +55,7 @@ class Placer:
 
         First those join the line that are held back no longer.
         """
-        if placement.anything_waits(self._store):
-            return True
-        with self._store.read() as session:
-            return away.any_away(session)
+        return placement.anything_waits(self._store)
 
     def claims(
         self,

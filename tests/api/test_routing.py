@@ -28,6 +28,8 @@ OF_FASTAPI = {
     "DELETE /v1/sessions/{session_id}",
     "DELETE /v1/notifications/targets/{target_id}",
     "DELETE /v1/saved-views",
+    "DELETE /v1/workers/{worker_id}",
+    "GET /v1/worker/events",
     "DELETE /v1/schedules/{schedule_id}",
     "DELETE /v1/models/{owner}/{name}",
     "DELETE /v1/models/{owner}/{name}/versions/{version}",

@@ -36,7 +36,7 @@ VALUES = {
     "path": "a.png",
 }
 TIMEOUT_S = 60.0
-LOGINS = {("post", "/v1/session"), ("post", "/v1/session/codes/check")}
+LOGINS = {("post", "/v1/session"), ("post", "/v1/session/codes/check"), ("post", "/v1/join")}
 """What needs no credential but the one in the body."""
 
 
