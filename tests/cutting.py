@@ -36,8 +36,11 @@ def random_cuts(random: Random, number: int, *, most: int) -> list[Cut]:
 
 
 @contextmanager
-def cutting_proxy(url: str, cuts: list[Cut]) -> Generator[str]:
-    """The URL of a proxy before the server at `url`. Each connection takes the last of `cuts`; later ones are whole."""
+def cutting_proxy(url: str, cuts: list[Cut], *, host: str = "127.0.0.1") -> Generator[str]:
+    """The URL of a proxy on `host` before the server at `url`. Each connection takes the last of `cuts`.
+
+    Later ones are whole.
+    """
     target = httpx2.URL(url)
 
     class Handler(socketserver.BaseRequestHandler):
@@ -53,11 +56,11 @@ def cutting_proxy(url: str, cuts: list[Cut]) -> Generator[str]:
             if cut.reset:
                 self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 
-    with _Server(("127.0.0.1", 0), Handler) as proxy:
+    with _Server((host, 0), Handler) as proxy:
         thread = threading.Thread(target=proxy.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{proxy.server_address[1]}"
+            yield f"{target.scheme}://{host}:{proxy.server_address[1]}"
         finally:
             proxy.shutdown()
             thread.join()

@@ -1,4 +1,4 @@
-"""A lab for each test, and the service that its boxes join."""
+"""A lab for the tests of a module."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from tests.hosts.lab import Lab
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def lab() -> Generator[Lab]:
     with tempfile.TemporaryDirectory(prefix="lab-") as folder, Lab(Path(folder) / "l") as lab:
         yield lab

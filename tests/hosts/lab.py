@@ -91,6 +91,11 @@ class Box:
         options = (f"--data-dir={self.data}", f"--cpu-slots={slots}")
         self.start([sys.executable, "-P", "-m", "torchyard", "join", *arguments, *options], log=self.log)
 
+    def run(self, *argv: str) -> str:
+        """Runs a command in the box, and returns what it prints."""
+        assert self._machine is not None
+        return self._machine.run(*argv)
+
     def start(self, argv: Sequence[str], *, log: Path) -> None:
         assert self._machine is not None
         self._machine.start(argv, environment=self._environment(), log=log)
@@ -114,6 +119,11 @@ class Box:
         assert self._machine is not None
         self._network.shape(self._number, mbit=mbit, queue_bytes=queue_bytes)
         self._machine.run(*limit("eth0", mbit=mbit, queue_bytes=queue_bytes))
+
+    def dropped(self) -> int:
+        """Returns how many packets the box could not send."""
+        said = self.run("tc", "-s", "qdisc", "show", "dev", "eth0")
+        return int(said.partition("dropped ")[2].partition(",")[0])
 
     def processes(self, *words: str) -> list[psutil.Process]:
         """Returns the box's processes whose command lines have these words."""

@@ -1,14 +1,16 @@
 """The service of a lab: `torchyard up` on this host with HTTPS, whose files no box sees."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 import sys
+from types import MappingProxyType
 from typing import Any
 
 from tests.e2e.service import Service, running, until
 from tests.hosts.lab import Box, Lab
 from torchyard.client import Client
 from torchyard.contract.cluster.views import WorkerView
+from torchyard.contract.errors import TorchyardError
 from torchyard.contract.jobs.views import JobView
 
 _UP = (sys.executable, "-P", "-m", "torchyard.cli", "up", "--host", "0.0.0.0", "--tls")
@@ -17,8 +19,8 @@ _UP = (sys.executable, "-P", "-m", "torchyard.cli", "up", "--host", "0.0.0.0", "
 class LabService(Service):
     """A service with a worker of its own, of two slots, and the boxes that join it."""
 
-    def __init__(self, lab: Lab) -> None:
-        super().__init__(lab.hidden, command=_UP)
+    def __init__(self, lab: Lab, *, env: Mapping[str, str] = MappingProxyType({})) -> None:
+        super().__init__(lab.hidden, command=_UP, env=env)
         self._lab = lab
 
     @property
@@ -30,11 +32,11 @@ class LabService(Service):
         """As boxes see it."""
         return f"https://{self._lab.address}:{self.server['url'].rpartition(':')[2]}"
 
-    def join(self, box: Box, *, slots: int = 2, url: str | None = None) -> None:
+    def join(self, box: Box, *options: str, slots: int = 2, url: str | None = None) -> None:
         """Has a box join with a code of its own, and waits for its devices. `url`: another way to the service."""
         with self.client as client:
             code = client.workers.code(box.name).code
-        box.join(url or self.url, "--code", code, slots=slots)
+        box.join(url or self.url, "--code", code, *options, slots=slots)
         self.wait_for_worker(box)
 
     def wait_for_worker(self, box: Box) -> None:
@@ -43,6 +45,14 @@ class LabService(Service):
             return found is not None and found.state == "ready" and bool(found.devices)
 
         until(is_ready, what=f"{box.name} is ready", context=lambda: f"{self._log()}\n{box.said()}")
+
+    def is_ready(self) -> bool:
+        """Whether the API answers."""
+        try:
+            with self.client as client:
+                return client.ready().status == "ok"
+        except TorchyardError:
+            return False
 
     def worker(self, name: str) -> WorkerView | None:
         with self.client as client:
@@ -71,8 +81,8 @@ class LabService(Service):
 
 
 @contextmanager
-def serving(lab: Lab) -> Generator[LabService]:
+def serving(lab: Lab, *, env: Mapping[str, str] = MappingProxyType({})) -> Generator[LabService]:
     """The service of a lab. At the end it is stopped, and no process of it may be left."""
-    with running(LabService(lab)) as service:
+    with running(LabService(lab, env=env)) as service:
         assert isinstance(service, LabService)
         yield service

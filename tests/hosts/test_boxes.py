@@ -1,87 +1,195 @@
 """A box that shares nothing with its service but a link: what it trains arrives once, whatever happens to the link."""
 
+from collections.abc import Generator
+import os
 from pathlib import Path
+from random import Random
+import shutil
+import signal
+import subprocess
+import tempfile
 
 import pytest
-from sqlalchemy import create_engine, func, select, update
 
-from store.tables import Attempt, Worker
+from tests.cutting import Cut, cutting_proxy, random_cuts
 from tests.e2e.service import until
 from tests.hosts.lab import Box, Lab
+from tests.hosts.proxies import buffering_proxy
 from tests.hosts.service import LabService, serving
-from torchyard.contract.attempts.rundir import RunDir
+from tests.hosts.watching import assert_stored_once, expire_lease, is_lost, run_of, steps
+from torchyard.contract.jobs.views import JobView
 from torchyard.contract.states import JobState
 from trainer.evaluate import evaluate
 
-EPOCHS = 4
+EPOCHS, CUTS = 4, 40
 DIGITS = {
     "trainer": "image-classification",
     "config": {"data": {"source": "digits"}, "training": {"epochs": EPOCHS}, "logging": {"every_steps": 1}},
 }
+Curves = dict[str, list[tuple[int, float]]]
 
 
-def test_a_box_that_joined_trains_on_while_its_link_is_down(lab: Lab, tmp_path: Path) -> None:
-    box = lab.box()
+@pytest.fixture(scope="module")
+def service(lab: Lab) -> Generator[LabService]:
     with serving(lab) as service:
-        service.join(box)
-        direct = service.submit_on(service.own_worker(), **DIGITS)
-        service.wait(direct.id, JobState.SUCCEEDED)
-        job = service.submit_on(box.name, **DIGITS)
-        until(lambda: steps(service, job.id) > 0, what="the first steps", context=box.said)
-        box.cut()
-        until(run_of(box, job.id).exit.exists, what="training has ended on the box", context=box.said)
-        expire_lease(service, job.id)
-        until(lambda: is_lost(service, box), what="the service has lost the box")
-        assert service.client.get(job.id).state is JobState.RUNNING, "nothing has been told"
-        box.mend()
-        done = service.wait(job.id, JobState.SUCCEEDED)
-        assert done.attempt == 1
-        assert service.curves(job.id) == service.curves(direct.id)
-        assert_stored_once(service, job.id)
-        with service.client as client:
-            kept = [*client.jobs.checkpoints(job.id)]
-            aliases = {alias for checkpoint in kept for alias in checkpoint.aliases}
-            assert {f"epoch-{number}" for number in range(1, EPOCHS + 1)} <= aliases
-            best = client.jobs.download(job.id, ref="best", to=tmp_path / "best.pt")
-        assert done.best is not None
-        assert evaluate(best, device="cpu")["loss"] == pytest.approx(done.best.value, rel=1e-4)
+        yield service
 
 
-def steps(service: LabService, job_id: str) -> int:
-    """Returns the newest step that is stored."""
-    losses = service.curves(job_id).get("train/loss", [])
-    return losses[-1][0] if losses else 0
+@pytest.fixture(scope="module")
+def joined(lab: Lab, service: LabService) -> Box:
+    """A box that has joined. It may be another test's, which has killed it since."""
+    box = lab.box()
+    service.join(box)
+    return box
 
 
-def run_of(box: Box, job_id: str, attempt: int = 1) -> RunDir:
-    return RunDir(box.data / "runs" / job_id / str(attempt))
+@pytest.fixture
+def box(lab: Lab, service: LabService, joined: Box) -> Box:
+    """A box that has joined, and works."""
+    service.wait_for_worker(joined)
+    return joined
 
 
-def is_lost(service: LabService, box: Box) -> bool:
-    found = service.worker(box.name)
-    return found is not None and found.state == "lost"
+@pytest.fixture(scope="module")
+def direct(service: LabService) -> Curves:
+    """The curves of the same job on the worker of the service's host."""
+    job = service.submit_on(service.own_worker(), **DIGITS)
+    service.wait(job.id, JobState.SUCCEEDED)
+    return service.curves(job.id)
 
 
-def expire_lease(service: LabService, job_id: str) -> None:
-    """Has half a minute pass, for what the service knows of a job's attempt and of its worker."""
-    engine = create_engine(service.database)
-    with engine.begin() as connection:
-        connection.execute(update(Attempt).where(Attempt.job_id == job_id).values(lease_until=0))
-        workers = select(Attempt.worker_id).where(Attempt.job_id == job_id)
-        connection.execute(update(Worker).where(Worker.id.in_(workers)).values(seen_at=0))
-    engine.dispose()
-
-
-def assert_stored_once(service: LabService, job_id: str) -> None:
+def test_a_box_that_joined_trains_on_while_its_link_is_down(
+    service: LabService, box: Box, direct: Curves, tmp_path: Path
+) -> None:
+    job = begun(service, box)
+    box.cut()
+    until(run_of(box, job.id).exit.exists, what="training has ended on the box", context=box.said)
+    expire_lease(service, job.id)
+    until(lambda: is_lost(service, box), what="the service has lost the box")
+    assert service.client.get(job.id).state is JobState.RUNNING, "nothing has been told"
+    box.mend()
+    done = assert_whole(service, job, direct)
     with service.client as client:
-        lines = [(line.rank, line.text) for line in client.jobs.logs(job_id) if "epoch" in line.text]
-        names = [checkpoint.id for checkpoint in client.jobs.checkpoints(job_id)]
-    assert len(lines) == len({*lines}) and len(names) == len({*names})
-    for key, points in service.curves(job_id).items():
-        told = [step for step, _ in points]
-        assert told == sorted({*told}), f"{key} has a step twice"
-    engine = create_engine(service.database)
-    with engine.connect() as connection:
-        attempts = connection.scalar(select(func.count()).where(Attempt.job_id == job_id))
-    engine.dispose()
-    assert attempts == 1
+        aliases = {alias for checkpoint in client.jobs.checkpoints(job.id) for alias in checkpoint.aliases}
+        assert {f"epoch-{number}" for number in range(1, EPOCHS + 1)} <= aliases
+        best = client.jobs.download(job.id, ref="best", to=tmp_path / "best.pt")
+    assert done.best is not None
+    assert evaluate(best, device="cpu")["loss"] == pytest.approx(done.best.value, rel=1e-4)
+
+
+@pytest.mark.thorough
+def test_a_killed_worker_is_started_again_and_adopts_its_job(service: LabService, box: Box, direct: Curves) -> None:
+    job = begun(service, box)
+    killed = box.worker()
+    killed.kill()
+    until(lambda: not killed.is_running() and box.worker().pid != killed.pid, what="the next worker", context=box.said)
+    assert_whole(service, job, direct)
+
+
+@pytest.mark.thorough
+def test_an_api_that_is_killed_holds_nothing_up_for_long(service: LabService, box: Box, direct: Curves) -> None:
+    job = begun(service, box)
+    os.kill(service.server["processes"]["api"], signal.SIGKILL)
+    until(service.is_ready, what="the API is back")
+    assert_whole(service, job, direct)
+
+
+@pytest.mark.thorough
+def test_a_box_that_sleeps_for_longer_than_a_lease_goes_on(service: LabService, box: Box, direct: Curves) -> None:
+    job = begun(service, box)
+    box.signal(signal.SIGSTOP)
+    expire_lease(service, job.id)
+    until(lambda: is_lost(service, box), what="the service has lost the box")
+    box.signal(signal.SIGCONT)
+    assert_whole(service, job, direct)
+
+
+@pytest.mark.thorough
+def test_packets_that_are_lost_are_sent_again(service: LabService, box: Box, direct: Curves) -> None:
+    box.shape(2, queue_bytes=8 << 10)
+    try:
+        job = begun(service, box)
+        until(lambda: box.dropped() > 20, what="packets are lost")
+        until(run_of(box, job.id).exit.exists, what="training has ended on the box", context=box.said)
+    finally:
+        box.shape()
+    assert_whole(service, job, direct)
+
+
+@pytest.mark.thorough
+def test_a_disk_of_the_service_that_is_full_delays_a_checkpoint(service: LabService, box: Box, direct: Curves) -> None:
+    full = service.data / "blobs" / "incoming" / "workers"
+    shutil.rmtree(full, ignore_errors=True)
+    full.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(full)], check=True)
+    try:
+        job = begun(service, box)
+        until(run_of(box, job.id).exit.exists, what="training has ended on the box", context=box.said)
+        assert service.client.get(job.id).state is JobState.RUNNING
+    finally:
+        subprocess.run(["umount", "--lazy", str(full)], check=True)
+    assert_whole(service, job, direct)
+
+
+@pytest.mark.thorough
+def test_the_job_of_a_box_that_lost_its_power_goes_on_elsewhere(lab: Lab, service: LabService, box: Box) -> None:
+    gate = service.code / "gate"
+    script = f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.05)\n"
+    both = {"devices_per_node": 2, "worker": service.own_worker()}
+    held = service.submit_script("held", script, resources=both)
+    service.wait(held.id, JobState.RUNNING)
+    box.kill()
+    other = lab.box(2)
+    service.join(other)
+    job = begun(service, other, anywhere=True)
+    other.kill()
+    expire_lease(service, job.id)
+    lab.box().join()
+    done = service.wait(job.id, JobState.SUCCEEDED)
+    with service.client as client:
+        workers = [attempt.worker for attempt in client.jobs.attempts(job.id)]
+        assert (done.attempt, sorted(map(str, workers))) == (2, [box.name, other.name])
+        client.workers.remove(next(each.id for each in client.workers.list() if each.name == other.name))
+    gate.touch()
+    service.wait(held.id, JobState.SUCCEEDED)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", ["buffers", "cuts"])
+def test_a_proxy_between_changes_nothing(kind: str, direct: Curves) -> None:
+    with tempfile.TemporaryDirectory(prefix="lab-") as folder, Lab(Path(folder) / "l") as lab, serving(lab) as service:
+        cuts: list[Cut] = []
+        between = (
+            buffering_proxy(service, lab.address)
+            if kind == "buffers"
+            else cutting_proxy(service.server["url"], cuts, host=lab.address)
+        )
+        box = lab.box()
+        with between as url:
+            try:
+                service.join(box, url=url)
+                cuts += random_cuts(Random(1), CUTS if kind == "cuts" else 0, most=60_000)
+                job = service.submit_on(box.name, **DIGITS)
+                assert_whole(service, job, direct)
+                assert kind != "cuts" or len(cuts) < CUTS, "connections were cut"
+            finally:
+                box.kill()  # the proxy waits for its connections
+
+
+def begun(service: LabService, box: Box, *, anywhere: bool = False) -> JobView:
+    """Submits a job for a box, and returns it once its first steps are stored.
+
+    `anywhere`: other workers may have it.
+    """
+    job = service.submit_on(None if anywhere else box.name, **DIGITS)
+    until(lambda: steps(service, job.id) > 0, what="the first steps", context=box.said)
+    return job
+
+
+def assert_whole(service: LabService, job: JobView, direct: Curves) -> JobView:
+    """Waits for the end of the job, of which one attempt has stored everything once."""
+    done = service.wait(job.id, JobState.SUCCEEDED)
+    assert done.attempt == 1
+    assert service.curves(job.id) == direct
+    assert_stored_once(service, job.id)
+    return done
