@@ -119,8 +119,8 @@ def mark_seen(session: Session, worker_id: str) -> None:
 
 def check_devices(session: Session, worker_id: str, devices: Iterable[DeviceReport]) -> None:
     """Raises Conflict if another live worker has one of the GPUs. CPU slots have the same names on all hosts."""
-    gpus = {device.uuid for device in devices if device.kind == "cuda"} - device_uuids(session, worker_id)
-    if not gpus:
+    gpus = {device.uuid for device in devices if device.kind == "cuda"}
+    if not gpus or not (gpus := gpus - device_uuids(session, worker_id)):
         return
     others = session.execute(select(Worker.name, Worker.devices).where(Worker.id != worker_id, is_alive()))
     for name, held in others:

@@ -79,8 +79,10 @@ class ServedWorker(WorkerStore):
                 reports = [device.to_dict() for device in devices]
                 device_history.add_samples(session, self.worker_id, reports, age_s=age_s)
                 attempt_use.add(session, self.worker_id, reports)
-                workers.heartbeat(session, self.worker_id, devices=reports, starts=starts.to_dict())
-            if not samples:
+            if samples:
+                newest = [device.to_dict() for device in samples[-1][1]]
+                workers.heartbeat(session, self.worker_id, devices=newest, starts=starts.to_dict())
+            else:
                 workers.mark_seen(session, self.worker_id)
             owned = lease.renew(session, self.worker_id, attempts) if attempts else set[int]()
             away.note_back(session, owned)
