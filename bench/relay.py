@@ -28,7 +28,7 @@ POINTS = 100_000
 KEYS = {"1 key a line": 1, "4 keys a line": 4}
 _KEYS_A_CALL = 10
 _BLOCK = 1 << 18
-_SCRIPT = """
+SCRIPT = """
 import os, pathlib, time
 
 here = pathlib.Path(__file__).parent
@@ -96,16 +96,16 @@ def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
         code = folder / "code"
         stored = create_engine(service.database)
         with service.client() as client:
-            job_id = client.submit(script(code, _SCRIPT)).id
+            job_id = client.submit(script(code, SCRIPT)).id
             wait_for(lambda: client.get(job_id).state == "running", "the job to run", pause=0.1)
         step = 0
         for shape, keys in KEYS.items():
             ours: list[float] = []
             theirs: list[float] = []
             for _ in range(REPEATS):
-                lines = _lines(first=step, keys=keys)
+                lines = metric_lines(first=step, keys=keys)
                 step += POINTS
-                ours.append(POINTS / _relayed(stored, code, lines, job_id=job_id))
+                ours.append(POINTS / relay_s(stored, code, lines, job_id=job_id))
                 theirs.append(POINTS / _inserted(engine, lines))
             yield Row(
                 f"metric points relayed, {name}, {shape}",
@@ -120,7 +120,8 @@ def _on(name: str, database: str | None, folder: Path) -> Iterator[Row]:
     engine.dispose()
 
 
-def _lines(*, first: int, keys: int) -> bytes:
+def metric_lines(*, first: int, keys: int) -> bytes:
+    """Returns lines of an event log with POINTS points, of so many keys each."""
     now = time.time_ns() // 1000
     steps = range(first, first + POINTS // keys)
     lines: Iterable[dict[str, Any]] = (
@@ -135,7 +136,7 @@ def _lines(*, first: int, keys: int) -> bytes:
     return "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
 
 
-def _relayed(stored: Engine, code: Path, lines: bytes, *, job_id: str) -> float:
+def relay_s(stored: Engine, code: Path, lines: bytes, *, job_id: str) -> float:
     """Returns the seconds until all of `lines` are committed."""
 
     def count() -> int:

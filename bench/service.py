@@ -25,7 +25,7 @@ _DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on",
 _DEADLINE_S = 120.0
 _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 """With this variable, which `make` removes too, each start would compile all that it imports."""
-_LIMITS = {
+LIMITS = {
     "TORCHYARD_MAX_REQUESTS_PER_SECOND": "1000000",
     "TORCHYARD_MAX_STREAMS": "2000",
     "TORCHYARD_MAX_CONNECTIONS_PER_ADDRESS": "2000",
@@ -95,7 +95,7 @@ def up(
     log = folder / "up.log"
     env = {
         **{name: value for name, value in os.environ.items() if name != _NO_BYTECODE},
-        **_LIMITS,
+        **LIMITS,
         "TORCHYARD_PACKAGE_INDEX": package_index,
         "TORCHYARD_API_PROCESSES": str(api_processes),
     }
@@ -114,7 +114,7 @@ def up(
                 database=database or f"sqlite:///{data / 'torchyard.db'}",
                 pids=pids,
                 ready_s=ready_s,
-                ready_cpu_s=sum(_processor_s(pid) for pid in pids.values()),
+                ready_cpu_s=sum(processor_s(pid) for pid in pids.values()),
             )
         finally:
             process.send_signal(signal.SIGINT)
@@ -161,7 +161,7 @@ def new_database(url: str, name: str) -> str:
     return make_url(url).set(database=name).render_as_string(hide_password=False)
 
 
-def _processor_s(pid: int) -> float:
+def processor_s(pid: int) -> float:
     """Returns the processor time of a process, and of the children that it has waited for."""
     found = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     return sum(map(int, found[11:15])) / os.sysconf("SC_CLK_TCK")

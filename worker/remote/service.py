@@ -43,11 +43,11 @@ class RemoteService:
         daemon alone, which keeps `cache_bytes` of downloads. Raises OSError.
         """
         self.name = name
-        self._connection = Connection(url, token=token, boot=boot, context=context)
-        self._reporting = Reporting(self._connection, clock=time.monotonic)
-        self._blobs = RemoteBlobs(blobs, self._connection.http, cache_bytes=cache_bytes)
-        self.verbs = RemoteVerbs(self._connection, worker_id, blobs=self._blobs, reporting=self._reporting)
-        self.placing = RemotePlacing(self._connection, self._reporting)
+        self.connection = Connection(url, token=token, boot=boot, context=context)
+        self._reporting = Reporting(self.connection, clock=time.monotonic)
+        self._blobs = RemoteBlobs(blobs, self.connection.http, cache_bytes=cache_bytes)
+        self.verbs = RemoteVerbs(self.connection, worker_id, blobs=self._blobs, reporting=self._reporting)
+        self.placing = RemotePlacing(self.connection, self._reporting)
 
     @classmethod
     def of(cls, joined: Joined, settings: Settings) -> Self:
@@ -64,7 +64,7 @@ class RemoteService:
         )
 
     def wakeups(self) -> RemoteWakeups:
-        return RemoteWakeups(self._connection, woken=self._note_wakeup)
+        return RemoteWakeups(self.connection, woken=self._note_wakeup)
 
     def duties(self, own: Container[Claim], *, clock: Callable[[], float]) -> NoDuties:
         return NoDuties()
@@ -74,7 +74,7 @@ class RemoteService:
 
     def close(self) -> None:
         self._blobs.close()
-        self._connection.close()
+        self.connection.close()
 
     def _note_wakeup(self, asked: bool) -> None:
         self.placing.notice()
