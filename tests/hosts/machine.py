@@ -117,7 +117,9 @@ class Machine:
         for stream in (self._outer.stdin, self._outer.stdout):
             if stream:
                 stream.close()
-        for program in (self._outer, *self._programs):
+        self._outer.wait(_START_S)
+        for program in self._programs:
+            program.kill()  # nsenter, which stops itself when its child is stopped
             program.wait(_START_S)
 
     def _contains(self, pid: int) -> bool:
