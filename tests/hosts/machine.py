@@ -117,9 +117,9 @@ class Machine:
         for stream in (self._outer.stdin, self._outer.stdout):
             if stream:
                 stream.close()
-        self._outer.wait(_START_S)
         for program in self._programs:
-            program.kill()  # nsenter, which stops itself when its child is stopped
+            program.kill()  # nsenter stops itself when its child is stopped, and the namespace waits for it
+        for program in (self._outer, *self._programs):
             program.wait(_START_S)
 
     def _contains(self, pid: int) -> bool:
