@@ -352,7 +352,7 @@ class Daemon:
             if not self._runners.ended.is_set():
                 woken = wakeups.wait(self._longest_wait())
         except Unavailable as error:
-            logger.warning("%s; polling the database instead", error.message)
+            logger.warning("%s; polling instead", error.message)
             self._wait_without_wakeups()
             self._runners.recheck_intents()
             return None
