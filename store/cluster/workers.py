@@ -128,6 +128,11 @@ def check_devices(session: Session, worker_id: str, devices: Iterable[DeviceRepo
             raise Conflict(f"GPU {min(taken)} is one of worker {name}")
 
 
+def name_of(session: Session, worker_id: str) -> str | None:
+    """Returns the name that the worker has; None if there is no such worker."""
+    return session.scalar(select(Worker.name).where(Worker.id == worker_id))
+
+
 def device_uuids(session: Session, worker_id: str) -> set[str]:
     """Returns the devices that the worker has told of last."""
     devices = session.scalar(select(Worker.devices).where(Worker.id == worker_id))

@@ -52,14 +52,18 @@ class ServedWorker(WorkerStore):
         super().__init__(store, worker_id, remote=True)
 
     def register_from(self, boot: str, name: str, offer: HostOffer) -> Registered:
-        """Registers the daemon of the host of that boot. Raises Conflict while another host uses the worker's token."""
+        """Registers the daemon of the host of that boot under the name with which it joined, whatever it says.
+
+        Jobs may ask for a worker by its name. Raises Conflict while another host uses the worker's token.
+        """
         with self._store.write("register") as session:
             is_only_one = worker_tokens.use_from(session, self.worker_id, boot)
         if not is_only_one:
             raise Conflict("another host uses the token of this worker now: join this host on its own")
         with self._store.read() as session:
             workers.check_devices(session, self.worker_id, offer.devices)
-        return self.register(name, offer)
+            joined_as = workers.name_of(session, self.worker_id)
+        return self.register(joined_as or name, offer)
 
     def beat(
         self,

@@ -106,6 +106,11 @@ def test_what_no_attempt_can_have_written_is_refused_and_replays_change_nothing(
     assert remote.store.everything() == before
 
 
+def test_a_box_keeps_the_name_with_which_it_joined(remote: Remote, box: RemoteService) -> None:
+    """Else it would get the jobs that ask for another worker by its name, while that one is away."""
+    assert box.verbs.register("box-a", HostOffer([SLOT])).name == "box"
+
+
 def test_a_gpu_of_another_live_worker_is_not_taken(remote: Remote, box: RemoteService) -> None:
     other = remote.store.worker("other")
     remote.store.write(lambda session: workers.heartbeat(session, other, devices=[GPU.to_dict()]))
