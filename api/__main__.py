@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def _prepare_tls(settings: Settings) -> None:
-    """Makes the service's own certificate, if it wants one. Raises ConfigError and OSError."""
+    """Makes the self-signed certificate if the settings ask for one and none exists. Raises ConfigError and OSError."""
     files = settings.tls_files
     if files is None:
         return

@@ -21,7 +21,7 @@ _TICKS_A_SECOND = 10
 _HANDSHAKE_S = 10.0
 """Longest time for the handshake of TLS: until then a connection is in no limit."""
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Of TLS 1.2. All of TLS 1.3 will do."""
+"""The ciphers for TLS 1.2. With TLS 1.3 all ciphers are allowed."""
 
 
 class Server(uvicorn.Server):

@@ -37,14 +37,14 @@ def list_deleted_among(session: Session, job_ids: Collection[str]) -> list[str]:
 
 
 def list_active_owners(session: Session, *, asking: str | None = None) -> set[str]:
-    """Returns the owners of jobs that have an attempt which has not ended. `asking`: on this worker alone."""
+    """Returns the owners of jobs with an open attempt. `asking`: a worker; only its attempts count."""
     return set(session.scalars(select(Job.owner).join(Attempt).where(*_open_on(asking)).distinct()))
 
 
 def list_active_specs(session: Session, *, owner: str, asking: str | None = None) -> list[Mapping[str, Any]]:
     """Returns the specs of an owner's jobs that have an attempt which has not ended, as they were written.
 
-    `asking`: on this worker alone.
+    `asking`: a worker; only its attempts count.
     """
     return list(session.scalars(select(Job.spec).join(Attempt).where(*_open_on(asking), Job.owner == owner)))
 

@@ -198,7 +198,7 @@ class OpenUploads:
 
 
 def remove_abandoned(blobs: BlobFolder) -> None:
-    """Removes uploads to which nothing was added for a day. Raises OSError."""
+    """Removes uploads that have not grown for a day. Raises OSError."""
     before = time.time() - _EXPIRES_S
     for folder in _folders(blobs.worker_uploads):
         for path in _uploads_below(folder):

@@ -24,7 +24,7 @@ class OutputSettings(BaseModel):
     max_message_bytes: Size = DEFAULTS.message_bytes
     """Bytes of the messages of one attempt that are stored. Messages of the service do not count."""
     max_point_bytes: Size = DEFAULTS.point_bytes
-    """Bytes of the metric points of one attempt that are stored, 24 each. Beyond them, few are."""
+    """Bytes of the metric points of one attempt that are stored, 24 each. Beyond that limit, points are thinned out."""
 
     max_checkpoints: Size = DEFAULTS.checkpoints
     """Checkpoints of one attempt that are stored. Beyond them, one a minute is."""

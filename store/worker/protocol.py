@@ -44,7 +44,7 @@ BEYOND_ALL = 2**31 - 1
 
 
 class History(Protocol):
-    """What is asked of the past of a job. Every method raises Unavailable. What was deleted is not there.
+    """Reads the earlier attempts, checkpoints and files of a job. Deleted rows are left out. Raises Unavailable.
 
     A remote worker is told of jobs of which it has an open attempt, and of those that these retry: of any other, each
     method raises StaleClaim.

@@ -44,7 +44,7 @@ BOOT_HEADER = "Torchyard-Worker-Boot"
 PREFIX = "/v1/worker"
 EVENTS = "events"
 HEARTBEAT_S = 15.0
-"""So long after the last event the stream of wake-ups has a comment."""
+"""Seconds after the last event until the stream of wake-ups sends a comment, which keeps it open."""
 
 _SMALL, _LARGE = 1 << 20, 32 << 20
 

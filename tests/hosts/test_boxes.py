@@ -45,7 +45,7 @@ def joined(lab: Lab, service: LabService) -> Box:
 
 @pytest.fixture
 def box(lab: Lab, service: LabService, joined: Box) -> Box:
-    """A box that has joined, and works."""
+    """A box that has joined the service and takes jobs."""
     service.wait_for_worker(joined)
     return joined
 

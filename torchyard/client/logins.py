@@ -26,7 +26,7 @@ class Login(Record):
     url: Annotated[str, _without_slash]
     token: str
     certificate: str | None = None
-    """As PEM, the only one that the server may have; None: one that an authority has given to its host."""
+    """PEM of the only certificate that is accepted. None: any that a public authority issued for the host."""
 
 
 @dataclass(frozen=True, kw_only=True)

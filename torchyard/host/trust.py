@@ -64,7 +64,7 @@ def _pinned(certificate: str) -> ssl.SSLContext:
 
 
 def _authorities() -> ssl.SSLContext:
-    """Returns what trusts the authorities of the system, and those that the user's variables name for any program."""
+    """Returns a context that trusts the system's authorities, and the files that the variables name."""
     import httpx2  # ranks, which have none, connect to nothing
 
     # Of the variables that it would read itself it does not say which one names a file that is not there.

@@ -1,4 +1,4 @@
-"""Sends verbs to the service over HTTPS, and raises the errors that it answers."""
+"""Sends each verb to the service as one HTTPS request, and raises an error answer as the exception of its code."""
 
 import logging
 import ssl

@@ -38,9 +38,9 @@ class RemoteService:
         blobs: Path,
         cache_bytes: int,
     ) -> None:
-        """`context`: what checks the certificate of the service. `boot`: that of this host, which the
-        service calls `name`. `blobs`: a folder of this
-        daemon alone, which keeps `cache_bytes` of downloads. Raises OSError.
+        """`name`: of this host at the service. `context`: checks the service's certificate. `boot`: of this host.
+
+        `blobs`: a folder that no other daemon uses. It keeps at most `cache_bytes` of downloads. Raises OSError.
         """
         self.name = name
         self.connection = Connection(url, token=token, boot=boot, context=context)

@@ -210,7 +210,7 @@ def _state(text: str) -> SweepState:
 def _change(
     sweeps: list[str], change: Callable[[Client, str], SweepView], *, stops: bool = False, as_json: bool
 ) -> None:
-    """`stops`: asks before, at a terminal, if a job of them runs."""
+    """`stops`: the action stops running jobs, so a terminal is asked to confirm it if any of these jobs runs."""
     from torchyard.cli.sweeps import table
 
     with connect() as client:

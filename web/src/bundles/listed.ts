@@ -6,7 +6,7 @@ export interface Listed {
   readonly size: number;
   /** Null for what is never packed: it is only counted. */
   readonly file: Blob | null;
-  /** Whether the folder around, which is never packed, has more files than were counted. */
+  /** Whether counting stopped early: the left-out folder has more files than the count says. */
   readonly isMore?: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** A dropped folder, as a browser lists it: at most so many entries at a time. */
+/** A fake of a dropped folder: like a browser, it lists a limited number of entries a call. */
 import { expect, test } from "vitest";
 import type { Listed } from "./listed";
 import { folderOf } from "./walking";
