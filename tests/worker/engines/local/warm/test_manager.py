@@ -42,13 +42,13 @@ signal.pause()
 """
 """A worker with a warm process, which starts an attempt that the test has written."""
 DIES_AFTER_FORK = """
-me, child = os.getpid(), fork.fork
+me, child = os.getpid(), forks.fork
 def fork_and_die(run, **options):
     pid = child(run, **options)
     if os.getpid() == me:
         os.kill(me, signal.SIGKILL)
     return pid
-fork.fork = fork_and_die
+forks.fork = fork_and_die
 """
 MISSING_MODULE = "preload.MODULES = ('no_such_module',)"
 SECOND_THREAD = "preload.MODULES = ()\nthreading.Thread(target=signal.pause, daemon=True).start()"
