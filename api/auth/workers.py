@@ -58,10 +58,9 @@ def find_use(access: Access, token: str) -> TokenUse | None:
         return worker_tokens.find_use(session, token)
 
 
-def find_worker(access: Access, token: str) -> str | None:
-    """Returns the id of the worker whose token this is. Raises Unavailable."""
-    used = find_use(access, token)
-    return None if used is None else used.worker_id
+def is_used_by(access: Access, sender: Sender) -> bool:
+    """Returns whether the token is still valid, and of the same host. Raises Unavailable."""
+    return find_use(access, sender.token) == TokenUse(sender.worker_id, sender.boot)
 
 
 async def _identify(request: Request, access: Access, credentials: Credentials) -> tuple[TokenUse, str]:

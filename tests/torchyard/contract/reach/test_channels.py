@@ -1,0 +1,71 @@
+"""A sender and a receiver, and a connection between them that is cut again and again."""
+
+from random import Random
+
+import pytest
+
+from torchyard.contract.reach.channels import WINDOW, Incoming, Outgoing
+from torchyard.contract.reach.frames import BadFrame, Frame, Kind, with_number
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_bytes_come_once_and_in_order_over_connections_that_are_cut(seed: int) -> None:
+    random = Random(seed)
+    text = random.randbytes(3 * WINDOW)
+    sender, receiver = Outgoing(0), Incoming(0)
+    put, arrived = 0, bytearray()
+    while not receiver.has_ended:
+        part = text[put : put + min(sender.room, random.randrange(1, WINDOW))]
+        sender.put(part)
+        put += len(part)
+        if put == len(text):
+            sender.end()
+        for frame in sender.frames():
+            if random.random() < 0.05:  # it is lost with all that follows
+                sender.resume(receiver.received)
+                break
+            ack = _receive(receiver, frame, arrived)
+            if ack is not None and random.random() < 0.9:  # an acknowledgement may be lost, too
+                sender.acknowledge(ack.number)
+    assert bytes(arrived) == text
+
+
+def _receive(receiver: Incoming, frame: Frame, arrived: bytearray) -> Frame | None:
+    if frame.kind is Kind.EOF:
+        receiver.end()
+        return None
+    receiver.take(frame.content)
+    arrived += frame.content
+    return receiver.passed_on(len(frame.content))
+
+
+def test_a_sender_takes_no_more_than_its_window_until_that_has_arrived() -> None:
+    sender = Outgoing(0)
+    sender.put(bytes(WINDOW))
+    assert sender.room == 0
+    with pytest.raises(ValueError, match="1 bytes"):
+        sender.put(b"x")
+    assert sum(len(frame.content) for frame in sender.frames()) == WINDOW
+    sender.acknowledge(10)
+    assert sender.room == 10
+
+
+def test_a_receiver_refuses_what_no_sender_may_send() -> None:
+    receiver = Incoming(0)
+    with pytest.raises(BadFrame, match="acknowledged"):
+        receiver.take(bytes(WINDOW + 1))
+    ended = Incoming(0)
+    ended.end()
+    with pytest.raises(BadFrame, match="after the end"):
+        ended.take(b"x")
+
+
+@pytest.mark.parametrize("total", [-1, 4, 2**60])
+def test_a_sender_refuses_acknowledgements_of_what_it_did_not_send(total: int) -> None:
+    sender = Outgoing(0)
+    sender.put(b"abc")
+    list(sender.frames())
+    with pytest.raises(BadFrame):
+        sender.acknowledge(with_number(Kind.ACK, total).number)
+    with pytest.raises(BadFrame):
+        sender.resume(total)
