@@ -19,4 +19,3 @@ class MeetingView(View):
     """Of the WebSocket, below the service's address, without the end that comes."""
     expires_at: datetime
     """Until then the client must have come."""
-
