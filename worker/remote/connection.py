@@ -26,6 +26,8 @@ PATIENT_S = 60.0
 QUICK_S = 10.0
 _CONNECT_S = 5.0
 _MOST_CONNECTIONS = 32
+IDLE_S = 12.0
+"""For so long an idle connection is kept: over the next heartbeat, but shorter than the service keeps it."""
 _LONGEST = 1000
 _RAISED: dict[str, type[TorchyardError]] = {
     kind.code: kind for kind in (Conflict, NotAuthorized, NotFound, StaleClaim, Unavailable)
@@ -46,7 +48,11 @@ class Connection:
             trust_env=False,
             headers={"Authorization": f"Bearer {token}", PROTOCOL_HEADER: PROTOCOL, BOOT_HEADER: boot},
             timeout=httpx2.Timeout(PATIENT_S, connect=_CONNECT_S),
-            limits=httpx2.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=_MOST_CONNECTIONS),
+            limits=httpx2.Limits(
+                max_connections=_MOST_CONNECTIONS,
+                max_keepalive_connections=_MOST_CONNECTIONS,
+                keepalive_expiry=IDLE_S,
+            ),
         )
         """For what is no verb: the stream of wake-ups, and blobs."""
 

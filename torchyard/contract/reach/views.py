@@ -1,27 +1,25 @@
-"""The JSON of reaches."""
+"""What the service answers about the reaches of a job: the shells, commands, forwards and SSH connections of users."""
 
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field
-
 from torchyard.contract.wire.view import View
 
 
-class OpenedReachView(View):
-    """A reach that was opened or is joined again. Both ends come to its meeting by the WebSocket at `url`."""
+class MeetingView(View):
+    """Where a client meets its end in the job, and the secret that both prove. It is good once."""
 
     id: str
     job_id: str
     attempt: int
     meeting: int
-    """1 for the first, and one more each time that its client joins it again."""
-    secret: str = Field(repr=False)
-    """What the client proves that it knows, in hex. It is not sent again, and good for this meeting."""
+    """1, and one more for each time that the client joins again."""
+    secret: str
+    """32 bytes in hex. It is never sent again."""
     url: str
-    """The path of the WebSocket."""
+    """Of the WebSocket, below the service's address, without the end that comes."""
     expires_at: datetime
-    """Until when both ends must have come."""
+    """Until then the client must have come."""
 
 
 class ReachView(View):
@@ -43,4 +41,6 @@ class ReachView(View):
 
 
 class ReachesView(View):
+    """The open reaches into a job, the oldest first."""
+
     data: list[ReachView]
