@@ -14,6 +14,7 @@ from store.attempts import use as attempt_use
 from store.blobs import puts
 from store.blobs.uploads import WorkerUploads
 from store.cluster import device_history, workers
+from store.cluster.facts import Sample
 from store.jobs import jobs
 from store.output import artifacts
 from store.queue import away
@@ -98,8 +99,9 @@ class WorkerStore:
                 return Orders(is_served=workers.pool_heartbeat(session, self.worker_id, **pool))
             devices = [device.to_dict() for device in offer.devices]
             workers.heartbeat(session, self.worker_id, devices=devices, starts=starts.to_dict())
-            device_history.add_samples(session, self.worker_id, devices)
-            attempt_use.add(session, self.worker_id, devices)
+            now = [Sample(0.0, devices)]
+            device_history.add_samples(session, self.worker_id, now)
+            attempt_use.add(session, self.worker_id, now)
             return Orders(cpu_sharers=workers.cpu_sharers(session, self.worker_id))
 
     def is_draining(self) -> bool:
