@@ -11,8 +11,10 @@ from store.cluster import worker_tokens
 from store.cluster.worker_tokens import TokenUse
 from store.worker.wire import BOOT_HEADER, PROTOCOL, PROTOCOL_HEADER
 from torchyard.contract.errors import Conflict, InvalidRequest, NotAuthorized
+from torchyard.contract.wire.version import HEADER, UNKNOWN, gap, own_version
 
 _LONGEST_BOOT = 64
+_UPDATE = "run `torchyard workers update` on its machine"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ async def authenticate_sender(request: Request, access: AccessDep, credentials: 
     if spoken != PROTOCOL:
         raise Conflict(
             f"this service speaks version {PROTOCOL} of the protocol of workers, and this worker {spoken[:20]!r}:"
-            " give both the same version of Torchyard"
+            f" {_UPDATE}"
         )
     boot = request.headers.get(BOOT_HEADER, "")
     if not 0 < len(boot) <= _LONGEST_BOOT:
@@ -71,6 +73,13 @@ async def _identify(request: Request, access: Access, credentials: Credentials) 
         await count_wrong_token(request, access)
         raise NotAuthorized("the token is not valid: it is unknown, or its worker was removed")
     return used, credentials.credentials
+
+
+def check_version(request: Request) -> None:
+    """Raises Conflict if the worker is not of this version, or of the minor version before or after."""
+    theirs = request.headers.get(HEADER, UNKNOWN)
+    if (why := gap(theirs, own_version())) is not None:
+        raise Conflict(f"{why}: {_UPDATE}")
 
 
 async def _registered(sender: Annotated[Sender, Depends(authenticate_sender)]) -> Sender:

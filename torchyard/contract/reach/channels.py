@@ -110,10 +110,19 @@ class Incoming:
         self.has_ended = True
 
     def passed_on(self, count: int) -> Frame | None:
-        """Notes that `count` bytes more are where they belong. Returns the frame to send, if it is time for one."""
+        """Notes that `count` bytes more are where they belong. Returns the frame to send, if it is time for one: so it
+        is for the last bytes, after which the sender has nothing to keep.
+        """
         self._passed_on += count
-        if self._passed_on - self._acknowledged < _ACK_EVERY:
+        is_last = self.has_ended and self._passed_on == self.received > self._acknowledged
+        if not is_last and self._passed_on - self._acknowledged < _ACK_EVERY:
             return None
+        return self.resume()
+
+    def resume(self) -> Frame:
+        """Returns the frame that says how many bytes have been passed on. Each further connection begins with it, as
+        the last one may have lost it: a sender without room would wait for ever.
+        """
         self._acknowledged = self._passed_on
         return with_number(Kind.ACK, self._passed_on, channel=self._channel)
 

@@ -50,6 +50,35 @@ def test_a_sender_takes_no_more_than_its_window_until_that_has_arrived() -> None
     assert sender.room == 10
 
 
+def test_a_sender_whose_acknowledgements_are_lost_with_the_connection_goes_on_with_the_next_one() -> None:
+    sender, receiver = Outgoing(0), Incoming(0)
+    sender.put(bytes(WINDOW))
+    for frame in sender.frames():
+        receiver.take(frame.content)
+        receiver.passed_on(len(frame.content))
+    assert sender.room == 0
+    sender.resume(receiver.received)
+    sender.acknowledge(receiver.resume().number)
+    assert sender.room == WINDOW
+
+
+def test_the_last_bytes_are_acknowledged_so_that_the_sender_is_done() -> None:
+    sender, receiver = Outgoing(0), Incoming(0)
+    sender.put(b"abc")
+    sender.end()
+    for frame in sender.frames():
+        if frame.kind is Kind.EOF:
+            receiver.end()
+        else:
+            receiver.take(frame.content)
+            assert receiver.passed_on(3) is None
+    last = receiver.passed_on(0)
+    assert last is not None
+    sender.acknowledge(last.number)
+    assert sender.is_done
+    assert receiver.passed_on(0) is None
+
+
 def test_a_receiver_refuses_what_no_sender_may_send() -> None:
     receiver = Incoming(0)
     with pytest.raises(BadFrame, match="acknowledged"):
