@@ -8,9 +8,8 @@ import sys
 from types import SimpleNamespace
 from typing import IO, Any, NoReturn
 
-from worker.host import forks
 from worker.engines.local.warm import preload
-from worker.host import orphans
+from worker.host import forks, orphans
 
 MODULES = ("worker.daemon", "worker.engines.local.warm.process", *preload.MODULES)
 """What the fork server preloads for it."""

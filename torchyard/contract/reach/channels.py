@@ -125,8 +125,3 @@ class Incoming:
         """
         self._acknowledged = self._passed_on
         return with_number(Kind.ACK, self._passed_on, channel=self._channel)
-
-    def resume(self) -> Frame:
-        """Begins a new connection. Returns the acknowledgement to send: the last ones may have been lost."""
-        self._acknowledged = self._passed_on
-        return with_number(Kind.ACK, self._passed_on, channel=self._channel)
