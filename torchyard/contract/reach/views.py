@@ -1,6 +1,7 @@
 """What the service answers about the reaches of a job: the shells, commands, forwards and SSH connections of users."""
 
 from datetime import datetime
+from typing import Literal
 
 from torchyard.contract.wire.view import View
 
@@ -19,3 +20,27 @@ class MeetingView(View):
     """Of the WebSocket, below the service's address, without the end that comes."""
     expires_at: datetime
     """Until then the client must have come."""
+
+
+class ReachView(View):
+    """An open reach."""
+
+    id: str
+    job_id: str
+    attempt: int
+    user: str
+    """Who has opened it."""
+    kind: Literal["program", "ports", "ssh"]
+    what: str
+    """What was started, in some words, without arguments."""
+    rank: int
+    meeting: int
+    created_at: datetime
+    last_input_at: datetime | None
+    """When its user last sent anything, to some seconds."""
+
+
+class ReachesView(View):
+    """The open reaches into a job, the oldest first."""
+
+    data: list[ReachView]
