@@ -7,7 +7,7 @@ from http.client import HTTPException, HTTPSConnection
 import os
 import ssl
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies, proxy_bypass
 
 from torchyard.contract.errors import ConfigError, ServerUnreachable
 
@@ -75,8 +75,8 @@ def proxy_of(url: str) -> str | None:
 
     `HTTPS_PROXY` names it, or `ALL_PROXY`, unless `NO_PROXY` has the host. No proxy reaches this machine's loopback.
     """
-    host, proxies = urlsplit(url).hostname or "", getproxies_environment()
-    if is_local(url) or proxy_bypass_environment(host, proxies):
+    host, proxies = urlsplit(url).hostname or "", getproxies()
+    if is_local(url) or proxy_bypass(host):
         return None
     proxy = proxies.get("https") or proxies.get("all")
     return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
