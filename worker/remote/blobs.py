@@ -78,10 +78,11 @@ class RemoteBlobs:
         return Put(frozenset(blob.sha256 for blob in files))
 
     def _upload(self, job_id: str, blob: Blob, path: Path) -> None:
-        patience, offset = _Patience(self._patience_s, self._leaving), 0
+        patience, offset, is_lost = _Patience(self._patience_s, self._leaving), 0, False
         with path.open("rb", buffering=0) as file:
             while True:
-                size = min(PART_BYTES, blob.size - offset)
+                # Without an answer it is asked what has arrived: connections that break often carry no whole part.
+                size = 0 if is_lost else min(PART_BYTES, blob.size - offset)
                 try:
                     answer = self._http.put(
                         f"/v1/worker/blobs/{job_id}/{blob.sha256}",
@@ -92,7 +93,9 @@ class RemoteBlobs:
                     received = _received(answer)
                 except (httpx2.TransportError, Away) as error:
                     patience.wait(error)
+                    is_lost = True
                     continue
+                is_lost = False
                 if answer.is_success and received == blob.size:
                     return
                 if received > offset:
