@@ -33,6 +33,7 @@ from api.routes import (
     models,
     notifications,
     quotas,
+    reaches,
     saved_views,
     schedules,
     secrets,
@@ -103,7 +104,21 @@ def token_of(settings: Settings) -> str:
 
 def _routes() -> list[BaseRoute]:
     """Returns the routes, which no setting changes: FastAPI prepared them when they were declared."""
-    contents = (attempts, stream, telemetry, curves, logs, stacks, stars, checkpoints, artifacts, keeping, media, code)
+    contents = (
+        attempts,
+        stream,
+        telemetry,
+        curves,
+        logs,
+        stacks,
+        stars,
+        checkpoints,
+        artifacts,
+        keeping,
+        media,
+        code,
+        reaches,
+    )
     areas = (
         submission,
         batches,

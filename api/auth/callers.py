@@ -176,6 +176,7 @@ def require(scope: Scope, *, by: Callable[..., Any] = authenticate) -> Any:
 JobReader = Annotated[Principal, require(Scope.JOBS_READ)]
 FileReader = Annotated[Principal, require(Scope.JOBS_READ, by=authenticate_download)]
 JobWriter = Annotated[Principal, require(Scope.JOBS_WRITE)]
+Reacher = Annotated[Principal, require(Scope.JOBS_EXEC)]
 ClusterReader = Annotated[Principal, require(Scope.CLUSTER_READ)]
 ClusterFileReader = Annotated[Principal, require(Scope.CLUSTER_READ, by=authenticate_download)]
 ClusterWriter = Annotated[Principal, require(Scope.CLUSTER_WRITE)]
@@ -297,7 +298,8 @@ def _add_session(access: Access, opened: BrowserSessionFacts | None) -> Principa
     principal = None if opened is None else _find_by_credential(access, opened.credential)
     if opened is None or principal is None:
         return None
-    return replace(principal, session=opened.digest, use_is_stale=opened.use_is_stale)
+    scopes = principal.scopes if opened.exec else principal.scopes - {Scope.JOBS_EXEC}
+    return replace(principal, session=opened.digest, use_is_stale=opened.use_is_stale, scopes=scopes)
 
 
 def _find_identity(access: Access, token: str) -> Identity | None:

@@ -25,7 +25,7 @@ from torchyard.contract.team.codes import JoinCode
 from torchyard.contract.team.requests import Joining, NewCode
 from torchyard.contract.team.roles import Role
 from torchyard.contract.team.views import JoinedView, NewCodeView, OwnWorkerView
-from torchyard.contract.wire.version import own_version, works_with
+from torchyard.contract.wire.version import gap, own_version
 from torchyard.host.listening import is_loopback
 
 router = unguarded("team", NotAuthorized, Forbidden, TooManyRequests, Unavailable, prefix="/v1")
@@ -85,11 +85,10 @@ def remove_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str) 
 def _join(services: Services, sent: Joining, nobody: Principal) -> JoinedView:
     with services.store.write("team") as session:
         found = join_codes.find(session, sent.code)
-        if found.kind == "worker" and not works_with(sent.version, own_version()):
+        if found.kind == "worker" and (why := gap(sent.version, own_version())) is not None:
             raise Conflict(
-                f"this machine has Torchyard {sent.version}, and the service {own_version()}: at most one minor version"
-                " may lie between them. The line that `torchyard workers add` prints installs that of the service; the"
-                " code stays valid"
+                f"{why}. The line that `torchyard workers add` prints installs that of the service; the code stays"
+                " valid"
             )
         join_codes.take(session, sent.code)
         caller = replace(nobody, name=found.made_by, role=Role.ADMIN)

@@ -14,7 +14,7 @@ from api.settings import Settings
 
 _GRACE_S = 3
 """Seconds that a shutdown gives to open requests."""
-_IDLE_S = 15
+IDLE_S = 15
 """Seconds without a request after which a connection is closed. Most clients close it themselves, after 5 s."""
 _TICKS_A_SECOND = 10
 """Calls of `on_tick` a second: uvicorn makes them."""
@@ -64,7 +64,7 @@ class Config(uvicorn.Config):
             log_config=None,
             proxy_headers=False,
             server_header=False,
-            timeout_keep_alive=_IDLE_S,
+            timeout_keep_alive=IDLE_S,
             timeout_graceful_shutdown=_GRACE_S,
             ssl_certfile=None if files is None else files.certificate,
             ssl_keyfile=None if files is None else files.key,

@@ -40,6 +40,8 @@ class BrowserSessionFacts:
     digest: str
     csrf_digest: str
     credential: str
+    exec: bool
+    """Whether it may reach into running jobs, if its token may."""
     use_is_stale: bool = False
     """Whether it was not used within the last minute."""
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, String
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, String, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from store.db.database import CleanText, now_us
@@ -62,6 +62,8 @@ class BrowserSession(Base):
     """The last use, to the minute. None: it was opened before this was stored, and not used since."""
     address: Mapped[str] = mapped_column(String(64), default="", server_default="")
     """From where it was used last."""
+    exec: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Whether it may reach into running jobs, if its token may."""
 
 
 class LoginCode(Base):

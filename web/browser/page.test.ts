@@ -71,7 +71,7 @@ test("a recipe is submitted by the form, says at once what is wrong, and is seen
   await epochs.fill("0");
   await page.getByText("must be at least 1.").waitFor();
   await epochs.fill("1");
-  await page.getByText("It would start at once.").waitFor();
+  await page.getByText("Starts now.").waitFor();
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("heading", { name: "by-form" }).waitFor();
   const id = new URL(page.url()).pathname.split("/").at(-1) ?? "";
@@ -102,7 +102,7 @@ test("a folder that is dropped is uploaded as the command line does it, and its 
   await panel.getByText("1 file, 8 B: .torchyardignore").waitFor();
   await panel.getByRole("button", { name: "Upload" }).click();
   await page.getByLabel("entrypoint", { exact: true }).fill("train.py");
-  await page.getByText(/^It would /).waitFor();
+  await page.getByText(/^(Starts now|Waits:|Would be refused:)/).waitFor();
   const packed = execFileSync(PYTHON, ["-c", PACK, own], { encoding: "utf8" }).trim();
   assert.equal(await field.inputValue(), packed);
   await page.getByRole("button", { name: "Submit", exact: true }).click();
@@ -120,7 +120,7 @@ test("a job's curve grows as it trains, its log is text and is saved, and its en
   await page
     .locator("#yaml")
     .fill(JSON.stringify({ name: "noisy", trainer: "script", max_restarts: 0, config, resources }));
-  await page.getByText("It would start at once.").waitFor();
+  await page.getByText("Starts now.").waitFor();
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("heading", { name: "noisy" }).waitFor();
   const id = new URL(page.url()).pathname.split("/").at(-1) ?? "";

@@ -66,7 +66,7 @@ test("a target is added, tried and removed", async () => {
   await page.getByRole("button", { name: "alerts" }).waitFor();
   assert.equal(await page.locator(".secret").count(), 0);
   await page.getByRole("button", { name: "Remove" }).click();
-  await page.getByText("Nobody is told yet").waitFor();
+  await page.getByText("No notification channels").waitFor();
   await leave(visited);
 });
 

@@ -58,7 +58,7 @@ test("an administrator adds a user by keys, whose first token is shown once and 
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
   const token = await page.locator(".once code").innerText();
-  await page.getByRole("button", { name: "I have kept it" }).press("Enter");
+  await page.getByRole("button", { name: "I have saved it" }).press("Enter");
   assert.equal(await page.getByText(token).count(), 0);
   const { role } = await service.ask<{ role: string }>("v1/me", { token });
   assert.equal(role, "operator");

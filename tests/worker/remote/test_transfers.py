@@ -15,6 +15,7 @@ from store.db.database import Database
 from store.output.facts import Batch, NewArtifact
 from store.service_identity import service_id
 from store.worker.verbs import WorkerStore
+from tests.api.remote_box import headers_of
 from tests.api.serving import api_thread
 from tests.cutting import Cut, cutting_proxy, random_cuts
 from tests.store.fixture import StoreFixture, store_on
@@ -39,8 +40,9 @@ def test_a_blob_goes_there_and_back_over_connections_that_break(
     db, cuts = StoreFixture(database), random_cuts(Random(7), 12, most=1_500_000)
     claim = db.running(db.submit(), db.worker())
     token = db.write(lambda session: worker_tokens.issue(session, claim.worker_id))
+    db.write(lambda session: worker_tokens.use_from(session, claim.worker_id, "boot-1"))
     with cutting_proxy(url, cuts) as proxy:
-        http = httpx2.Client(base_url=proxy, headers={"Authorization": f"Bearer {token}"}, trust_env=False)
+        http = httpx2.Client(base_url=proxy, headers=headers_of(token), trust_env=False)
         blobs = RemoteBlobs(tmp_path / "box", http, cache_bytes=1 << 30)
         writer = blobs.create()
         (tmp_path / "source").write_bytes(CONTENT)

@@ -22,6 +22,7 @@ MOST_WORKER_USERS = 1000
 """The most users whose jobs a worker takes, where it takes only theirs."""
 MOST_SCOPES = 100
 """The most scopes that are named for a token, equal ones included."""
+_EXEC = "whether the session has the scope jobs:exec, too, where the token has it"
 TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROLS)]
 
 
@@ -68,7 +69,9 @@ class NewToken(Schema):
     name: TokenName = "token"
     user: UserName | None = Field(default=None, description="whose token; only an administrator may name another user")
     scopes: Annotated[list[Scope], BeforeValidator(_scopes)] | None = Field(
-        default=None, max_length=MOST_SCOPES, description="what it may be used for; null: all that its user may do"
+        default=None,
+        max_length=MOST_SCOPES,
+        description="what it may be used for; null: all that its user may do, without jobs:exec",
     )
     lifetime: Duration | None = Field(default=timedelta(days=90), description="null: it does not expire")
 
@@ -99,12 +102,14 @@ class Login(Schema):
     """What a browser sends for a session: a token."""
 
     token: Annotated[str, Field(min_length=1, max_length=500)]
+    exec: bool = Field(default=False, description=_EXEC)
 
 
 class CodeLogin(Schema):
     """What a browser on the service's machine may send instead: a login code."""
 
     code: Annotated[str, Field(min_length=1, max_length=100)]
+    exec: bool = Field(default=False, description=_EXEC)
 
 
 def _small(document: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -94,8 +94,8 @@ test("a worker says for whom its devices are kept, and names the job to those wh
   ] as const;
   const host = show(WorkerDevices, { worker: { ...worker(device(0)), kept }, jobs: new Map() });
   expect(textsOf(host, ".kept")).toEqual([
-    "GPUs kept for a job of ada until it can start",
-    "CPU slots kept for a job of eve until it can start",
+    "GPUs reserved for a job of ada",
+    "CPU slots reserved for a job of eve",
   ]);
   expect([...host.querySelectorAll<HTMLAnchorElement>(".kept a")].map((link) => link.pathname)).toEqual([
     "/jobs/a",

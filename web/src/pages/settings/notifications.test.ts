@@ -95,7 +95,7 @@ test("a target is added, and its secret shown this once", async () => {
     scope: "own",
   });
   expect(textOf(host)).toContain("whsec_abc");
-  click(host, "I have kept it");
+  click(host, "I have saved it");
   expect(textOf(host)).not.toContain("whsec_abc");
 });
 

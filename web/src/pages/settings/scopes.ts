@@ -7,6 +7,7 @@ export const SCOPES: Readonly<Record<Scope, string>> = {
   account: "ask whose it is",
   "jobs:read": "read jobs",
   "jobs:write": "submit and change jobs",
+  "jobs:exec": "start programs in running jobs",
   "cluster:read": "see workers and the queue",
   "cluster:write": "drain workers",
   "figures:read": "read the service's figures, for Prometheus",

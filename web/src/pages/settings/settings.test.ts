@@ -112,7 +112,7 @@ test("a token is made with scopes and an end, and its text is shown once", async
     scopes: ["account", "jobs:read", "tokens"],
   });
   expect(textOf(host.querySelector(".once code"))).toBe("ty_1_secret");
-  click(host, "I have kept it");
+  click(host, "I have saved it");
   expect(host.textContent).not.toContain("ty_1_secret");
 });
 

@@ -78,7 +78,7 @@ test("Ctrl+Enter submits, and the page goes to the job", async () => {
   const { host, asked } = await open();
   type(field(host, "field-name"), "night");
   await checked();
-  expect(textOf(host.querySelector("footer [role=status]"))).toBe("It would start at once.");
+  expect(textOf(host.querySelector("footer [role=status]"))).toBe("Starts now.");
   expect(asked.find(({ path }) => path === "v1/jobs/validate")?.query.get("place")).toBe("true");
   await pressCtrlEnter();
   expect(asked.find(({ path }) => path === "v1/jobs")?.body).toEqual({
@@ -132,7 +132,7 @@ test("a draft is there again after a reload, until one starts anew", async () =>
   const { host } = await open();
   expect(field(host, "field-name").value).toBe("kept");
   expect(sessionStorage.key(0)).toContain(" ada ");
-  click(host, "Start anew");
+  click(host, "Reset");
   await settled();
   expect(field(host, "field-name").value).toBe("");
   expect(sessionStorage.length).toBe(0);
