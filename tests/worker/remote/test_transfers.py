@@ -66,11 +66,12 @@ def test_after_a_cut_it_is_asked_what_has_arrived_before_a_part_is_sent_again(
     db, lengths = StoreFixture(database), list[int]()
     claim = db.running(db.submit(), db.worker())
     token = db.write(lambda session: worker_tokens.issue(session, claim.worker_id))
+    db.write(lambda session: worker_tokens.use_from(session, claim.worker_id, "boot-1"))
     with (
         cutting_proxy(url, [Cut(to_server=1_000_000)]) as proxy,
         httpx2.Client(
             base_url=proxy,
-            headers={"Authorization": f"Bearer {token}"},
+            headers=headers_of(token),
             trust_env=False,
             event_hooks={"request": [lambda request: lengths.append(int(request.headers["Content-Length"]))]},
         ) as http,
