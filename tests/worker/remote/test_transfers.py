@@ -64,6 +64,10 @@ def test_after_a_cut_it_is_asked_what_has_arrived_before_a_part_is_sent_again(
 ) -> None:
     monkeypatch.setattr("worker.remote.blobs._FIRST_PAUSE_S", 0.001)
     db, lengths = StoreFixture(database), list[int]()
+
+    def note(request: httpx2.Request) -> None:
+        lengths.append(int(request.headers["Content-Length"]))
+
     claim = db.running(db.submit(), db.worker())
     token = db.write(lambda session: worker_tokens.issue(session, claim.worker_id))
     db.write(lambda session: worker_tokens.use_from(session, claim.worker_id, "boot-1"))
@@ -73,7 +77,7 @@ def test_after_a_cut_it_is_asked_what_has_arrived_before_a_part_is_sent_again(
             base_url=proxy,
             headers=headers_of(token),
             trust_env=False,
-            event_hooks={"request": [lambda request: lengths.append(int(request.headers["Content-Length"]))]},
+            event_hooks={"request": [note]},
         ) as http,
     ):
         blobs = RemoteBlobs(tmp_path / "box", http, cache_bytes=1 << 30)
