@@ -41,7 +41,7 @@ def test_a_job_goes_on_while_the_worker_starts_again_from_what_the_service_serve
     (code / "run.sh").write_text(COUNTS)
     (code / "run.sh").chmod(0o755)
     files = replace(InstallFiles().get(), lock=lock_of_this_environment(tmp_path))
-    monkeypatch.setattr(InstallFiles, "get", lambda self: files)
+    monkeypatch.setattr(InstallFiles, "get", lambda _: files)
     (tmp_path / "service").mkdir()
     with serving_team(tmp_path / "service", sqlite, tls=True) as team:
         certificate = trust.fetch_certificate(team.url)
