@@ -75,7 +75,7 @@ python-test: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)
 	$(BIN)/python -m pytest
 
 # The quick tests that have approved texts; of a thorough one: make approve TESTS="tests/e2e/test_jobs.py -m ''"
-TESTS ?= $(shell git ls-files -o -c --exclude-standard 'tests/*/approved/*.yaml' | sed 's|approved/\(.*\)\.yaml|\1.py|') tests/security/test_patterns.py tests/test_approved.py
+TESTS ?= $(shell git ls-files -o -c --exclude-standard 'tests/*/approved/*.yaml' | sed 's|approved/\(.*\)\.yaml|\1.py|') tests/security/test_patterns.py tests/test_approved.py tests/words
 
 approve: $(DEV_STAMP)  ## Write the words that TESTS see as approved: git diff then shows what changed
 	-$(BIN)/python -m pytest --approve $(TESTS)

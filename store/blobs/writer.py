@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import hashlib
 import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from torchyard.host.failpoints import failpoint
 
@@ -24,8 +24,12 @@ class BlobWriter:
     Call `discard` in the end; it does nothing once the file has its name.
     """
 
-    def __init__(self, path: Path, beside: Callable[[bytes], object] | None = None) -> None:
-        """Makes the file. `beside` gets all bytes that are copied into it. Raises OSError."""
+    def __init__(self, path: Path, beside: Callable[[bytes], object] | None = None, *, is_durable: bool = True) -> None:
+        """Makes the file. `beside` gets all bytes that are copied into it. Raises OSError.
+
+        `is_durable`: False for a file that is given up if this host loses its power.
+        """
+        self._is_durable = is_durable
         self.size = 0
         """Bytes copied so far."""
         self._path = path
@@ -47,12 +51,14 @@ class BlobWriter:
 
     def sync(self) -> None:
         """Makes the copied bytes durable, so that `finish` takes less time. Raises OSError."""
-        os.fdatasync(self._file.fileno())
+        if self._is_durable:
+            os.fdatasync(self._file.fileno())
 
     def finish(self) -> Blob:
         """Ends the blob and makes it durable. Raises OSError."""
         failpoint("blob.fsync")
-        os.fsync(self._file.fileno())
+        if self._is_durable:
+            os.fsync(self._file.fileno())
         self._file.close()
         return self.blob
 
@@ -66,10 +72,34 @@ class BlobWriter:
         """The file, until it gets its name."""
         return self._path
 
+    def open(self) -> BinaryIO:
+        """Opens the finished file for reading. Raises OSError."""
+        return self._path.open("rb", buffering=0)
+
     def discard(self) -> None:
         """Removes the file unless it has its name. Raises OSError."""
         self._file.close()
         self._path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class LentFile:
+    """A file of a job that is sent from where it lies, without a copy. Who gets it checks its digest."""
+
+    blob: Blob
+    """What the file should be."""
+    opened: Callable[[], BinaryIO]
+    """Opens it for reading. Raises DataError and OSError."""
+
+    def open(self) -> BinaryIO:
+        return self.opened()
+
+    def discard(self) -> None:
+        """Does nothing: it is the job's own."""
+
+
+FinishedBlob: TypeAlias = BlobWriter | LentFile
+"""A blob that can be put into a store; a file that is lent only into one to which blobs travel."""
 
 
 def copy_file(source: BinaryIO, target: Path, check: Callable[[], object] = lambda: None) -> str:

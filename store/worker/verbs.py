@@ -33,8 +33,8 @@ from store.worker.records import (
     Batch,
     Begun,
     Blob,
-    BlobWriter,
     Claim,
+    FinishedBlob,
     HostOffer,
     KeepOrder,
     NewArtifact,
@@ -163,11 +163,11 @@ class WorkerStore:
             state.store_begun(session, claim, begun)
             return append.store_batch(session, claim, batch, seq=seq, limits=limits)
 
-    def put(self, job_id: str, blobs: Sequence[BlobWriter]) -> Put:
+    def put(self, job_id: str, blobs: Sequence[FinishedBlob]) -> Put:
         if not blobs:
             return NOTHING_PUT
         with self._store.read() as session:
-            put = puts.begin(session, (writer.blob.sha256 for writer in blobs))
+            put = puts.begin(session, (each.blob.sha256 for each in blobs))
         self.blobs.publish_all(blobs)
         return put
 

@@ -15,6 +15,7 @@ from tests.worker.attempts.output.relays import (
     little_read,
     relay_of,
     rows,
+    store,
     storing,
     texts,
     write_checkpoint,
@@ -112,16 +113,24 @@ def test_a_checkpoint_whose_digest_is_wrong_leaves_no_blob(run: RunDir, approved
 
 
 @pytest.mark.parametrize("announced", [True, pytest.param(False, marks=pytest.mark.thorough)])
-def test_logs_go_on_while_a_large_checkpoint_is_copied(run: RunDir, announced: bool) -> None:
+def test_lines_and_metrics_go_on_while_a_large_checkpoint_is_copied(run: RunDir, announced: bool) -> None:
     write_checkpoint(run, "one", content=bytes(80 << 20))
     if announced:
         announce(run, "one")
+    run.log("rank-0", "stdout").write_text("a line\n")
+    with run.events.open("a") as events:
+        events.write('{"type":"metric","step":1,"time":1,"values":{"a":1}}\n')
     relay = relay_of(run)
+    first = relay.read(final=True)
+    assert first is not None
+    assert (rows([first]), [point.step for point in first.points], first.checkpoints) == (["a line"], [1], [])
+    store(relay, first)
     assert relay.read(final=True) is None
     assert relay.copying
-    run.log("rank-0", "stdout").write_text("a line\n")
+    relay.close()
+    relay = relay_of(run, offsets=first.offsets)  # a later worker
     batches = drain(relay, final=True)
-    assert rows(batches) == ["a line"]
+    assert (rows(batches), [point for batch in batches for point in batch.points]) == ([], [])
     (new,) = [new for batch in batches for new in batch.checkpoints]
     assert files_of(run) == [new.files[0].sha256]
 
@@ -130,7 +139,8 @@ def test_a_discarded_copy_leaves_nothing(run: RunDir) -> None:
     write_checkpoint(run, "one", content=bytes(80 << 20))
     announce(run, "one")
     relay = relay_of(run)
-    assert relay.read() is None
+    relay.read()
+    assert relay.copying
     relay.close()
     assert files_of(run) == []
 
