@@ -170,7 +170,7 @@ def test_a_name_that_leads_here_by_another_web_sites_doing_opens_nothing(
 ) -> None:
     port = urlsplit(url).port
     elsewhere = f"http://evil.example:{port}"
-    stranger = open_socket(elsewhere, reach(), "client", host="127.0.0.1", port=port, origin=elsewhere)
+    stranger = open_socket(elsewhere, reach(), "client", address=("127.0.0.1", port), origin=elsewhere)
     with pytest.raises(InvalidStatus) as refused, stranger:
         pass
     assert refused.value.response.status_code == 421
