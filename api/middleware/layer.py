@@ -3,11 +3,10 @@
 from collections.abc import Callable
 import time
 
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import errors as problems
-from api.auth.callers import check_origin
 from api.middleware import cookies
 from api.middleware.browsers import AllowedHosts, with_common_headers
 from api.middleware.compression import compressed_answer, is_json
@@ -50,18 +49,14 @@ class Layer:
             let_go(error)
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Opens a WebSocket, unless another web site asks for it: a browser lets each of them ask."""
+        """Leaves a WebSocket to its route, or answers what that raises before it accepts it."""
         scope.setdefault("state", {})["request_id"] = problems.request_id(scope)
         cookies.keep_plain(scope)
         try:
             self._hosts.check(scope)
-            connection = HTTPConnection(scope)
-            if "origin" in connection.headers:
-                check_origin(connection)
+            await self._routes(scope, receive, send)
         except TorchyardError as error:
             await problems.denial(scope, error)(scope, receive, send)
-            return
-        await self._routes(scope, receive, send)
 
 
 class _Answer:

@@ -170,9 +170,9 @@ def test_a_name_that_leads_here_by_another_web_sites_doing_opens_nothing(
 ) -> None:
     port = urlsplit(url).port
     elsewhere = f"http://evil.example:{port}"
-    stranger = open_socket(elsewhere, reach(), "client", address=("127.0.0.1", port), origin=elsewhere)
-    with pytest.raises(InvalidStatus) as refused, stranger:
-        pass
+    opened = reach()
+    with pytest.raises(InvalidStatus) as refused:
+        open_socket(elsewhere, opened, "client", address=("127.0.0.1", port), origin=elsewhere)
     assert refused.value.response.status_code == 421
 
 
