@@ -82,7 +82,7 @@ class Meetings:
             raise Elsewhere
         try:
             return await self._connect(name, token)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+        except (OSError, asyncio.IncompleteReadError) as error:
             raise Elsewhere from error
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class Meetings:
             if self._give(token, visitor):
                 writer.write(b"\n")
                 await visitor.is_done.wait()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.IncompleteReadError):
             pass  # the other process tells its end
         finally:
             writer.close()
