@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 from uv import find_uv_bin
 
-from api.installs.wheels import InstallFile, InstallFiles
+from api.installs.wheels import InstallFile, InstallFiles, Installs
 from tests.api.service import TOKEN
 from tests.databases import SQLiteDatabases
 from tests.e2e.service import until
@@ -41,7 +41,11 @@ def test_a_job_goes_on_while_the_worker_starts_again_from_what_the_service_serve
     (code / "run.sh").write_text(COUNTS)
     (code / "run.sh").chmod(0o755)
     files = replace(InstallFiles().get(), lock=lock_of_this_environment(tmp_path))
-    monkeypatch.setattr(InstallFiles, "get", lambda _: files)
+
+    def served(_: InstallFiles) -> Installs:
+        return files
+
+    monkeypatch.setattr(InstallFiles, "get", served)
     (tmp_path / "service").mkdir()
     with serving_team(tmp_path / "service", sqlite, tls=True) as team:
         certificate = trust.fetch_certificate(team.url)
