@@ -1,7 +1,7 @@
 """Reaches into running attempts, and sessions of browsers that may make them
 
 Revision ID: 0069
-Revises: 0066
+Revises: 0068
 """
 
 from alembic import op
@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from migrations.turns import limit_lock_waits
 
 revision = "0069"
-down_revision = "0066"
+down_revision = "0068"
 branch_labels = None
 depends_on = None
 

@@ -87,10 +87,11 @@ class RemoteBlobs:
 
     def _upload(self, job_id: str, finished: FinishedBlob) -> None:
         """Raises DataError or InvalidRequest if the file is not what it should be, and what `put` raises."""
-        blob, patience, offset = finished.blob, _Patience(self._patience_s, self._leaving), 0
+        blob, patience, offset, is_lost = finished.blob, _Patience(self._patience_s, self._leaving), 0, False
         with finished.open() as file:
             while True:
-                size = min(PART_BYTES, blob.size - offset)
+                # Without an answer it is asked what has arrived: connections that break often carry no whole part.
+                size = 0 if is_lost else min(PART_BYTES, blob.size - offset)
                 try:
                     answer = self._http.put(
                         f"/v1/worker/blobs/{job_id}/{blob.sha256}",
@@ -101,7 +102,9 @@ class RemoteBlobs:
                     received = _received(answer)
                 except (httpx2.TransportError, Away) as error:
                     patience.wait(error)
+                    is_lost = True
                     continue
+                is_lost = False
                 if answer.is_success and received == blob.size:
                     return
                 if received > offset:

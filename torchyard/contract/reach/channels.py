@@ -23,6 +23,8 @@ class Outgoing:
         """From the first byte that is not acknowledged."""
         self._acknowledged = self._sent = 0
         """Bytes of the channel, in all."""
+        self._dropped = 0
+        """Bytes that were dropped in this connection, the last of them before the first that is kept."""
         self._ended = self._told_end = False
 
     @property
@@ -63,12 +65,27 @@ class Outgoing:
         del self._kept[: total - self._acknowledged]
         self._acknowledged = total
 
-    def resume(self, received: int) -> None:
-        """Begins a new connection, to a side that has these bytes. Raises BadFrame if it cannot have them."""
-        if not self._acknowledged <= received <= self._sent:
+    def drop(self, count: int) -> None:
+        """Forgets the oldest bytes, while there is no connection."""
+        dropped = min(count, len(self._kept))
+        del self._kept[:dropped]
+        self._acknowledged += dropped
+        self._dropped += dropped
+        self._sent = max(self._sent, self._acknowledged)
+
+    def resume(self, received: int) -> int:
+        """Begins a new connection, to a side that has these bytes. Raises BadFrame if it cannot have them.
+
+        Returns how many it misses for ever, as they were dropped: what is kept follows what it has.
+        """
+        if not self._acknowledged - self._dropped <= received <= self._sent:
             raise BadFrame(f"{received} bytes were received, of {self._acknowledged} to {self._sent}")
+        missed = max(0, self._acknowledged - received)
+        self._acknowledged -= missed
         self._sent = received
+        self._dropped = 0
         self._told_end = False
+        return missed
 
 
 class Incoming:

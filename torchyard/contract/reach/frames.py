@@ -19,7 +19,8 @@ class Kind(IntEnum):
     """What a frame says. `c`: the client sends it; `h`: the handler does."""
 
     HELLO = 0
-    """ch. The first frame of each connection: a `Hello` as JSON."""
+    """ch. The first frame of each connection: a `Hello` as JSON. Frames of channels follow once the other side's has
+    come: each `Outgoing` and `Incoming` is resumed by it."""
     DATA = 1
     """ch. Bytes of the channel."""
     EOF = 2
@@ -39,7 +40,8 @@ class Kind(IntEnum):
     SIGNAL = 9
     """c. The program's process group is to get this signal: 1 byte."""
     EXIT = 10
-    """h. The program has ended: its exit code, or minus the number of its signal, in 4 bytes. The last frame."""
+    """h. The program has ended: its exit code, or minus the number of its signal, in 4 bytes. The last frame: the
+    client answers by CLOSE on channel 0. Until then it may come again to get it."""
     ERROR = 11
     """h. Nothing runs, and why. The last frame."""
     WARNING = 12
