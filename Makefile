@@ -75,7 +75,7 @@ python-test: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)
 	$(BIN)/python -m pytest
 
 # The quick tests that have approved texts; of a thorough one: make approve TESTS="tests/e2e/test_jobs.py -m ''"
-TESTS ?= $(shell git ls-files -o -c --exclude-standard 'tests/*/approved/*.yaml' | sed 's|approved/\(.*\)\.yaml|\1.py|') tests/security/test_patterns.py tests/test_approved.py
+TESTS ?= $(shell git ls-files -o -c --exclude-standard 'tests/*/approved/*.yaml' | sed 's|approved/\(.*\)\.yaml|\1.py|') tests/security/test_patterns.py tests/test_approved.py tests/words
 
 approve: $(DEV_STAMP)  ## Write the words that TESTS see as approved: git diff then shows what changed
 	-$(BIN)/python -m pytest --approve $(TESTS)
@@ -140,8 +140,8 @@ JOBS ?= 12
 KILLS ?= 20
 MINUTES ?= 1
 
-chaos: $(DEV_STAMP)  ## Break a running service with SEED, KILLS, JOBS, MINUTES; check that nothing is lost
-	@$(BIN)/python -m tests.chaos --seed $(SEED) --jobs $(JOBS) --kills $(KILLS) --minutes $(MINUTES)
+chaos: $(DEV_STAMP)  ## Break a running service with SEED, KILLS, JOBS, MINUTES; check that nothing is lost. BOXES=1: with remote workers, as root
+	@$(BIN)/python -m tests.chaos --seed $(SEED) --jobs $(JOBS) --kills $(KILLS) --minutes $(MINUTES) $(if $(BOXES),--boxes)
 
 screenshots: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)  ## Take pictures of every page of a real service into dist/screenshots/, and the README's
 	@cd web && PATH="$(NODE)/bin:$$PATH" node browser/screenshots.ts

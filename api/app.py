@@ -33,6 +33,8 @@ from api.routes import (
     models,
     notifications,
     quotas,
+    reach_streams,
+    reaches,
     saved_views,
     schedules,
     secrets,
@@ -103,7 +105,21 @@ def token_of(settings: Settings) -> str:
 
 def _routes() -> list[BaseRoute]:
     """Returns the routes, which no setting changes: FastAPI prepared them when they were declared."""
-    contents = (attempts, stream, telemetry, curves, logs, stacks, stars, checkpoints, artifacts, keeping, media, code)
+    contents = (
+        attempts,
+        stream,
+        telemetry,
+        curves,
+        logs,
+        stacks,
+        stars,
+        checkpoints,
+        artifacts,
+        keeping,
+        media,
+        code,
+        reaches,
+    )
     areas = (
         submission,
         batches,
@@ -129,7 +145,7 @@ def _routes() -> list[BaseRoute]:
         installs,
         health,
     )
-    return [route for area in areas for route in area.router.routes]
+    return [*(route for area in areas for route in area.router.routes), *reach_streams.routes]
 
 
 class _Application(FastAPI):

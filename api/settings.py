@@ -55,6 +55,8 @@ class Settings(LimitSettings, OutputSettings, settings.PublicAddress, settings.S
     """The token of the bootstrap administrator, `admin`."""
     visibility: Visibility = "private"
     """Default visibility of jobs."""
+    exec_by_operators: bool = False
+    """Whether operators and administrators may reach into the running jobs of others."""
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     api_processes: Annotated[int, Field(ge=1, le=64)] = 1

@@ -107,7 +107,7 @@ class Explainer:
         """Returns why a job waits for which a place is kept."""
         room = keep.room
         wanted, shortage = self._described(job), self._shortage(room, room.want(job))
-        return Reason(RESERVED, f"needs {wanted}; {room.host.name} is kept for it; {shortage}")
+        return Reason(RESERVED, f"needs {wanted}; {room.host.name} is reserved for it; {shortage}")
 
     def _explain(self, job: Waiting) -> Reason:
         count, wanted = job.resources.total_devices, self._described(job)
@@ -178,7 +178,7 @@ class Explainer:
         owners = sorted({keep.job.owner for keep in self._keeps.get(host.id, []) if keep.place[1] in kinds})
         parts = [f"{room.count_free(want)} free on {host.name}"]
         if kept and owners:
-            parts.append(f", which is kept for a job of {' and '.join(owners)}")
+            parts.append(f", reserved for a job of {' and '.join(owners)}")
         elif preemptors := {owner for kind in kinds for owner in self._preemptors.get((host.id, kind), ())}:
             parts.append(f", where devices are reserved for a job of {' and '.join(sorted(preemptors))}")
         devices = [device for device in host.devices if sort_of(device) in want.sorts]

@@ -5,9 +5,9 @@ from typing import Literal
 
 import uuid_utils
 
-Prefix = Literal["job", "ckpt", "wrk", "tok", "art", "swp", "sch", "ntf", "msg", "med"]
+Prefix = Literal["job", "ckpt", "wrk", "tok", "art", "swp", "sch", "ntf", "msg", "med", "rch"]
 
-_ID = re.compile(r"(job|ckpt|wrk|tok|art|swp|sch|ntf|msg|med)_[0-9a-f]{32}")
+_ID = re.compile(r"(job|ckpt|wrk|tok|art|swp|sch|ntf|msg|med|rch)_[0-9a-f]{32}")
 
 
 def new_id(prefix: Prefix) -> str:

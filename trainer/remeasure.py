@@ -55,10 +55,10 @@ def remeasure(run: Run, *, policy: CheckpointPolicy, device: torch.device) -> No
             if best is not None:
                 _measure(run, best, device=device, on_batch=check)
     except StopRequested:
-        run.message("the best checkpoint was not measured again: the job was asked to stop")
+        run.message("the best checkpoint was not re-evaluated: the job was asked to stop")
     except Exception as error:  # noqa: BLE001 the run has ended well, whatever it is
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        run.message(f"the best checkpoint was not measured again: {reason}", "warning")
+        run.message(f"the best checkpoint was not re-evaluated: {reason}", "warning")
 
 
 def best_of(run: Run, policy: CheckpointPolicy) -> Saved | None:
@@ -80,7 +80,7 @@ def differences(before: Mapping[str, Any], again: Mapping[str, float]) -> list[s
 
 def _measure(run: Run, best: Saved, *, device: torch.device, on_batch: Callable[[], None]) -> None:
     if best.state is None:
-        run.message(f"the best checkpoint was not measured again: attempt {best.attempt} saved it, and it is not here")
+        run.message(f"the best checkpoint was not re-evaluated: attempt {best.attempt} saved it, and it is not here")
         return
     if is_accelerator(device):
         gc.collect()  # what is left of the training has the device's memory

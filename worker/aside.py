@@ -6,6 +6,7 @@ import logging
 import threading
 
 from torchyard.contract.errors import Unavailable
+from worker.outage import level_of
 from worker.troubles import Troubles
 from worker.watch import Turns
 
@@ -76,7 +77,7 @@ class Aside:
                 with nullcontext() if self._troubles is None else self._troubles.noted(self.turns.work):
                     self._step(early)
             except Unavailable as error:
-                logger.warning("%s: %s", self.turns.work, error.message)
+                logger.log(level_of(error), "%s: %s", self.turns.work, error.message)
             self._after()
             self.turns.note()
             with self._changed:

@@ -18,6 +18,7 @@ from worker.keeping import Keeper
 from worker.leases import Leases
 from worker.monitor import DeviceMonitor
 from worker.observation import Observation
+from worker.outage import Outage, level_of
 from worker.placement.postponed import QUIET_S, Postponed
 from worker.pools import Pool
 from worker.registration import HostRegistration, PoolRegistration, Registration
@@ -115,6 +116,7 @@ class Daemon:
         self._turns = Turns("the thread that starts jobs")
         self._keeper = self._keeper_of()
         self._placing = service.placing
+        self._no_wakeups = Outage(meanwhile="polling instead", over="wake-ups come again")
         self._postponed = Postponed()
         self._forecaster = service.forecasts(self._seen.known, clock=clock)
         self._claim_interval = Interval(_CLAIM_INTERVAL_S, clock)
@@ -209,7 +211,7 @@ class Daemon:
                 raise
             except (Unavailable, Conflict) as error:
                 if error.message != logged:
-                    logger.warning("%s; trying again", error.message)
+                    logger.log(level_of(error), "%s; trying again", error.message)
                 logged = error.message
                 self._turns.note()
                 self._runners.ended.wait(_WAKEUP_WAIT_S)
@@ -325,7 +327,7 @@ class Daemon:
                         self._runners.start(claim)
                         claimed = True
         except Unavailable as error:
-            logger.warning("%s", error.message)
+            logger.log(level_of(error), "%s", error.message)
             self._cluster.database_was_away()
             return None
         finally:  # after an error too: the next pass comes after its interval, and does all of it
@@ -351,8 +353,9 @@ class Daemon:
         try:
             if not self._runners.ended.is_set():
                 woken = wakeups.wait(self._longest_wait())
+                self._no_wakeups.end()
         except Unavailable as error:
-            logger.warning("%s; polling instead", error.message)
+            self._no_wakeups.note(error)
             self._wait_without_wakeups()
             self._runners.recheck_intents()
             return None

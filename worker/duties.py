@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 import logging
 
 from torchyard.contract.errors import Unavailable
+from worker.outage import level_of
 from worker.troubles import Troubles
 
 logger = logging.getLogger(__name__)
@@ -55,5 +56,5 @@ class Duties:
                     with self._troubles.noted(work):
                         duty()
                 except Unavailable as error:
-                    logger.warning("%s", error.message)
+                    logger.log(level_of(error), "%s", error.message)
                     self._database_was_away()

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection
 
 from api.auth.access import Access, AccessDep
 from api.server.address import client_address, host_of, is_local
@@ -135,6 +136,11 @@ async def count_wrong_body(request: Request, access: Access) -> None:
     await _count_unaudited(access, request, what="logins")
 
 
+async def count_wrong_proof(request: HTTPConnection, access: Access) -> None:
+    """Counts a proof that is wrong as a wrong token of its address. Raises TooManyRequests."""
+    await _count_unaudited(access, request, what="proofs")
+
+
 def stranger(request: Request, access: Access) -> Principal:
     """Returns who makes a request without a credential, as the audit records it."""
     return _with_request(access, _NOBODY, request)
@@ -176,6 +182,7 @@ def require(scope: Scope, *, by: Callable[..., Any] = authenticate) -> Any:
 JobReader = Annotated[Principal, require(Scope.JOBS_READ)]
 FileReader = Annotated[Principal, require(Scope.JOBS_READ, by=authenticate_download)]
 JobWriter = Annotated[Principal, require(Scope.JOBS_WRITE)]
+Reacher = Annotated[Principal, require(Scope.JOBS_EXEC)]
 ClusterReader = Annotated[Principal, require(Scope.CLUSTER_READ)]
 ClusterFileReader = Annotated[Principal, require(Scope.CLUSTER_READ, by=authenticate_download)]
 ClusterWriter = Annotated[Principal, require(Scope.CLUSTER_WRITE)]
@@ -230,18 +237,18 @@ async def _admitted(access: Access, principal: Principal, request: Request) -> P
     return _with_request(access, principal, request)
 
 
-def _with_request(access: Access, principal: Principal, request: Request) -> Principal:
+def _with_request(access: Access, principal: Principal, request: HTTPConnection) -> Principal:
     address = client_address(request.scope, access.settings)
     return replace(principal, address=address, request_id=request.state.request_id)
 
 
-async def _count_unaudited(access: Access, request: Request, *, what: str) -> None:
+async def _count_unaudited(access: Access, request: HTTPConnection, *, what: str) -> None:
     """Counts what costs as much as a wrong token, but is in no audit. Raises TooManyRequests."""
     with suppress(Unavailable):  # this process has counted it
         await _count_failed_login(access, request, what=what, audited=False)
 
 
-async def _count_failed_login(access: Access, request: Request, *, what: str, audited: bool = True) -> None:
+async def _count_failed_login(access: Access, request: HTTPConnection, *, what: str, audited: bool = True) -> None:
     """Counts and audits a wrong token or code. Raises TooManyRequests if the client has sent too many, Unavailable.
 
     This process counts first, so that nobody makes the database count more than the limit.
@@ -297,7 +304,8 @@ def _add_session(access: Access, opened: BrowserSessionFacts | None) -> Principa
     principal = None if opened is None else _find_by_credential(access, opened.credential)
     if opened is None or principal is None:
         return None
-    return replace(principal, session=opened.digest, use_is_stale=opened.use_is_stale)
+    scopes = principal.scopes if opened.exec else principal.scopes - {Scope.JOBS_EXEC}
+    return replace(principal, session=opened.digest, use_is_stale=opened.use_is_stale, scopes=scopes)
 
 
 def _find_identity(access: Access, token: str) -> Identity | None:
@@ -332,7 +340,7 @@ def _principal(identity: Identity) -> Principal:
     return Principal(identity.name, identity.role, token_id=identity.token_id, scopes=identity.scopes)
 
 
-def check_origin(request: Request) -> None:
+def check_origin(request: HTTPConnection) -> None:
     """Raises Forbidden unless the header `Origin` names the host that the request was sent to."""
     try:
         origin = urlsplit(request.headers.get("origin", ""))

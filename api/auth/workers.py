@@ -11,8 +11,10 @@ from store.cluster import worker_tokens
 from store.cluster.worker_tokens import TokenUse
 from store.worker.wire import BOOT_HEADER, PROTOCOL, PROTOCOL_HEADER
 from torchyard.contract.errors import Conflict, InvalidRequest, NotAuthorized
+from torchyard.contract.wire.version import HEADER, UNKNOWN, gap, own_version
 
 _LONGEST_BOOT = 64
+_UPDATE = "run `torchyard workers update` on its machine"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ async def authenticate_sender(request: Request, access: AccessDep, credentials: 
     if spoken != PROTOCOL:
         raise Conflict(
             f"this service speaks version {PROTOCOL} of the protocol of workers, and this worker {spoken[:20]!r}:"
-            " give both the same version of Torchyard"
+            f" {_UPDATE}"
         )
     boot = request.headers.get(BOOT_HEADER, "")
     if not 0 < len(boot) <= _LONGEST_BOOT:
@@ -58,10 +60,9 @@ def find_use(access: Access, token: str) -> TokenUse | None:
         return worker_tokens.find_use(session, token)
 
 
-def find_worker(access: Access, token: str) -> str | None:
-    """Returns the id of the worker whose token this is. Raises Unavailable."""
-    used = find_use(access, token)
-    return None if used is None else used.worker_id
+def is_used_by(access: Access, sender: Sender) -> bool:
+    """Returns whether the token is still valid, and of the same host. Raises Unavailable."""
+    return find_use(access, sender.token) == TokenUse(sender.worker_id, sender.boot)
 
 
 async def _identify(request: Request, access: Access, credentials: Credentials) -> tuple[TokenUse, str]:
@@ -72,6 +73,13 @@ async def _identify(request: Request, access: Access, credentials: Credentials) 
         await count_wrong_token(request, access)
         raise NotAuthorized("the token is not valid: it is unknown, or its worker was removed")
     return used, credentials.credentials
+
+
+def check_version(request: Request) -> None:
+    """Raises Conflict if the worker is not of this version, or of the minor version before or after."""
+    theirs = request.headers.get(HEADER, UNKNOWN)
+    if (why := gap(theirs, own_version())) is not None:
+        raise Conflict(f"{why}: {_UPDATE}")
 
 
 async def _registered(sender: Annotated[Sender, Depends(authenticate_sender)]) -> Sender:

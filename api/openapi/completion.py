@@ -37,6 +37,7 @@ TAGS = [
     {"name": "schedules", "description": "Submit one spec again and again, at the times of a cron text."},
     {"name": "sweeps", "description": "Run one spec with many values, and rank what comes of it."},
     {"name": "telemetry", "description": "Metrics, logs, and a live stream of everything that a job stores."},
+    {"name": "reaches", "description": "Programs and connections of users inside running jobs."},
     {"name": "checkpoints", "description": "The checkpoints of a job, and their files."},
     {"name": "models", "description": "Checkpoints that stay under a name, version by version."},
     {"name": "artifacts", "description": "Other files that a job left."},
@@ -53,6 +54,7 @@ _VERSION = "3.2.0"  # the first version with `itemSchema` for event streams
 
 _PATH_PARAMETERS: dict[str, tuple[str, list[str]]] = {
     "job_id": ("the job's id", [components.JOB]),
+    "reach_id": ("the reach's id", ["rch_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "schedule_id": ("the schedule's id", ["sch_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "sweep_id": ("the sweep's id", ["swp_0197f3c2a9b47c1e8d20f6b1c4e5a703"]),
     "number": ("the number of a trial, from 0", ["3"]),

@@ -40,10 +40,10 @@ def list_targets(services: ServicesDep, caller: JobReader, user: User = None) ->
 def add_target(services: ServicesDep, caller: JobWriter, new: NewTargetBody) -> NewTargetView:
     """Adds a target. The secret of a webhook is in this answer and nowhere else.
 
-    Only an administrator may enter an address of mail, or set `scope: all`.
+    Only an administrator may enter an email address, or set `scope: all`.
     """
     if Scope.USERS not in caller.scopes and (new.kind == "mail" or new.scope == "all"):
-        what = "enter an address of mail" if new.kind == "mail" else "be notified of the jobs of others"
+        what = "enter an email address" if new.kind == "mail" else "be notified of the jobs of others"
         raise Forbidden(f"only an administrator may {what}")
     wanted = facts.NewTarget(
         owner=_owner(caller, new.user),

@@ -1,5 +1,6 @@
 """Opens and ends the sessions of browsers, and tells callers who they are."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from store.team.facts import NewLoginCode, OpenedSession
 from store.team.limits import check_change
 from torchyard.contract.errors import Forbidden, NotAuthorized, QuotaExceeded, TooManyRequests, Unavailable
 from torchyard.contract.team.requests import CodeLogin, FileLink, Login, PreferenceChanges
+from torchyard.contract.team.roles import Scope
 from torchyard.contract.team.views import CodeOwnerView, FileLinkView, LoginCodeView, MeView, SessionView
 from torchyard.contract.wire.schema import parse_request
 
@@ -49,7 +51,7 @@ async def open_session(request: Request, services: ServicesDep, login: LoginBody
     if not isinstance(login, CodeLogin):  # a code was counted when it was made
         await _count_login(services, principal)
     credential = credential_of(services.access, principal)
-    opened = await run_in_threadpool(_open, services, credential, principal)
+    opened = await run_in_threadpool(_open, services, credential, principal, exec=login.exec)
     secure = is_https(request.scope, services.settings) or request.headers.get("origin", "").startswith("https:")
     response.set_cookie(
         services.access.cookie_name(secure=secure),
@@ -60,6 +62,8 @@ async def open_session(request: Request, services: ServicesDep, login: LoginBody
         httponly=True,
         samesite="strict",
     )
+    if not login.exec:
+        principal = replace(principal, scopes=principal.scopes - {Scope.JOBS_EXEC})
     me = await run_in_threadpool(_with_preferences, services, principal)
     return SessionView(**me.model_dump(), csrf=opened.csrf)
 
@@ -152,9 +156,9 @@ def _with_preferences(services: Services, caller: Principal) -> MeView:
     return _me(caller).model_copy(update={"preferences": preferences})
 
 
-def _open(services: Services, credential: str, caller: Principal) -> OpenedSession:
+def _open(services: Services, credential: str, caller: Principal, *, exec: bool) -> OpenedSession:
     with services.store.write("team") as session:
-        return logins.open_session(session, credential, caller=caller)
+        return logins.open_session(session, credential, caller=caller, exec=exec)
 
 
 def _make_code(services: Services, credential: str, caller: Principal) -> NewLoginCode:

@@ -100,7 +100,7 @@ def make_token(services: ServicesDep, caller: TokenOwner, new: NewTokenBody) -> 
     expires or is revoked.
     """
     owner = _owner(caller, new.user)
-    scopes = caller.scopes if new.scopes is None else frozenset(new.scopes)
+    scopes = caller.scopes - {Scope.JOBS_EXEC} if new.scopes is None else frozenset(new.scopes)
     if not scopes <= caller.scopes:
         beyond = ", ".join(sorted(scopes - caller.scopes))
         raise Forbidden(f"your role or your token does not have {beyond}: a new token cannot have more than you")

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.auth.callers import JobId
-from api.auth.workers import RemoteWorker, find_worker
+from api.auth.workers import RegisteredWorker, Sender, is_used_by
 from api.openapi.routers import guarded
 from api.services import Services, ServicesDep
 from api.transfers.blobs import BYTES, spans_asked
@@ -51,7 +51,7 @@ async def upload_worker_blob(
     *,
     request: Request,
     services: ServicesDep,
-    worker_id: RemoteWorker,
+    sender: RegisteredWorker,
     job_id: JobId,
     sha256: Sha256,
     size: Size,
@@ -62,6 +62,7 @@ async def upload_worker_blob(
     A `conflict` says in `received` where to continue. The upload is a blob once a row names it, and nothing before.
     """
     blob, turns, uploads = Blob(sha256, size), services.writes, services.worker_uploads
+    worker_id = sender.worker_id
     whose = WorkerUploads(services.store.blobs, worker_id)
     upload = await turns.begin(worker_id, partial(_begin, services, whose, job_id, blob, offset))
     if upload is None:
@@ -77,18 +78,18 @@ async def upload_worker_blob(
 
 @router.get("/worker/blobs/{sha256}", include_in_schema=False)
 async def download_worker_blob(
-    request: Request, services: ServicesDep, worker_id: RemoteWorker, sha256: Sha256
+    request: Request, services: ServicesDep, sender: RegisteredWorker, sha256: Sha256
 ) -> Response:
     """Sends a blob that a job of the worker names, or parts of it."""
+    worker_id = sender.worker_id
     size = await services.reads.begin(worker_id, partial(_find, services, worker_id, sha256))
-    token = request.headers["Authorization"].partition(" ")[2]
     headers = {"ETag": f'"{sha256}"', "Cache-Control": "no-store"}
     return FileResponse(
         Layout([Stored(services.store.blobs.path(sha256), size)]),
         spans=spans_asked(request, headers["ETag"], size=size),
         headers=headers,
         media_type=BYTES,
-        permit=lambda: permit_worker(services, lambda: _may_read(services, token, sha256)),
+        permit=lambda: permit_worker(services, lambda: _may_read(services, sender, sha256)),
     )
 
 
@@ -102,12 +103,11 @@ def _find(services: Services, worker_id: str, sha256: str) -> int:
     return size
 
 
-def _may_read(services: Services, token: str, sha256: str) -> bool:
-    worker_id = find_worker(services.access, token)
-    if worker_id is None:
+def _may_read(services: Services, sender: Sender, sha256: str) -> bool:
+    if not is_used_by(services.access, sender):
         return False
     with services.store.read() as session:
-        return named.find_readable(session, worker_id, sha256) is not None
+        return named.find_readable(session, sender.worker_id, sha256) is not None
 
 
 def _begin(services: Services, uploads: WorkerUploads, job_id: str, blob: Blob, offset: int) -> Upload | None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from fastapi import Depends
 
 from api.auth.access import AccessDep
-from api.auth.workers import RegisteredWorker, find_use
+from api.auth.workers import RegisteredWorker, is_used_by
 from api.openapi.routers import unguarded
 from api.routes.stream import STREAM_HEADERS, EventStream
 from api.services import ServicesDep
@@ -25,6 +25,6 @@ async def stream_wakeups(*, services: ServicesDep, access: AccessDep, sender: Re
     """Streams `wake` with `line` when jobs wait, and with `asked` when somebody asks workers for something."""
 
     async def is_valid() -> bool:
-        return await access.at_once(find_use, access, sender.token) is not None
+        return await access.at_once(is_used_by, access, sender)
 
     return EventStream(services.wakeups.events(is_valid), headers=STREAM_HEADERS)

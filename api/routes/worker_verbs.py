@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.auth.workers import AnyHost, RegisteredWorker
+from api.auth.workers import AnyHost, RegisteredWorker, check_version
 from api.openapi.routers import unguarded
 from api.parameters.bodies import read_body
 from api.services import ServicesDep
@@ -83,6 +83,7 @@ _VERBS: list[tuple[Verb[Any, Any], Callable[[ServedWorker, Any], Any]]] = [
 
 @router.post(wire.REGISTER.path, include_in_schema=False)
 async def register_worker(*, request: Request, services: ServicesDep, sender: AnyHost) -> Response:
+    check_version(request)
     asked = await _read(request, wire.REGISTER)
     worker = ServedWorker(services.store, sender.worker_id)
     return await _answered(wire.REGISTER, lambda: worker.register_from(sender.boot, asked.name, asked.offer))
@@ -90,6 +91,7 @@ async def register_worker(*, request: Request, services: ServicesDep, sender: An
 
 @router.post(wire.HEARTBEAT.path, include_in_schema=False)
 async def beat_worker(*, request: Request, services: ServicesDep, sender: RegisteredWorker) -> Response:
+    check_version(request)
     asked = await _read(request, wire.HEARTBEAT)
     worker = ServedWorker(services.store, sender.worker_id)
     samples = [(sample.age_s, sample.devices) for sample in asked.samples]

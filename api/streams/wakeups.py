@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from itertools import count
 import logging
 
 from starlette.concurrency import run_in_threadpool
@@ -15,6 +16,8 @@ from torchyard.contract.errors import Unavailable
 
 _AGAIN_S = 0.5
 _ASKED = "asked"
+_CHECKED = 4
+"""Of so many comments one asks the database whose token it is: with many idle workers, that is most of their cost."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,12 +38,13 @@ class Wakeups:
     async def events(self, check: Callable[[], Awaitable[bool]]) -> AsyncGenerator[bytes]:
         """Yields an event for what came since the one before, and a comment after 15 s without any.
 
-        It ends when Redis goes away, when the service stops, and when `check`, which is called at each comment, says
-        that the worker is no longer one. The worker polls then.
+        It ends when Redis goes away, when the service stops, and when `check`, which is called at every fourth comment,
+        says that the worker is no longer one. The worker polls then.
         """
         woken = asyncio.Event()
         self._woken[woken] = False
         self._start()
+        comments = count(1)
         try:
             yield HEARTBEAT
             while not self._closed:
@@ -48,7 +52,7 @@ class Wakeups:
                     async with asyncio.timeout(HEARTBEAT_S):
                         await woken.wait()
                 except TimeoutError:
-                    if not self._is_subscribed or not await check():
+                    if not self._is_subscribed or (next(comments) % _CHECKED == 0 and not await check()):
                         return
                     yield HEARTBEAT
                     continue

@@ -65,6 +65,7 @@ def _filled(service: Service, folder: Path) -> dict[str, str]:
     missing = {
         name: f"{prefix}_{'0' * 32}"
         for name, prefix in (
+            ("reach_id", "rch"),
             ("schedule_id", "sch"),
             ("media_id", "med"),
             ("session_id", "ses"),

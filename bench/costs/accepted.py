@@ -6,6 +6,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from torchyard.contract.jobs.requests import MOST_BATCH_BYTES, MOST_JOBS
+from torchyard.contract.reach.orders import MOST_BYTES
 from torchyard.contract.sweeps.spec import MOST_POINTS, MOST_SWEEP_BYTES
 
 WAITING = {"devices_per_node": 1, "device": "cuda"}
@@ -24,7 +25,14 @@ def bodies() -> Mapping[str, bytes]:
     sweep = _within({"method": "list", "points": [*map(_point, range(MOST_POINTS))], "job": SCRIPT}, MOST_SWEEP_BYTES)
     batch = _within({"jobs": [*map(_job, range(MOST_JOBS))]}, MOST_BATCH_BYTES)
     more = _within({"points": [{"args.a": f"{number:01000}"} for number in range(_MOST_ADDED)]}, MOST_SWEEP_BYTES)
-    return {"submit_sweep": sweep, "validate_sweep": sweep, "submit_batch": batch, "extend_sweep": more}
+    reach = to_json({"kind": "program", "argv": ["-v"] * (MOST_BYTES // 10)})
+    return {
+        "submit_sweep": sweep,
+        "validate_sweep": sweep,
+        "submit_batch": batch,
+        "extend_sweep": more,
+        "open_reach": reach,
+    }
 
 
 def small_sweep(job: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def _mail_address(value: str) -> str:
     try:
         Address(addr_spec=value or "a@b")
     except (MessageError, ValueError, IndexError):
-        raise ValueError(f"{value!r} is no address of mail: write torchyard@example.com") from None
+        raise ValueError(f"{value!r} is not an email address: write torchyard@example.com") from None
     return value
 
 

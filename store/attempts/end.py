@@ -19,6 +19,7 @@ from store.jobs import jobs, outcome
 from store.notifications import signals
 from store.output import checkpoints
 from store.queue import usage
+from store.reaches import orders
 from store.tables import Allocation, Attempt, Job
 from torchyard.contract.attempts.last_error import is_lost_peer
 from torchyard.contract.attempts.records import ExitReport
@@ -44,6 +45,7 @@ def end(session: Session, claim: Claim, report: ExitReport, *, requested_stops: 
     ).first()
     if closed is None:
         raise StaleClaim(f"attempt {claim.number} of job {claim.job_id} has ended")
+    orders.forget_attempt(session, claim.attempt_id)
     released = session.scalars(
         update(Allocation)
         .where(Allocation.attempt_id == claim.attempt_id, Allocation.released_at.is_(None))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
+from store.reaches.facts import ReachOrder
 from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.queue.price import Saving, Stake
 from torchyard.contract.states import EndReason, Reason
@@ -69,6 +70,7 @@ class Wanted:
     grace: timedelta | None = None
     """The longest grace of that end, if it is not just the job's."""
     stacks_requested_at: int | None = None
+    reaches: Sequence[ReachOrder] = ()
 
 
 @dataclass(frozen=True, slots=True)

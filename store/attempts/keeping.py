@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, func, select, union_all, update
+from sqlalchemy import bindparam, delete, exists, func, literal_column, select, union_all, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
@@ -11,6 +11,7 @@ from store.attempts.facts import KeepOrder
 from store.cluster import workers
 from store.db import columns
 from store.db.database import now_us
+from store.db.prepared import Prepared
 from store.jobs import jobs
 from store.output import artifacts
 from store.output.facts import NewArtifact
@@ -19,6 +20,13 @@ from store.team import access, audit
 from store.team.callers import SERVICE, Caller
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
 from torchyard.contract.files.views import KeepView
+
+# Built once, because each heartbeat of a remote worker executes it.
+_IS_ASKED = Prepared(
+    select(literal_column("1")).where(
+        exists().where(KeepRequest.worker_id == bindparam("worker"), KeepRequest.answered_at.is_(None))
+    )
+)
 
 
 def ask(session: Session, job_id: str, paths: Sequence[str], caller: Caller = SERVICE) -> KeepView:
@@ -65,6 +73,11 @@ def list_unanswered(session: Session, worker_id: str, *, limit: int) -> list[Kee
     rows = select(KeepRequest, first.c.owner).join(first, first.c.job_id == KeepRequest.job_id)
     requests = session.execute(rows.where(first.c.index == 1).order_by(KeepRequest.requested_at).limit(limit))
     return [KeepOrder(row.job_id, owner, row.attempt, tuple(row.paths), row.requested_at) for row, owner in requests]
+
+
+def is_asked(session: Session, worker_id: str) -> bool:
+    """Returns whether the worker is to answer a request."""
+    return bool(_IS_ASKED.read(session, {"worker": worker_id}))
 
 
 def require_job(session: Session, worker_id: str, job_id: str) -> None:

@@ -1,12 +1,13 @@
 """How well open attempts use their GPUs, as the heartbeats of their workers tell it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.orm import Session
 
+from store.cluster.facts import Sample
 from store.db.database import now_us
 from store.db.prepared import Prepared
 from store.db.upsert import upsert
@@ -46,26 +47,36 @@ _HELD = Prepared(
 )
 
 
-def add(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]]) -> None:
-    """Adds what a worker reports of its devices: each is a `DeviceReport` as JSON."""
-    shares = {device["uuid"]: device["utilization"] for device in devices if device["kind"] == "cuda"}
-    if not shares:
+def add(session: Session, worker_id: str, samples: Sequence[Sample]) -> None:
+    """Adds what a worker reports of its devices. The oldest sample comes first."""
+    reports = [
+        (sample.age_s, {device["uuid"]: device["utilization"] for device in sample.devices if device["kind"] == "cuda"})
+        for sample in samples
+    ]
+    if not any(shares for _, shares in reports):
         return
-    reported: dict[int, list[float | None]] = {}
-    before: dict[int, Use] = {}
+    held: dict[int, list[str]] = {}
+    uses: dict[int, Use] = {}
     now = 0
     for attempt_id, device, read_at, started_at, *stored in _HELD.read(session, {"worker": worker_id}):
-        reported.setdefault(attempt_id, []).append(shares.get(device))
-        before[attempt_id] = Use(started_at) if stored[0] is None else Use(*stored)
+        held.setdefault(attempt_id, []).append(device)
+        uses[attempt_id] = Use(started_at) if stored[0] is None else Use(*stored)
         now = max(now, read_at)  # PostgreSQL reads its clock for each row
-    rows = [
-        {"attempt_id": attempt_id, **counted(use, reported[attempt_id], now=now)._asdict()}
-        for attempt_id, use in sorted(before.items())
-    ]
-    if rows:
+    for age_s, shares in reports:
+        for attempt_id, devices in held.items():
+            use = uses[attempt_id]
+            at = min(now, max(now - round(age_s * 1_000_000), use.seen_at))  # a sample may come twice
+            uses[attempt_id] = counted(use, [shares.get(device) for device in devices], now=at)
+    if rows := [{"attempt_id": attempt_id, **use._asdict()} for attempt_id, use in sorted(uses.items())]:
         new = upsert(session, AttemptUse)
         changed = {name: new.excluded[name] for name in Use._fields}
         session.execute(new.on_conflict_do_update(index_elements=["attempt_id"], set_=changed), rows)
+
+
+def note_input(session: Session, attempt_id: int) -> None:
+    """Notes that a user sends something to a program of theirs in the attempt: its job is not idle."""
+    change = update(AttemptUse).where(AttemptUse.attempt_id == attempt_id).values(input_at=now_us())
+    session.execute(change, execution_options={"synchronize_session": False})
 
 
 def counted(use: Use, shares: Sequence[float | None], *, now: int) -> Use:

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 import shutil
-from typing import BinaryIO, Protocol, Self
+from typing import BinaryIO, ClassVar, Protocol, Self
 
-from store.blobs.writer import BlobWriter
+from store.blobs.writer import Blob, BlobWriter
+from torchyard.contract.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,22 @@ class Put:
     """The database's time before they got their names; 0 where the service gives them these."""
 
 
+class RefusedBlob(DataError):
+    """A file that was lent is not what it should be."""
+
+    def __init__(self, blob: Blob, message: str) -> None:
+        super().__init__(message)
+        self.blob = blob
+
+
 class BlobStore(Protocol):
     """Where a worker has its blobs: the service's folder, or, on another host, what reaches it. Threads may share it.
 
     Each call may raise OSError, which passes once the store can be reached again.
     """
+
+    travel: ClassVar[bool]
+    """Whether blobs are put into the store over a network, which may take hours. Then it takes files that are lent."""
 
     def create(self, *, beside: Callable[[bytes], object] | None = None) -> BlobWriter:
         """Returns a writer of a new blob, which is put into the store later. `beside` gets all bytes of it."""

@@ -10,11 +10,11 @@ import errno
 import os
 from pathlib import Path
 import time
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 from uuid import uuid4
 
 from store.blobs.facts import DiskSpace
-from store.blobs.writer import CHUNK, Blob, BlobWriter, copy_file
+from store.blobs.writer import CHUNK, Blob, BlobWriter, FinishedBlob, copy_file
 from torchyard.contract.errors import NotFound
 from torchyard.host.failpoints import failpoint
 from torchyard.host.privatefile import create_private
@@ -36,6 +36,8 @@ class BlobFolder:
 
     Once they are bound to a service, each call that finds another folder there, or none, raises FolderAway, an OSError.
     """
+
+    travel: ClassVar[bool] = False
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -95,9 +97,9 @@ class BlobFolder:
         """
         self._publish([(path, sha256)])
 
-    def publish_all(self, written: Iterable[BlobWriter]) -> None:
-        """Gives finished blobs their names, as `publish` does. Raises OSError."""
-        self._publish((writer.path, writer.blob.sha256) for writer in written)
+    def publish_all(self, finished: Iterable[FinishedBlob]) -> None:
+        """Gives finished blobs their names, as `publish` does. No file is lent to a folder. Raises OSError."""
+        self._publish((each.path, each.blob.sha256) for each in finished if isinstance(each, BlobWriter))
 
     def publish_links(self, files: Iterable[tuple[Path, str]]) -> None:
         """Does what `publish` does, and leaves the files where they are, too. Raises OSError."""

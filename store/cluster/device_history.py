@@ -10,14 +10,15 @@ from itertools import pairwise
 from statistics import mode
 from typing import Any
 
-from sqlalchemy import and_, delete, func, or_, select
+from sqlalchemy import and_, bindparam, delete, func, or_, select
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.orm import Session
 
-from store.cluster.facts import History, Slots, Use
-from store.db.database import now_us
-from store.db.upsert import upsert
+from store.cluster.facts import History, Sample, Slots, Use
+from store.db.database import document, now_us
+from store.db.prepared import Prepared
 from store.jobs import jobs
-from store.tables import DeviceSample
+from store.tables import Base, DeviceSample
 
 KEPT = {5: timedelta(hours=1), 60: timedelta(days=1), 900: timedelta(days=30)}
 """For how long slots of each resolution, in seconds, are kept. Each is a multiple of the one before it."""
@@ -25,23 +26,43 @@ _FINEST = min(KEPT)
 _SLACK_S = 60
 """A client that asks for the last hour may have sent that a moment ago, or have a clock that is late."""
 
+_SAMPLES = Base.metadata.tables[DeviceSample.__tablename__]
+# Built once, because each heartbeat executes them.
+_NOW = Prepared(select(now_us()))
+_NEWEST = Prepared(
+    select(func.max(_SAMPLES.c.begins)).where(
+        _SAMPLES.c.worker_id == bindparam("worker"), _SAMPLES.c.resolution == _FINEST
+    )
+)
+_NEW = postgresql.insert(_SAMPLES).inline()  # SQLite writes the same words
+_STORE = Prepared(
+    _NEW.on_conflict_do_update(
+        index_elements=["worker_id", "resolution", "begins"], set_={"devices": _NEW.excluded.devices}
+    ),
+    columns=("worker_id", "resolution", "begins", "devices"),
+)
+_DELETE_OLD = Prepared(
+    delete(_SAMPLES).where(
+        _SAMPLES.c.worker_id == bindparam("worker"),
+        _SAMPLES.c.resolution == bindparam("of"),
+        _SAMPLES.c.begins <= bindparam("until"),
+    )
+)
 
-def add_samples(session: Session, worker_id: str, devices: Iterable[Mapping[str, Any]], *, age_s: float = 0.0) -> None:
-    """Stores how the worker's devices were used `age_s` seconds ago: each is a `DeviceReport` as JSON."""
-    now = _read_now(session) - int(age_s)
-    _merge_ended(session, worker_id, now)
+
+def add_samples(session: Session, worker_id: str, samples: Iterable[Sample]) -> None:
+    """Stores how the worker's devices were used. The oldest sample comes first."""
+    now, newest = _read_now(session), _find_newest(session, worker_id)
     holders = jobs.device_holders_on(session, worker_id)
-    used = {
-        device["uuid"]: Use(
-            device["utilization"],
-            device["utilization"],
-            device["memory_used_bytes"],
-            holders.get(device["uuid"]),
-            device.get("power_watts"),  # an older worker sends none
+    for sample in samples:
+        at = now - int(sample.age_s)
+        begins = at - at % _FINEST
+        if newest is not None:
+            _merge_ended(session, worker_id, newest, at)
+        _store(
+            session, worker_id, _FINEST, begins, {device["uuid"]: _use_of(device, holders) for device in sample.devices}
         )
-        for device in devices
-    }
-    _store(session, worker_id, _FINEST, now - now % _FINEST, used)
+        newest = begins if newest is None else max(newest, begins)
 
 
 def read(session: Session, worker_id: str, *, begins: int | None, ends: int | None, most: int) -> History:
@@ -81,11 +102,18 @@ def delete_old(session: Session) -> None:
     session.execute(delete(DeviceSample).where(or_(*old)))
 
 
-def _merge_ended(session: Session, worker_id: str, now: int) -> None:
+def _use_of(device: Mapping[str, Any], holders: Mapping[str, str]) -> Use:
+    return Use(
+        device["utilization"],
+        device["utilization"],
+        device["memory_used_bytes"],
+        holders.get(device["uuid"]),
+        device.get("power_watts"),  # an older worker sends none
+    )
+
+
+def _merge_ended(session: Session, worker_id: str, newest: int, now: int) -> None:
     """Stores the coarser slots of the newest row, if they have ended since."""
-    newest = _find_newest(session, worker_id)
-    if newest is None:
-        return
     for fine, coarse in pairwise(KEPT):
         begins = newest - newest % coarse
         if begins == now - now % coarse:
@@ -132,19 +160,13 @@ def _with_newest(
 
 def _store(session: Session, worker_id: str, resolution: int, begins: int, used: Mapping[str, Use]) -> None:
     """Stores one slot, and removes those of the worker that are too old."""
-    new = upsert(session, DeviceSample)
-    new = new.on_conflict_do_update(
-        index_elements=["worker_id", "resolution", "begins"], set_={"devices": new.excluded.devices}
-    )
-    row = {
+    uses = {
         uuid: [use.utilization, use.utilization_max, use.memory_used, use.job_id, use.power_watts]
         for uuid, use in used.items()
     }
-    session.execute(new, {"worker_id": worker_id, "resolution": resolution, "begins": begins, "devices": row})
-    old = DeviceSample.begins <= begins - _kept_s(resolution)
-    session.execute(
-        delete(DeviceSample).where(DeviceSample.worker_id == worker_id, DeviceSample.resolution == resolution, old)
-    )
+    row = {"worker_id": worker_id, "resolution": resolution, "begins": begins, "devices": document(uses)}
+    _STORE.write(session, [row])
+    _DELETE_OLD.write(session, [{"worker": worker_id, "of": resolution, "until": begins - _kept_s(resolution)}])
 
 
 def _read_slots(session: Session, worker_id: str, resolution: int, begins: int, ends: int) -> Slots:
@@ -158,12 +180,13 @@ def _read_slots(session: Session, worker_id: str, resolution: int, begins: int, 
 
 
 def _find_newest(session: Session, worker_id: str) -> int | None:
-    newest = select(func.max(DeviceSample.begins))
-    return session.scalar(newest.where(DeviceSample.worker_id == worker_id, DeviceSample.resolution == _FINEST))
+    ((newest,),) = _NEWEST.read(session, {"worker": worker_id})
+    return newest
 
 
 def _read_now(session: Session) -> int:
-    return session.execute(select(now_us())).scalar_one() // 1_000_000
+    ((now,),) = _NOW.read(session)
+    return now // 1_000_000
 
 
 def _kept_s(resolution: int) -> int:

@@ -8,6 +8,14 @@ from torchyard.contract.states import JobState
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """The devices of a worker as they were `age_s` seconds ago: each is a `DeviceReport` as JSON."""
+
+    age_s: float
+    devices: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class HolderFacts:
     """A job that holds a device."""
 

@@ -10,19 +10,18 @@ from sqlalchemy.orm import Session
 
 from store.cluster.workers import is_alive
 from store.db.database import in_us, now_us
-from store.tables import Base, Worker, WorkerToken
+from store.db.prepared import Prepared
+from store.tables import Worker, WorkerToken
 from store.team.facts import digest_of
 
 PREFIX = "tyw_"
 _WORKER = "wrk_"
 _WARNED_FOR = timedelta(minutes=10)
 
-_TOKENS = Base.metadata.tables[WorkerToken.__tablename__]
-
-# Built once, and of tables: every request of a remote worker executes it.
-_LIVE = select(_TOKENS.c.digest, _TOKENS.c.boot).where(
-    _TOKENS.c.worker_id == bindparam("id"), _TOKENS.c.revoked_at.is_(None)
-)
+# Built once, because every request of a remote worker executes the first, and every heartbeat the second.
+_OWN = WorkerToken.worker_id == bindparam("worker")
+_LIVE = Prepared(select(WorkerToken.digest, WorkerToken.boot).where(_OWN, WorkerToken.revoked_at.is_(None)))
+_REFUSED = Prepared(select(WorkerToken.worker_id).where(_OWN, WorkerToken.refused_at > now_us() - in_us(_WARNED_FOR)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def find_use(session: Session, token: str) -> TokenUse | None:
     if not token.startswith(PREFIX) or not secret:
         return None
     worker_id = f"{_WORKER}{name}"
-    row = session.connection().execute(_LIVE, {"id": worker_id}).first()
+    row = _LIVE.first(session, {"worker": worker_id})
     if row is None or not hmac.compare_digest(digest_of(secret), row.digest):
         return None
     return TokenUse(worker_id, row.boot)
@@ -75,8 +74,7 @@ def use_from(session: Session, worker_id: str, boot: str) -> bool:
 
 def was_refused(session: Session, worker_id: str) -> bool:
     """Returns whether another host with the worker's token was refused within the last ten minutes."""
-    late = WorkerToken.refused_at > now_us() - in_us(_WARNED_FOR)
-    return session.scalar(select(WorkerToken.worker_id).where(WorkerToken.worker_id == worker_id, late)) is not None
+    return bool(_REFUSED.read(session, {"worker": worker_id}))
 
 
 def revoke(session: Session, worker_id: str) -> None:

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any
 
-from sqlalchemy import ColumnElement, or_, select, text, true, update
+from sqlalchemy import ColumnElement, bindparam, or_, select, text, true, update
 from sqlalchemy.orm import Session
 
 from store.announcement import WORKERS, announcement_of
 from store.attempts import lease as leases
 from store.attempts.facts import LEASE
-from store.db.database import now_us
+from store.db.database import document, now_us
+from store.db.prepared import Prepared
 from store.queue import reservations
 from store.tables import Reservation, Worker
 from torchyard.contract.cluster.devices import DeviceReport
@@ -27,6 +28,22 @@ def is_alive() -> ColumnElement[bool]:
 IS_LISTED = Worker.removed_at.is_(None)
 """The condition that no administrator has removed the worker."""
 _ALL = select(Worker, is_alive().label("alive")).where(IS_LISTED).order_by(Worker.id)
+
+# Built once, because each heartbeat executes them.
+_OWN = Worker.id == bindparam("worker")
+_SEEN = Prepared(update(Worker).where(_OWN).values(seen_at=now_us()))
+_REPORTED = Prepared(
+    update(Worker)
+    .where(_OWN)
+    .values(seen_at=now_us(), devices=bindparam("new_devices"), starts=bindparam("new_starts"))
+)
+_DRAINS = Prepared(select(Worker.drain_requested_at).where(_OWN))
+_CPU_SHARERS = Prepared(
+    select(Worker.id)
+    .where(Worker.shares_cpus_of == select(Worker.shares_cpus_of).where(_OWN).scalar_subquery())
+    .where(is_alive())
+    .order_by(Worker.id)
+)
 
 
 def register(
@@ -101,20 +118,19 @@ def pool_heartbeat(
 
 def cpu_sharers(session: Session, worker_id: str) -> list[str]:
     """Returns the ids of the live workers that share the CPUs of this worker's host, with its own, in their order."""
-    host = select(Worker.shares_cpus_of).where(Worker.id == worker_id).scalar_subquery()
-    return [*session.scalars(select(Worker.id).where(Worker.shares_cpus_of == host, is_alive()).order_by(Worker.id))]
+    return [worker for (worker,) in _CPU_SHARERS.read(session, {"worker": worker_id})]
 
 
 def heartbeat(session: Session, worker_id: str, *, devices: list[Any], starts: dict[str, Any] | None = None) -> None:
     """Stores that the daemon is alive, the state of its devices, and how it starts jobs."""
     announcement_of(session).mark_changed(WORKERS)
-    values = {"seen_at": now_us(), "devices": devices, "starts": starts}
-    session.execute(update(Worker).where(Worker.id == worker_id).values(**values))
+    values = {"new_devices": document(devices), "new_starts": None if starts is None else document(starts)}
+    _REPORTED.write(session, [{"worker": worker_id, **values}])
 
 
 def mark_seen(session: Session, worker_id: str) -> None:
     """Stores that the daemon is alive."""
-    session.execute(update(Worker).where(Worker.id == worker_id).values(seen_at=now_us()))
+    _SEEN.write(session, [{"worker": worker_id}])
 
 
 def check_devices(session: Session, worker_id: str, devices: Iterable[DeviceReport]) -> None:
@@ -141,7 +157,7 @@ def device_uuids(session: Session, worker_id: str) -> set[str]:
 
 def is_draining(session: Session, worker_id: str) -> bool:
     """Returns whether the worker is requested to claim no jobs and to return those that it runs to the queue."""
-    return session.scalar(select(Worker.drain_requested_at).where(Worker.id == worker_id)) is not None
+    return any(requested is not None for (requested,) in _DRAINS.read(session, {"worker": worker_id}))
 
 
 def set_drain(session: Session, worker_id: str, *, drain: bool) -> tuple[Worker, bool]:

@@ -129,7 +129,7 @@ class Prepared:
             yield cursor
 
     def write(self, session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Inserts the rows."""
+        """Inserts the rows. An UPDATE or a DELETE is executed with the values of one."""
         connection = _connection(session)
         if len(rows) > 1 and connection.dialect.name == "postgresql":
             self._write_at_once(connection, rows)

@@ -33,6 +33,7 @@ from store.tables import (
     KeepRequest,
     LogChunk,
     PointChunk,
+    Reach,
     Series,
     Star,
     WorkFolder,
@@ -65,7 +66,7 @@ def delete_job(session: Session, job_id: str, caller: Caller = SERVICE) -> None:
     _execute(session, delete(AttemptUse).where(AttemptUse.attempt_id.in_(attempts)))
     dependencies.note_deleted(session, job)
     stored = (PointChunk, Series, LogChunk, JobEvent, Checkpoint, Artifact, BundleUse, InitialWeights, Dependency, Star)
-    for table in (*stored, Estimate, Forecast, JobPackages, KeepRequest, WorkFolder, IdempotencyKey, Attempt):
+    for table in (*stored, Estimate, Forecast, JobPackages, KeepRequest, WorkFolder, IdempotencyKey, Reach, Attempt):
         _execute(session, delete(table).where(table.job_id == job_id))
     _execute(session, delete(Job).where(Job.id == job_id))
     session.execute(insert(DeletedJob).values(job_id=job_id))

@@ -16,7 +16,7 @@ from torchyard.contract.states import JobState, Reason
 
 AT_ONCE = timedelta(0)
 """The grace of a forced cancel: the attempt is killed, and no checkpoint is waited for."""
-WAITING = Reason("waiting", "waiting for a worker to look at it")
+WAITING = Reason("waiting", "queued")
 """Why a job is queued before any worker has said more."""
 Cells: TypeAlias = Mapping[Column, Scalar]
 """The values of columns that a job has."""

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Row, case, select, update
+from sqlalchemy import Row, bindparam, case, select, update
 from sqlalchemy.orm import Session
 
 from store.announcement import announcement_of
 from store.db.database import now_us
+from store.db.prepared import Prepared
 from store.jobs import events as job_events
 from store.jobs import initial_files
 from store.jobs.shapes import shape_of
@@ -32,6 +33,7 @@ _HOLDERS = (
     .join(Attempt, Attempt.id == Allocation.attempt_id)
     .where(Allocation.released_at.is_(None))
 )
+_HOLDERS_ON = Prepared(_HOLDERS.where(Allocation.worker_id == bindparam("worker")))
 _EVENTS = {
     JobState.RUNNING: EventKind.JOB_STARTED,
     JobState.SUCCEEDED: EventKind.JOB_SUCCEEDED,
@@ -243,8 +245,7 @@ def device_holders(session: Session) -> dict[tuple[str, str], str]:
 
 def device_holders_on(session: Session, worker_id: str) -> dict[str, str]:
     """Returns the job id that holds each of the worker's devices that are held, by device uuid."""
-    query = _HOLDERS.where(Allocation.worker_id == worker_id)
-    return {row.device: row.job_id for row in session.execute(query)}
+    return {device: job_id for _, device, job_id in _HOLDERS_ON.read(session, {"worker": worker_id})}
 
 
 def worker_name(session: Session, worker_id: str) -> str:

@@ -65,6 +65,8 @@ def note(session: Session, claim: Claim) -> None:
 
 def note_back(session: Session, attempt_ids: set[int]) -> None:
     """Has the jobs of these attempts say that their worker answers again, if they said otherwise."""
+    if not attempt_ids:
+        return
     query = select(Job.id, Job.state).join(Attempt, Attempt.job_id == Job.id)
     for row in session.execute(query.where(Attempt.id.in_(attempt_ids), Job.reason_code == AWAY)).all():
         jobs.set_reason(session, row.id, JobState(row.state), Reason(row.state, "its worker answers again"))

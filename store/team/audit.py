@@ -28,7 +28,17 @@ _log = logging.getLogger("torchyard.audit")
 
 _REPEATED = frozenset(
     {
-        *("job.change", "job.archive", "job.unarchive", "job.resume", "job.keep", "sweep.resume", "sweep.promote"),
+        *(
+            "job.change",
+            "job.archive",
+            "job.unarchive",
+            "job.resume",
+            "job.keep",
+            "reach.open",
+            "reach.meet",
+            "sweep.resume",
+            "sweep.promote",
+        ),
         *("schedule.change", "model.add", "model.change", "secret.set", "token.make", "bundle.upload", "bundle.name"),
         *("target.add", "target.change", "target.test"),
     }

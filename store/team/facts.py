@@ -40,6 +40,8 @@ class BrowserSessionFacts:
     digest: str
     csrf_digest: str
     credential: str
+    exec: bool
+    """Whether it may reach into running jobs, if its token may."""
     use_is_stale: bool = False
     """Whether it was not used within the last minute."""
 
@@ -106,6 +108,10 @@ class TakenCode:
     kind: CodeKind
     name: str
     made_by: str
+    users: Sequence[str] | None = None
+    """The users whose jobs the worker takes. None: all."""
+    given: str | None = None
+    """The id of the worker, or of the token, that the same machine got for it before."""
 
 
 def digest_of(secret: str) -> str:

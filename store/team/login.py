@@ -34,8 +34,11 @@ _WITHIN_US = 60_000_000
 _DELETED_PER_CALL = 100
 
 
-def open_session(session: Session, credential: str, *, caller: Caller) -> OpenedSession:
-    """Opens a browser session for a credential of the caller, and returns it with its two secrets."""
+def open_session(session: Session, credential: str, *, caller: Caller, exec: bool = False) -> OpenedSession:
+    """Opens a browser session for a credential of the caller, and returns it with its two secrets.
+
+    `exec`: whether it may reach into running jobs, too.
+    """
     expired = select(BrowserSession.digest).where(BrowserSession.expires_at < now_us()).limit(_DELETED_PER_CALL)
     session.execute(delete(BrowserSession).where(BrowserSession.digest.in_(expired)))
     theirs = select(BrowserSession.digest).where(BrowserSession.credential == credential)
@@ -49,6 +52,7 @@ def open_session(session: Session, credential: str, *, caller: Caller) -> Opened
         expires_at=now_us() + in_us(_SESSION),
         used_at=now_us(),
         address=caller.address[:_MOST_ADDRESS],
+        exec=exec,
     )
     session.add(row)
     session.flush()

@@ -14,10 +14,10 @@ from store.worker.records import (
     Batch,
     Begun,
     BlobStore,
-    BlobWriter,
     CheckpointFacts,
     Claim,
     EarlierAttempt,
+    FinishedBlob,
     HostOffer,
     InitialFacts,
     KeepOrder,
@@ -196,8 +196,11 @@ class Verbs(Protocol):
         """
         ...
 
-    def put(self, job_id: str, blobs: Sequence[BlobWriter]) -> Put:
-        """Puts finished blobs of a job into the store. `append` or `keep_files` is told of them. Raises OSError."""
+    def put(self, job_id: str, blobs: Sequence[FinishedBlob]) -> Put:
+        """Puts finished blobs of a job into the store. `append` or `keep_files` is told of them.
+
+        Raises RefusedBlob for a file that was lent and is not what it should be, and OSError.
+        """
         ...
 
     def show(self, lines: Sequence[LiveLine]) -> None:

@@ -17,8 +17,8 @@ from store.attempts.facts import (
     NodeHeld,
     Wanted,
 )
-from store.blobs.facts import BlobStore, Put
-from store.blobs.writer import Blob, BlobWriter
+from store.blobs.facts import BlobStore, Put, RefusedBlob
+from store.blobs.writer import Blob, BlobWriter, FinishedBlob, HashedFile, LentFile
 from store.jobs.facts import AT_ONCE
 from store.jobs.initial_weights_facts import InitialFacts
 from store.output.checkpoints_facts import (
@@ -76,11 +76,14 @@ __all__ = [
     "CheckpointFacts",
     "Claim",
     "EarlierAttempt",
+    "FinishedBlob",
+    "HashedFile",
     "HostOffer",
     "Inherited",
     "InitialFacts",
     "KeepOrder",
     "KnownJob",
+    "LentFile",
     "LinePattern",
     "MetricPoint",
     "NewArtifact",
@@ -95,6 +98,7 @@ __all__ = [
     "PictureFacts",
     "Prepared",
     "Put",
+    "RefusedBlob",
     "Registered",
     "Room",
     "StoredArtifact",

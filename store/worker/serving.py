@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from sqlalchemy.orm import Session
 
 from store.attempts import keeping, lease
 from store.attempts import use as attempt_use
 from store.cluster import device_history, worker_tokens, workers
+from store.cluster.facts import Sample
 from store.queue import away, waiting
 from store.store import Store
 from store.worker import checks
@@ -78,14 +80,12 @@ class ServedWorker(WorkerStore):
         of the devices.
         """
         with self._store.write("heartbeat") as session:
-            for age_s, devices in samples:
-                workers.check_devices(session, self.worker_id, devices)
-                reports = [device.to_dict() for device in devices]
-                device_history.add_samples(session, self.worker_id, reports, age_s=age_s)
-                attempt_use.add(session, self.worker_id, reports)
             if samples:
-                newest = [device.to_dict() for device in samples[-1][1]]
-                workers.heartbeat(session, self.worker_id, devices=newest, starts=starts.to_dict())
+                workers.check_devices(session, self.worker_id, chain.from_iterable(devices for _, devices in samples))
+                reports = [Sample(age_s, [device.to_dict() for device in devices]) for age_s, devices in samples]
+                device_history.add_samples(session, self.worker_id, reports)
+                attempt_use.add(session, self.worker_id, reports)
+                workers.heartbeat(session, self.worker_id, devices=[*reports[-1].devices], starts=starts.to_dict())
             else:
                 workers.mark_seen(session, self.worker_id)
             owned = lease.renew(session, self.worker_id, attempts) if attempts else set[int]()
@@ -136,6 +136,6 @@ class ServedWorker(WorkerStore):
             cpu_sharers=workers.cpu_sharers(session, self.worker_id),
             drains=workers.is_draining(session, self.worker_id),
             waits=waiting.any_waits(session) or waiting.any_ungrouped(session),
-            keeps=bool(keeping.list_unanswered(session, self.worker_id, limit=1)),
+            keeps=keeping.is_asked(session, self.worker_id),
             is_copied=worker_tokens.was_refused(session, self.worker_id),
         )

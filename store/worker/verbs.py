@@ -14,6 +14,7 @@ from store.attempts import use as attempt_use
 from store.blobs import puts
 from store.blobs.uploads import WorkerUploads
 from store.cluster import device_history, workers
+from store.cluster.facts import Sample
 from store.jobs import jobs
 from store.output import artifacts
 from store.queue import away
@@ -32,8 +33,8 @@ from store.worker.records import (
     Batch,
     Begun,
     Blob,
-    BlobWriter,
     Claim,
+    FinishedBlob,
     HostOffer,
     KeepOrder,
     NewArtifact,
@@ -98,8 +99,9 @@ class WorkerStore:
                 return Orders(is_served=workers.pool_heartbeat(session, self.worker_id, **pool))
             devices = [device.to_dict() for device in offer.devices]
             workers.heartbeat(session, self.worker_id, devices=devices, starts=starts.to_dict())
-            device_history.add_samples(session, self.worker_id, devices)
-            attempt_use.add(session, self.worker_id, devices)
+            now = [Sample(0.0, devices)]
+            device_history.add_samples(session, self.worker_id, now)
+            attempt_use.add(session, self.worker_id, now)
             return Orders(cpu_sharers=workers.cpu_sharers(session, self.worker_id))
 
     def is_draining(self) -> bool:
@@ -161,11 +163,11 @@ class WorkerStore:
             state.store_begun(session, claim, begun)
             return append.store_batch(session, claim, batch, seq=seq, limits=limits)
 
-    def put(self, job_id: str, blobs: Sequence[BlobWriter]) -> Put:
+    def put(self, job_id: str, blobs: Sequence[FinishedBlob]) -> Put:
         if not blobs:
             return NOTHING_PUT
         with self._store.read() as session:
-            put = puts.begin(session, (writer.blob.sha256 for writer in blobs))
+            put = puts.begin(session, (each.blob.sha256 for each in blobs))
         self.blobs.publish_all(blobs)
         return put
 

@@ -11,6 +11,7 @@ from store.blobs.facts import Put
 from store.blobs.writer import Blob, BlobWriter
 from store.cluster import worker_tokens
 from store.output.facts import Batch, NewArtifact
+from store.worker import wire
 from store.worker.verbs import WorkerStore
 from tests.api.service import ApiFixture
 from worker.remote.blobs import RemoteBlobs
@@ -20,6 +21,10 @@ def blob_of(content: bytes) -> Blob:
     return Blob(hashlib.sha256(content).hexdigest(), len(content))
 
 
+def headers_of(token: str, *, boot: str = "boot-1") -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}", wire.PROTOCOL_HEADER: wire.PROTOCOL, wire.BOOT_HEADER: boot}
+
+
 class Box:
     """The worker for which the fixture starts jobs. `verbs` are those that the service carries out for it."""
 
@@ -27,7 +32,8 @@ class Box:
         store = service.app.state.services.store
         with service.database.write() as session:
             self.token = worker_tokens.issue(session, service.worker_id)
-        headers = {"Authorization": f"Bearer {self.token}"}
+            worker_tokens.use_from(session, service.worker_id, "boot-1")
+        headers = headers_of(self.token)
         self.http = TestClient(service.app, headers=headers, raise_server_exceptions=False)
         self.blobs = RemoteBlobs(folder, self.http, cache_bytes=1 << 20, patience_s=0.0)
         self.verbs = WorkerStore(store, service.worker_id, remote=True)

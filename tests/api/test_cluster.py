@@ -7,6 +7,7 @@ import jsonschema_rs
 from sqlalchemy import update
 
 from store.cluster import device_history, workers
+from store.cluster.facts import Sample
 from store.ids import new_id
 from store.tables import Attempt
 from tests.api.service import ApiFixture, both_databases
@@ -235,7 +236,7 @@ def test_the_history_of_a_worker_names_the_jobs_that_the_caller_may_list(service
     ]
     with service.database.write() as session:
         workers.heartbeat(session, service.worker_id, devices=slots, starts={})
-        device_history.add_samples(session, service.worker_id, slots)
+        device_history.add_samples(session, service.worker_id, [Sample(0.0, slots)])
     path = f"/v1/workers/{service.worker_id}/history"
     shown = service.get(path)
     assert (shown["worker_id"], shown["resolution_seconds"]) == (service.worker_id, 5)

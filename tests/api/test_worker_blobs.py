@@ -9,6 +9,7 @@ from threading import Thread
 from typing import BinaryIO
 
 import pytest
+from starlette.testclient import TestClient
 
 from store.attempts.facts import Claim
 from store.blobs import uploads
@@ -19,7 +20,7 @@ from store.ids import new_id
 from store.output.facts import Batch, NewArtifact
 from store.tables import Garbage
 from store.worker.verbs import WorkerStore
-from tests.api.remote_box import Box, blob_of
+from tests.api.remote_box import Box, blob_of, headers_of
 from tests.api.service import ApiFixture, both_databases
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.errors import Conflict, NotFound, StaleClaim
@@ -250,6 +251,18 @@ def test_a_token_of_a_user_opens_no_route_of_a_worker_nor_the_reverse(service: A
     assert service.client.get(f"/v1/worker/blobs/{BLOB.sha256}").status_code == 401
     assert box.http.get("/v1/me").status_code == 401
     assert box.http.get(f"/v1/worker/blobs/{BLOB.sha256}").status_code == 404
+
+
+def test_another_host_with_the_token_uploads_and_reads_nothing(box: Box, claim: Claim) -> None:
+    box.put(claim.job_id, CONTENT)
+    box.append(claim, CONTENT)
+    other = TestClient(box.http.app, headers=headers_of(box.token, boot="boot-2"))
+    for answer in (
+        other.get(f"/v1/worker/blobs/{BLOB.sha256}"),
+        other.put(f"/v1/worker/blobs/{claim.job_id}/{BLOB.sha256}", params={"size": BLOB.size}, content=CONTENT),
+    ):
+        assert (answer.status_code, answer.json()["code"]) == (409, "conflict"), answer.text
+        assert "another host" in answer.json()["detail"]
 
 
 def test_threads_that_want_one_blob_fetch_it_once_and_the_cache_is_bounded(

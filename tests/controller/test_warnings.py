@@ -10,6 +10,7 @@ from controller.duties import Warnings
 from store.attempts.facts import Claim
 from store.attempts.slowness import warn
 from store.cluster import device_history
+from store.cluster.facts import Sample
 from store.output.facts import MetricPoint
 from store.store import Store
 from store.tables import Allocation, Attempt, Job, NotificationTarget, Signal
@@ -53,7 +54,7 @@ class Running:
         devices = [
             {"uuid": f"gpu-{rank}", "utilization": share, "memory_used_bytes": 1} for rank, share in enumerate(shares)
         ]
-        self.db.write(partial(device_history.add_samples, worker_id=self.worker, devices=devices))
+        self.db.write(partial(device_history.add_samples, worker_id=self.worker, samples=[Sample(0.0, devices)]))
 
     def warnings(self) -> list[str]:
         events = [event.data for event in self.db.events(self.job_id) if event.type == "message"]

@@ -20,7 +20,6 @@ NOT_RUN = {
     "pip install torchyard": "tests/torchyard/cli/test_own_service.py runs a program without a server",
     "torchyard users add alice": "needs a server with TLS: test_first_hour.py runs those of first-hour.md",
     "torchyard up --host 0.0.0.0": "needs a second machine: tests/torchyard/cli/test_joining.py takes the line",
-    "make build": "takes a minute: tests/deploy/test_distributions.py builds and installs the wheels",
     "make check": "the developers' own commands, which run these tests",
 }
 """Blocks of the README by how they begin, and why they do not run here."""

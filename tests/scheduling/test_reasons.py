@@ -70,8 +70,8 @@ def test_the_reason_says_for_whom_a_place_is_kept_and_who_is_ahead() -> None:
     first, second = waits("job_1", 2, submitted=NOW - 3 * HOUR), waits("job_2", owner="eve")
     snapshot = seen(first, second, hosts=[host(slots("job_0", None))], running=[runs("job_0")])
     reasons = plan(snapshot).reasons
-    assert reasons.by_job["job_1"] == Reason("reserved", "needs 2 devices; here is kept for it; 1 free on here")
-    kept = "needs 1 device; 1 free on here, which is kept for a job of ada; a job of ada is ahead, as it "
+    assert reasons.by_job["job_1"] == Reason("reserved", "needs 2 devices; here is reserved for it; 1 free on here")
+    kept = "needs 1 device; 1 free on here, reserved for a job of ada; a job of ada is ahead, as it "
     assert reasons.of(second) == Reason("devices_busy", kept + "was submitted earlier")
     later = replace(snapshot, line=(replace(first, submitted=NOW), second), uses=(OwnerUse("eve", "cpu", 1e6),))
     assert plan(later).reasons.of(second) == Reason("devices_busy", kept + "is of an owner who used less")

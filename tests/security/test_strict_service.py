@@ -45,7 +45,7 @@ def test_digits_are_learned_and_the_job_is_told_how_it_was_isolated(service: Ser
     assert best is not None
     messages = " ".join(str(event.data) for event in service.client.jobs.events(job.id))
     assert "strict isolation executes every program anew" in messages
-    assert "isolated strictly" in messages
+    assert "sandbox: strict" in messages
 
 
 def test_a_script_gets_its_secret_and_leaves_its_files(service: Service) -> None:

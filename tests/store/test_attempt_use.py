@@ -14,6 +14,7 @@ from store.attempts import claim as claims
 from store.attempts import use as attempt_use
 from store.attempts.facts import Claim
 from store.attempts.use import Use, counted
+from store.cluster.facts import Sample
 from store.jobs import deletion
 from store.tables import Attempt, AttemptUse
 from tests.store.fixture import StoreFixture, placement_on, recorded_statements
@@ -37,7 +38,7 @@ def report(db: StoreFixture, worker: str, shares: Mapping[str, float | None], *,
     devices: list[dict[str, Any]] = [
         {"uuid": uuid, "kind": kind, "utilization": share} for uuid, share in shares.items()
     ]
-    db.write(lambda session: attempt_use.add(session, worker, devices))
+    db.write(lambda session: attempt_use.add(session, worker, [Sample(0.0, devices)]))
 
 
 def uses(db: StoreFixture) -> dict[int, Use]:
@@ -113,6 +114,21 @@ def test_a_report_counts_for_the_open_attempts_of_its_worker_on_gpus(db: StoreFi
     assert found[two.attempt_id].busy_us == found[two.attempt_id].idle_us == found[one.attempt_id].measured_us
     assert found[two.attempt_id].idle_since is None
     assert found[one.attempt_id].idle_since is not None
+
+
+def test_each_sample_of_a_report_counts_for_its_own_time_and_once(db: StoreFixture) -> None:
+    worker = db.worker()
+    claim = on_gpus(db, worker, "GPU-1")
+    began_earlier(db, claim, 3600 * SECOND)
+    device = {"uuid": "GPU-1", "kind": "cuda"}
+    samples = [Sample(20.0, [device | {"utilization": 1.0}]), Sample(0.0, [device | {"utilization": 0.0}])]
+    db.write(lambda session: attempt_use.add(session, worker, samples))
+    first = uses(db)[claim.attempt_id]
+    assert (first.busy_us, first.idle_us) == (15 * SECOND, 15 * SECOND)
+    db.write(lambda session: attempt_use.add(session, worker, samples))
+    again = uses(db)[claim.attempt_id]
+    assert again.busy_us == first.busy_us
+    assert again.measured_us - first.measured_us == again.seen_at - first.seen_at
 
 
 def test_a_device_that_the_worker_does_not_name_tells_nothing(db: StoreFixture) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from store.cluster import device_history
-from store.cluster.facts import History, Use
+from store.cluster.facts import History, Sample, Use
 from store.jobs import jobs
 from store.tables import DeviceSample
 from tests.databases import quick_on_sqlite
@@ -32,7 +32,11 @@ class Recorded:
         """Stores reports of one device, `seconds` apart."""
         for utilization in utilizations:
             device = {"uuid": "gpu-0", "utilization": utilization, "memory_used_bytes": memory} | more
-            self.db.write(lambda session, device=device: device_history.add_samples(session, self.worker_id, [device]))
+            self.db.write(
+                lambda session, device=device: device_history.add_samples(
+                    session, self.worker_id, [Sample(0.0, [device])]
+                )
+            )
             self.now += seconds
 
     def read(self, *, begins: int | None = None, ends: int | None = None, most: int = 1000) -> History:
@@ -167,6 +171,6 @@ def test_a_report_reads_who_holds_the_devices_of_its_own_worker(db: StoreFixture
     assert db.read(lambda session: jobs.device_holders_on(session, own)) == {"slot-0": job_id}
     device = {"uuid": "slot-0", "utilization": 0.5, "memory_used_bytes": 1}
     with recorded_statements(db.database) as statements:
-        db.write(lambda session: device_history.add_samples(session, own, [device]))
+        db.write(lambda session: device_history.add_samples(session, own, [Sample(0.0, [device])]))
     (holders,) = [statement for statement in statements if "FROM allocations" in statement]
     assert "allocations.worker_id = " in holders

@@ -125,14 +125,14 @@ def test_a_run_that_had_ended_before_is_not_measured_again(tmp_path: Path, data:
     env = environment(run, data=data, resume_from=trained.checkpoints / "epoch-0002")
     assert results(on_ranks(2, train, None, env=env)) == [True, True]
     assert measured_again(run) == []
-    assert "the best checkpoint is not measured again: the run had ended before this attempt" in told(run, "info")
+    assert "the best checkpoint is not re-evaluated: the run had ended before this attempt" in told(run, "info")
 
 
 def test_a_stop_ends_what_is_measured_and_the_run_has_finished(tmp_path: Path, data: str) -> None:
     config = {"evaluation": {}, "distributed": {}, "ema": None, "training": {"epochs": 1}}
     run = launch(tmp_path, config, data=data, ranks=1, killed_at=1)
     assert measured_again(run) == []
-    assert "the best checkpoint was not measured again: the job was asked to stop" in told(run, "info")
+    assert "the best checkpoint was not re-evaluated: the job was asked to stop" in told(run, "info")
 
 
 def test_nothing_is_measured_where_a_stop_was_asked_for_before(ended: RunDir, data: str, approved: Approved) -> None:

@@ -25,7 +25,7 @@ FOREIGN = "GPU 1 is in use by a foreign process (pid 7)"
 
 @dataclass
 class KeptHost:
-    """A host of two slots on which a job of one runs, and which is kept for a job of two; another one is behind it."""
+    """A host of two slots on which a job of one runs, and reserved for a job of two; another one is behind it."""
 
     schedulers: SchedulersFixture
     box: SchedulerFixture

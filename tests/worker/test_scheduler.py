@@ -127,11 +127,11 @@ def test_workers_do_not_overwrite_each_others_reasons(schedulers: SchedulersFixt
         ("preempting", "preempts 1 job of ada on box-a"),
         (
             "reserved",
-            "needs 1 device; box-a is kept for it; 0 free on box-a, where devices are reserved for a job of ada",
+            "needs 1 device; box-a is reserved for it; 0 free on box-a, where devices are reserved for a job of ada",
         ),
         (
             "devices_busy",
-            "needs 2 devices; 0 free on box-a, which is kept for a job of ada; "
+            "needs 2 devices; 0 free on box-a, reserved for a job of ada; "
             "a job of ada is ahead, as it has a higher priority",
         ),
     ]

@@ -72,7 +72,7 @@ def test_a_new_reason_of_a_group_is_written_once(schedulers: SchedulersFixture, 
     rows = rows_of(schedulers, waiting)
     scheduler.run_pass()
     assert schedulers.reason(holder) == ("reserved", approved("needs devices box"))
-    of_group = "devices_busy", "needs 2 devices; 1 free on box, which is kept for a job of ada"
+    of_group = "devices_busy", "needs 2 devices; 1 free on box, reserved for a job of ada"
     assert shown(schedulers, waiting) == {of_group}
     scheduler.start_job("cpu-1")
     with recorded_statements(schedulers.store.database) as found:
@@ -220,7 +220,7 @@ def test_a_preemptor_that_lost_its_devices_shows_the_reason_of_its_group_again(s
     assert third is not None
     scheduler.report_devices(slot(1))
     scheduler.run_pass()
-    of_group = "devices_busy", "needs 1 device; 0 free on box, which is kept for a job of ada"
+    of_group = "devices_busy", "needs 1 device; 0 free on box, reserved for a job of ada"
     assert schedulers.reason(preemptor) == schedulers.reason(after) == of_group
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torchyard.contract.queue.views import EstimateView
 
 _ENOUGH = 20
-"""With fewer outcomes nothing is said of how sure an estimate is."""
+"""With fewer outcomes of earlier estimates, an estimate is of low confidence."""
 _FRESH = timedelta(minutes=5)
 """An estimate that is older says so."""
 
@@ -50,7 +50,7 @@ def _record(estimate: EstimateView) -> str:
     if estimate.expected is None:
         return ""
     if estimate.of < _ENOUGH:
-        return f"; too few estimates have come true yet to say how sure that is ({estimate.of} of {_ENOUGH})"
+        return "; low confidence"
     return f"; of the last {estimate.of} such estimates {100 * estimate.held / estimate.of:.0f}% held"
 
 

@@ -193,7 +193,7 @@ def _metric_lines(job: JobView) -> list[str]:
     """Returns a table of the newest values, the one by which checkpoints are ranked first."""
     best, rows = {}, job.metrics
     if job.best is not None:
-        again = "" if job.best.remeasured is None else f", measured again {terminal.number(job.best.remeasured)}"
+        again = "" if job.best.remeasured is None else f", re-evaluated {terminal.number(job.best.remeasured)}"
         best = {job.best.metric: f"{terminal.number(job.best.value)} at step {job.best.step}{again}"}
     keys = sorted({*rows, *best}, key=lambda key: (key not in best, key))
     return output.table(

@@ -35,7 +35,7 @@ _LOOK_EVERY_S = 0.5
 @notify.command("add")
 def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name for it, such as alerts.")],
-    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A URL or an address of mail; - reads stdin.")],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="A URL or an email address; - reads stdin.")],
     *,
     kind: Annotated[
         TargetKind | None,
@@ -51,7 +51,7 @@ def add(
 ) -> None:
     """Add a target. By default it is told when a job fails or succeeds and when a sweep ends.
 
-    The secret that signs webhooks is printed this once. Only an administrator may enter an address of mail.
+    The secret that signs webhooks is printed this once. Only an administrator may enter an email address.
     """
     address = sys.stdin.readline().strip() if address == "-" else address
     with connect() as client:

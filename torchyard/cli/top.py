@@ -79,7 +79,7 @@ def _floor(workers: Sequence[WorkerView], history: Mapping[str, WorkerHistoryVie
     held = sum(device.holder is not None for device in devices)
     hosts = [worker for worker in workers if worker.pool is None]
     rows = [row for worker in hosts for row in _device_rows(worker, history.get(worker.id))]
-    heading = _heading("FLOOR", f"{held} of {output.count(len(devices), 'device')} held")
+    heading = _heading("DEVICES", f"{held} of {len(devices)} in use")
     table = output.table(("WORKER", "DEVICE", "HELD BY", "UTIL", "", "LAST 10 MIN", "MEMORY"), rows) if rows else []
     return [heading, *table, *kept_lines(workers), *pool_lines(workers)]
 

@@ -61,7 +61,7 @@ def wait(
     output.show([*found.values()], [], as_json=as_json)
     if not is_over:
         waits = ", ".join(f"{terminal.plain(job.name)} is {job.state}" for job in found.values() if _waits(job, event))
-        terminal.note(f"the time is over: {waits}")
+        terminal.note(f"timed out: {waits}")
     raise typer.Exit(_exit_code(found) if is_over else TIMED_OUT)
 
 

@@ -23,7 +23,7 @@ import time
 VARIABLE = "TORCHYARD_FAILPOINTS"
 
 COMMITS = (
-    *("submit", "change", "cancel", "pause", "resume", "stacks", "delete", "upload", "bundle", "model"),
+    *("submit", "change", "cancel", "pause", "resume", "stacks", "reach", "delete", "upload", "bundle", "model"),
     *("team", "drain", "register", "heartbeat", "renew", "rescue"),
     *("claim", "reserve", "preempt", "idle", "group_jobs", "reason"),
     *("mark_prepared", "mark_launched", "mark_running", "store_batch", "store_stacks", "end"),

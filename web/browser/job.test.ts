@@ -134,7 +134,7 @@ test("a job that fails while one looks shows its traceback, with one's own code 
   await trace.waitFor();
   const [raised, seen] = await Promise.all([trace.locator(".own").last().boundingBox(), trace.boundingBox()]);
   assert.ok(raised && seen && raised.y >= seen.y && raised.y + raised.height <= seen.y + seen.height);
-  await page.getByRole("link", { name: "Clone and change" }).waitFor();
+  await page.getByRole("link", { name: "Clone" }).waitFor();
   assert.ok(await name.evaluate((element) => element.scrollWidth <= element.clientWidth));
   assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
   await leave(visited);

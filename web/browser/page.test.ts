@@ -71,7 +71,7 @@ test("a recipe is submitted by the form, says at once what is wrong, and is seen
   await epochs.fill("0");
   await page.getByText("must be at least 1.").waitFor();
   await epochs.fill("1");
-  await page.getByText("It would start at once.").waitFor();
+  await page.getByText("Starts now.").waitFor();
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("heading", { name: "by-form" }).waitFor();
   const id = new URL(page.url()).pathname.split("/").at(-1) ?? "";
@@ -102,7 +102,7 @@ test("a folder that is dropped is uploaded as the command line does it, and its 
   await panel.getByText("1 file, 8 B: .torchyardignore").waitFor();
   await panel.getByRole("button", { name: "Upload" }).click();
   await page.getByLabel("entrypoint", { exact: true }).fill("train.py");
-  await page.getByText(/^It would /).waitFor();
+  await page.getByText(/^(Starts now|Waits:|Would be refused:)/).waitFor();
   const packed = execFileSync(PYTHON, ["-c", PACK, own], { encoding: "utf8" }).trim();
   assert.equal(await field.inputValue(), packed);
   await page.getByRole("button", { name: "Submit", exact: true }).click();
@@ -120,7 +120,7 @@ test("a job's curve grows as it trains, its log is text and is saved, and its en
   await page
     .locator("#yaml")
     .fill(JSON.stringify({ name: "noisy", trainer: "script", max_restarts: 0, config, resources }));
-  await page.getByText("It would start at once.").waitFor();
+  await page.getByText("Starts now.").waitFor();
   await page.getByRole("button", { name: "Submit", exact: true }).click();
   await page.getByRole("heading", { name: "noisy" }).waitFor();
   const id = new URL(page.url()).pathname.split("/").at(-1) ?? "";
@@ -200,9 +200,9 @@ test("jobs that are selected in the table are compared: their curves, what diffe
 test("a token is made in the settings, works, is shown once, and works no more when it was revoked", async () => {
   const visited = await visit(browser, service, "settings?section=tokens");
   const { page } = visited;
-  await page.getByRole("button", { name: "Make a token" }).click();
+  await page.getByRole("button", { name: "Create token" }).click();
   await page.getByRole("textbox", { name: "Name" }).fill("laptop");
-  await page.getByRole("button", { name: "Make", exact: true }).click();
+  await page.getByRole("button", { name: "Create", exact: true }).click();
   const token = await page.locator(".once code").innerText();
   assert.equal((await service.ask<{ name: string }>("v1/me", { token })).name, "admin");
   await page.reload();

@@ -25,7 +25,7 @@ after(async () => {
 async function open(page: Page): Promise<void> {
   await page.keyboard.press("g");
   await page.keyboard.press("u");
-  await page.getByText("It would start at once.").waitFor();
+  await page.getByText("Starts now.").waitFor();
 }
 
 /** Goes on by Tab until a field has the focus. */
@@ -54,7 +54,7 @@ test("digits are submitted by the keyboard alone, and a bad value is said at onc
   assert.equal(await page.evaluate(() => document.activeElement?.id), "field-config.training.epochs");
   await page.keyboard.press("Control+a");
   await page.keyboard.type("1");
-  await page.getByText("It would start at once.").waitFor();
+  await page.getByText("Starts now.").waitFor();
   await page.keyboard.press("Control+Enter");
   await page.getByRole("heading", { name: "by-keys" }).waitFor();
   await page.keyboard.press("g");
@@ -72,7 +72,7 @@ test("a sweep is submitted by 18 keys from the loaded page, and cloned", async (
     keys += all.length;
   };
   await press("g", "u");
-  await page.getByText("It would start at once.").waitFor();
+  await page.getByText("Starts now.").waitFor();
   await press("/", "l", "r", "Enter", ..."0.1, 0.01");
   await page.getByText("must be a number.").waitFor();
   await press("Tab", "Enter"); // vary
@@ -112,7 +112,7 @@ test("a double click submits one job", async () => {
   const visited = await visit(browser, service, "submit");
   const { page } = visited;
   await page.getByLabel("name", { exact: true }).fill("twice");
-  await page.getByText(/^It would /).waitFor();
+  await page.getByText(/^(Starts now|Waits:|Would be refused:)/).waitFor();
   await page.getByRole("button", { name: "Submit", exact: true }).dblclick();
   await page.waitForURL(/\/jobs\/job_/);
   const { data } = await service.ask<{ data: unknown[] }>("v1/jobs?q=twice");
@@ -132,7 +132,7 @@ test("each recipe's defaults are right, and the phone scrolls in one direction",
       if ((await field.count()) > 0 && (await field.getAttribute("placeholder")) === "required")
         await field.fill("file:///data");
     }
-    await page.getByText(/^It would /).waitFor();
+    await page.getByText(/^(Starts now|Waits:|Would be refused:)/).waitFor();
     await page
       .locator("form details")
       .evaluateAll((all) => all.forEach((each) => each.setAttribute("open", "")));

@@ -58,7 +58,7 @@ test("an administrator adds a user by keys, whose first token is shown once and 
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
   const token = await page.locator(".once code").innerText();
-  await page.getByRole("button", { name: "I have kept it" }).press("Enter");
+  await page.getByRole("button", { name: "I have saved it" }).press("Enter");
   assert.equal(await page.getByText(token).count(), 0);
   const { role } = await service.ask<{ role: string }>("v1/me", { token });
   assert.equal(role, "operator");
@@ -114,7 +114,7 @@ test("who loses a role while a page is open is offered what the new one may, onc
   await page.getByRole("row", { name: /^viewer/ }).waitFor();
   await service.ask(`v1/users/${made.name}`, { method: "PATCH", body: { role: "member" } });
   await page.getByLabel("Role of viewer").selectOption("operator");
-  await page.getByText("There is no such section, or your role or token does not have it.").waitFor();
+  await page.getByText("No such section, or your role or token lacks its scope.").waitFor();
   const sections = page.getByRole("navigation", { name: "Settings" }).getByRole("link");
   assert.equal((await sections.allInnerTexts()).includes("Audit"), false);
   const { role } = await service.ask<{ role: string }>("v1/me", tokenOf("viewer"));

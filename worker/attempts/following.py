@@ -147,7 +147,7 @@ class Following:
             named = ", ".join(node.host for node in nodes) if len(nodes) <= _MOST_NAMED else f"{len(nodes)} nodes"
             ranks = f"{ranks} on {named}"
         isolation = self._isolation or self._handle.stored.get("isolation")
-        return f"{ranks}, {isolation}" if isolation else ranks
+        return f"{ranks}; {isolation}" if isolation else ranks
 
 
 def _nothing() -> None:

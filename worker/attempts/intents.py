@@ -12,6 +12,7 @@ from torchyard.contract.wire.units import LONGEST_STOP_GRACE
 from worker.attempts.instructions import Instructions
 from worker.attempts.phases import Intents, WantedStop
 from worker.attempts.records import AttemptRecords
+from worker.outage import level_of
 
 READ_EVERY_S = 5.0
 """A change of an intent wakes the worker. This interval covers a wakeup that was lost."""
@@ -102,7 +103,7 @@ class IntentReader:
         try:
             self._set_wanted(self._records.wanted())
         except Unavailable as error:
-            logger.warning("cannot read the intents of the job's owner: %s", error.message)
+            logger.log(level_of(error), "cannot read the intents of the job's owner: %s", error.message)
 
     def _set_wanted(self, wanted: Wanted) -> None:
         self._wanted = wanted

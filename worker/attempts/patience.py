@@ -7,6 +7,7 @@ import time
 from typing import TypeVar
 
 from torchyard.contract.errors import Unavailable
+from worker.outage import level_of
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ class Patience:
                 answer = operation()
             except Unavailable as error:
                 failed_at = failed_at or time.monotonic()
-                logger.warning("%s: %s; trying again in %.1f s", self._name, error.message, delay)
+                logger.log(level_of(error), "%s: %s; trying again in %.1f s", self._name, error.message, delay)
                 self._waits()
                 if self._leaving.wait(delay):
                     raise

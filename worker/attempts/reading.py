@@ -140,6 +140,7 @@ class Reading:
             records=attempt.records,
             notices=attempt.notices,
             folder_lasts=worker.folder_lasts,
+            arrived=attempt.instructions.wake,
         )
 
     def _discard(self) -> None:

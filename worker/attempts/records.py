@@ -12,16 +12,17 @@ from typing import Any
 from store.worker.protocol import Verbs
 from store.worker.records import (
     DEFAULTS,
+    NOTHING_PUT,
     Answer,
     ArtifactFacts,
     AttemptFacts,
     AttemptSecrets,
     Batch,
     Begun,
-    BlobWriter,
     CheckpointFacts,
     Claim,
     EarlierAttempt,
+    FinishedBlob,
     InitialFacts,
     NewEvent,
     NodeHeld,
@@ -211,13 +212,17 @@ class AttemptRecords:
                 self._patience.call(lambda: self._store.change(self._claim, begun))
                 self._forget_begun(begun)
 
-    def record(self, batch: Batch, *, blobs: Sequence[BlobWriter] = ()) -> None:
+    def put(self, blobs: Sequence[FinishedBlob]) -> Put:
+        """Stores blobs that a batch names, before it. Any thread may call it. Raises OSError."""
+        return self._store.put(self._claim.job_id, blobs)
+
+    def record(self, batch: Batch, *, put: Put = NOTHING_PUT) -> None:
         """Stores a batch exactly once, even if the answer to an earlier try was lost. Masks secrets in it.
 
-        `blobs`: those that it names, which are stored before. Raises Unavailable after `close`, and OSError.
+        `put`: the blobs that it names. Raises Unavailable after `close`, and OSError if they are to be put again.
         """
         try:
-            self._record(batch, self._store.put(self._claim.job_id, blobs))
+            self._record(batch, put)
         except Conflict as error:
             raise OSError(errno.ESTALE, error.message) from None
 

@@ -16,6 +16,7 @@ from worker.cleanup.folders import FolderSizes
 from worker.cleanup.sweeper import RunDirSweeper
 from worker.host.attempt_key import AttemptKey
 from worker.host.datafolders import ENVIRONMENTS, UNPACKED
+from worker.outage import level_of
 from worker.sandbox.writable import WritableFolders
 from worker.service import ClusterDuties
 from worker.settings import Retention
@@ -117,7 +118,7 @@ class Housekeeper:
             with self._troubles.noted(self.turns.work):
                 self._take_steps()
         except Unavailable as error:
-            logger.warning("%s; housekeeping continues later", error.message)
+            logger.log(level_of(error), "%s; housekeeping continues later", error.message)
 
     def _take_steps(self) -> None:
         began = time.monotonic()

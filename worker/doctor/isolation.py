@@ -26,5 +26,5 @@ def check_isolation(isolation: Isolation, needs: HelperNeeds | None = None) -> F
     ):
         problem = "jobs with GPUs cannot use CUDA: what runs this worker lets no filter of system calls ask a process"
         return warning("isolation", problem, "run the worker outside of that container, or with strict isolation")
-    fact = f"jobs are {levels.describe(level)}"
+    fact = levels.describe(level)
     return warning("isolation", fact, _ADVICE) if level.lacks else ok("isolation", fact)

@@ -104,7 +104,7 @@ def _isolation(nodes: Sequence[NodeFacts]) -> Finding:
     by_text: dict[str, list[str]] = {}
     for host, level in by_host.items():
         by_text.setdefault(levels.describe(level), []).append(host)
-    fact = "; ".join(f"on {_together(hosts)} jobs are {text}" for text, hosts in by_text.items())
+    fact = "; ".join(f"on {_together(hosts)}: {text}" for text, hosts in by_text.items())
     lacks = any(level.lacks for level in by_host.values())
     return warning("isolation", fact, advice) if lacks else ok("isolation", fact)
 

@@ -4,11 +4,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+import socket
 import sys
 from typing import Any, Literal, Protocol
 
 from torchyard.contract.attempts.records import AttemptTerms, ExitReport
 from torchyard.contract.cluster.devices import DeviceReport, StartsReport
+from torchyard.contract.reach.orders import Call
 from torchyard.contract.states import EndReason
 from torchyard.contract.wire.codec import Record
 from worker.host.attempt_key import AttemptKey
@@ -259,6 +261,14 @@ class Engine(Protocol):
         """Asks every rank for the stacks of its threads. Returns a function that reads the answers so far, by rank.
 
         Neither waits for a rank. Both raise OSError.
+        """
+        ...
+
+    def reach(self, handle: Handle, call: Call) -> socket.socket:
+        """Returns a connection to what is started in the sandbox of the attempt, or was started before.
+
+        It carries the frames of `torchyard.contract.reach`. Raises OSError, and ConfigError where nothing can be
+        started in an attempt.
         """
         ...
 

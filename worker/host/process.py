@@ -210,6 +210,11 @@ def send(process: ProcessIdentity, number: signal.Signals) -> bool:
     return True
 
 
+def depth(pid: int) -> int:
+    """Returns how many pid namespaces a process is in, as far as this one sees. Raises OSError."""
+    return _namespace_of(pid)[0]
+
+
 def kill_all(
     find_all: Callable[[], Iterable[ProcessIdentity]],
     *,

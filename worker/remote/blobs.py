@@ -7,14 +7,14 @@ import os
 from pathlib import Path
 import threading
 import time
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 from uuid import uuid4
 
 import httpx2
 
-from store.blobs.facts import DiskSpace, Put
-from store.blobs.writer import Blob, BlobWriter, write_all
-from torchyard.contract.errors import NotFound, StaleClaim
+from store.blobs.facts import DiskSpace, Put, RefusedBlob
+from store.blobs.writer import BlobWriter, FinishedBlob, write_all
+from torchyard.contract.errors import DataError, InvalidRequest, NotFound, StaleClaim
 from worker.remote.cache import BlobCache
 
 PART_BYTES = 32 << 20
@@ -40,6 +40,8 @@ class RemoteBlobs:
     `root`: a folder of this host, of this daemon alone.
     """
 
+    travel: ClassVar[bool] = True
+
     def __init__(self, root: Path, http: httpx2.Client, *, cache_bytes: int, patience_s: float = _PATIENCE_S) -> None:
         """Removes what an earlier daemon has left unfinished. `cache_bytes`: what downloads take. Raises OSError."""
         self._outgoing = root / "outgoing"
@@ -56,7 +58,7 @@ class RemoteBlobs:
         self._leaving.set()
 
     def create(self, *, beside: Callable[[bytes], object] | None = None) -> BlobWriter:
-        return BlobWriter(self._outgoing / uuid4().hex, beside)
+        return BlobWriter(self._outgoing / uuid4().hex, beside, is_durable=False)  # the service's copy is
 
     def open(self, sha256: str) -> BinaryIO:
         return self._cache.open(sha256)
@@ -67,21 +69,29 @@ class RemoteBlobs:
     def disk_space(self) -> DiskSpace:
         return DiskSpace.of(self._outgoing)
 
-    def put(self, job_id: str, blobs: Sequence[BlobWriter]) -> Put:
+    def put(self, job_id: str, blobs: Sequence[FinishedBlob]) -> Put:
         """Uploads finished blobs for a job. They are in the store once a row of the job names them.
 
-        Raises StaleClaim if the worker does nothing for the job, and OSError.
+        Raises RefusedBlob for a file that was lent and is not what it should be, StaleClaim if the worker does nothing
+        for the job, and OSError.
         """
-        files = {writer.blob: writer.path for writer in blobs}
-        for blob, path in files.items():
-            self._upload(job_id, blob, path)
-        return Put(frozenset(blob.sha256 for blob in files))
+        each_once = {finished.blob: finished for finished in blobs}
+        for blob, finished in each_once.items():
+            try:
+                self._upload(job_id, finished)
+            except (DataError, InvalidRequest) as error:
+                if isinstance(finished, BlobWriter):
+                    raise OSError(errno.EIO, error.message) from error
+                raise RefusedBlob(blob, error.message) from error
+        return Put(frozenset(blob.sha256 for blob in each_once))
 
-    def _upload(self, job_id: str, blob: Blob, path: Path) -> None:
-        patience, offset = _Patience(self._patience_s, self._leaving), 0
-        with path.open("rb", buffering=0) as file:
+    def _upload(self, job_id: str, finished: FinishedBlob) -> None:
+        """Raises DataError or InvalidRequest if the file is not what it should be, and what `put` raises."""
+        blob, patience, offset, is_lost = finished.blob, _Patience(self._patience_s, self._leaving), 0, False
+        with finished.open() as file:
             while True:
-                size = min(PART_BYTES, blob.size - offset)
+                # Without an answer it is asked what has arrived: connections that break often carry no whole part.
+                size = 0 if is_lost else min(PART_BYTES, blob.size - offset)
                 try:
                     answer = self._http.put(
                         f"/v1/worker/blobs/{job_id}/{blob.sha256}",
@@ -92,7 +102,9 @@ class RemoteBlobs:
                     received = _received(answer)
                 except (httpx2.TransportError, Away) as error:
                     patience.wait(error)
+                    is_lost = True
                     continue
+                is_lost = False
                 if answer.is_success and received == blob.size:
                     return
                 if received > offset:
@@ -148,7 +160,10 @@ class _Patience:
 
 def _read(file: BinaryIO, offset: int, size: int) -> Iterator[bytes]:
     end = offset + size
-    while offset < end and (chunk := os.pread(file.fileno(), min(_READ_BYTES, end - offset), offset)):
+    while offset < end:
+        chunk = os.pread(file.fileno(), min(_READ_BYTES, end - offset), offset)
+        if not chunk:
+            raise DataError("it has become shorter while it was sent")
         yield chunk
         offset += len(chunk)
 
@@ -162,7 +177,7 @@ def _received(answer: httpx2.Response) -> int:
 
 
 def _check(answer: httpx2.Response) -> None:
-    """Raises NotFound, StaleClaim, Away for what may pass, and other OSErrors, for an answer that is an error."""
+    """Raises the error of an answer: NotFound, StaleClaim, InvalidRequest, Away for what may pass, or an OSError."""
     if answer.is_success:
         return
     answer.read()
@@ -172,6 +187,8 @@ def _check(answer: httpx2.Response) -> None:
         raise StaleClaim(detail)
     if problem.get("code") == NotFound.code:
         raise NotFound(detail)
+    if problem.get("code") == InvalidRequest.code:
+        raise InvalidRequest(detail)
     if answer.status_code == 429 or answer.status_code >= 500:
         raise Away(detail)
     raise OSError(errno.EFBIG if answer.status_code == 413 else errno.EIO, detail)

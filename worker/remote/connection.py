@@ -17,6 +17,9 @@ from torchyard.contract.errors import (
     Unavailable,
 )
 from torchyard.contract.wire.text import printable
+from torchyard.contract.wire.version import HEADER, own_version
+from torchyard.host import trust
+from worker.outage import Outage
 
 A = TypeVar("A", bound=Asked)
 T = TypeVar("T")
@@ -26,6 +29,8 @@ PATIENT_S = 60.0
 QUICK_S = 10.0
 _CONNECT_S = 5.0
 _MOST_CONNECTIONS = 32
+IDLE_S = 12.0
+"""For so long an idle connection is kept: over the next heartbeat, but shorter than the service keeps it."""
 _LONGEST = 1000
 _RAISED: dict[str, type[TorchyardError]] = {
     kind.code: kind for kind in (Conflict, NotAuthorized, NotFound, StaleClaim, Unavailable)
@@ -43,12 +48,24 @@ class Connection:
         self.http = httpx2.Client(
             base_url=url,
             verify=context,
-            trust_env=False,
-            headers={"Authorization": f"Bearer {token}", PROTOCOL_HEADER: PROTOCOL, BOOT_HEADER: boot},
+            trust_env=not trust.is_local(url),  # a proxy that the environment names
+            headers={
+                "Authorization": f"Bearer {token}",
+                PROTOCOL_HEADER: PROTOCOL,
+                HEADER: own_version(),
+                BOOT_HEADER: boot,
+            },
             timeout=httpx2.Timeout(PATIENT_S, connect=_CONNECT_S),
-            limits=httpx2.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=_MOST_CONNECTIONS),
+            limits=httpx2.Limits(
+                max_connections=_MOST_CONNECTIONS,
+                max_keepalive_connections=_MOST_CONNECTIONS,
+                keepalive_expiry=IDLE_S,
+            ),
         )
         """For what is no verb: the stream of wake-ups, and blobs."""
+        self.outage = Outage(
+            meanwhile="jobs go on, and what they write is sent later", over="the service answers again"
+        )
 
     def call(self, verb: Verb[A, T], asked: A, *, timeout_s: float = PATIENT_S) -> T:
         """Returns the answer. Raises Unavailable where the same call may succeed later, and what the verb raises."""
@@ -59,9 +76,13 @@ class Connection:
                 verb.path, content=body, headers={"Content-Type": "application/json"}, timeout=timeout
             )
         except httpx2.TransportError as error:
-            raise unreachable(error) from None
-        if response.status_code != httpx2.codes.OK:
-            raise error_of(response)
+            raise self.outage.note(unreachable(error)) from None
+        error = None if response.status_code == httpx2.codes.OK else error_of(response)
+        if isinstance(error, Unavailable):
+            raise self.outage.note(error)
+        self.outage.end()
+        if error is not None:
+            raise error
         try:
             return verb.answered.model_validate_json(response.content).answer
         except ValueError as error:

@@ -7,7 +7,8 @@ import threading
 from store.worker import wire
 from store.worker.records import Orders
 from torchyard.contract.cluster.devices import DeviceReport, StartsReport
-from torchyard.contract.errors import NotAuthorized
+from torchyard.contract.errors import Conflict, NotAuthorized, Unavailable
+from worker.outage import Outage
 from worker.remote.connection import QUICK_S, Connection
 
 EVERY_S = 10.0
@@ -32,6 +33,7 @@ class Reporting:
         """The newest observations that were not sent yet, with their times."""
         self._starts = StartsReport(mode="cold")
         self._sent_at = self._renewed_at = float("-inf")
+        self._refused = Outage(meanwhile="this worker gets no jobs", over="the service takes this worker again")
         self._orders = Orders()
         self._is_stale = True
         """Whether the orders may be others by now."""
@@ -62,7 +64,7 @@ class Reporting:
             return self._orders
 
     def mark_stale(self) -> None:
-        """Notes that somebody has asked workers for something."""
+        """Notes that the service may want something else by now."""
         self._is_stale = True
 
     def _send(self, attempt_ids: Collection[int]) -> set[int]:
@@ -76,6 +78,9 @@ class Reporting:
         except NotAuthorized as error:  # it was removed: none of its attempts goes on
             logger.error("%s", error.message)
             return set()
+        except Conflict as error:  # of another version, or a GPU that another worker has
+            raise self._refused.note(Unavailable(error.message)) from None
+        self._refused.end()
         self._sent_at = now
         self._samples = []
         self._note(told.orders)

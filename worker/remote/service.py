@@ -64,7 +64,7 @@ class RemoteService:
         )
 
     def wakeups(self) -> RemoteWakeups:
-        return RemoteWakeups(self.connection, woken=self._note_wakeup)
+        return RemoteWakeups(self.connection, woken=self._note_wakeup, is_deaf=self._reporting.mark_stale)
 
     def duties(self, own: Container[Claim], *, clock: Callable[[], float]) -> NoDuties:
         return NoDuties()

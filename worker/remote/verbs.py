@@ -13,8 +13,8 @@ from store.worker.records import (
     AttemptSecrets,
     Batch,
     Begun,
-    BlobWriter,
     Claim,
+    FinishedBlob,
     HostOffer,
     KeepOrder,
     NewArtifact,
@@ -87,7 +87,7 @@ class RemoteVerbs:
         asked = wire.AppendAsked(claim=claim, batch=batch, seq=seq, begun=begun)
         return self._connection.call(wire.APPEND, asked)
 
-    def put(self, job_id: str, blobs: Sequence[BlobWriter]) -> Put:
+    def put(self, job_id: str, blobs: Sequence[FinishedBlob]) -> Put:
         return self.blobs.put(job_id, blobs) if blobs else NOTHING_PUT
 
     def show(self, lines: Sequence[LiveLine]) -> None:

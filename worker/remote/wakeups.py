@@ -9,6 +9,7 @@ import httpx2
 
 from store.worker import wire
 from torchyard.contract.errors import Unavailable
+from worker.outage import KnownOutage
 from worker.remote.connection import Connection, error_of, unreachable
 
 _SILENT_S = wire.HEARTBEAT_S + 5.0
@@ -20,15 +21,23 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteWakeups:
-    """A `worker.service.Wakeups`. `woken` is called in its thread, with whether somebody has asked for something."""
+    """A `worker.service.Wakeups`.
 
-    def __init__(self, connection: Connection, *, woken: Callable[[bool], object]) -> None:
+    `woken` is called in its thread, with whether somebody has asked for something; `is_deaf` at each `wait` for which
+    none can come.
+    """
+
+    def __init__(
+        self, connection: Connection, *, woken: Callable[[bool], object], is_deaf: Callable[[], object]
+    ) -> None:
         self.asked = False
         self._connection = connection
         self._woken = woken
+        self._is_deaf = is_deaf
         self._changed = threading.Condition()
-        """Guards the next five attributes."""
+        """Guards the next seven attributes."""
         self._pending = self._pending_asked = self._is_open = self._was_tried = self._closed = False
+        self._open_at, self._problem = time.monotonic(), "its stream has ended"
         self._thread = threading.Thread(target=self._listen, name="the stream of wake-ups", daemon=True)
         self._thread.start()
 
@@ -37,7 +46,8 @@ class RemoteWakeups:
             if not self._was_tried:
                 self._changed.wait_for(lambda: self._was_tried or self._pending or self._closed, timeout=timeout)
             if not self._is_open and not self._pending:
-                raise Unavailable("the service sends no wake-ups now")
+                self._is_deaf()
+                raise self._silence()
             self._changed.wait_for(lambda: self._pending or self._closed or not self._is_open, timeout=timeout)
             woken, self.asked = self._pending, self._pending_asked
             self._pending = self._pending_asked = False
@@ -48,6 +58,13 @@ class RemoteWakeups:
             self._closed = True
             self._changed.notify_all()
 
+    def _silence(self) -> Unavailable:
+        """Returns the error of a stream that is not open."""
+        error = f"the service sends no wake-ups now: {self._problem}"
+        # A restart of the service is no news, and one that does not answer at all is noted by its next verb.
+        is_news = time.monotonic() - self._open_at > _SILENT_S and not self._connection.outage.lasts
+        return Unavailable(error) if is_news else KnownOutage(error)
+
     def _listen(self) -> None:
         pause_s = _AGAIN_S
         while not self._closed:
@@ -55,7 +72,7 @@ class RemoteWakeups:
             try:
                 self._follow()
             except Unavailable as error:
-                logger.info("%s; asking every two seconds meanwhile", error.message)
+                self._problem = error.message
             except Exception:
                 logger.exception("the stream of wake-ups failed")
             self._set_open(False)
@@ -85,6 +102,8 @@ class RemoteWakeups:
         if is_open:
             self._note(asked=True)  # what came before it was open is not told
         with self._changed:
+            if is_open or self._is_open:
+                self._open_at = time.monotonic()
             self._is_open, self._was_tried = is_open, True
             self._changed.notify_all()
 

@@ -74,14 +74,13 @@ def protects(isolation: IsolationReport) -> bool:
 def describe(isolation: IsolationReport) -> str:
     """Returns the level in one line."""
     shown = {
-        "off": "not isolated",
-        "basic": "isolated without Landlock",
-        "landlock": "isolated by Landlock",
-        "strict": "isolated strictly",
+        "off": "no sandbox",
+        "basic": "sandbox without Landlock",
+        "landlock": "sandbox: Landlock",
+        "strict": "sandbox: strict",
     }
-    own = [what for what, has in (("mounts", isolation.own_mounts), ("processes", isolation.own_pids)) if has]
-    with_own = f", with {' and '.join(own)} of its own" if own else ""
-    return shown[isolation.level] + with_own + "".join(f"; lacks {what}" for what in isolation.lacks)
+    own = " + namespaces" if isolation.own_pids else " + mounts" if isolation.own_mounts else ""
+    return shown[isolation.level] + own + "".join(f"; lacks {what}" for what in isolation.lacks)
 
 
 def _lacks(abi: int, own: Namespaces, *, filtered: bool) -> Iterator[str]:

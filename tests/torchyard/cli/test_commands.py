@@ -244,7 +244,7 @@ def test_a_kept_place_is_shown_below_the_devices(server: FakeServer) -> None:
     server.on("/v1/queue", page([]))
     server.on("/v1/jobs", page([]))
     server.on("/v1/workers/wrk_1/history", {"worker_id": "wrk_1", "resolution_seconds": 5, "devices": []})
-    kept = "box-a: its CPU slots are kept for a job of eve, until that can start"
+    kept = "box-a: CPU slots are reserved for a job of eve"
     assert run(server, "workers", "ls").stdout.splitlines()[2:] == [kept]
     assert run(server, "top", "--once").stdout.split("\n\n")[0].splitlines()[-1] == kept
 

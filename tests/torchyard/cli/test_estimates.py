@@ -46,7 +46,7 @@ def estimate(
         (estimate(), "between 14:10 and 14:40; of the last 200 such estimates 79% held", "14:10-14:40"),
         (
             estimate(low=None, high=None, held=0, of=12),
-            "about 14:20; too few estimates have come true yet to say how sure that is (12 of 20)",
+            "about 14:20; low confidence",
             "about 14:20",
         ),
         (estimate(expected=None, low=HIGH, high=None, held=0, of=0), "after 14:40", "after 14:40"),
@@ -63,7 +63,7 @@ def estimate(
         ),
         (
             estimate(low=NOW + timedelta(days=1), high=NOW + timedelta(days=1, hours=1), held=1, of=3),
-            "between 28 Nov 14:00 and 15:00; too few estimates have come true yet to say how sure that is (3 of 20)",
+            "between 28 Nov 14:00 and 15:00; low confidence",
             "28 Nov 14:00-15:00",
         ),
         (

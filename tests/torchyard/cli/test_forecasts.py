@@ -39,7 +39,7 @@ def test_who_waits_is_told_place_time_and_changes(approved: Approved) -> None:
     now = datetime.now(UTC)
     at = EstimateView(expected=now, low=None, high=None, made_at=now, held=0, of=12)
     clock = f"{now.astimezone():%H:%M}"
-    sure = "too few estimates have come true yet to say how sure that is (12 of 20)"
+    sure = "low confidence"
     assert "\n".join(forecasts.of_submitted(waiting(estimate=at, starts_if=[FEWER]))) == approved(
         "of_submitted", clock=clock, sure=sure
     )

@@ -33,7 +33,7 @@ def test_a_target_is_added_shown_and_removed(team: Team, approved: Approved) -> 
     refused = run("notifications", "add", "alerts", HOOK)
     assert refused.returncode == 1 and "has a target alerts already" in refused.stderr
     mail = run("notifications", "add", "mail", "nora@example.com")
-    assert mail.returncode == 1 and "only an administrator may enter an address of mail" in mail.stderr
+    assert mail.returncode == 1 and "only an administrator may enter an email address" in mail.stderr
     assert team.run("admin", "notifications", "add", "mail", "nora@example.com", "--user", "nora").returncode == 0
     assert [row["name"] for row in json.loads(run("notifications", "ls", "--json").stdout)] == ["alerts", "mail"]
     assert run("notifications", "rm", "alerts", "mail").stdout == approved("alerts removed mail")

@@ -338,7 +338,7 @@ def _without_seconds(shown: str) -> list[str]:
 def test_top_redraws_until_q(service: Service, trained: JobView) -> None:
     code, screen = _in_terminal(service, "top", answer="q", shown="ENDED TODAY")
     assert code == 0
-    assert "FLOOR" in screen and "numerals" in screen
+    assert "DEVICES" in screen and "numerals" in screen
 
 
 def test_ps_watch_redraws_until_ctrl_c(service: Service, trained: JobView) -> None:

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+import socket
 
 from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.cluster.devices import DeviceReport, StartsReport
+from torchyard.contract.reach.orders import Call
 from torchyard.contract.states import EndReason
 from worker.devices.inventory import Inventory
 from worker.engines import base
@@ -35,6 +37,8 @@ class Simulated:
     """What it waits for while it has no ranks."""
     nodes: tuple[base.NodeDevices, ...] = ()
     """What a cluster has given to it."""
+    reached: list[tuple[Call, socket.socket]] = field(default_factory=list[tuple[Call, socket.socket]])
+    """What was called in it, each with the end of its handler."""
     watchers: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     def end(self, reason: EndReason = EndReason.COMPLETED, message: str = "") -> None:
@@ -105,6 +109,11 @@ class MemoryEngine:
         found = self.attempts[handle.key]
         found.stacks_requests += 1
         return lambda: list(found.stacks)
+
+    def reach(self, handle: Handle, call: Call) -> socket.socket:
+        given, kept = socket.socketpair()
+        self.attempts[handle.key].reached.append((call, kept))
+        return given
 
     def stray_memory(self, handle: Handle, devices: Sequence[str]) -> list[StrayMemory]:
         found = self.attempts[handle.key]

@@ -16,7 +16,7 @@ from store.worker.records import Batch, HostOffer, MetricPoint, NewArtifact, New
 from tests.worker.remote.conftest import Remote
 from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.cluster.devices import DeviceReport, StartsReport
-from torchyard.contract.errors import Conflict, NotAuthorized, ServerError, StaleClaim
+from torchyard.contract.errors import Conflict, NotAuthorized, ServerError, StaleClaim, Unavailable
 from torchyard.contract.telemetry.views import LiveLine
 from worker.remote.service import RemoteService
 
@@ -116,7 +116,7 @@ def test_a_gpu_of_another_live_worker_is_not_taken(remote: Remote, box: RemoteSe
     remote.store.write(lambda session: workers.heartbeat(session, other, devices=[GPU.to_dict()]))
     with pytest.raises(Conflict, match="is one of worker other"):
         box.verbs.register("box", HostOffer([SLOT, GPU]))
-    with pytest.raises(Conflict, match="is one of worker other"):
+    with pytest.raises(Unavailable, match="is one of worker other"):
         box.verbs.heartbeat(HostOffer([GPU]), starts=StartsReport(mode="cold"))
     job_id = remote.store.submit(resources={"device": "cuda"})
     assert [*box.placing.claims([GPU], running=[], may_claim=lambda: True, may_postpone=False)] == []

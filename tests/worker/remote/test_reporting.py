@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from api.server import server
 from store.worker import wire
 from store.worker.records import HostOffer
 from tests.worker.remote.conftest import Remote
 from torchyard.contract.cluster.devices import DeviceReport, StartsReport
-from worker.remote.connection import Connection
-from worker.remote.reporting import Reporting
+from worker.remote.connection import IDLE_S, Connection
+from worker.remote.reporting import EVERY_S, Reporting
 
 SLOT = DeviceReport(index=0, uuid="cpu-0", name="CPU slot", kind="cpu")
 COLD = StartsReport(mode="cold")
@@ -57,3 +58,7 @@ def test_one_request_in_ten_seconds_has_two_samples_and_renews_the_leases(
         assert [(len(beat.samples), beat.attempts) for beat in sent[2:]] == [(2, [claim.attempt_id])] * 5
     finally:
         connection.close()
+
+
+def test_a_connection_is_kept_over_the_next_heartbeat_and_not_longer_than_the_service_keeps_it() -> None:
+    assert EVERY_S < IDLE_S < server.IDLE_S

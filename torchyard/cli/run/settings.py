@@ -152,7 +152,7 @@ def _from_file(path: Path) -> Layer:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     for name in content.keys() - {TABLE}:
         inside = f"below the line [{TABLE}], {suggestion(name, _BY_NAME)}"
-        raise ConfigError(f"{path}: {name} is no key: there is the table [{TABLE}]; {inside}")
+        raise ConfigError(f"{path}: {name} is not a known key; the table is [{TABLE}]; {inside}")
     values = content.get(TABLE, {})
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: {TABLE} must be a table, which begins with the line [{TABLE}]")

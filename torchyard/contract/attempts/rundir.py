@@ -11,6 +11,8 @@ The supervisor and the ranks share only this folder and the environment variable
       brought.json     how far the files with curves were            the worker writes it
                        read that were there before the attempt started
       exit.json        how the attempt ended; nothing runs any more  the supervisor writes it
+      door             brings a user's connection into the sandbox    the supervisor listens, the worker connects
+      door.key         what the worker shows there                   the supervisor writes it
       shown/           what ranks see also where they see nothing else of ctl/. Of a node of several, and of an attempt
                        that an earlier release has started, its files are in ctl/ itself
       shown/stop.json  asks the attempt to stop                      the worker writes it, supervisor and ranks read it
@@ -28,6 +30,7 @@ The supervisor and the ranks share only this folder and the environment variable
       events.jsonl     lines of `torchyard.contract.attempts.events`                   rank 0 appends
       ranks/N.json     the process of rank N                         rank N writes it when it starts
       ranks/N.finished its program has done all its work             rank N touches it
+      ranks/N.variables    its variables, but for secrets            who starts rank N as a program writes it
       errors/N.json    the exception of rank N                       rank N writes it
       collectives/     what PyTorch's flight recorder knew at a hang          each rank writes its own files
       stacks/N.txt     the stacks of rank N, for who asked           rank N appends
@@ -180,6 +183,14 @@ class RunDir:
         return self._seen / "secrets.sock"
 
     @property
+    def door(self) -> Path:
+        return self.ctl / "door"
+
+    @property
+    def door_key(self) -> Path:
+        return self.ctl / "door.key"
+
+    @property
     def exit(self) -> Path:
         return self.ctl / "exit.json"
 
@@ -289,6 +300,10 @@ class RunDir:
     def finished(self, rank: int) -> Path:
         """A file that exists once the rank's program has done all its work: it did not leave early for a stop."""
         return self.ranks / f"{rank}.finished"
+
+    def variables(self, rank: int) -> Path:
+        """A file with the variables of a rank that was started as a program, as `/proc/PID/environ` has them."""
+        return self.ranks / f"{rank}.variables"
 
     def log(self, source: str, stream: str) -> Path:
         """The log of `source` (`launcher` or `rank-N`) and `stream` (`stdout` or `stderr`)."""

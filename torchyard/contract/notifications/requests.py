@@ -55,7 +55,7 @@ class NewTarget(Schema):
     kind: TargetKind
     address: Annotated[
         str,
-        Field(min_length=1, max_length=web_address.LONGEST, description="`https://…`; for `mail`, an address of mail"),
+        Field(min_length=1, max_length=web_address.LONGEST, description="`https://…`; for `mail`, an email address"),
     ]
     on: OnKinds = [*DEFAULT_ON]
     jobs: TargetJobs = Field(default="all", description="`named`: only jobs whose spec names the target in `notify`")

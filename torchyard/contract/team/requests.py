@@ -22,6 +22,7 @@ MOST_WORKER_USERS = 1000
 """The most users whose jobs a worker takes, where it takes only theirs."""
 MOST_SCOPES = 100
 """The most scopes that are named for a token, equal ones included."""
+_EXEC = "whether the session has the scope jobs:exec, too, where the token has it"
 TokenName = Annotated[str, Field(min_length=1, max_length=100, pattern=NO_CONTROLS)]
 
 
@@ -41,10 +42,13 @@ Limit = Annotated[int, Field(ge=0, lt=2**62)] | None
 RoleName = Annotated[Role, BeforeValidator(_role)]
 
 
+WorkerUserNames = Annotated[list[UserName], Field(max_length=MOST_WORKER_USERS)] | None
+
+
 class WorkerUsers(Schema):
     """The users whose jobs a worker takes."""
 
-    users: Annotated[list[UserName], Field(max_length=MOST_WORKER_USERS)] | None = Field(description="null: all")
+    users: WorkerUserNames = Field(description="null: all")
 
 
 class NewUser(Schema):
@@ -68,7 +72,9 @@ class NewToken(Schema):
     name: TokenName = "token"
     user: UserName | None = Field(default=None, description="whose token; only an administrator may name another user")
     scopes: Annotated[list[Scope], BeforeValidator(_scopes)] | None = Field(
-        default=None, max_length=MOST_SCOPES, description="what it may be used for; null: all that its user may do"
+        default=None,
+        max_length=MOST_SCOPES,
+        description="what it may be used for; null: all that its user may do, without jobs:exec",
     )
     lifetime: Duration | None = Field(default=timedelta(days=90), description="null: it does not expire")
 
@@ -99,12 +105,14 @@ class Login(Schema):
     """What a browser sends for a session: a token."""
 
     token: Annotated[str, Field(min_length=1, max_length=500)]
+    exec: bool = Field(default=False, description=_EXEC)
 
 
 class CodeLogin(Schema):
     """What a browser on the service's machine may send instead: a login code."""
 
     code: Annotated[str, Field(min_length=1, max_length=100)]
+    exec: bool = Field(default=False, description=_EXEC)
 
 
 def _small(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -139,6 +147,7 @@ class NewCode(Schema):
 
     kind: CodeKind
     name: UserName = Field(description="of the worker, or of the user")
+    users: WorkerUserNames = Field(default=None, description="whose jobs the worker takes; null: all")
 
 
 class Joining(Schema):
@@ -146,6 +155,9 @@ class Joining(Schema):
 
     code: Annotated[str, Field(pattern=allowing(CODE_SECRET, "the last 32 characters of a code"))]
     version: Annotated[str, Field(min_length=1, max_length=70)] = Field(description="of its Torchyard")
+    key: Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9_-]{43}$", "43 letters, digits, `-` and `_`"))] = Field(
+        description="a random key of the machine, which may send the code again if the answer was lost"
+    )
 
 
 class NewView(Schema):

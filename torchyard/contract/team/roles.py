@@ -14,6 +14,9 @@ class Scope(StrEnum):
     """Ask who one is. Every token has it."""
     JOBS_READ = "jobs:read"
     JOBS_WRITE = "jobs:write"
+    JOBS_EXEC = "jobs:exec"
+    """Start programs inside one's own running jobs, and connect to what they listen on. A token has it, and a browser's
+    session, only if that is asked for."""
     CLUSTER_READ = "cluster:read"
     """See workers, devices and the queue."""
     CLUSTER_WRITE = "cluster:write"
@@ -68,7 +71,7 @@ class Resource(StrEnum):
 
 
 _VIEWER = frozenset({Scope.ACCOUNT, Scope.JOBS_READ, Scope.CLUSTER_READ, Scope.TOKENS})
-_MEMBER = _VIEWER | {Scope.JOBS_WRITE, Scope.SECRETS}
+_MEMBER = _VIEWER | {Scope.JOBS_WRITE, Scope.JOBS_EXEC, Scope.SECRETS}
 _OPERATOR = _MEMBER | {Scope.CLUSTER_WRITE, Scope.FIGURES_READ}
 _SCOPES = {
     Role.VIEWER: _VIEWER,

@@ -29,6 +29,15 @@ def works_with(theirs: str, ours: str) -> bool:
     return one is None or other is None or (one[0] == other[0] and abs(one[1] - other[1]) <= 1)
 
 
+def gap(theirs: str, ours: str) -> str | None:
+    """Returns why a machine of the version `theirs` does not work with a service of `ours`; None if it does."""
+    if works_with(theirs, ours):
+        return None
+    return (
+        f"this machine has Torchyard {theirs}, and the service {ours}: at most one minor version may lie between them"
+    )
+
+
 def release(version: str) -> tuple[int, int] | None:
     """Returns major and minor of a version such as `0.1.0`; None for what is no such version."""
     match = _VERSION.fullmatch(version)

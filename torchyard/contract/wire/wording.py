@@ -20,14 +20,14 @@ def allowing(pattern: str, words: str) -> str:
 
 def unknown_key(name: str, known: Collection[str]) -> str:
     """Says that a key is not there, which one may be meant, and which there are."""
-    return f"is no key: {suggestion(name, known)}" if known else "is no key, and there are none here"
+    return f"is not a known key; {suggestion(name, known)}" if known else "is not a known key: none is allowed here"
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
-    """Returns `did you mean epochs? There are epochs, seed`, of names that are ours."""
+    """Returns `did you mean epochs? Known: epochs, seed`, of names that are ours."""
     listed = ", ".join([*known][:_MOST_KEYS])
     near = nearest(name, known)
-    return f"did you mean {near}? There are {listed}" if near else f"there are {listed}"
+    return f"did you mean {near}? Known: {listed}" if near else f"known: {listed}"
 
 
 def nearest(name: str, known: Collection[str]) -> str:
@@ -88,7 +88,7 @@ _TIME = _plain("must be a time with its zone: 2026-01-31T12:00:00Z")
 _DURATION = _plain("must be a duration: 90s, 15m, 24h or 7d")
 _WORDS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "missing": _plain("is missing"),
-    "extra_forbidden": _plain("is no key"),
+    "extra_forbidden": _plain("is not a known key"),
     "value_error": _raised,
     "assertion_error": _raised,
     "json_invalid": _plain("is not JSON"),

@@ -6,7 +6,7 @@ export type XKind = "step" | "epoch" | "trained" | "wall";
 export const X_KINDS: Readonly<Record<XKind, string>> = {
   step: "step",
   epoch: "epoch",
-  trained: "trained time",
+  trained: "training time",
   wall: "wall clock",
 };
 

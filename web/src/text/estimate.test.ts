@@ -21,11 +21,11 @@ test("an estimate says between which times, and how many such estimates held", (
 
 test("with few outcomes it says one time, and that nobody knows how sure it is", () => {
   const few = estimate({ low: null, high: null, held: 0, of: 12 });
-  expect(estimateText(few, NOW)).toBe(
-    "about 14:20; too few estimates have come true yet to say how sure that is (12 of 20)",
-  );
+  expect(estimateText(few, NOW)).toBe("about 14:20; low confidence");
   expect(shortWhenText(few, NOW)).toBe("about 14:20");
-  expect(estimateText(estimate({ held: 0, of: 0 }), NOW)).toContain("between 14:10 and 14:40; too few");
+  expect(estimateText(estimate({ held: 0, of: 0 }), NOW)).toContain(
+    "between 14:10 and 14:40; low confidence",
+  );
 });
 
 test("a job too far behind starts after a time, of which there is no record", () => {

@@ -1,7 +1,7 @@
 /** When a waiting job is expected to start, in words. Times are those of the reader's clock. */
 import type { EstimateView } from "../api/wire";
 
-/** With fewer outcomes the service says nothing of how sure an estimate is. */
+/** With fewer outcomes of earlier estimates, an estimate is of low confidence. */
 const ENOUGH = 20;
 const FRESH_MS = 300_000;
 
@@ -45,8 +45,7 @@ function rangeOf(low: string, high: string, now: number): readonly [string, stri
 
 function recordText({ expected, held, of }: EstimateView): string {
   if (expected === null) return "";
-  if (of < ENOUGH)
-    return `; too few estimates have come true yet to say how sure that is (${of} of ${ENOUGH})`;
+  if (of < ENOUGH) return "; low confidence";
   return `; of the last ${of} such estimates ${Math.round((100 * held) / of)}% held`;
 }
 

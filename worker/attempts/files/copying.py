@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 import errno
+from functools import partial
 import os
 from pathlib import Path
 import time
 from typing import BinaryIO, Protocol
 
-from store.worker.records import Blob, BlobStore, BlobWriter, NewCheckpoint
+from store.worker.records import Blob, BlobStore, BlobWriter, FinishedBlob, HashedFile, LentFile, NewCheckpoint
 from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.attempts.rundir import INDEX_FILE, MANIFEST, STATE_FILE, RunDir
 from torchyard.contract.errors import DataError
@@ -27,7 +28,7 @@ class Copy(Protocol):
     """A complete copy."""
 
     @property
-    def blobs(self) -> Sequence[BlobWriter]:
+    def blobs(self) -> Sequence[FinishedBlob]:
         """The finished blobs, which have no names in the store yet."""
         ...
 
@@ -56,7 +57,7 @@ class CheckpointCopy:
         """Bytes of its manifest."""
         self.saved_at = 0
         """When its manifest was written, in nanoseconds, or now if that says it was later."""
-        self._done: list[BlobWriter] = []
+        self._done: list[FinishedBlob] = []
         self._current: tuple[BinaryIO, BlobWriter] | None = None
         manifest = self._read_manifest()
         self._check_files(manifest.files, limit)
@@ -73,6 +74,8 @@ class CheckpointCopy:
 
         Raises DataError if a file is not the one in the manifest, and OSError.
         """
+        if self._blobs.travel:
+            return self._lend(limit)
         while self._pending:
             if limit <= 0:
                 return 0
@@ -92,7 +95,7 @@ class CheckpointCopy:
         return max(limit, 1)
 
     @property
-    def blobs(self) -> Sequence[BlobWriter]:
+    def blobs(self) -> Sequence[FinishedBlob]:
         """The finished blobs, which have no names in the store yet."""
         return self._done
 
@@ -103,6 +106,16 @@ class CheckpointCopy:
             self._current[1].discard()
         for copy in self._done:
             copy.discard()
+
+    def _lend(self, limit: int) -> int:
+        """Has the files be sent from where they lie: who gets them compares them with the digests in the manifest."""
+        if limit < MIN_FILE_COST:
+            return 0
+        self._done += [
+            LentFile(Blob(file.sha256, file.size), opened=partial(self._open, file)) for file in self._pending
+        ]
+        self._pending = []
+        return max(limit - sum(max(file.size, MIN_FILE_COST) for file in self._manifest.files), 1)
 
     def _read_manifest(self) -> Manifest:
         raw = open_inside(self._job, *self._folder, MANIFEST)
@@ -125,7 +138,7 @@ class CheckpointCopy:
         for file in files:
             self._open(file).close()
         size = sum(file.size for file in files)
-        require_room(self._blobs, size, limit=limit, what="a checkpoint")
+        require_room(self._blobs, size, limit=limit, what="a checkpoint", copied=not self._blobs.travel)
 
     def _open(self, file: ManifestFile) -> BinaryIO:
         source = open_inside(self._job, *self._folder, *file.path.split("/"))
@@ -157,24 +170,31 @@ class FileCopy:
         limit: int = CHECKPOINT_LIMIT,
         names: int = 1,
         beside: Callable[[bytes], object] | None = None,
+        is_last: bool = False,
     ) -> None:
         """Copies nothing. `what` names the kind of file in errors; `limit` is its largest size in bytes.
 
         `root`: the folder below which the match was found. `names`: how many it may have. `beside` gets all bytes that
-        are copied. Raises DataError if the file cannot be read, is too large or has changed, and OSError.
+        are copied. `is_last`: nobody changes the file any more, so it is lent where blobs travel. Raises DataError if
+        the file cannot be read, is too large or has changed, and OSError.
         """
         self._match = match
         self._blob: Blob | None = None
-        require_room(blobs, match.status.st_size, limit=limit, what=what)
-        source = open_inside(root, *match.parts, names=names)
-        if source is None:
-            raise Changed("it is gone")
-        self._source: BinaryIO = source
+        lends = is_last and blobs.travel
+        require_room(blobs, match.status.st_size, limit=limit, what=what, copied=not lends)
+
+        def opened() -> BinaryIO:
+            source = open_inside(root, *match.parts, names=names)
+            if source is None:
+                raise Changed("it is gone")
+            return source
+
+        self._source: BinaryIO = opened()
         try:
             self._check_unchanged()
-            self._writer = blobs.create(beside=beside)
+            self._writer = HashedFile(opened, beside) if lends else blobs.create(beside=beside)
         except BaseException:
-            source.close()
+            self._source.close()
             raise
 
     @property
@@ -187,7 +207,7 @@ class FileCopy:
         return self._match.parts
 
     @property
-    def written(self) -> BlobWriter:
+    def written(self) -> BlobWriter | HashedFile:
         """The blob, once all is copied."""
         return self._writer
 
@@ -227,7 +247,7 @@ class FileCopy:
         return max(limit, 1)
 
     @property
-    def blobs(self) -> Sequence[BlobWriter]:
+    def blobs(self) -> Sequence[FinishedBlob]:
         """The finished blob, which has no name in the store yet."""
         return [self._writer]
 
@@ -246,10 +266,13 @@ def identity(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def require_room(blobs: BlobStore, size: int, *, limit: int, what: str) -> None:
-    """Raises DataError if `what` may never have so many bytes, and OSError if the disk has no room for them now."""
+def require_room(blobs: BlobStore, size: int, *, limit: int, what: str, copied: bool = True) -> None:
+    """Raises DataError if `what` may never have so many bytes, and OSError if the disk has no room for them now.
+
+    `copied`: whether they need any on this disk.
+    """
     space = blobs.disk_space()
     if size > min(limit, space.total):
         raise DataError(f"it has {size} bytes, but {what} may have at most {min(limit, space.total)}")
-    if size > space.free:
+    if copied and size > space.free:
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} for {size} bytes")

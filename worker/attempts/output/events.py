@@ -1,8 +1,12 @@
-"""Reads the event log of an attempt, which its program writes by `torchyard.run`."""
+"""Reads the event log of an attempt, which its program writes by `torchyard.run`.
+
+Lines that have files are read apart from the others, which do not wait until these files are stored.
+"""
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
+import re
 import time
 from typing import Any, TypeAlias
 
@@ -28,7 +32,11 @@ _MIN_INTERVAL_US, _MAX_INTERVAL_US = 500_000, 60_000_000
 _MANY_EVENTS = 5000
 """Beyond these, an attempt's progress becomes an event once in `_MAX_INTERVAL_US` of the worker's clock: what a script
 says of its epoch and of the time no longer counts. An honest script has become as rare by then."""
-_Event: TypeAlias = Metric | ProgressLine | Card | Message | Packages | Remeasured
+_Event: TypeAlias = Metric | ProgressLine | Card | Message | Packages
+FileLine: TypeAlias = CheckpointSaved | Shown | Remeasured
+"""A line that has files, or follows one that has."""
+_MAY_HAVE_FILES = re.compile(rb'"(checkpoint|media|remeasured)"|\\u')
+"""In each such line: JSON has no other way to write these types."""
 
 
 @dataclass(frozen=True)
@@ -84,16 +92,12 @@ class EventReader:
 
     def __init__(self, job: Path) -> None:
         self._reader = LineReader(job)
+        self._file_reader = LineReader(job)
         self._progress = Progress()
         self._stored_progress = self._progress
 
-    def read(
-        self, batch: Batch, offsets: dict[str, int], *, final: bool
-    ) -> Generator[tuple[CheckpointSaved | Shown, int]]:
-        """Adds the next events to the batch, and moves the offset behind them. Raises OSError.
-
-        Yields each line that has files where it stands, and its offset. The caller may stop there.
-        """
+    def read(self, batch: Batch, offsets: dict[str, int], *, final: bool) -> None:
+        """Adds the next events that have no files to the batch, and moves the offset behind them. Raises OSError."""
         self._progress = self._stored_progress
         offset = offsets.get(EVENTS, 0)
         result = self._reader.read(EVENTS, offset=offset, keep=CHUNK, final=final)
@@ -101,15 +105,28 @@ class EventReader:
             warn(batch, text)
         if result.offset != offset:
             offsets[EVENTS] = result.offset
-        for line, cut, start in result.lines:
+        for line, cut, _ in result.lines:
             if cut:
                 warn(batch, f"a line of {EVENTS} is too long: {as_text(line[:200], cut + len(line) - 200)}")
                 continue
             event = _parse_event(line, batch)
-            if isinstance(event, CheckpointSaved | Shown):
-                yield event, start
-            elif event is not None:
+            if event is not None and not isinstance(event, FileLine):
                 self._add(event, batch)
+
+    def file_lines(self, start: int, *, end: int, final: bool) -> Generator[tuple[FileLine | None, int]]:
+        """Yields each line from `start` to `end` that has files, and its offset. Raises OSError.
+
+        None: the end of a line that is far too long was not found yet.
+        """
+        while start < end:
+            result = self._file_reader.read(EVENTS, offset=start, keep=CHUNK, final=final)
+            for line, cut, at in result.lines:
+                if at < end and not cut and (found := _file_line(line)) is not None:
+                    yield found, at
+            if result.offset <= start:
+                yield None, start
+                return
+            start = result.offset
 
     def stored(self) -> None:
         """Notes that what was read last is stored."""
@@ -132,8 +149,6 @@ class EventReader:
                 batch.card = event.values
             case Packages():
                 batch.packages = event.values
-            case Remeasured():
-                batch.remeasured = event
             case Message():
                 data = {"level": event.level, "text": event.text}
                 batch.events.append(NewEvent("message", data, event.time, limited=True))
@@ -146,7 +161,17 @@ class EventReader:
             self.announce_progress(batch)
 
 
-def _parse_event(raw: bytes, batch: Batch) -> _Event | CheckpointSaved | Shown | None:
+def _file_line(raw: bytes) -> FileLine | None:
+    if _MAY_HAVE_FILES.search(raw) is None:
+        return None
+    try:
+        event = parse_line(raw)
+    except ValueError:
+        return None
+    return event if isinstance(event, FileLine) else None
+
+
+def _parse_event(raw: bytes, batch: Batch) -> _Event | FileLine | None:
     """Returns None, and adds a warning, if the line is not an event."""
     try:
         event = parse_line(raw)

@@ -3,9 +3,10 @@
 Those of one that publishes very many are spaced: each is copied and leaves a row for ever.
 """
 
+from collections.abc import Iterable
 import time
 
-from store.worker.records import Batch, BlobStore
+from store.worker.records import Batch, Blob, BlobStore, NewCheckpoint, RefusedBlob
 from torchyard.contract.attempts.events import CheckpointSaved
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import DataError
@@ -46,6 +47,8 @@ class Publishing:
         self._unannounced = MOST_UNANNOUNCED
         self._saved_at = 0
         """When the newest was saved, in nanoseconds."""
+        self._refused: dict[str, str] = {}
+        """Why checkpoints are not listed that were sent and refused, by name."""
         self._copy: CheckpointCopy | None = None
         """The unfinished copy. The line that announces its checkpoint waits, and so do the lines behind it."""
 
@@ -78,6 +81,8 @@ class Publishing:
         if self._copy is not None and self._copy.name != name:  # the job has rewritten its event log
             self.discard()
         try:
+            if (why := self._refused.pop(name, None)) is not None:
+                raise DataError(why)
             copy = self._copy = self._copy or self._begin(name)
             budget = copy.copy_some(budget)
         except DataError as error:
@@ -116,6 +121,12 @@ class Publishing:
             budget = self.add(name, batch, copied, budget=budget)
             if self.copying or not budget:
                 return
+
+    def refuse(self, checkpoints: Iterable[NewCheckpoint], refused: RefusedBlob) -> None:
+        """Has those of the checkpoints that have the file be listed no more. The next `add` says why."""
+        for new in [new for new in checkpoints if new.source is None]:
+            for path in [file.path for file in new.files if Blob(file.sha256, file.size) == refused.blob][:1]:
+                self._refused[new.name] = f"its file {path} does not match its manifest: {refused.message}"
 
     def discard(self) -> None:
         """Discards an unfinished copy. Raises OSError."""

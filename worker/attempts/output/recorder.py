@@ -1,11 +1,19 @@
-"""Stores what an attempt writes. What cannot be stored now stays in the run directory and is read again."""
+"""Stores what an attempt writes. What cannot be stored now stays in the run directory and is read again.
+
+Where files travel to the service, a thread of their own sends them, one batch at a time: lines and metrics do not wait.
+"""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from datetime import timedelta
+import errno
+from functools import partial
+import threading
 import time
 from typing import Any
 
-from store.worker.records import AttemptFacts, Batch, BlobStore, OutputLimits
+from store.worker.records import NOTHING_PUT, AttemptFacts, Batch, BlobStore, OutputLimits, Put, RefusedBlob
 from torchyard.contract.attempts.keeping import used_in_place
 from torchyard.contract.attempts.rundir import WORK, RunDir
 from worker.attempts.capture.capturing import roots
@@ -27,6 +35,8 @@ _MAX_BATCHES = 16
 _FLOODS = frozenset({"points", "messages"})
 """Outputs of `events.jsonl`. Once one of them is cut, its lines are read slowly."""
 _RETRY_S = 1.0
+_ARRIVAL_S = 0.2
+"""So long, a turn waits for files that travel after the end of all processes. The next one goes on."""
 REPORTED_OUTAGE_S = 2.0
 """The shortest outage of the database that the owner is notified of: a failed call may be tried again this late."""
 _TOPIC = "store"
@@ -37,7 +47,8 @@ _RECOVERED = "what the attempt writes is stored again"
 class OutputRecorder:
     """Stores the output of one attempt. `attempts`: the number of attempts that the job has had.
 
-    `stored` is called once all that it left is stored.
+    `stored` is called once all that it left is stored. `files_travel`: whether to put blobs takes long. `arrived` is
+    called in another thread once they were put, or could not be.
     """
 
     def __init__(
@@ -48,6 +59,8 @@ class OutputRecorder:
         notices: Notices,
         attempts: int,
         stored: Callable[[], object] = lambda: None,
+        files_travel: bool = False,
+        arrived: Callable[[], object] = lambda: None,
     ) -> None:
         self.has_more = False
         """Whether the last call of `store_some` left something that could be stored at once."""
@@ -56,6 +69,12 @@ class OutputRecorder:
         self._notices = notices
         self._attempts = attempts
         self._note_stored = stored
+        self._files_travel = files_travel
+        self._note_arrival = arrived
+        self._travelling: Future[Put] | None = None
+        """Puts the blobs of what the relay has set aside."""
+        self._has_failed = False
+        """Whether what was put last could not be."""
         self._thinning = Thinning()
         self._showing = Showing()
         self._share = Share()
@@ -93,7 +112,11 @@ class OutputRecorder:
         `completed`: whether they have ended with success.
         """
         try:
-            if not self._store(final=True, completed=completed) and not self._store_thinned():
+            if self._store(final=True, completed=completed):
+                return False
+            if self._travelling is not None:
+                wait_for([self._travelling], _ARRIVAL_S)
+            elif not self._store_thinned():
                 self._show_unfinished(final=True)
                 self._note_stored()
                 return True
@@ -114,21 +137,55 @@ class OutputRecorder:
         return self._share.used_up or not _FLOODS.isdisjoint(self._records.cut)
 
     def _store(self, *, final: bool, completed: bool = False) -> bool:
+        """Returns whether there may be more that can be stored at once."""
+        if self._travelling is not None and self._travelling.done():
+            self._store_arrived(self._travelling)
+            return True
         cut = self._records.cut
         batch = self._relay.read(final=final, completed=completed, logs="log" not in cut, media="media" not in cut)
         if batch is None:
             return self._relay.copying
+        blobs, put = self._relay.blobs, NOTHING_PUT
+        if blobs and self._files_travel:
+            self._travelling = _beside(partial(self._records.put, blobs), after=self._note_arrival)
+            batch = self._relay.set_aside(batch)
+            if batch is None:
+                return False
+        elif blobs:
+            put = self._records.put(blobs)
         whole = self._thinning.take(batch) if "points" in self._records.cut else batch
-        self._records.record(whole, blobs=self._relay.blobs)
-        self._relay.note_stored(batch)
+        self._record(whole, batch, put)
         self._thinning.stored()
-        self.failures = 0
-        self._notices.report_recovery(_TOPIC, _RECOVERED)
+        if self._relay.error is not None:
+            self._has_failed = True
+            raise self._relay.error
+        return True
+
+    def _store_arrived(self, travelling: Future[Put]) -> None:
+        """Stores what names the blobs that were put. Raises what to put them has raised."""
+        self._travelling, self._has_failed = None, True
+        try:
+            put = travelling.result()
+            batch = self._relay.arrived()
+            self._record(batch, batch, put)
+        except RefusedBlob as refused:
+            self._relay.take_back(refused=refused)
+        except BaseException:
+            self._relay.take_back()
+            raise
+
+    def _record(self, batch: Batch, read: Batch, put: Put) -> None:
+        """Stores the batch that was made of what the relay has read last."""
+        self._records.record(batch, put=put)
+        self._relay.note_stored(read)
+        self._has_failed = self._has_failed and not put.blobs
+        if not self._has_failed:
+            self.failures = 0
+            self._notices.report_recovery(_TOPIC, _RECOVERED)
         if (outage_s := self._records.take_outage_s()) >= REPORTED_OUTAGE_S:
             self._notices.send(f"{_RECOVERED}, after {outage_s:.0f} s without the database", level="info")
         if batch.checkpoints:
             self.remove_checkpoint_copies()
-        return True
 
     def _show_unfinished(self, *, final: bool = False) -> None:
         if due := self._showing.due(self._relay.unfinished, final=final):
@@ -159,10 +216,12 @@ def output_of(
     records: AttemptRecords,
     notices: Notices,
     folder_lasts: timedelta | None = None,
+    arrived: Callable[[], object] = lambda: None,
 ) -> OutputRecorder:
     """Returns what stores the output of the attempt, the `number`-th of its job. Its run directory must be there.
 
-    `folder_lasts`: how long its working folder is there after the job's end.
+    `folder_lasts`: how long its working folder is there after the job's end. `arrived` is called in another thread when
+    there is more to store, as files have arrived.
     """
     spec, mask = attempt.spec, records.mask
     is_script = spec.get("trainer") == "script"
@@ -202,7 +261,33 @@ def output_of(
         if kept_files.is_complete:
             workfolders.note_stored(run, number)
 
-    return OutputRecorder(relay, records=records, notices=notices, attempts=number, stored=note_stored)
+    return OutputRecorder(
+        relay,
+        records=records,
+        notices=notices,
+        attempts=number,
+        stored=note_stored,
+        files_travel=blobs.travel,
+        arrived=arrived,
+    )
+
+
+def _beside(put: Callable[[], Put], *, after: Callable[[], object]) -> Future[Put]:
+    """Calls `put` in a thread of its own, and then `after`. Raises OSError if the system has none left."""
+    future = Future[Put]()
+
+    def run() -> None:
+        try:
+            future.set_result(put())
+        except BaseException as error:  # noqa: BLE001 who asks for the result gets it
+            future.set_exception(error)
+        after()
+
+    try:
+        threading.Thread(target=run, name="what sends files of an attempt", daemon=True).start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, str(error)) from error
+    return future
 
 
 def _unmatched(spec: Mapping[str, Any], run: RunDir) -> Unmatched:

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from store.worker.records import Batch, BlobStore, BlobWriter, MetricPoint
-from torchyard.contract.attempts.events import Shown
+from store.worker.records import Batch, BlobStore, FinishedBlob, MetricPoint, RefusedBlob
+from torchyard.contract.attempts.events import Remeasured, Shown
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host.failpoints import failpoint
 from worker.attempts.capture.capturing import Capturing
@@ -31,6 +31,7 @@ from worker.host.mask import Mask
 
 COPY_LIMIT = 1 << 25
 """Bytes of checkpoints that one call copies."""
+_FILES = f"{EVENTS}/files"
 _CAPTURED_STEP = "captured/step"
 _DONE = {name: f"{name}/stored" for name in ("artifacts", "kept", "unmatched", "unmatched_at_end")}
 
@@ -40,7 +41,7 @@ class RelayState:
     """The attempt's row keeps it as JSON, so that a later daemon continues where this one has left off."""
 
     offsets: Mapping[str, int] = field(default_factory=dict[str, int])
-    """By name of a file: the bytes of it that are stored."""
+    """By name of a file: the bytes of it that are stored. That of `_FILES` is as `files_at` says."""
     captured_step: int | None = None
     """The newest step that the script reported, if its files are captured."""
     done: frozenset[str] = frozenset()
@@ -60,6 +61,16 @@ class RelayState:
         step = {} if self.captured_step is None else {_CAPTURED_STEP: self.captured_step}
         return {**self.offsets, **step, **{_DONE[name]: 1 for name in sorted(self.done)}}
 
+    @property
+    def files_at(self) -> int:
+        """The bytes of the event log before the first line whose files are not stored."""
+        return self.offsets.get(_FILES, self.offsets.get(EVENTS, 0))
+
+    def with_files_at(self, offset: int) -> "RelayState":
+        """Returns the state after the files of all lines before this offset were stored."""
+        offsets = {name: number for name, number in self.offsets.items() if name != _FILES}
+        return replace(self, offsets=offsets | ({} if offset == offsets.get(EVENTS, 0) else {_FILES: offset}))
+
     def with_done(self, name: str) -> "RelayState":
         """Returns the state after something was done."""
         return replace(self, done=self.done | {name})
@@ -72,7 +83,8 @@ class Relay:
     the job has captured. Beyond `most_checkpoints` one a minute is read. `patterns`: the files that become checkpoints.
     `left`: the files that are stored by their paths. `unmatched` says which patterns match nothing. `metrics`: what
     finds metrics in lines. `mask`: what no name of a file may have. The caller calls `read`, stores `blobs` and
-    the batch, and calls `note_stored`, again and again, and `close` in the end.
+    the batch, and calls `note_stored`, again and again, and `close` in the end. Where `blobs` take long to be stored,
+    `set_aside` has it read on meanwhile.
     """
 
     def __init__(
@@ -114,7 +126,16 @@ class Relay:
         self._left = left
         self._unmatched = unmatched
         self._copied: list[Copy] = []
-        """The copies that belong to the batch that was read last."""
+        """The copies that belong to the batch that was read last, or to what was set aside."""
+        self._first_copied_at: int | None = None
+        """The offset of the first line whose files they are."""
+        self._aside: Batch | None = None
+        self._aside_state = state
+        """The state once that is stored which was set aside."""
+        self._has_lines = self._has_files = False
+        """What the batch has that was read last."""
+        self.error: OSError | None = None
+        """Why files were left out of the batch that was read last."""
 
     @property
     def folder(self) -> Path:
@@ -128,9 +149,10 @@ class Relay:
 
     @property
     def copying(self) -> bool:
-        """Whether a copy or the last look is unfinished: then `read` has more to do, even if it returned None."""
-        unread = self._curve_files.unfinished or any(files.unfinished for files in self._left)
-        return self._copying_checkpoints or unread
+        """Whether a copy or a look may go on: then `read` has more to do, even if it returned None."""
+        if self._curve_files.unfinished:
+            return True
+        return self._aside is None and (self._copying_checkpoints or any(files.unfinished for files in self._left))
 
     def is_captured(self, match: Match) -> bool:
         """Returns whether a file is stored as a checkpoint, as it is."""
@@ -146,17 +168,20 @@ class Relay:
         """Reads at most 256 KiB of each file. Returns None if there is nothing new. Keeps the start of a long line.
 
         Each call copies at most 32 MiB of checkpoints, without a lock. A checkpoint is in the batch as soon as it is
-        copied completely. The events behind it wait until then, the logs do not.
+        copied completely. Later lines that have files wait until then, all other lines do not.
 
         `final`: all processes have ended, so a last line without an end is complete; and if more than 256 MiB of a file
         are unread, only the last 16 MiB are read. All is read when the call returns None and `copying` is false.
         `completed`: they have ended with success. `logs`, `media`: whether to read them; those of an attempt that may
-        store no more are not. Raises OSError: the next call reads the same again.
+        store no more are not. Raises OSError: the next call reads the same again. If only files cannot be stored, and
+        there is something else, `error` has it instead.
         """
-        self._discard_copied()
+        self._has_lines, self._has_files = True, self._aside is None
         failpoint("output.read")
         batch, offsets = Batch(offsets={}), dict(self._state.offsets)
-        budget = self._read_events(batch, offsets, final=final, media=media)
+        if _FILES not in offsets and EVENTS in offsets:
+            offsets[_FILES] = offsets[EVENTS]
+        self._events.read(batch, offsets, final=final)
         batch.reports = offsets.get(EVENTS) != self._state.offsets.get(EVENTS)
         if logs:
             self._logs.read(batch, offsets, final=final)
@@ -165,31 +190,63 @@ class Relay:
         self._read_curve_files(batch, offsets, final=final)
         batch.change_points(self._timed)
         state = replace(self._state, offsets=offsets)
-        if final and budget and state == self._state:
-            self._checkpoints.add_unannounced(batch, self._copied, budget=budget)
-            if not self._copying_checkpoints:
-                self._events.announce_progress(batch)
-        if self._capturing is not None and not batch.media:
-            state = self._capture(self._capturing, batch, state, final=final, completed=completed)
-        if not (batch.media or batch.checkpoints or self._copying_checkpoints):
-            state = self._take_left(batch, state, final=final)
+        state = state.with_files_at(state.offsets.get(_FILES, 0))
+        steps = [point.step for _, points in batch.by_source for point in points]
+        if self._capturing is not None and steps:
+            state = replace(state, captured_step=max([*steps, state.captured_step or 0]))
+        self.error = None
+        if self._has_files:
+            self._discard_copied()
+            batch, state = self._with_files(batch, state, final=final, completed=completed, media=media)
         batch.offsets = state.as_json()
         return None if self._is_empty(batch, state) else batch
 
+    def set_aside(self, batch: Batch) -> Batch | None:
+        """Takes what names `blobs` out of the batch that was read last. Returns the rest of it, if there is any.
+
+        Until `arrived` or `take_back`, `read` leaves files alone.
+        """
+        state = RelayState.of(batch.offsets)
+        named = {"checkpoints": batch.checkpoints, "artifacts": batch.artifacts, "media": batch.media}
+        self._aside = Batch(offsets={}, **named, remeasured=batch.remeasured)
+        self._aside_state, self._has_files = state, False
+        state = replace(state, done=self._state.done)
+        if self._first_copied_at is not None:
+            state = state.with_files_at(self._first_copied_at)
+        rest = replace(batch, offsets=state.as_json(), checkpoints=[], artifacts=[], media=[], remeasured=None)
+        return None if self._is_empty(rest, state) else rest
+
+    def arrived(self) -> Batch:
+        """Returns what was set aside, as a batch whose blobs are stored. It is in the place of the one read last."""
+        assert self._aside is not None
+        self._has_lines, self._has_files = False, True
+        state = replace(self._state.with_files_at(self._aside_state.files_at), done=self._aside_state.done)
+        return replace(self._aside, offsets=state.as_json())
+
+    def take_back(self, *, refused: RefusedBlob | None = None) -> None:
+        """Has `read` begin again with what was set aside, but for the checkpoint with a file that was refused."""
+        aside, self._aside = self._aside, None
+        if refused is not None and aside is not None:
+            self._checkpoints.refuse(aside.checkpoints, refused)
+
     @property
-    def blobs(self) -> Sequence[BlobWriter]:
+    def blobs(self) -> Sequence[FinishedBlob]:
         """The blobs that the batch names which was read last: they are put into the store before it."""
-        return [blob for copy in self._copied for blob in copy.blobs]
+        return [blob for copy in self._copied for blob in copy.blobs] if self._has_files else []
 
     def note_stored(self, batch: Batch) -> None:
         """Notes that the batch is stored which was read last: the next `read` continues after it.
 
         Without this call, it reads the same again.
         """
+        self._state = RelayState.of(batch.offsets)
+        if self._has_lines:
+            self._events.stored()
+        if not self._has_files:
+            return
+        self._aside = None
         for files in self._left:
             files.committed()
-        self._state = RelayState.of(batch.offsets)
-        self._events.stored()
         self._checkpoints.known.update(new.name for new in batch.checkpoints if new.source is None)
         if self._capturing is not None:
             self._capturing.stored(new.name for new in batch.checkpoints if new.source is not None)
@@ -207,24 +264,54 @@ class Relay:
     def _is_empty(self, batch: Batch, state: RelayState) -> bool:
         return state == self._state and not (batch.checkpoints or batch.events or batch.artifacts or batch.media)
 
-    def _read_events(self, batch: Batch, offsets: dict[str, int], *, final: bool, media: bool) -> int:
+    def _with_files(
+        self, batch: Batch, state: RelayState, *, final: bool, completed: bool, media: bool
+    ) -> tuple[Batch, RelayState]:
+        """Returns the batch with what has files, or without it if only the rest can be stored. Raises OSError."""
+        whole = replace(batch, checkpoints=[], artifacts=[], media=[], events=[*batch.events])
+        try:
+            return whole, self._read_files(whole, state, final=final, completed=completed, media=media)
+        except OSError as error:
+            if self._is_empty(batch, state):
+                raise
+            self.error, self._has_files = error, False
+            return batch, state
+
+    def _read_files(self, batch: Batch, state: RelayState, *, final: bool, completed: bool, media: bool) -> RelayState:
+        """Adds what has files: lines of the event log, and what the job left."""
+        state, budget = self._read_file_lines(batch, state, final=final, media=media)
+        if final and budget and state == self._state:
+            self._checkpoints.add_unannounced(batch, self._copied, budget=budget)
+            if not self._copying_checkpoints:
+                self._events.announce_progress(batch)
+        if self._capturing is not None and not batch.media:
+            self._capture(self._capturing, batch, state, final=final, completed=completed)
+        if not (batch.media or batch.checkpoints or self._copying_checkpoints):
+            state = self._take_left(batch, state, final=final)
+        return state
+
+    def _read_file_lines(self, batch: Batch, state: RelayState, *, final: bool, media: bool) -> tuple[RelayState, int]:
         """Returns how many bytes of checkpoints this call may still copy, or 0 if a line waits for its files."""
         budget, room = COPY_LIMIT, MEDIA_LIMIT if media else 0
-        for line, start in self._events.read(batch, offsets, final=final):
+        end = state.offsets.get(EVENTS, 0)
+        start = state.files_at if state.files_at <= end else 0  # the job has rewritten its event log
+        for line, at in self._events.file_lines(start, end=end, final=final):
+            count, waits = len(self._copied), line is None
             if isinstance(line, Shown):
                 if not media:
                     continue
                 waits = room <= 0 or bool(batch.checkpoints)  # one batch has no blobs of both to remove
                 room -= 0 if waits else self._add_shown(line, batch)
-            elif not (waits := bool(batch.media)):
+            elif isinstance(line, Remeasured):
+                batch.remeasured = line
+            elif line is not None and not (waits := bool(batch.media)):
                 budget = self._checkpoints.add(line.name, batch, self._copied, budget=budget)
                 waits = self._copying_checkpoints or not budget
             if waits:
-                offsets[EVENTS] = start
-                if not start and EVENTS not in self._state.offsets:
-                    del offsets[EVENTS]
-                return 0
-        return budget
+                return state.with_files_at(at), 0
+            if self._first_copied_at is None and len(self._copied) > count:
+                self._first_copied_at = at
+        return state.with_files_at(end), budget
 
     def _add_shown(self, line: Shown, batch: Batch) -> int:
         """Adds an item. Returns how much of `MEDIA_LIMIT` it takes."""
@@ -241,28 +328,23 @@ class Relay:
         for text in curves.warnings:
             warn(batch, text)
 
-    def _capture(
-        self, capturing: Capturing, batch: Batch, state: RelayState, *, final: bool, completed: bool
-    ) -> RelayState:
+    def _capture(self, capturing: Capturing, batch: Batch, state: RelayState, *, final: bool, completed: bool) -> None:
         """Adds files that the script wrote as checkpoints, once it has nothing else to read if `final`."""
-        steps = [point.step for _, points in batch.by_source for point in points]
-        step = max([*steps, state.captured_step or 0])
-        if steps:
-            state = replace(state, captured_step=step)
         if final and (self._checkpoints.copying or state != self._state):
-            return state
-        taken = [new.name for new in batch.checkpoints]
+            return
+        step, taken = state.captured_step or 0, [new.name for new in batch.checkpoints]
         warn_batch = partial(warn, batch)
         for copy in capturing.take(
             COPY_LIMIT, step=step, final=final, completed=completed, taken=taken, warn=warn_batch
         ):
             batch.checkpoints.append(copy.checkpoint)
             self._copied.append(copy)
-        return state
 
     def _take_left(self, batch: Batch, state: RelayState, *, final: bool) -> RelayState:
         """Adds files that the job left; if `final`, once there is nothing else to read, and which are left out."""
-        state = self._say_unmatched(batch, state, final=final)
+        before, state = state, self._say_unmatched(batch, state, final=final)
+        if state != before:
+            return state
         for files in self._left:
             if (final and not self._is_empty(batch, state)) or files.name in state.done:
                 continue
@@ -271,6 +353,8 @@ class Relay:
             if files.unfinished:
                 return state
             if final and (text := files.message()) is not None:
+                if done:  # it is told once these are stored
+                    return state
                 warn(batch, text, until=files.until)
             if final and not self._is_empty(batch, state):
                 return state.with_done(files.name)
@@ -292,6 +376,6 @@ class Relay:
         return [point if point.time >= started else replace(point, time=started) for point in points]
 
     def _discard_copied(self) -> None:
-        copied, self._copied = self._copied, []
+        copied, self._copied, self._first_copied_at = self._copied, [], None
         for copy in copied:
             copy.discard()

@@ -7,12 +7,14 @@ import logging
 import os
 from pathlib import Path
 import signal
+import socket
 from typing import Literal
 
 from torchyard.contract.attempts.records import ExitReport, LaunchPlan, ProcessIdentity
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.cluster.devices import DeviceReport, IsolationReport, StartsReport
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.reach.orders import Call
 from torchyard.contract.states import EndReason
 from torchyard.host.identity import boot_id
 from torchyard.host.recordfiles import write_record
@@ -20,7 +22,7 @@ from torchyard.host.untrusted import read_untrusted
 from worker.devices.inventory import Inventory
 from worker.engines import base
 from worker.engines.base import AttemptPlan, Handle
-from worker.engines.local import leftovers, stacks, stray, supervisors
+from worker.engines.local import entrance, leftovers, stacks, stray, supervisors
 from worker.engines.local.confinement import Confinement
 from worker.engines.local.exits import ExitWatcher
 from worker.engines.local.launch_plans import launch_plan
@@ -156,6 +158,9 @@ class LocalEngine:
         supervisor = LocalHandle.from_dict(handle.stored)
         run = self._run_dir(handle.key)
         return stacks.request_stacks(run, supervisor, ranks=range(handle.world_size))
+
+    def reach(self, handle: Handle, call: Call) -> socket.socket:
+        return entrance.reach(self._run_dir(handle.key), call)
 
     def stray_memory(self, handle: Handle, devices: Sequence[str]) -> list[base.StrayMemory]:
         supervisor = LocalHandle.from_dict(handle.stored)

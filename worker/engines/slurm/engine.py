@@ -10,6 +10,7 @@ from datetime import timedelta
 import functools
 import os
 from pathlib import Path
+import socket
 import threading
 import time
 
@@ -17,6 +18,7 @@ from torchyard.contract.attempts.records import ExitReport
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.cluster.devices import DeviceReport, PoolReport, StartsReport
 from torchyard.contract.errors import ConfigError
+from torchyard.contract.reach.orders import Call
 from torchyard.contract.states import EndReason
 from torchyard.host.failpoints import failpoint
 from torchyard.host.recordfiles import write_record
@@ -150,6 +152,9 @@ class SlurmEngine:
         write_record(ClusterFiles(tracked.run).stacks, StacksRequest(number=time.time_ns()))
         self._stopping.notify(tracked.name)
         return read
+
+    def reach(self, handle: Handle, call: Call) -> socket.socket:
+        raise ConfigError("a job of a pool runs on nodes of its cluster, in which nothing can be started from here")
 
     def stray_memory(self, handle: Handle, devices: Sequence[str]) -> list[base.StrayMemory]:
         return []

@@ -67,7 +67,7 @@ def test_the_keys_of_points_are_completed_too(server: FakeServer) -> None:
         ("trainer: script\nparameters: {lr: [1]}", "is a job spec: put it below the key `job`"),
         ("parameters: {lr: [1]}\njob: {}", "is no sweep"),
         ("parameters: {args.a: 1..1000, args.b: 1..1000}\njob: {trainer: script}", "1000000 points, and at most 10000"),
-        ("parameters: {lerning: [1]}\njob: {trainer: image-classification}", "lerning is no key"),
+        ("parameters: {lerning: [1]}\njob: {trainer: image-classification}", "lerning is not a key"),
         ("[]", "not a job spec"),
     ],
 )

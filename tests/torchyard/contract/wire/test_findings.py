@@ -109,7 +109,7 @@ def test_a_request_has_the_keys_that_it_may_have() -> None:
     assert caught.value.errors == (
         FieldError(
             "lables",
-            "is no key: did you mean labels? There are name, labels, priority, visibility, notes, "
+            "is not a known key; did you mean labels? Known: name, labels, priority, visibility, notes, "
             "notes_before, archived",
         ),
     )
@@ -124,8 +124,8 @@ def test_unknown_keys_are_compared_and_listed_within_bounds() -> None:
     found = errors(script(**many))
     assert found.pop() == ("", "and 950 more")
     assert len(found) == 50
-    assert "there are resources" in found[9][1]
-    assert {message for _, message in found[10:]} == {"is no key"}
+    assert "known: resources" in found[9][1]
+    assert {message for _, message in found[10:]} == {"is not a known key"}
     assert max(len(name) for name, _ in found) == 200
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import time
 
 from store.blobs.folder import BlobFolder
+from store.blobs.writer import BlobWriter
 from store.output.facts import Batch
 from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.attempts.rundir import RunDir
@@ -52,6 +53,7 @@ def next_curves(relay: Relay) -> Batch:
 def storing(relay: Relay, batch: Batch) -> Generator[None]:
     """Stores the blobs of the batch that was read last. What the block does is its commit."""
     for blob in relay.blobs:
+        assert isinstance(blob, BlobWriter)
         BlobFolder(blob.path.parents[1]).publish_all([blob])
     yield
     relay.note_stored(batch)

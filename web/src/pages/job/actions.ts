@@ -23,7 +23,7 @@ export const NAMES: Readonly<Record<Action, string>> = {
   pause: "Pause",
   resume: "Resume",
   retry: "Retry",
-  clone: "Clone and change",
+  clone: "Clone",
   download: "Download best",
   stacks: "Show stacks",
   share: "Share link",

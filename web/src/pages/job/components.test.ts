@@ -93,12 +93,9 @@ test("advice about a waiting job says when it starts, and what would start it no
   const props = { advice, onstacks: null, unfolds: true };
   const host = show(Advice, { ...props, job: view({ state: "queued", status_reason }) });
   expect(textOf(host.querySelector(".starts"))).toBe(
-    "It is expected to start between 14:10 and 14:40; of the last 200 such estimates 79% held.",
+    "Expected start: between 14:10 and 14:40; of the last 200 such estimates 79% held.",
   );
-  expect(textsOf(host, ".step")).toEqual([
-    "It would start now with time_limit ≤ 2h.",
-    "It would start now if preemptible.",
-  ]);
+  expect(textsOf(host, ".step")).toEqual(["Starts now with time_limit ≤ 2h.", "Starts now if preemptible."]);
   expect(textsOf(host, ".step code")).toEqual(["time_limit"]);
   const runs = show(Advice, { ...props, job: view({ status_reason }) });
   expect([runs.querySelector(".starts"), textsOf(runs, ".step")]).toEqual([null, []]);

@@ -83,38 +83,25 @@ test("the head has the one button that fits the state, and all else in its menu"
     ];
   };
   const best = { metric: "val/loss", value: 0.5, step: 3 };
-  expect(offered({})).toEqual([
-    "Stop",
-    "Pause",
-    "Clone and change",
-    "Show stacks",
-    "Share link",
-    "Write notes",
-  ]);
-  expect(offered({ state: "queued" })).toEqual([
-    "Stop",
-    "Pause",
-    "Clone and change",
-    "Share link",
-    "Write notes",
-  ]);
+  expect(offered({})).toEqual(["Stop", "Pause", "Clone", "Show stacks", "Share link", "Write notes"]);
+  expect(offered({ state: "queued" })).toEqual(["Stop", "Pause", "Clone", "Share link", "Write notes"]);
   expect(offered({ state: "paused", has_notes: true })).toEqual([
-    ...["Resume", "Stop", "Clone and change", "Share link", "Edit notes"],
+    ...["Resume", "Stop", "Clone", "Share link", "Edit notes"],
   ]);
   expect(offered({ state: "failed" })).toEqual([
-    ...["Clone and change", "Retry", "Share link", "Write notes", "Archive", "Delete"],
+    ...["Clone", "Retry", "Share link", "Write notes", "Archive", "Delete"],
   ]);
   expect(offered({ state: "failed", error: { code: "worker_lost" } }).slice(0, 2)).toEqual([
-    ...["Retry", "Clone and change"], // no change would have prevented it
+    ...["Retry", "Clone"], // no change would have prevented it
   ]);
-  expect(offered({ state: "succeeded" })[0]).toBe("Clone and change"); // there is nothing to download
+  expect(offered({ state: "succeeded" })[0]).toBe("Clone"); // there is nothing to download
   expect(offered({ state: "succeeded", best, archived: true })).toEqual([
-    ...["Download best", "Clone and change", "Share link", "Write notes", "Unarchive", "Delete"],
+    ...["Download best", "Clone", "Share link", "Write notes", "Unarchive", "Delete"],
   ]);
-  expect(offered({ owner: "bob" })).toEqual(["Clone and change", "Share link"]);
-  expect(offered({ owner: "bob", state: "failed" })).toEqual(["Clone and change", "Retry", "Share link"]);
+  expect(offered({ owner: "bob" })).toEqual(["Clone", "Share link"]);
+  expect(offered({ owner: "bob", state: "failed" })).toEqual(["Clone", "Retry", "Share link"]);
   signIn("operator", "jobs:read", "jobs:write");
-  expect(offered({ owner: "bob" })).toEqual(["Clone and change", "Kill", "Share link"]);
+  expect(offered({ owner: "bob" })).toEqual(["Clone", "Kill", "Share link"]);
   signIn("viewer", "jobs:read");
   expect(offered({ owner: "bob", state: "succeeded", best })).toEqual(["Download best", "Share link"]);
 });
@@ -132,7 +119,7 @@ test("the menu is walked by arrows and letters, and Escape returns the focus", a
   };
   button?.focus();
   expect(await press("ArrowDown")).toBe("Pause");
-  expect(await press("ArrowDown")).toBe("Clone and change");
+  expect(await press("ArrowDown")).toBe("Clone");
   expect(await press("Home")).toBe("Pause");
   expect(await press("ArrowUp")).toBe("Copy id");
   expect(await press("s")).toBe("Show stacks");
@@ -163,7 +150,7 @@ test("the head says where the job runs, how far it is and what was best", () => 
   const best = { metric: "val/iou", value: 0.5, epoch: 3, remeasured: 0.25 };
   const text = facts(head(view({ progress, best })).host);
   for (const part of [
-    ...["7/20", "36%", "ETA 1m", "best val/iou", "in epoch 3, measured again 0.25", "box-a:0,1"],
+    ...["7/20", "36%", "ETA 1m", "best val/iou", "in epoch 3, re-evaluated 0.25", "box-a:0,1"],
   ])
     expect(text).toContain(part);
 });
@@ -215,7 +202,7 @@ test("the lineage leads both ways: to what the job comes from, and to what came 
   expect(asked).toEqual([]); // the first curve goes before
   await vi.advanceTimersByTimeAsync(600);
   flushSync();
-  expect(lineage(host)).toContain("retried as again start from it: finer, … kept as ada/cracks");
+  expect(lineage(host)).toContain("retried as again start from it: finer, … model ada/cracks");
   const links = [...host.querySelectorAll(".lineage a")].map((link) => link.getAttribute("href"));
   expect(links).toEqual([
     ...["/sweeps/swp_1", "/jobs/job_o", "/jobs/job_f?tab=checkpoints", "/jobs/job_b", "/jobs/job_c"],
@@ -393,7 +380,7 @@ test("a clone opens the form with the job's spec", () => {
   signIn("member", "jobs:read", "jobs:write");
   const { host } = head(view({ state: "failed" }));
   expect(host.querySelector("a.primary")?.getAttribute("href")).toBe("/submit?from=job_a");
-  choose(head(view()).host, "Clone and change");
+  choose(head(view()).host, "Clone");
   expect(route().query.get("from")).toBe("job_a");
 });
 

@@ -95,7 +95,7 @@ test("a target is added, and its secret shown this once", async () => {
     scope: "own",
   });
   expect(textOf(host)).toContain("whsec_abc");
-  click(host, "I have kept it");
+  click(host, "I have saved it");
   expect(textOf(host)).not.toContain("whsec_abc");
 });
 
@@ -153,7 +153,7 @@ test("a target opens its newest messages", async () => {
   const row = host.querySelector("table[aria-label='Messages to alerts'] tbody tr");
   expect(textsOf(row as Element, "td").slice(1)).toEqual([
     "job <b>digits</b> failed",
-    "given up",
+    "failed",
     "21",
     "gone",
   ]);

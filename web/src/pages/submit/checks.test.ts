@@ -81,7 +81,7 @@ test("what a job would wait for is said", async () => {
   const { host } = await open();
   await checked();
   expect(textOf(host.querySelector("footer"))).toContain(
-    "It would wait: needs 2 devices; 1 free on box-a. Number 3 in the queue.",
+    "Waits: needs 2 devices; 1 free on box-a. Position 3 in the queue.",
   );
 });
 
@@ -140,15 +140,14 @@ test("when a job would start, and with which changes at once, is said once the t
   await checked();
   type(field(host, "field-name"), "night");
   await checked();
-  expect([forecasts(), said()]).toEqual([
-    0,
-    "It would wait: needs 2 devices; 1 free. Number 3 in the queue.",
-  ]);
+  expect([forecasts(), said()]).toEqual([0, "Waits: needs 2 devices; 1 free. Position 3 in the queue."]);
   await vi.advanceTimersByTimeAsync(1_000);
   await settled();
   expect(forecasts()).toBe(1);
-  expect(said()).toMatch(/Number 3 in the queue\. It would start between (27 Nov( 2026)? )?14:10 and 14:40;/);
-  expect(said()).toMatch(/It would start at once with time_limit ≤ 2h, on 1 device or if preemptible\.$/);
+  expect(said()).toMatch(
+    /Position 3 in the queue\. Expected start: between (27 Nov( 2026)? )?14:10 and 14:40;/,
+  );
+  expect(said()).toMatch(/Starts now with time_limit ≤ 2h, on 1 device or if preemptible\.$/);
   await vi.advanceTimersByTimeAsync(60_000);
   expect(forecasts()).toBe(1); // nothing has changed
 });
@@ -165,8 +164,8 @@ test("a forecast that fails or knows only a time before which nothing starts tak
     await settled();
     return textOf(host.querySelector("footer [role=status]"));
   };
-  expect(await said()).toBe("It would wait: needs 2 devices. Number 3 in the queue.");
+  expect(await said()).toBe("Waits: needs 2 devices. Position 3 in the queue.");
   forecast = { spec: {}, waits_for: { ...waits, later_than } };
   type(field(host, "field-name"), "night");
-  expect(await said()).toMatch(/It would start later than .*08:00\.$/);
+  expect(await said()).toMatch(/Expected start: later than .*08:00\.$/);
 });

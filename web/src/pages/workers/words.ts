@@ -24,8 +24,8 @@ export function modelText({ devices }: WorkerView): string {
 /** Says what the worker's state means for its jobs. */
 export function stateWords({ state }: WorkerView): string {
   if (state === "draining")
-    return "It takes no jobs until it is let take jobs again. Those that run save a checkpoint and return to the queue.";
+    return "Draining: accepts no new jobs. Running jobs save a checkpoint and return to the queue.";
   if (state === "lost")
-    return "It has not been heard of within a lease: its jobs have returned to the queue. torchyard doctor, on its host, says what is wrong.";
-  return "It takes jobs.";
+    return "No heartbeat: its jobs returned to the queue. Run torchyard doctor on its host.";
+  return "Accepting jobs.";
 }

@@ -1,6 +1,6 @@
 """The agent of an attempt: the process between supervisor and ranks, which enters the sandbox before it starts them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 from dataclasses import dataclass, field
 import errno
@@ -15,9 +15,11 @@ from torchyard.contract.attempts.records import ExitCode, LaunchPlan, ProcessIde
 from torchyard.contract.attempts.rundir import RunDir, process_title
 from torchyard.contract.wire.codec import Record, at_most, between, cut_at
 from torchyard.host import inspection
+from worker.engines.local.entrance import Entrance
 from worker.engines.local.launchers import fork
-from worker.host import process
+from worker.host import forks, process
 from worker.sandbox import entry, init, privileges
+from worker.sandbox.door.door import Place, fork_door
 
 _LONGEST_REPORT = 1 << 16
 _NUMBER = struct.Struct("=i")
@@ -36,19 +38,30 @@ class AgentReport(Record):
     trouble: Annotated[str, cut_at(5000)] = ""
 
 
-class AgentProcess:
-    """A fork of the supervisor that enters the plan's sandbox and then calls `work`. Its output is the launcher's log.
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What an agent does in its sandbox."""
 
-    `work` starts the ranks, and returns what the agent reports once they have ended. `reaps`: whether it reaps all that
-    loses its parent: then the agent itself can be the first process of a pid namespace. `keep`: descriptors that it
-    gets. Raises OSError if the fork fails.
+    run: Callable[[], AgentReport]
+    """Starts the ranks. Returns what the agent reports once they have ended."""
+    variables: Callable[[int], Mapping[str, str]]
+    """Returns all variables of a rank, for a program that its user starts beside it. Raises OSError."""
+
+
+class AgentProcess:
+    """A fork of the supervisor that enters the plan's sandbox, forks the door there, and does its work. Its output is
+    the launcher's log.
+
+    `prepare` is called in the sandbox, before the door is forked. `reaps`: whether the agent reaps all that loses its
+    parent: then it can be the first process of a pid namespace itself. `keep`: descriptors that it gets. Raises OSError
+    if the fork fails.
     """
 
     def __init__(
         self,
         plan: LaunchPlan,
         run: RunDir,
-        work: Callable[[], AgentReport],
+        prepare: Callable[[], Work],
         *,
         reaps: bool = False,
         keep: Sequence[int] = (),
@@ -58,26 +71,31 @@ class AgentProcess:
         self.report = AgentReport()
         self.plan = plan
         self._run_dir = run
-        self._work = work
+        self._prepare = prepare
         self._reaps = reaps
+        self._entrance = Entrance(run) if plan.node is None else None
         self._reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._exits, exit_writing = os.pipe2(os.O_CLOEXEC)
         logs: list[int] = []
         try:
             # Opened here, as no mount with a file that is open for writing becomes read-only.
             logs = fork.open_logs([run.log(run.launcher, name) for name in ("stdout", "stderr")])
-            self.pid = fork.fork(
+            self.pid = forks.fork(
                 lambda: self._run(writing, exit_writing, logs),
-                keep=(writing, exit_writing, *logs, *keep),
+                keep=(writing, exit_writing, *logs, *keep, *self._entrance_of_child()),
                 make=lambda: entry.fork(plan.sandbox),
             )
             """The process whose end is that of the agent: itself, or the first process of its pid namespace."""
         except OSError:
             self._close_pipes()
+            if self._entrance is not None:
+                self._entrance.close()
             raise
         finally:
             for descriptor in (writing, exit_writing, *logs):
                 os.close(descriptor)
+            if self._entrance is not None:
+                self._entrance.door.close()
         self._pidfd = os.pidfd_open(self.pid)
 
     @property
@@ -85,7 +103,8 @@ class AgentProcess:
         return self.pid
 
     def descriptors(self) -> Sequence[int]:
-        return [self._pidfd] if self.exit_code is None else []
+        own = [self._pidfd] if self.exit_code is None else []
+        return [*own, *(self._entrance.descriptors() if self._entrance is not None else ())]
 
     def handle_events(self) -> None:
         """Raises the OSError with which the agent failed."""
@@ -94,6 +113,8 @@ class AgentProcess:
             exit_code = self._read_number()
             if exit_code is not None:
                 self._note_end(exit_code)
+        if self._entrance is not None:
+            self._entrance.let_in()
         if self.report.error:
             raise OSError(self.report.error, self.report.trouble)
 
@@ -109,7 +130,13 @@ class AgentProcess:
     def send(self, target: ProcessIdentity, number: signal.Signals) -> bool:
         return process.send(target, number)
 
+    def stop(self) -> None:
+        if self._entrance is not None:
+            self._entrance.stop()
+
     def close(self) -> None:
+        if self._entrance is not None:
+            self._entrance.close()
         os.close(self._pidfd)
         self._close_pipes()
 
@@ -124,6 +151,8 @@ class AgentProcess:
 
     def _note_end(self, exit_code: int) -> None:
         self.exit_code = exit_code
+        if self._entrance is not None:
+            self._entrance.close()  # no program of a user lasts longer than the ranks
         with contextlib.suppress(BlockingIOError, ValueError):  # it was killed, or the report is none
             self.report = AgentReport.from_json(os.read(self._reading, _LONGEST_REPORT) or b"{}")
 
@@ -143,7 +172,9 @@ class AgentProcess:
             self._set_title("init")
             self._enter(exits)
             self._set_title("agent")
-            report = self._work()
+            work = self._prepare()
+            with self._door_beside(work):
+                report = work.run()
         except OSError as error:
             named = f": {error.filename}" if error.filename else ""
             report = AgentReport(error=error.errno or errno.EIO, trouble=f"{error.strerror or error}{named}")
@@ -153,6 +184,24 @@ class AgentProcess:
             os.write(exits, _NUMBER.pack(code))
             init.reap_all()
         os._exit(code)  # the exit of an interpreter with torch takes a second
+
+    @contextlib.contextmanager
+    def _door_beside(self, work: Work) -> Generator[None]:
+        """Forks the door, which ends when this does, or the program that this process has become."""
+        if self._entrance is None:
+            yield
+            return
+        ends, lasts = os.pipe2(os.O_CLOEXEC) if self._reaps else (os.pidfd_open(os.getpid()), None)
+        place = Place(job_id=self.plan.job_id, attempt=self.plan.attempt, variables=work.variables)
+        fork_door(place, self._entrance.door, ends=ends, is_child=self._reaps)
+        os.close(ends)
+        self._entrance.door.close()
+        yield
+        if lasts is not None:
+            os.close(lasts)
+
+    def _entrance_of_child(self) -> list[int]:
+        return [] if self._entrance is None else [self._entrance.door.fileno()]
 
     def _enter(self, exits: int) -> None:
         """Enters the sandbox, with a pipe to which the namespace's first process may write the exit code.

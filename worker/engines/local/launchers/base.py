@@ -59,6 +59,10 @@ class Launch(Protocol):
         """Signals exactly that process, and for SIGKILL perhaps all. Returns False if it has ended. Raises OSError."""
         ...
 
+    def stop(self) -> None:
+        """Ends what users have started beside the ranks: the attempt is asked to stop."""
+        ...
+
     def failures(self) -> list[tuple[int, int]]:
         """Returns the rank and the exit code of each failed rank, the first failure in front."""
         ...

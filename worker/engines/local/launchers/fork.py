@@ -1,17 +1,14 @@
-"""Forks children of a warm process, and runs a rank in one as a fresh Python process would run it."""
+"""Runs a rank in a fork of a warm process as a fresh Python process would run it."""
 
-from collections.abc import Callable, Collection, Sequence
-import contextlib
+from collections.abc import Sequence
 import importlib
 from itertools import takewhile
 import multiprocessing
 import os
 from pathlib import Path
-import signal
 import sys
 import tempfile
 import time
-import traceback
 from typing import NoReturn
 
 from torchyard.contract.attempts.records import LaunchPlan
@@ -20,14 +17,6 @@ from worker.sandbox.opening import enter_real
 
 OURS = frozenset({"worker", "trainer"})
 """Our packages that are removed from a script's process: it may have its own packages of that name."""
-
-_SIGNAL_HANDLERS = {
-    signal.SIGTERM: signal.SIG_DFL,
-    signal.SIGHUP: signal.SIG_DFL,
-    signal.SIGCHLD: signal.SIG_DFL,
-    signal.SIGINT: signal.default_int_handler,
-}
-
 
 _last_preloaded = ""
 _ours_preloaded: tuple[str, ...] = ()
@@ -42,36 +31,6 @@ def prepare() -> None:
     keep_torchs_operators()
     _last_preloaded = next(reversed(sys.modules))
     _ours_preloaded = tuple(filter(_is_ours, sys.modules))
-
-
-def fork(run: Callable[[], NoReturn], *, keep: Collection[int] = (), make: Callable[[], int] | None = None) -> int:
-    """Forks a child that calls `run`. Returns its pid. `make` takes the place of `os.fork`.
-
-    Of its parent's session, signal handlers and descriptors, the child keeps only the descriptors `keep`. Every
-    exception ends the child. A signal is blocked until the child has its own handlers. Raises OSError.
-    """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNAL_HANDLERS)
-    try:
-        pid = (make or os.fork)()
-    except OSError:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        raise
-    if pid:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        return pid
-    code = 1
-    try:
-        _detach_from_parent(keep)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        run()
-    except SystemExit as error:
-        code = _exit_code(error)
-    except BaseException:  # noqa: BLE001 nothing may return into the frames of the parent
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(Exception):
-            sys.stderr.flush()
-        os._exit(code)
 
 
 def run_rank(plan: LaunchPlan) -> NoReturn:
@@ -132,19 +91,6 @@ def has_preloaded() -> bool:
     return "torch" in sys.modules
 
 
-def _detach_from_parent(keep: Collection[int]) -> None:
-    """Begins a session, resets the signal handlers, and closes all descriptors but the standard ones and `keep`."""
-    os.setsid()
-    signal.set_wakeup_fd(-1)
-    for number, handler in _SIGNAL_HANDLERS.items():
-        signal.signal(number, handler)
-    first = 3
-    for descriptor in sorted(keep):
-        os.closerange(first, descriptor)
-        first = descriptor + 1
-    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
-
-
 def _reseed() -> None:
     """Draws new seeds, as a fresh process does: a fork has the random state of its parent.
 
@@ -166,10 +112,3 @@ def _forget_modules(*, recipe: bool) -> None:
 
 def _is_ours(name: str) -> bool:
     return name.partition(".")[0] in OURS
-
-
-def _exit_code(error: SystemExit) -> int:
-    if error.code is None or isinstance(error.code, int):
-        return error.code or 0
-    print(error.code, file=sys.stderr)  # noqa: T201 as Python itself does
-    return 1

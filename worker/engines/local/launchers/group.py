@@ -14,7 +14,8 @@ from torchyard.contract.attempts.records import LaunchPlan
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host import inspection
 from worker.engines.local.launchers import fork
-from worker.host import process
+from worker.host import forks, process
+from worker.sandbox.door.variables import with_python
 
 _LOOPBACK = "127.0.0.1"
 _SETTLE_S = 0.2
@@ -25,7 +26,10 @@ _KILL_AFTER_S = 30.0
 
 
 class RankGroup:
-    """Forks one process for each rank of a plan. `secrets`: the ranks' secret variables. Raises OSError."""
+    """Forks one process for each rank of a plan. `secrets`: the ranks' secret variables. Raises OSError.
+
+    Its `run` does that. Until then nothing of it runs, and its port is known.
+    """
 
     def __init__(self, plan: LaunchPlan, run: RunDir, secrets: dict[str, str]) -> None:
         self._plan = plan
@@ -37,17 +41,23 @@ class RankGroup:
         self._failures: list[list[int]] = []
         self._signals: list[tuple[float, signal.Signals]] = []
         """The signals that the ranks get, and when, the next one in front."""
+        self._ranks: dict[int, int] = {}
+        """Each rank that was not reaped, by its pid."""
+
+    def variables_beside(self, rank: int) -> dict[str, str]:
+        """Returns all variables of a rank, for a program that is started beside it."""
+        return with_python(self._variables(rank, self._error_path(rank)))
+
+    def run(self) -> list[list[int]]:
+        """Forks the ranks, and serves the store until all have ended. When one fails, it ends the others.
+
+        Reaps all children. Returns the rank and the exit code of each failed rank, the first failure in front. Raises
+        OSError.
+        """
         self._child_ended, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _do_nothing)  # only a signal with a handler writes to the wakeup descriptor
         self._ranks = self._start()
-        """Each rank that was not reaped, by its pid."""
-
-    def wait(self) -> list[list[int]]:
-        """Serves the store until all ranks have ended. When one fails, it ends the others. Reaps all children.
-
-        Returns the rank and the exit code of each failed rank, the first failure in front.
-        """
         poll = select.poll()
         for descriptor in (self._listener.fileno(), self._child_ended):
             poll.register(descriptor, select.POLLIN)
@@ -66,7 +76,7 @@ class RankGroup:
     def _start(self) -> dict[int, int]:
         error_files = [self._error_file(rank) for rank in range(self._plan.world_size)]
         return {
-            fork.fork(lambda rank=rank, path=path: self._run_rank(rank, path)): rank
+            forks.fork(lambda rank=rank, path=path: self._run_rank(rank, path)): rank
             for rank, path in enumerate(error_files)
         }
 
@@ -95,16 +105,22 @@ class RankGroup:
 
     def _error_file(self, rank: int) -> Path:
         """Returns the path at which torchrun's `record` writes the exception of a rank."""
-        folder = self._run.torchrun / "none_warm" / "attempt_0" / str(rank)
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / "error.json"
+        path = self._error_path(rank)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def _error_path(self, rank: int) -> Path:
+        return self._run.torchrun / "none_warm" / "attempt_0" / str(rank) / "error.json"
 
     def _run_rank(self, rank: int, error_file: Path) -> NoReturn:
         plan = self._plan
         if plan.sandbox is not None:
             inspection.permit()  # the agent may not be inspected, if it is the first process of the attempt
-        env = plan.env | _torchrun_environment(plan, rank=rank, port=self._port, error_file=error_file)
-        fork.run_rank(replace(plan, env=env | plan.rank_env | self._secrets))
+        fork.run_rank(replace(plan, env=self._variables(rank, error_file)))
+
+    def _variables(self, rank: int, error_file: Path) -> dict[str, str]:
+        env = self._plan.env | _torchrun_environment(self._plan, rank=rank, port=self._port, error_file=error_file)
+        return env | self._plan.rank_env | self._secrets
 
 
 def _torchrun_environment(plan: LaunchPlan, *, rank: int, port: int, error_file: Path) -> dict[str, str]:

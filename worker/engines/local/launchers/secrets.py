@@ -12,13 +12,10 @@ import json
 import os
 from pathlib import Path
 import socket
-import struct
 import time
 
-from worker.host import process
+from worker.host import process, unix_sockets
 
-_PEER = struct.Struct("3i")
-"""`struct ucred` of unix(7): pid, uid and gid."""
 _PEER_PIDFD = 77
 """`SO_PEERPIDFD` of Linux 6.5 and later."""
 _SEND_S = 5.0
@@ -85,15 +82,7 @@ class SecretServer:
         self._is_peer = is_peer
         self._content = json.dumps(dict(values)).encode()
         self._waiting: list[_Answer] = []
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.setblocking(False)
-        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            # By its folder's descriptor, because a socket's path has at most 107 bytes.
-            self._listener.bind(f"/proc/self/fd/{folder}/{path.name}")
-        finally:
-            os.close(folder)
-        self._listener.listen(128)
+        self._listener = unix_sockets.listen(path)
 
     def fileno(self) -> int:
         return self._listener.fileno()
@@ -123,7 +112,7 @@ class SecretServer:
         self.path.unlink(missing_ok=True)
 
     def _may_have(self, connection: socket.socket) -> bool:
-        pid, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+        pid, uid = unix_sockets.peer_of(connection)
         try:
             pidfd = connection.getsockopt(socket.SOL_SOCKET, _PEER_PIDFD)
         except OSError as error:

@@ -78,6 +78,9 @@ class StrictLaunch:
             return failures_of(self.exit_code)
         return parse_failures(logtail.tail_of_stderr(self._run, "launcher"))
 
+    def stop(self) -> None:
+        pass
+
     def close(self) -> None:
         self._connection.close()
         if self._secrets is not None:

@@ -18,8 +18,9 @@ from torchyard.contract.attempts.records import LaunchPlan, NodePart
 from torchyard.contract.attempts.rundir import Env, RunDir
 from worker.engines.base import AttemptPlan
 from worker.engines.local.launchers import fork, logtail, rank_start
-from worker.engines.local.launchers.agent import AgentProcess
+from worker.engines.local.launchers.agent import AgentProcess, Work
 from worker.engines.local.launchers.secrets import SecretServer
+from worker.sandbox.door.variables import of_rank
 
 _PYTHON = (sys.executable, "-P")
 _MODULE = "trainer.torchrun"
@@ -60,7 +61,8 @@ class TorchrunAgent(AgentProcess):
             listener.set_inheritable(True)
             keep = [listener.fileno()]
             started = replace(started, env=started.env | {Env.LISTENER.value: str(listener.fileno())})
-        super().__init__(started, run, lambda: _run_torchrun(started), keep=keep)
+        work = Work(run=lambda: _run_torchrun(started), variables=lambda rank: of_rank(run, rank))
+        super().__init__(started, run, lambda: work, keep=keep)
 
     def descriptors(self) -> Sequence[int]:
         return [*super().descriptors(), *([] if self._secrets is None else [self._secrets.fileno()])]

@@ -14,7 +14,7 @@ from torchyard.contract.attempts.records import LaunchPlan, NodePart
 from torchyard.contract.attempts.rundir import PYTHONPATH, Env, RunDir
 from torchyard.contract.errors import ConfigError
 from worker.engines.base import AttemptPlan
-from worker.engines.local.launchers.agent import AgentProcess, AgentReport
+from worker.engines.local.launchers.agent import AgentProcess, AgentReport, Work
 from worker.engines.local.launchers.group import RankGroup
 
 _READ_AT_IMPORT = re.compile(
@@ -80,10 +80,11 @@ class ForkedRanks(AgentProcess):
     """An agent that forks the ranks of a plan, with their secrets."""
 
     def __init__(self, plan: LaunchPlan, run: RunDir, secrets: Mapping[str, str]) -> None:
-        def work() -> AgentReport:
-            return AgentReport(failures=RankGroup(plan, run, dict(secrets)).wait())
+        def prepare() -> Work:
+            group = RankGroup(plan, run, dict(secrets))
+            return Work(run=lambda: AgentReport(failures=group.run()), variables=group.variables_beside)
 
-        super().__init__(plan, run, work, reaps=True)
+        super().__init__(plan, run, prepare, reaps=True)
 
     def failures(self) -> list[tuple[int, int]]:
         return [(item[0], item[1]) for item in self.report.failures if len(item) == 2]

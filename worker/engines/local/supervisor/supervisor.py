@@ -213,6 +213,7 @@ class Supervisor:
         A later request can change the reason and shorten the grace. Returns None if the program finishes by itself
         meanwhile, unless it was cancelled.
         """
+        launch.stop()
         requested_at = time.monotonic()
         deadline = self._limit.deadline(requested_at, request.grace)
         stopping = Stopping(launch.send)

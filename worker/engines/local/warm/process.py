@@ -18,11 +18,11 @@ from setproctitle import setproctitle
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.host import inspection
 from torchyard.host.identity import identity_of
-from worker.engines.local.launchers import fork, secrets
+from worker.engines.local.launchers import secrets
 from worker.engines.local.supervisor import supervisor
 from worker.engines.local.warm import memory, preload
 from worker.engines.local.warm.messages import LIMIT, ForkReply, ForkRequest, Ready
-from worker.host import process
+from worker.host import forks, process
 
 TITLE = "torchyard:warm-process"
 
@@ -67,7 +67,7 @@ def _answer(channel: socket.socket) -> bool:
         return False
     try:
         run, (lock, log, values) = Path(ForkRequest.from_json(message).run), descriptors
-        pid = fork.fork(lambda: _supervise(run, log, values), keep=(lock, log, values))
+        pid = forks.fork(lambda: _supervise(run, log, values), keep=(lock, log, values))
         reply = ForkReply(process=identity_of(pid))  # it was not reaped yet
     except (ValueError, OSError) as error:
         reply = ForkReply(trouble=str(error))

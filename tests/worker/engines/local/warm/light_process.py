@@ -13,7 +13,7 @@ from worker.host import orphans
 PROGRAM = """
 import os, signal, sys, threading
 from worker.engines.local.warm import preload, process
-from worker.engines.local.launchers import fork
+from worker.host import forks
 preload.MODULES = ("torchyard.run.rank",)  # every rank needs it
 {torch}
 {change}

@@ -42,13 +42,13 @@ signal.pause()
 """
 """A worker with a warm process, which starts an attempt that the test has written."""
 DIES_AFTER_FORK = """
-me, child = os.getpid(), fork.fork
+me, child = os.getpid(), forks.fork
 def fork_and_die(run, **options):
     pid = child(run, **options)
     if os.getpid() == me:
         os.kill(me, signal.SIGKILL)
     return pid
-fork.fork = fork_and_die
+forks.fork = fork_and_die
 """
 MISSING_MODULE = "preload.MODULES = ('no_such_module',)"
 SECOND_THREAD = "preload.MODULES = ()\nthreading.Thread(target=signal.pause, daemon=True).start()"
@@ -122,7 +122,9 @@ def test_a_job_starts_cold_if_the_warm_process_does_not_answer(
     assert handle.note == approved("note")
     assert not process.is_alive(light.started[0])
     fixture.wait_for_ranks(handle)
-    assert len(process.find(handle.key.job_id, 1)) == 4 + isolation().own_pids  # supervisor, init, launcher, ranks
+    assert (
+        len(process.find(handle.key.job_id, 1)) == 5 + isolation().own_pids
+    )  # supervisor, init, door, launcher, ranks
     fixture.engine.request_stop(handle, EndReason.PAUSED, LONG)
     assert _ended(fixture.engine, handle) is EndReason.PAUSED
 
@@ -138,7 +140,7 @@ def test_a_job_is_started_once_if_the_warm_process_dies_before_it_replies(
         assert handle.note is None
         assert not process.is_alive(light.started[0])
         fixture.wait_for_ranks(handle)
-        assert len(process.find(handle.key.job_id, 1)) == 4  # supervisor, agent, ranks
+        assert len(process.find(handle.key.job_id, 1)) == 5  # supervisor, agent, door, ranks
         fixture.engine.request_stop(handle, EndReason.PAUSED, LONG)
         assert _ended(fixture.engine, handle) is EndReason.PAUSED
     finally:

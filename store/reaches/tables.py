@@ -1,0 +1,50 @@
+"""Reaches: shells, commands and connections of users into running attempts."""
+
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Index, String, false
+from sqlalchemy.orm import Mapped, mapped_column
+
+from store.db.database import Document, now_us
+from store.db.tables import Base
+
+
+class Reach(Base):
+    """One reach. The row goes with its end, and with that of its attempt."""
+
+    __tablename__ = "reaches"
+    __table_args__ = (
+        Index("ix_reaches_attempt_id", "attempt_id"),
+        Index("ix_reaches_job_id", "job_id"),
+        Index("ix_reaches_user", "user"),
+    )
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempts.id"))
+    attempt: Mapped[int]
+    """The number of that attempt."""
+    user: Mapped[str] = mapped_column(String(100))
+    role: Mapped[str] = mapped_column(String(20))
+    """What the user was when it was opened: with another role it ends."""
+    token_id: Mapped[str | None] = mapped_column(String(40))
+    """The token with which it ends. NULL: that of the bootstrap administrator."""
+    session: Mapped[str | None] = mapped_column(String(64))
+    """The digest of the browser's session with which it ends."""
+    order: Mapped[dict[str, Any]] = mapped_column(Document)
+    """What is to be started: a `torchyard.contract.reach.orders.Order`."""
+    meeting: Mapped[int] = mapped_column(default=1)
+    """How often the client has come, or will have."""
+    secret: Mapped[str | None] = mapped_column(String(64))
+    """What both ends of this meeting prove that they know, in hex. NULL: both have."""
+    first: Mapped[str | None] = mapped_column(String(8))
+    """The end that has come to this meeting first: `client` or `worker`."""
+    place: Mapped[str | None] = mapped_column(String(200))
+    """Where the first end waits for the other one."""
+    has_started: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Whether the worker has come to a meeting: then its program is there, and is joined instead of started."""
+    until: Mapped[int] = mapped_column(BigInteger)
+    """When it ends by itself if nobody comes or is there."""
+    ended_at: Mapped[int | None] = mapped_column(BigInteger)
+    """When somebody ended it. Its worker is told until the row goes."""
+    created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())

@@ -1,0 +1,46 @@
+"""The bodies of requests for reaches."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from torchyard.contract.reach.orders import MOST_BYTES, Order
+from torchyard.contract.wire.schema import Schema
+
+Side = Annotated[int, Field(ge=1, le=10_000)]
+
+
+class NewTerminal(Schema):
+    """The terminal of the user."""
+
+    rows: Side = 24
+    columns: Side = 80
+    kind: Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$")] = Field(
+        default="xterm-256color", description="for `TERM`"
+    )
+
+
+class NewReach(Schema):
+    """What is to be started inside the sandbox of the job."""
+
+    kind: Literal["program", "ports", "ssh"] = Field(
+        description="a program, connections to what the job listens on, or an SSH server for this client"
+    )
+    argv: Annotated[list[Annotated[str, Field(max_length=MOST_BYTES)]], Field(max_length=10_000)] = Field(
+        default=[],
+        description=f"of a program, of at most {MOST_BYTES} bytes with 8 for each; none: a shell, in a terminal",
+    )
+    rank: int = Field(default=0, ge=0, lt=2**31, description="whose folder and variables a program gets")
+    terminal: NewTerminal | None = Field(default=None, description="null: a program has pipes")
+    authorized_key: str = Field(
+        default="", max_length=1000, description="of ssh: the public key of the client, as in `authorized_keys`"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        self.order()
+        return self
+
+    def order(self) -> Order:
+        """Raises ValueError for what does not fit together."""
+        return Order.from_dict(self.model_dump())

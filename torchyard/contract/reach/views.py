@@ -1,0 +1,44 @@
+"""The JSON of reaches."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from torchyard.contract.wire.view import View
+
+
+class OpenedReachView(View):
+    """A reach that was opened or is joined again. Both ends come to its meeting by the WebSocket at `url`."""
+
+    id: str
+    job_id: str
+    attempt: int
+    meeting: int
+    """1 for the first, and one more each time that its client joins it again."""
+    secret: str = Field(repr=False)
+    """What the client proves that it knows, in hex. It is not sent again, and good for this meeting."""
+    url: str
+    """The path of the WebSocket."""
+    expires_at: datetime
+    """Until when both ends must have come."""
+
+
+class ReachView(View):
+    """An open reach."""
+
+    id: str
+    job_id: str
+    attempt: int
+    user: str
+    """Who has opened it."""
+    kind: Literal["program", "ports", "ssh"]
+    what: str
+    """What was started, in some words, without arguments."""
+    rank: int
+    meeting: int
+    created_at: datetime
+
+
+class ReachesView(View):
+    data: list[ReachView]
