@@ -120,7 +120,8 @@ SpecBody = Annotated[Spec, _parsed_by(parse_spec, bodies.SPEC, source=_spec_body
 PatchBody = Annotated[JobPatch, _parsed_by(parse_patch, bodies.json(JobPatch, example={"priority": 10}))]
 LoginBody = Annotated[Login | CodeLogin, _of_stranger(_login, bodies.json(Login, CodeLogin, example={"token": "ty_…"}))]
 JoiningBody = Annotated[
-    Joining, _of_stranger(_joining, bodies.json(Joining, example={"code": "0" * 32, "version": "0.1.0"}))
+    Joining,
+    _of_stranger(_joining, bodies.json(Joining, example={"code": "0" * 32, "version": "0.1.0", "key": "0" * 43})),
 ]
 CodeBody = Annotated[CodeLogin, _of_stranger(_code, bodies.json(CodeLogin, example={"code": "…"}))]
 

@@ -42,7 +42,7 @@ def make_join_code(services: ServicesDep, caller: UserManager, new: NewCodeBody)
     The code has the fingerprint of the service's certificate, which who joins checks before it is sent.
     """
     with services.store.write("team") as session:
-        made = join_codes.make(session, new.kind, new.name, caller=caller)
+        made = join_codes.make(session, new.kind, new.name, users_of=new.users, caller=caller)
     code = JoinCode(new.kind, certificate.pinned(services.settings), made.secret)
     wheel = services.installs.get().first
     return NewCodeView(
@@ -57,7 +57,8 @@ def make_join_code(services: ServicesDep, caller: UserManager, new: NewCodeBody)
 async def join(request: Request, services: ServicesDep, sent: JoiningBody) -> JoinedView:
     """Ends a code, and answers the token of the worker or the user that it is for. Needs no token.
 
-    `code` is what stands behind the last dot of the code.
+    `code` is what stands behind the last dot of the code. The same `key` may send it again: the token of the earlier
+    answer ends.
     """
     nobody = stranger(request, services.access)
     try:
@@ -84,24 +85,31 @@ def remove_worker(services: ServicesDep, caller: ClusterWriter, worker_id: str) 
 
 def _join(services: Services, sent: Joining, nobody: Principal) -> JoinedView:
     with services.store.write("team") as session:
-        found = join_codes.find(session, sent.code)
+        found = join_codes.find(session, sent.code, key=sent.key)
         if found.kind == "worker" and (why := gap(sent.version, own_version())) is not None:
             raise Conflict(
                 f"{why}. The line that `torchyard workers add` prints installs that of the service; the code stays"
                 " valid"
             )
-        join_codes.take(session, sent.code)
+        found = join_codes.take(session, sent.code, key=sent.key)
         caller = replace(nobody, name=found.made_by, role=Role.ADMIN)
         if found.kind == "worker":
-            worker = joining.join(session, found.name, caller=caller)
+            if found.given is not None:
+                worker = joining.join_again(session, found.given)
+            else:
+                worker = joining.join(session, found.name, users=found.users, caller=caller)
+            join_codes.note_given(session, sent.code, worker.id)
             return JoinedView(kind="worker", name=worker.name, token=worker.token, worker_id=worker.id)
         user = users.find(session, found.name)
         if user.disabled_at is not None:
             raise Forbidden(f"the user {user.name} is disabled")
         scopes = Role(user.role).scopes
-        _, text = tokens.make(
+        if found.given is not None:
+            tokens.revoke(session, found.given, user=user.name, caller=caller)
+        made, text = tokens.make(
             session, user.name, name="login by a code", scopes=scopes, lifetime=_LIFETIME, caller=caller
         )
+        join_codes.note_given(session, sent.code, made.id)
         return JoinedView(kind="user", name=user.name, token=text)
 
 

@@ -1,5 +1,6 @@
 """Remote workers: how a machine becomes one, and how it is removed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select, update
@@ -27,21 +28,29 @@ class NewWorker:
     token: str
 
 
-def join(session: Session, name: str, *, caller: Caller) -> NewWorker:
+def join(session: Session, name: str, *, users: Sequence[str] | None = None, caller: Caller) -> NewWorker:
     """Makes a remote worker, which is lost until its daemon registers. One of the same name that is lost is removed:
-    the machine has joined again.
+    the machine has joined again. `users`: those whose jobs it takes; None: all.
     """
     earlier = select(Worker.id).where(Worker.name == name, Worker.remote, ~workers.is_alive(), workers.IS_LISTED)
     for worker_id in session.scalars(earlier).all():
         remove(session, worker_id, caller=caller)
     worker_id = new_id("wrk")
     lost = now_us() - in_us(LEASE) - 1
-    session.add(Worker(id=worker_id, name=name, devices=[], remote=True, started_at=now_us(), seen_at=lost))
+    row = Worker(id=worker_id, name=name, devices=[], remote=True, started_at=now_us(), seen_at=lost)
+    row.users = None if users is None else [*users]
+    session.add(row)
     session.flush()
     token = worker_tokens.issue(session, worker_id)
     announcement_of(session).mark_changed(WORKERS)
     audit.add(session, caller, "worker.join", worker_id)
     return NewWorker(worker_id, name, token)
+
+
+def join_again(session: Session, worker_id: str) -> NewWorker:
+    """Returns the worker that has joined, whose machine has lost the answer, with a new token. Raises NotFound."""
+    worker, _ = workers.require(session, worker_id)
+    return NewWorker(worker.id, worker.name, worker_tokens.issue(session, worker_id))
 
 
 def remove(session: Session, worker_id: str, *, caller: Caller) -> None:

@@ -108,6 +108,10 @@ class TakenCode:
     kind: CodeKind
     name: str
     made_by: str
+    users: Sequence[str] | None = None
+    """The users whose jobs the worker takes. None: all."""
+    given: str | None = None
+    """The id of the worker, or of the token, that the same machine got for it before."""
 
 
 def digest_of(secret: str) -> str:

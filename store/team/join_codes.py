@@ -1,9 +1,10 @@
 """Codes by which a machine becomes a worker, or a user logs in: each is good for some minutes, and once."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 import secrets
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import ColumnElement, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from store.db.database import in_us, now_us
@@ -21,10 +22,13 @@ _REMEMBERED = timedelta(days=7)
 """For so long the refusal of a code says whether it was used, or came too late."""
 
 
-def make(session: Session, kind: CodeKind, name: str, *, caller: Caller) -> NewJoinCode:
+def make(
+    session: Session, kind: CodeKind, name: str, *, users_of: Sequence[str] | None = None, caller: Caller
+) -> NewJoinCode:
     """Returns a new code for a worker or a user of this name. Of its secret only a digest is stored.
 
-    Raises NotFound if there is no such user, and Conflict if there are too many codes.
+    `users_of`: whose jobs the worker takes; None: all. Raises NotFound if there is no such user, and Conflict if there
+    are too many codes.
     """
     if kind == "user":
         users.find(session, name)
@@ -36,7 +40,12 @@ def make(session: Session, kind: CodeKind, name: str, *, caller: Caller) -> NewJ
         raise Conflict(f"there are {count} codes that nobody has used yet, and may be {MAX_CODES}: wait some minutes")
     secret = secrets.token_urlsafe(24)
     row = JoinCode(
-        digest=digest_of(secret), kind=kind, name=name, made_by=caller.name, expires_at=now_us() + in_us(_LIFE)
+        digest=digest_of(secret),
+        kind=kind,
+        name=name,
+        made_by=caller.name,
+        expires_at=now_us() + in_us(_LIFE),
+        users=None if users_of is None else sorted({*users_of}),
     )
     session.add(row)
     session.flush()
@@ -45,30 +54,40 @@ def make(session: Session, kind: CodeKind, name: str, *, caller: Caller) -> NewJ
     return NewJoinCode(secret, row.expires_at)
 
 
-def find(session: Session, secret: str) -> TakenCode:
+def find(session: Session, secret: str, *, key: str) -> TakenCode:
     """Returns what the code is for; it stays valid. Raises NotAuthorized, which says why it is not."""
-    valid = JoinCode.used_at.is_(None), JoinCode.expires_at > now_us()
-    row = session.scalars(select(JoinCode).where(JoinCode.digest == digest_of(secret), *valid)).first()
+    row = session.scalars(select(JoinCode).where(*_usable(secret, key))).first()
     if row is None:
         raise _refusal(session, secret)
     return _taken(row)
 
 
-def take(session: Session, secret: str) -> TakenCode:
-    """Ends the code, and returns what it is for: once, however many take it.
+def take(session: Session, secret: str, *, key: str) -> TakenCode:
+    """Ends the code for all others, and returns what it is for: to one, however many take it.
 
-    Raises NotAuthorized, which says whether it was used, is too late, or is of another service.
+    `key`: of the machine, which may take it again while it is not too late, if the answer was lost. Raises
+    NotAuthorized, which says whether it was used, is too late, or is of another service.
     """
-    mine = JoinCode.digest == digest_of(secret)
-    valid = mine, JoinCode.used_at.is_(None), JoinCode.expires_at > now_us()
-    taken = session.execute(update(JoinCode).where(*valid).values(used_at=now_us()).returning(JoinCode)).scalar()
+    used = update(JoinCode).where(*_usable(secret, key)).values(used_at=now_us(), used_by=digest_of(key))
+    taken = session.execute(used.returning(JoinCode)).scalar()
     if taken is None:
         raise _refusal(session, secret)
     return _taken(taken)
 
 
+def note_given(session: Session, secret: str, given: str) -> None:
+    """Notes which worker, or which token, a code that was taken has made."""
+    session.execute(update(JoinCode).where(JoinCode.digest == digest_of(secret)).values(given=given))
+
+
+def _usable(secret: str, key: str) -> Sequence[ColumnElement[bool]]:
+    unused_or_own = or_(JoinCode.used_at.is_(None), JoinCode.used_by == digest_of(key))
+    return JoinCode.digest == digest_of(secret), JoinCode.expires_at > now_us(), unused_or_own
+
+
 def _taken(row: JoinCode) -> TakenCode:
-    return TakenCode("worker" if row.kind == "worker" else "user", row.name, row.made_by)
+    kind: CodeKind = "worker" if row.kind == "worker" else "user"
+    return TakenCode(kind, row.name, row.made_by, users=row.users, given=row.given)
 
 
 def _refusal(session: Session, secret: str) -> NotAuthorized:

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, String, false
 from sqlalchemy.orm import Mapped, mapped_column
 
-from store.db.database import CleanText, now_us
+from store.db.database import CleanText, Document, now_us
 from store.db.tables import Base, BigKey
 
 
@@ -93,7 +93,13 @@ class JoinCode(Base):
     """Of the worker, or of the user."""
     made_by: Mapped[str] = mapped_column(String(100))
     expires_at: Mapped[int] = mapped_column(BigInteger)
+    users: Mapped[list[str] | None] = mapped_column(Document)
+    """The users whose jobs the worker takes. NULL: all."""
     used_at: Mapped[int | None] = mapped_column(BigInteger)
+    used_by: Mapped[str | None] = mapped_column(String(64))
+    """SHA-256 of the key of the machine that has used it, in hex: a machine whose answer was lost sends it again."""
+    given: Mapped[str | None] = mapped_column(String(40))
+    """The id of the worker, or of the token, that it made."""
 
 
 class FailedLogins(Base):

@@ -11,6 +11,7 @@ from store.tables import JoinCode, Worker
 from tests.api.service import ApiFixture
 from tests.api.test_team import audited, bearer
 from tests.sessions import read, write
+from torchyard.client import joining
 from torchyard.contract.team.codes import parse_code
 from torchyard.contract.wire.version import own_version
 
@@ -21,10 +22,12 @@ def make_code(service: ApiFixture, kind: str = "worker", name: str = "box-b") ->
     return answer.json()["code"]
 
 
-def join(service: ApiFixture, code: str, *, version: str | None = None, peer: str = "192.0.2.7") -> Any:
+def join(
+    service: ApiFixture, code: str, *, version: str | None = None, peer: str = "192.0.2.7", key: str | None = None
+) -> Any:
     """Sends a code as a machine does that has nothing else."""
     stranger = TestClient(service.app, base_url="http://127.0.0.1:8000", client=(peer, 5000))
-    sent = {"code": parse_code(code).secret, "version": version or own_version()}
+    sent = {"code": parse_code(code).secret, "version": version or own_version(), "key": key or joining.new_key()}
     return stranger.post("/v1/join", json=sent)
 
 
@@ -51,6 +54,35 @@ def test_a_code_makes_one_worker_whose_token_speaks_for_it_alone(service: ApiFix
     stored = read(service.app.state.services.store, lambda session: session.scalars(select(JoinCode)).one())
     assert stored.digest not in made["code"] and parse_code(made["code"]).secret != stored.digest
     assert [entry[1] for entry in audited(service)] == ["worker.code", "worker.join", "login", "login", "login"]
+
+
+def test_a_machine_that_has_lost_the_answer_gets_a_token_of_the_same_worker(service: ApiFixture) -> None:
+    code, key, store = make_code(service), joining.new_key(), service.app.state.services.store
+    first, second = join(service, code, key=key).json(), join(service, code, key=key).json()
+    assert first["worker_id"] == second["worker_id"]
+    owners = [
+        read(store, lambda session, token=token: worker_tokens.find_worker(session, token))
+        for token in (first["token"], second["token"])
+    ]
+    assert owners == [None, first["worker_id"]], "one token is good at a time"
+    assert join(service, code).status_code == 401, "another machine has another key"
+    assert len(service.get("/v1/workers")["data"]) == 1
+    assert service.client.delete(f"/v1/workers/{first['worker_id']}").status_code == 204
+    assert join(service, code, key=key).status_code == 404, "a removed worker does not come back"
+
+
+def test_a_laptop_that_has_lost_the_answer_gets_another_token_for_the_first(service: ApiFixture) -> None:
+    service.client.post("/v1/users", json={"name": "alice"})
+    code, key = make_code(service, "user", "alice"), joining.new_key()
+    first, second = (join(service, code, key=key).json()["token"] for _ in range(2))
+    statuses = [service.client.get("/v1/me", headers=bearer(token)).status_code for token in (first, second)]
+    assert statuses == [401, 200]
+
+
+def test_a_worker_takes_the_jobs_of_those_users_whom_its_code_names(service: ApiFixture) -> None:
+    made = service.client.post("/v1/codes", json={"kind": "worker", "name": "box-b", "users": ["bob", "alice"]})
+    assert join(service, made.json()["code"]).status_code == 200
+    assert [worker["users"] for worker in service.get("/v1/workers")["data"]] == [["alice", "bob"]]
 
 
 def test_a_code_logs_a_user_in_with_their_own_rights(service: ApiFixture) -> None:

@@ -18,6 +18,8 @@ from torchyard.host import terminal
 if TYPE_CHECKING:
     from torchyard.host.joined import Joined
 
+_KEY_FILE = "join.key"
+"""A file of the data directory, until the machine has joined."""
 _GPUS = Path("/proc/driver/nvidia/gpus")
 
 
@@ -101,7 +103,7 @@ def _redeem(root: Path, url: str | None, code: str) -> Joined:
     if (root / "torchyard.db").exists():
         raise ConfigError(f"{root} has the data of a service: name another folder with --data-dir")
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = joining.redeem(url, parse_code(code), kind="worker")
+    found = joining.redeem(url, parse_code(code), kind="worker", key=_key(root))
     view = found.view
     joined = Joined(
         url=joining.address_of(url),
@@ -111,7 +113,20 @@ def _redeem(root: Path, url: str | None, code: str) -> Joined:
         certificate=found.certificate,
     )
     save(root / JOINED_FILE, joined)
+    (root / _KEY_FILE).unlink(missing_ok=True)
     return joined
+
+
+def _key(root: Path) -> str:
+    """Returns the key by which this machine sends its code, also if it sends it again. Raises OSError."""
+    from torchyard.client import joining
+    from torchyard.host.privatefile import open_own, write_private
+
+    path = root / _KEY_FILE
+    with contextlib.suppress(FileNotFoundError), open_own(path) as file:
+        return file.read(100).decode("ascii", "replace")
+    write_private(path, key := joining.new_key())
+    return key
 
 
 def _has(root: Path) -> str:

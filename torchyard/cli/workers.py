@@ -46,6 +46,10 @@ def add(
     *,
     url: UrlOption = None,
     pip: PipOption = False,
+    user: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A user whose jobs it takes; else those of all. Repeatable."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print the line by which another machine becomes a worker.
@@ -54,7 +58,7 @@ def add(
     service. It installs exactly the service's version.
     """
     with connect() as client:
-        made = client.workers.code(name)
+        made = client.workers.code(name, users=user or None)
         code, address = pasted.checked(made), pasted.address(client, made, url)
     line = f"{pasted.installing(made, code, address, with_pip=pip)} join {address} --code {code.text}"
     pasted.show(made, line, who=f"on {name}", as_json=as_json)

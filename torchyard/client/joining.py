@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 import re
+import secrets
 
 import httpx2
 
@@ -15,6 +16,7 @@ from torchyard.contract.wire.version import own_version
 from torchyard.host import trust
 
 _ADDRESS = re.compile(r"https://([A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
+_TRIES = 3
 _COMMANDS = {"worker": "torchyard join URL --code CODE", "user": "torchyard login URL --code CODE"}
 
 
@@ -37,27 +39,41 @@ def address_of(text: str) -> str:
     return address
 
 
-def redeem(url: str, code: JoinCode, *, kind: CodeKind) -> Joined:
+def new_key() -> str:
+    """Returns a key of this machine, by which it may send a code again."""
+    return secrets.token_urlsafe(32)
+
+
+def redeem(url: str, code: JoinCode, *, kind: CodeKind, key: str | None = None) -> Joined:
     """Sends the code to the service, once its certificate is the one of the code. `kind`: what is wanted.
 
-    Raises ConfigError if the certificate is another one, and nothing is sent then; ServerUnreachable, NotAuthorized
-    for a code that is not valid, and Conflict if the versions do not work together.
+    It is sent again where the connection ends before the answer, always with the same key. `key`: by which it was sent
+    before; None: a new one. Raises ConfigError if the certificate is another one, and nothing is sent then;
+    ServerUnreachable, NotAuthorized for a code that is not valid, and Conflict if the versions do not work together.
     """
     if code.kind != kind:
         raise ConfigError(f"this is a code for a {code.kind}, to be used as: {_COMMANDS[code.kind]}")
     url = address_of(url)
     certificate = None if code.fingerprint is None else certificate_of(url, code.fingerprint)
     server = Server(url, "", "is its address right, and does it run?", certificate)
-    sent = {"code": code.secret, "version": own_version()}
-    options = http_options(server) | {"headers": {"User-Agent": "torchyard"}}
-    with httpx2.Client(**options) as http:
-        try:
-            response = http.post("/v1/join", json=sent)
-        except httpx2.TransportError as error:
-            raise unreachable(server, error) from error
+    sent = {"code": code.secret, "version": own_version(), "key": key or new_key()}
+    response = _sent(server, sent)
     if not response.is_success:
         raise problem(response)
     return Joined(parse(response, JoinedView), certificate)
+
+
+def _sent(server: Server, sent: dict[str, str]) -> httpx2.Response:
+    """Returns the answer. Raises ServerUnreachable."""
+    options = http_options(server) | {"headers": {"User-Agent": "torchyard"}}
+    with httpx2.Client(**options) as http:
+        for left in reversed(range(_TRIES)):
+            try:
+                return http.post("/v1/join", json=sent)
+            except httpx2.TransportError as error:
+                if not left or isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
+                    raise unreachable(server, error) from error
+    raise AssertionError
 
 
 def certificate_of(url: str, fingerprint: str) -> str:

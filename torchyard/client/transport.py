@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Generator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import httpx2
 
@@ -52,13 +51,12 @@ class Transport(Protocol):
 
 def http_options(server: Server) -> dict[str, Any]:
     """Returns the arguments with which an HTTP client for the server is made."""
-    local = urlsplit(server.url).hostname in {"127.0.0.1", "localhost", "::1"}
     return {
         "base_url": server.url,
         "headers": {"Authorization": f"Bearer {server.token}", "User-Agent": "torchyard"},
         "timeout": _TIMEOUT,
         # A proxy cannot reach this machine's loopback, and a plain connection needs no certificates.
-        "trust_env": not local,
+        "trust_env": not trust.is_local(server.url),
         "verify": trust.context(server.certificate) if server.url.startswith("https:") else False,
     }
 

@@ -1,10 +1,13 @@
 """Which certificates a connection to a service trusts: one that is known, or those of authorities."""
 
+from base64 import b64encode
+from contextlib import closing
 import hashlib
+from http.client import HTTPException, HTTPSConnection
 import os
-import socket
 import ssl
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from torchyard.contract.errors import ConfigError, ServerUnreachable
 
@@ -37,19 +40,56 @@ def fetch_certificate(url: str) -> str:
 
     Raises ServerUnreachable.
     """
-    address, anybody = urlsplit(url), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
-    host = address.hostname or ""
+    proxy = proxy_of(url)
+    by = "" if proxy is None else f" by the proxy {shown_proxy(proxy)}"
     try:
-        plain = socket.create_connection((host, address.port or 443), timeout=_TIMEOUT_S)
-        with plain, anybody.wrap_socket(plain, server_hostname=host) as secured:
-            found = secured.getpeercert(binary_form=True)
+        with closing(connection(url, anybody)) as opened:
+            opened.connect()
+            found = opened.sock.getpeercert(binary_form=True)
     except ssl.SSLError as error:
-        raise ServerUnreachable(f"{url} does not speak TLS as it should: {error.reason or error}") from None
-    except (OSError, UnicodeError) as error:
-        raise ServerUnreachable(f"{url} cannot be reached: {error}") from None
+        raise ServerUnreachable(f"{url} does not speak TLS as it should{by}: {error.reason or error}") from None
+    except (OSError, ValueError, HTTPException) as error:
+        raise ServerUnreachable(f"{url} cannot be reached{by}: {error}") from None
     assert found is not None  # a server has one
     return ssl.DER_cert_to_PEM_cert(found)
+
+
+def connection(url: str, context: ssl.SSLContext, *, timeout_s: float = _TIMEOUT_S) -> HTTPSConnection:
+    """Returns a connection to a service, by its proxy if the environment names one. It is not open yet."""
+    address, proxy = urlsplit(url), proxy_of(url)
+    host, port = address.hostname or "", address.port or 443
+    if proxy is None:
+        return HTTPSConnection(host, port, timeout=timeout_s, context=context)
+    known = urlsplit(proxy)
+    made = HTTPSConnection(known.hostname or "", known.port or 80, timeout=timeout_s, context=context)
+    user = f"{unquote(known.username)}:{unquote(known.password or '')}" if known.username else None
+    credentials = {} if user is None else {"Proxy-Authorization": f"Basic {b64encode(user.encode()).decode()}"}
+    made.set_tunnel(host, port, credentials)
+    return made
+
+
+def proxy_of(url: str) -> str | None:
+    """Returns the address of the proxy by which this machine reaches the service; None: it needs none.
+
+    `HTTPS_PROXY` names it, or `ALL_PROXY`, unless `NO_PROXY` has the host. No proxy reaches this machine's loopback.
+    """
+    host, proxies = urlsplit(url).hostname or "", getproxies()
+    if is_local(url) or proxy_bypass(host):
+        return None
+    proxy = proxies.get("https") or proxies.get("all")
+    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
+
+
+def is_local(url: str) -> bool:
+    """Whether the service is on this machine's loopback."""
+    return urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}
+
+
+def shown_proxy(proxy: str) -> str:
+    """Returns the host and port of the proxy, without a password."""
+    return urlsplit(proxy).netloc.rpartition("@")[2]
 
 
 def _pinned(certificate: str) -> ssl.SSLContext:

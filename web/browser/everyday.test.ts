@@ -99,8 +99,8 @@ test("a checkpoint is kept as a model, which the page of models shows and downlo
   const visited = await visit(browser, service, `jobs/${trained.id}?tab=checkpoints`);
   const { page } = visited;
   await page.locator("tbody").getByRole("button", { name: "More" }).first().click();
-  await page.getByRole("menuitem", { name: "Keep as a model" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Keep", exact: true }).click();
+  await page.getByRole("menuitem", { name: "Save as model" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Save", exact: true }).click();
   await page.getByRole("link", { name: "cracks-unet@1" }).click();
   await page.getByRole("button", { name: "cracks-unet" }).click();
   await page.getByRole("link", { name: trained.id.slice(0, 16) }).waitFor();

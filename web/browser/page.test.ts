@@ -200,9 +200,9 @@ test("jobs that are selected in the table are compared: their curves, what diffe
 test("a token is made in the settings, works, is shown once, and works no more when it was revoked", async () => {
   const visited = await visit(browser, service, "settings?section=tokens");
   const { page } = visited;
-  await page.getByRole("button", { name: "Make a token" }).click();
+  await page.getByRole("button", { name: "Create token" }).click();
   await page.getByRole("textbox", { name: "Name" }).fill("laptop");
-  await page.getByRole("button", { name: "Make", exact: true }).click();
+  await page.getByRole("button", { name: "Create", exact: true }).click();
   const token = await page.locator(".once code").innerText();
   assert.equal((await service.ask<{ name: string }>("v1/me", { token })).name, "admin");
   await page.reload();

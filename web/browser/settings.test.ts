@@ -100,13 +100,13 @@ test("a plain-HTTP address says why the browser tells nothing, and copies a new 
   const { page } = visited;
   await page.getByText("this address is plain HTTP on a network").waitFor();
   await page.getByRole("link", { name: "Tokens", exact: true }).click();
-  await page.getByRole("button", { name: "Make a token" }).click();
+  await page.getByRole("button", { name: "Create token" }).click();
   await page.getByRole("textbox", { name: "Name" }).fill("laptop");
-  await page.getByRole("button", { name: "Make", exact: true }).click();
+  await page.getByRole("button", { name: "Create", exact: true }).click();
   const token = await page.locator(".once code").innerText();
   await page.getByRole("button", { name: "Copy", exact: true }).click();
   await page.getByText("copied", { exact: true }).waitFor();
-  await page.getByRole("button", { name: "Make a token" }).click();
+  await page.getByRole("button", { name: "Create token" }).click();
   await page.getByRole("textbox", { name: "Name" }).press("Control+v");
   assert.equal(await page.getByRole("textbox", { name: "Name" }).inputValue(), token);
   await leave(visited);

@@ -114,7 +114,7 @@ test("who loses a role while a page is open is offered what the new one may, onc
   await page.getByRole("row", { name: /^viewer/ }).waitFor();
   await service.ask(`v1/users/${made.name}`, { method: "PATCH", body: { role: "member" } });
   await page.getByLabel("Role of viewer").selectOption("operator");
-  await page.getByText("There is no such section, or your role or token does not have it.").waitFor();
+  await page.getByText("No such section, or your role or token lacks its scope.").waitFor();
   const sections = page.getByRole("navigation", { name: "Settings" }).getByRole("link");
   assert.equal((await sections.allInnerTexts()).includes("Audit"), false);
   const { role } = await service.ask<{ role: string }>("v1/me", tokenOf("viewer"));

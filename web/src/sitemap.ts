@@ -16,16 +16,16 @@ interface Entry {
 }
 
 export const SITEMAP = {
-  now: { path: "", title: "Now", within: "head", keys: "g n", does: "Shows what happens now" },
-  jobs: { path: "jobs", title: "Jobs", within: "head", keys: "g j", does: "Lists the jobs" },
-  sweeps: { path: "sweeps", title: "Sweeps", within: "head", keys: "g s", does: "Lists the sweeps" },
+  now: { path: "", title: "Now", within: "head", keys: "g n", does: "Go to Now" },
+  jobs: { path: "jobs", title: "Jobs", within: "head", keys: "g j", does: "Go to Jobs" },
+  sweeps: { path: "sweeps", title: "Sweeps", within: "head", keys: "g s", does: "Go to Sweeps" },
   schedules: { path: "schedules", title: "Schedules", within: "head" },
-  compare: { path: "compare", title: "Compare", within: "head", keys: "g c", does: "Compares jobs" },
-  models: { path: "models", title: "Models", within: "head", keys: "g m", does: "Lists the models" },
-  workers: { path: "workers", title: "Workers", within: "head", keys: "g w", does: "Lists the workers" },
+  compare: { path: "compare", title: "Compare", within: "head", keys: "g c", does: "Go to Compare" },
+  models: { path: "models", title: "Models", within: "head", keys: "g m", does: "Go to Models" },
+  workers: { path: "workers", title: "Workers", within: "head", keys: "g w", does: "Go to Workers" },
   submit: {
     ...{ path: "submit", title: "Submit", within: "button", scope: "jobs:write" },
-    ...{ keys: "g u", does: "Opens the form of a new job" },
+    ...{ keys: "g u", does: "Go to Submit" },
   },
   settings: { path: "settings", title: "Settings", within: "menu" },
 } as const satisfies Record<string, Entry>;

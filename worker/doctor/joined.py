@@ -1,10 +1,11 @@
 """Checks what a machine needs that has joined the service of another one: each line says what fails."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from http.client import HTTPException, HTTPSConnection
+from http.client import HTTPException
 from pathlib import Path
 import socket
 import ssl
@@ -48,7 +49,29 @@ def check_joined(data_dir: Path, *, now: Callable[[], float] = time.time) -> Ite
     except ConfigError as error:
         yield failed("joined", error.message, _AGAIN)
         return
-    address = urlsplit(joined.url)
+    proxy = trust.proxy_of(joined.url)
+    if proxy is None:
+        for finding in _check_way(joined.url):
+            yield finding
+            if finding.advice:
+                return
+    else:
+        yield ok("proxy", f"{joined.url} is reached by {trust.shown_proxy(proxy)}, as HTTPS_PROXY says")
+    finding = _check_certificate(joined)
+    yield finding
+    if finding.advice:
+        return
+    try:
+        answer = _ask(joined)
+    except (OSError, HTTPException) as error:
+        yield failed("service", f"it does not answer: {error}", "see the log of the API on its machine")
+        return
+    yield from _check_answer(joined, answer, now=now())
+
+
+def _check_way(url: str) -> Iterator[Finding]:
+    """Checks the name and the port."""
+    address = urlsplit(url)
     host, port = address.hostname or "", address.port or 443
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -63,28 +86,16 @@ def check_joined(data_dir: Path, *, now: Callable[[], float] = time.time) -> Ite
         yield failed("port", f"port {port} of {host} cannot be reached: {error}", advice)
         return
     yield ok("port", f"port {port} answers")
-    finding = _check_certificate(joined)
-    yield finding
-    if finding.advice:
-        return
-    try:
-        answer = _ask(joined, host=host, port=port)
-    except (OSError, HTTPException) as error:
-        yield failed("service", f"it does not answer: {error}", "see the log of the API on its machine")
-        return
-    yield from _check_answer(joined, answer, now=now())
 
 
 def _check_certificate(joined: Joined) -> Finding:
-    address = urlsplit(joined.url)
-    host, port = address.hostname or "", address.port or 443
     try:
-        plain = socket.create_connection((host, port), timeout=_TIMEOUT_S)
-        with plain, ssl_context(joined).wrap_socket(plain, server_hostname=host) as secured:
-            version = secured.version()
+        with closing(trust.connection(joined.url, ssl_context(joined), timeout_s=_TIMEOUT_S)) as opened:
+            opened.connect()
+            version = opened.sock.version()
     except ssl.SSLCertVerificationError as error:
         return failed("certificate", _other_certificate(joined, error.verify_message), f"if that is right: {_AGAIN}")
-    except (OSError, ConfigError) as error:
+    except (OSError, HTTPException, ConfigError) as error:
         return failed("certificate", f"TLS fails: {error}", "is it the port of a service that speaks HTTPS?")
     how = "its authority is trusted" if joined.certificate is None else "it is the one of the code"
     return ok("certificate", f"{how}, {version}")
@@ -101,8 +112,8 @@ def _other_certificate(joined: Joined, why: str) -> str:
     return f"the certificate was replaced ({why}): it has the SHA-256 {shown}, and that of the code {wanted}"
 
 
-def _ask(joined: Joined, *, host: str, port: int) -> _Answer:
-    connection = HTTPSConnection(host, port, timeout=_TIMEOUT_S, context=ssl_context(joined))
+def _ask(joined: Joined) -> _Answer:
+    connection = trust.connection(joined.url, ssl_context(joined), timeout_s=_TIMEOUT_S)
     try:
         connection.request("GET", "/v1/worker", headers={"Authorization": f"Bearer {joined.token}"})
         answer = connection.getresponse()

@@ -1,13 +1,23 @@
 """Codes, by which laptops log in and machines join: the line that is printed, and who takes it."""
 
+from base64 import b64encode
 from collections.abc import Generator
+import contextlib
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 import re
 import shlex
+import socket
 from subprocess import CompletedProcess
+import threading
+from typing import Any
+from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 
+from store.worker.records import HostOffer
 from tests.api.service import TOKEN
 from tests.databases import SQLiteDatabases
 from tests.rows import each_row
@@ -15,10 +25,11 @@ from tests.torchyard.cli.invocation import environment, run_in_process
 from tests.torchyard.cli.service import Team, serving_team
 from tests.torchyard.client.answers import NOW
 from tests.torchyard.client.fake_server import Answer, serving
-from torchyard.client import joining
-from torchyard.contract.errors import ConfigError, InvalidRequest, NotAuthorized
+from torchyard.client import Client, joining
+from torchyard.contract.errors import ConfigError, InvalidRequest, NotAuthorized, ServerUnreachable
 from torchyard.contract.team.codes import JoinCode, parse_code
 from torchyard.host import trust
+from worker.remote.service import RemoteService
 
 SECRET = "s" * 32
 WHEEL = {"name": "torchyard-0.1.0-py3-none-any.whl", "sha256": "0" * 64, "size": 1}
@@ -78,6 +89,91 @@ def test_a_code_is_sent_to_its_own_service_alone(secured: Team, certificate: str
         joining.redeem(secured.url, other, kind="user")
     with pytest.raises(ConfigError, match="a code for a user"):
         joining.redeem(secured.url, code, kind="worker")
+
+
+def test_a_code_whose_answer_is_cut_off_is_sent_again(
+    secured: Team, admin: dict[str, str], certificate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = line_of(run_in_process(["workers", "add", "box-cut", "--user", "alice", "--url", secured.url], admin))
+    post, answers = httpx2.Client.post, list[int]()
+
+    def cut(self: httpx2.Client, *arguments: Any, **more: Any) -> httpx2.Response:
+        answers.append(post(self, *arguments, **more).status_code)
+        if len(answers) == 1:
+            raise httpx2.ReadError("the connection was cut")
+        return post(self, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(httpx2.Client, "post", cut)
+        found = joining.redeem(secured.url, parse_code(words[-1]), kind="worker")
+    assert answers == [200, 200]
+    with Client(secured.url, TOKEN, certificate=certificate) as client:
+        (worker,) = [worker for worker in client.workers.list() if worker.name == "box-cut"]
+    assert (worker.id, worker.users) == (found.view.worker_id, ["alice"])
+
+
+def test_a_service_that_only_a_proxy_reaches_is_joined_and_asked_by_it(
+    secured: Team, admin: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = line_of(run_in_process(["workers", "add", "box-far", "--url", secured.url], admin))
+    far = "https://192.0.2.1:8443"  # nobody has an address of this network
+    with tunnel(urlsplit(secured.url).port or 0) as (port, asked):
+        monkeypatch.setenv("HTTPS_PROXY", f"http://bob:secret@127.0.0.1:{port}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        found = joining.redeem(far, parse_code(words[-1]), kind="worker")
+        joined = RemoteService(
+            far,
+            found.view.worker_id or "",
+            name="box-far",
+            token=found.view.token,
+            context=trust.context(found.certificate),
+            boot="boot-1",
+            blobs=Path("nowhere"),
+            cache_bytes=0,
+        )
+        assert joined.verbs.register("box-far", HostOffer([])).name == "box-far"
+        joined.connection.close()
+    assert {line.split()[1] for line, _ in asked} == {"192.0.2.1:8443"}
+    assert {credentials for _, credentials in asked} == {f"Basic {b64encode(b'bob:secret').decode()}"}
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+    with pytest.raises(ServerUnreachable, match=r"by the proxy 127\.0\.0\.1:1"):
+        trust.fetch_certificate(far)
+
+
+@contextmanager
+def tunnel(port: int) -> Generator[tuple[int, list[tuple[str, str | None]]]]:
+    """A proxy that answers CONNECT, and sends all to `port`. Yields its own port, and what it was asked by whom."""
+    asked: list[tuple[str, str | None]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_CONNECT(self) -> None:
+            asked.append((self.requestline, self.headers["Proxy-Authorization"]))
+            with socket.create_connection(("127.0.0.1", port)) as service:
+                self.send_response(200)
+                self.end_headers()
+                back = threading.Thread(target=_copy, args=(service, self.connection))
+                back.start()
+                _copy(self.connection, service)
+                back.join()
+            self.close_connection = True
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1], asked
+        server.shutdown()
+        thread.join()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
 
 
 def test_a_service_of_this_machine_alone_names_no_address(secured: Team, admin: dict[str, str]) -> None:

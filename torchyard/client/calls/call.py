@@ -47,9 +47,10 @@ def next_page(call: Call[V], cursor: str) -> Call[V]:
     return replace(call, params={**call.params, "after": cursor})
 
 
-def new_code(kind: CodeKind, name: str) -> Call[NewCodeView]:
-    """Returns the call that makes a code for a worker or a user."""
-    content = json.dumps({"kind": kind, "name": name})
+def new_code(kind: CodeKind, name: str, *, users: Sequence[str] | None = None) -> Call[NewCodeView]:
+    """Returns the call that makes a code for a worker or a user. `users`: whose jobs the worker takes; None: all."""
+    limit = {} if users is None else {"users": [*users]}
+    content = json.dumps({"kind": kind, "name": name, **limit})
     return Call(NewCodeView, "POST", "/v1/codes", content=content, headers=JSON, repeatable=False)
 
 

@@ -63,9 +63,12 @@ class WorkersCore(Core):
         path = f"{_path(worker_id)}/users"
         return await self._connection.answer(Call(WorkerView, "PUT", path, content=content, headers=JSON))
 
-    async def code(self, name: str) -> NewCodeView:
-        """Makes a code by which a machine becomes a worker of this name, once, within ten minutes. Raises Forbidden."""
-        return await self._connection.answer(new_code("worker", name))
+    async def code(self, name: str, *, users: Sequence[str] | None = None) -> NewCodeView:
+        """Makes a code by which a machine becomes a worker of this name, once, within ten minutes.
+
+        `users`: those whose jobs the worker takes; None: all. Raises Forbidden.
+        """
+        return await self._connection.answer(new_code("worker", name, users=users))
 
     async def remove(self, worker_id: str) -> None:
         """Removes a remote worker, whose jobs return to the queue, or a lost one.

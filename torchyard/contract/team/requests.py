@@ -42,10 +42,13 @@ Limit = Annotated[int, Field(ge=0, lt=2**62)] | None
 RoleName = Annotated[Role, BeforeValidator(_role)]
 
 
+WorkerUserNames = Annotated[list[UserName], Field(max_length=MOST_WORKER_USERS)] | None
+
+
 class WorkerUsers(Schema):
     """The users whose jobs a worker takes."""
 
-    users: Annotated[list[UserName], Field(max_length=MOST_WORKER_USERS)] | None = Field(description="null: all")
+    users: WorkerUserNames = Field(description="null: all")
 
 
 class NewUser(Schema):
@@ -144,6 +147,7 @@ class NewCode(Schema):
 
     kind: CodeKind
     name: UserName = Field(description="of the worker, or of the user")
+    users: WorkerUserNames = Field(default=None, description="whose jobs the worker takes; null: all")
 
 
 class Joining(Schema):
@@ -151,6 +155,9 @@ class Joining(Schema):
 
     code: Annotated[str, Field(pattern=allowing(CODE_SECRET, "the last 32 characters of a code"))]
     version: Annotated[str, Field(min_length=1, max_length=70)] = Field(description="of its Torchyard")
+    key: Annotated[str, Field(pattern=allowing(r"^[A-Za-z0-9_-]{43}$", "43 letters, digits, `-` and `_`"))] = Field(
+        description="a random key of the machine, which may send the code again if the answer was lost"
+    )
 
 
 class NewView(Schema):

@@ -99,10 +99,7 @@ test("a text is a text node, whatever it says", async () => {
 test("a drawing that is named a picture is not shown", async () => {
   answer("<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>");
   const host = await preview("plot.png");
-  expect([textOf(host), host.querySelector("img")]).toEqual([
-    "Its bytes are those of no PNG, JPEG or WebP.",
-    null,
-  ]);
+  expect([textOf(host), host.querySelector("img")]).toEqual(["Not a PNG, JPEG or WebP file.", null]);
 });
 
 test("a picture gets the type of its bytes", async () => {

@@ -40,7 +40,7 @@ test.each([
   ["Models", Models, ["Choose a job that has succeeded"], ["torchyard models add NAME JOB/best"]],
   ["Schedules", Schedules, ["New schedule"], ["schedule: '0 3 * * *'", "torchyard submit job.yaml"]],
   ["Workers", Workers, [], ["torchyard up", "torchyard run train.py"]],
-  ["Tokens", Tokens, ["Make a token"], [`torchyard login ${location.origin}`]],
+  ["Tokens", Tokens, ["Create token"], [`torchyard login ${location.origin}`]],
   ["Secrets", Secrets, ["Set"], ["env: {WANDB_API_KEY: {secret: WANDB_API_KEY}}"]],
   ["Targets", Targets, ["Add a target"], []],
   ["Users", Users, ["Add a user"], []],

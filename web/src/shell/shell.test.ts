@@ -125,7 +125,7 @@ test("an address without a page says where to look", async () => {
   navigate(href("nowhere"));
   const { host, loaded } = shell();
   await settled();
-  expect([textOf(host.querySelector("h1")), loaded]).toEqual(["There is no such page", []]);
+  expect([textOf(host.querySelector("h1")), loaded]).toEqual(["No such page", []]);
 });
 
 test("who signs in with a token that opens no page reads so", async () => {
@@ -155,5 +155,5 @@ test("keys go to pages, and list themselves", async () => {
   expect(location.pathname).toBe("/jobs");
   press("?");
   expect(host.querySelectorAll("dialog")).toHaveLength(1);
-  expect(textOf(host.querySelector("dialog"))).toContain("Lists the jobs");
+  expect(textOf(host.querySelector("dialog"))).toContain("Go to Jobs");
 });

@@ -25,7 +25,7 @@ afterEach(async () => {
 async function run(...devices: readonly number[]): Promise<readonly unknown[]> {
   const data = devices.map((count) => ({ devices: Array.from({ length: count }, () => ({})) }));
   const asked = serve(({ path }) => (path === "v1/workers" ? { data } : { id: "job_1" }));
-  const host = show(FirstJob, { sentence: "There is no job yet." });
+  const host = show(FirstJob, { sentence: "No jobs yet." });
   click(host, "Run the digits example");
   host.querySelector("button")?.click(); // a double click is one job
   await settled();
@@ -48,7 +48,7 @@ test("the example takes one device where no worker has two, and two where none i
 
 test("a refused example says why, and can be sent again", async () => {
   serve(({ path }) => (path === "v1/workers" ? { data: [] } : null));
-  const host = show(FirstJob, { sentence: "There is no job yet." });
+  const host = show(FirstJob, { sentence: "No jobs yet." });
   click(host, "Run the digits example");
   await settled();
   expect(textOf(host.querySelector("[role=alert]"))).toContain(

@@ -238,7 +238,7 @@ test("metrics of the table are chosen by name", () => {
   const boxes = [...host.querySelectorAll<HTMLInputElement>("details input[type=checkbox]")];
   expect(boxes.map((box) => box.checked)).toEqual([false, true]);
   boxes[0]?.click();
-  click(host, "As at first");
+  click(host, "Reset");
   expect(said).toEqual([{ metrics: ["loss", "val/iou"] }, { metrics: null }]);
 });
 

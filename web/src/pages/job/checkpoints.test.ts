@@ -56,7 +56,7 @@ test("a checkpoint that was evaluated again shows both values", async () => {
   serve(() => ({ data: all, has_more: false }));
   const host = show(Checkpoints, { job: view({ spec: { checkpoint: { monitor: "val/iou" } } }) });
   await settled();
-  expect(textsOf(host, ".again")).toEqual(["again 0.25"]);
+  expect(textsOf(host, ".again")).toEqual(["re-evaluated 0.25"]);
 });
 
 test("captured checkpoints show the file or the folder that the script wrote, and no step 0", async () => {
@@ -79,11 +79,11 @@ test("a checkpoint that is not whole says so, and no job is retried from it", as
   signIn("member", "jobs:write");
   const host = show(Checkpoints, { job: view({ state: "failed", finished_at: AT }) });
   await settled();
-  expect(textsOf(host, "tbody td:first-child")).toEqual(["not whole", "latest"]);
+  expect(textsOf(host, "tbody td:first-child")).toEqual(["incomplete", "latest"]);
   expect(host.querySelectorAll("tr.damaged")).toHaveLength(1);
   expect([await offeredBy(host, 0), await offeredBy(host, 1)]).toEqual([
-    ["Keep as a model", "Copy id", "Copy sha256"],
-    ["Keep as a model", "Retry from here", "Copy id", "Copy sha256"],
+    ["Save as model", "Copy id", "Copy sha256"],
+    ["Save as model", "Retry from here", "Copy id", "Copy sha256"],
   ]);
 });
 
@@ -129,16 +129,16 @@ test("a checkpoint is kept as a version of a model, under the name of the job or
   const host = show(Checkpoints, { job: view() });
   await settled();
   await offeredBy(host, 0);
-  click(host, "Keep as a model");
+  click(host, "Save as model");
   flushSync();
   const field = host.querySelector<HTMLInputElement>("dialog input");
   expect(field?.value).toBe("unet");
-  click(host, "Keep");
+  click(host, "Save");
   await settled();
   expect(asked.at(-1)?.body).toEqual({ name: "unet", from: "job_a/ckpt_7" });
   expect(textOf(host.querySelector("dialog [role=alert]"))).toBe("There is none.");
   answer = { name: "unet", version: 2 };
-  click(host, "Keep");
+  click(host, "Save");
   await settled();
   expect([textOf(host.querySelector("a[href$=models]")), host.querySelector("dialog[open]")]).toEqual([
     "unet@2",

@@ -140,7 +140,7 @@ test("stacks are asked for once, and shown as soon as the ranks have answered", 
   const asked = serve(() => ({ attempt: 1, taken_at: ranks === null ? null : AT, ranks: ranks ?? [] }));
   const host = show(Stacks, { jobId: "job_a", isScript: true, close: () => undefined });
   await settled();
-  expect(textOf(host.querySelector("[role=status]"))).toBe("Asking the ranks where they are…");
+  expect(textOf(host.querySelector("[role=status]"))).toBe("Asking the ranks for their stacks…");
   await vi.advanceTimersByTimeAsync(1000);
   ranks = [
     { rank: 0, text: '  File "/home/ada/hang.py", line 4 in wait', note: null },

@@ -202,7 +202,7 @@ test("the lineage leads both ways: to what the job comes from, and to what came 
   expect(asked).toEqual([]); // the first curve goes before
   await vi.advanceTimersByTimeAsync(600);
   flushSync();
-  expect(lineage(host)).toContain("retried as again start from it: finer, … kept as ada/cracks");
+  expect(lineage(host)).toContain("retried as again start from it: finer, … model ada/cracks");
   const links = [...host.querySelectorAll(".lineage a")].map((link) => link.getAttribute("href"));
   expect(links).toEqual([
     ...["/sweeps/swp_1", "/jobs/job_o", "/jobs/job_f?tab=checkpoints", "/jobs/job_b", "/jobs/job_c"],

@@ -364,7 +364,7 @@ test("of a long table the rows that are near are in the document, and a column's
 
 test("a failure says what it is, and data of another form that it is none", async () => {
   all = [item("val/table", "table", 1, { data: { columns: 3 } as unknown as MediaView["data"] })];
-  expect(textOf(await opened())).toContain("not the form of a table");
+  expect(textOf(await opened())).toContain("not a valid table");
   serve(() => null);
   expect(textOf((await opened()).querySelector("[role=alert]"))).toContain(
     "The media cannot be read. There is none.",

@@ -73,11 +73,11 @@ test("of many devices the neighbouring ones of a job share a row, and trouble st
   const workers = [busy, { ...partly, id: "wrk_2", name: "box-b" }, { ...gone, id: "wrk_3", name: "box-c" }];
   const few = await openNow(workers.slice(0, 2), [], [job("a")]);
   expect(few.host.querySelectorAll("td.used")).toHaveLength(8);
-  expect(few.host.querySelector("[aria-label=Trouble]")).toBeNull();
+  expect(few.host.querySelector("[aria-label=Problems]")).toBeNull();
   await removeAll();
   signIn("member", "jobs:read", "cluster:read");
   const { host } = await openNow(workers, [], [job("a")]);
-  expect(textsOf(host, "[aria-label=Trouble] li")).toEqual([
+  expect(textsOf(host, "[aria-label=Problems] li")).toEqual([
     "box-b device 7: held by pid 4121",
     "box-c lost, last seen just now",
   ]);
@@ -151,9 +151,9 @@ test("a waiting job is one line: whose devices it waits for, and under the point
   expect(textsOf(host, ".need")).toEqual(["2 GPUs", "2 GPUs of 24 GiB", "2 GPUs of 24 GiB"]);
   const [named, failing, plain] = textsOf(host, ".why");
   expect([named, plain]).toEqual(["waits for bob-hang (box-a:0)", "1 is free"]);
-  expect(failing).toMatch(/^tries again in /);
+  expect(failing).toMatch(/^retries in /);
   expect(host.querySelector("li")?.title).toBe("Of ada.\nNeeds 2 GPUs; 1 free on box-a.");
-  expect(textsOf(host, "a")).toEqual(["digits", "digits", "All that wait"]);
+  expect(textsOf(host, "a")).toEqual(["digits", "digits", "All queued jobs"]);
   expect(textOf(host.querySelector(".name"))).toBe("a job of ada");
   const hidden = worker(device(0, { job_id: null, holder }), device(1));
   const other = show(Queue, { entries: entries.slice(0, 1), workers: [hidden], hasMore: false });
@@ -289,7 +289,7 @@ test("the floor shows pools, and in Slurm's queue the jobs that wait there with 
 test("the floor counts its devices, and reads again only the lists that have changed", async () => {
   signIn("member", "jobs:read", "jobs:write", "cluster:read");
   const { host, asked, tell } = await openNow([worker(device(0, { holder }), device(1))], [job("a")]);
-  expect(textOf(host.querySelector("#floor"))).toBe("Floor 1 of 2 held");
+  expect(textOf(host.querySelector("#floor"))).toBe("Devices 1 of 2 in use");
   expect(textOf(host.querySelector("#ended"))).toBe("Ended today 1");
   await vi.advanceTimersByTimeAsync(2000);
   const before = asked.length;
@@ -324,7 +324,7 @@ test("a running job shows the monitored value with its small curve, and a guest 
   await settled();
   expect(textOf(host.querySelector(".metric"))).toBe("val/iou 0.68");
   expect(host.querySelector(".metric svg")?.getAttribute("aria-label")).toBe("val/iou of job a");
-  expect(textOf(host.querySelector(".guest"))).toBe("guest");
+  expect(textOf(host.querySelector(".guest"))).toBe("backfill");
   expect(asked.find(({ path }) => path === "v1/metrics")?.query.getAll("key")).toEqual(["val/iou"]);
   expect(textsOf(host, "th .head"), "the first table alone shows its heads").toEqual([
     "Device",

@@ -8,7 +8,7 @@ import { fitsNowhere } from "../../text/waiting";
 
 /** Returns why a job waits in a few words: whose devices it waits for, where that is one job's. */
 export function shortReason(entry: QueueEntry, workers: readonly WorkerView[], now: number): string {
-  if (isDelayed(entry, now)) return `tries again in ${delayText(entry, now)}`;
+  if (isDelayed(entry, now)) return `retries in ${delayText(entry, now)}`;
   if (fitsNowhere(entry.reason?.code)) return "no worker can run it";
   return holderText(entry, workers) ?? (entry.reason?.message ?? "").replace(/^needs [^;]*; /, "");
 }
@@ -18,7 +18,7 @@ export function wholeReason(entry: QueueEntry, now: number): string {
   const more = entry.reason?.message.startsWith("needs ") ? "" : furtherText(entry.resources);
   const starts = entry.estimate ? estimateText(entry.estimate, now) : "";
   const why = isDelayed(entry, now)
-    ? `Its attempts failed soon after their start: it tries again in ${delayText(entry, now)}`
+    ? `Attempts failed early; retries in ${delayText(entry, now)}`
     : (entry.reason?.message ?? "");
   return [`of ${entry.owner}`, more && `asks for ${more}`, why, starts && `starts ${starts}`]
     .filter(Boolean)

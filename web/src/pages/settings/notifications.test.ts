@@ -153,7 +153,7 @@ test("a target opens its newest messages", async () => {
   const row = host.querySelector("table[aria-label='Messages to alerts'] tbody tr");
   expect(textsOf(row as Element, "td").slice(1)).toEqual([
     "job <b>digits</b> failed",
-    "given up",
+    "failed",
     "21",
     "gone",
   ]);

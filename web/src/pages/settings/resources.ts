@@ -11,7 +11,7 @@ export const RESOURCES: Readonly<Record<Resource, { readonly title: string; read
   queued: { title: "Waiting", note: "jobs that are queued or paused" },
   priority: { title: "Priority", note: "the highest of a job" },
   stored_bytes: { title: "Stored", note: "checkpoints, models, artifacts, metrics, logs, bundles and specs" },
-  share: { title: "Share", note: "the part in the devices beside others; 100 is usual" },
+  share: { title: "Share", note: "share of devices relative to others; default 100" },
 };
 export const NAMES = Object.keys(RESOURCES) as Resource[];
 

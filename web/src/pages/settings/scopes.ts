@@ -4,7 +4,7 @@ import type { TokenView } from "../../api/wire";
 export type Scope = TokenView["scopes"][number];
 
 export const SCOPES: Readonly<Record<Scope, string>> = {
-  account: "ask whose it is",
+  account: "identify the user",
   "jobs:read": "read jobs",
   "jobs:write": "submit and change jobs",
   "jobs:exec": "start programs in running jobs",
@@ -19,6 +19,6 @@ export const SCOPES: Readonly<Record<Scope, string>> = {
 
 /** Says what a token may: what its scopes and the role of its user both allow. */
 export function scopesText(scopes: readonly Scope[]): string {
-  if (scopes.length === Object.keys(SCOPES).length) return "all that the role may";
-  return scopes.filter((scope) => scope !== "account").join(", ") || "only ask whose it is";
+  if (scopes.length === Object.keys(SCOPES).length) return "everything that the role allows";
+  return scopes.filter((scope) => scope !== "account").join(", ") || "only identify the user";
 }

@@ -90,7 +90,7 @@ test("each role is offered the sections that it may use, and no other", async ()
 test("a section that one may not use asks for nothing", async () => {
   signIn("member", ...MEMBER);
   const { host, asked } = await open("audit", {});
-  expect(textOf(host)).toContain("your role or token does not have it");
+  expect(textOf(host)).toContain("your role or token lacks its scope");
   expect(asked).toEqual([]);
 });
 
@@ -101,12 +101,12 @@ test("a token is made with scopes and an end, and its text is shown once", async
     "POST v1/tokens": { ...token(), token: "ty_1_secret" },
   });
   expect(textOf(host)).toContain("torchyard login");
-  click(host, "Make a token");
+  click(host, "Create token");
   expect(document.activeElement).toBe(host.querySelector("form input")); // one types at once
   fill(host, "Name", " laptop ");
-  fill(host, "Ends after", "7d");
+  fill(host, "Expires after", "7d");
   host.querySelector<HTMLInputElement>("input[value='cluster:read']")?.click();
-  await send(host, "Make a token");
+  await send(host, "Create token");
   expect(asked.at(-2)?.body).toEqual({
     ...{ name: "laptop", lifetime: "7d", user: null },
     scopes: ["account", "jobs:read", "tokens"],
@@ -264,7 +264,7 @@ test("of a thousand users a hundred are shown, and any is found by name or role"
   expect(shown("USER-99")).toHaveLength(11);
   expect(shown("viewer")).toEqual(["user-7"]);
   expect(shown("<b>")).toEqual([]);
-  expect(textOf(host)).toContain("No user has this name or role.");
+  expect(textOf(host)).toContain("No user matches.");
 });
 
 test("limits are set, lifted and cleared: only what was changed is sent", async () => {

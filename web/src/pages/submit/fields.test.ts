@@ -33,7 +33,7 @@ test("a key is found by its name or its help, and Enter goes to it", async () =>
   type(field(host, "field-config.lr_scheduler.warmup_steps"), "5");
   expect(yamlOf(host).value).toContain("lr_scheduler:\n    warmup_steps: 5\n");
   type(field(host, "find-key"), "nothing like it");
-  expect(textOf(host.querySelector(".fields [role=status]"))).toBe("No key of this trainer is like that.");
+  expect(textOf(host.querySelector(".fields [role=status]"))).toBe("No key matches.");
   type(field(host, "find-key"), "");
   expect(textsOf(host, ".row label")[0]).toBe("name");
 });

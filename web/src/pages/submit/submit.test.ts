@@ -192,9 +192,7 @@ test("a key schedule adds a schedule", async () => {
   const { host, asked } = await open();
   type(yamlOf(host), "trainer: image-classification\nschedule: 0 3 * * *\n");
   await checked();
-  expect(textOf(host.querySelector("footer"))).toMatch(
-    /^Submitted again and again, for you, first in 2h 30m: /,
-  );
+  expect(textOf(host.querySelector("footer"))).toMatch(/^Submitted on schedule, as you, first in 2h 30m: /);
   click(host, "Add the schedule");
   await settled();
   expect(asked.find(({ path }) => path === "v1/schedules")?.body).toMatchObject({ schedule: "0 3 * * *" });
@@ -204,6 +202,6 @@ test("a key schedule adds a schedule", async () => {
 test("who may not submit reads so, and nothing is asked", async () => {
   signIn("viewer", "jobs:read");
   const { host, asked } = await open();
-  expect(textOf(host)).toContain("it lacks the scope jobs:write");
+  expect(textOf(host)).toContain("your role or token lacks the scope jobs:write");
   expect(asked).toEqual([]);
 });

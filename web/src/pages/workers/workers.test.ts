@@ -222,7 +222,7 @@ test("only who may drains, which can be undone, and lets it take jobs again", as
   await vi.advanceTimersByTimeAsync(6_000);
   expect(changesOf(asked)).toEqual([]);
   await settled();
-  click(host, "Let it take jobs again");
+  click(host, "Accept jobs again");
   await settled();
   expect(changesOf(asked).map(({ path }) => path)).toEqual(["v1/workers/wrk_1/undrain"]);
 });
@@ -232,9 +232,7 @@ test("a device in quarantine says why, and what releases it", async () => {
   const blocked =
     "GPU 0 is in quarantine until 12:10 UTC: it failed under job_1 (the driver reported XID 79)";
   const host = await openOne(worker([device(0, { blocked })]));
-  expect(textOf(host.querySelector(".blocked"))).toContain(
-    `${blocked} It is offered again once it has answered`,
-  );
+  expect(textOf(host.querySelector(".blocked"))).toContain(`${blocked} Available again once it has answered`);
   expect(textOf(host.querySelector(".readout"))).toBe("not offered");
   const kept = "GPU 0 is in quarantine: 3.0 GiB are still in use after job_1 ended; checked again every 5 s";
   expect(releaseOf(device(0, { blocked: kept }))).toContain("as soon as this memory is free");
