@@ -140,8 +140,8 @@ JOBS ?= 12
 KILLS ?= 20
 MINUTES ?= 1
 
-chaos: $(DEV_STAMP)  ## Break a running service with SEED, KILLS, JOBS, MINUTES; check that nothing is lost
-	@$(BIN)/python -m tests.chaos --seed $(SEED) --jobs $(JOBS) --kills $(KILLS) --minutes $(MINUTES)
+chaos: $(DEV_STAMP)  ## Break a running service with SEED, KILLS, JOBS, MINUTES; check that nothing is lost. BOXES=1: with remote workers, as root
+	@$(BIN)/python -m tests.chaos --seed $(SEED) --jobs $(JOBS) --kills $(KILLS) --minutes $(MINUTES) $(if $(BOXES),--boxes)
 
 screenshots: $(DEV_STAMP) $(TEST_TOOLS) $(PAGE)  ## Take pictures of every page of a real service into dist/screenshots/, and the README's
 	@cd web && PATH="$(NODE)/bin:$$PATH" node browser/screenshots.ts

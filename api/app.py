@@ -33,6 +33,7 @@ from api.routes import (
     models,
     notifications,
     quotas,
+    reach_streams,
     reaches,
     saved_views,
     schedules,
@@ -144,7 +145,7 @@ def _routes() -> list[BaseRoute]:
         installs,
         health,
     )
-    return [route for area in areas for route in area.router.routes]
+    return [*(route for area in areas for route in area.router.routes), *reach_streams.routes]
 
 
 class _Application(FastAPI):

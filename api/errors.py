@@ -48,6 +48,12 @@ def answer(request: Request, error: TorchyardError, *, headers: Mapping[str, str
     return Response(content, status_code=problem.status, headers=dict(headers or {}), media_type=PROBLEM_TYPE)
 
 
+def denial(scope: Scope, error: TorchyardError) -> Response:
+    """Returns the answer for a WebSocket that is not opened."""
+    problem = Problem.of(error, request_id=scope["state"]["request_id"])
+    return Response(problem.model_dump_json(), problem.status, headers_of(error), PROBLEM_TYPE)
+
+
 def http_answer(error: TorchyardError, *, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Returns a whole HTTP/1.1 answer that closes the connection, for a request that does not reach the application."""
     request_id = _new_id()

@@ -15,6 +15,7 @@ from api.limits.bodies import LargeBodies
 from api.limits.forecasts import ForecastLimits
 from api.limits.turns import Together, Turns
 from api.parsing.parser import LARGE_BYTES, Parser
+from api.reaches.meetings import Meetings
 from api.settings import Settings
 from api.streams.feed import Feed
 from api.streams.live import Live
@@ -33,6 +34,8 @@ _CONNECTIONS = THREADS + callers.THREADS + 3 * turns.THREADS + forecasts.THREADS
 """A connection to the database for each thread that may use one, so that none waits for another's."""
 
 _PASS_THREADS = 64
+_MEETINGS = "meetings"
+"""The folder in the data directory by whose sockets processes of the API pass on what an end sends."""
 _LARGE_PATIENCE_S = 60.0
 """Longest wait for the process that parses large bodies, of which some take seconds."""
 
@@ -67,6 +70,8 @@ class Services:
     """Threads of those that ask for a pass, of whom one makes it for all."""
     worker_uploads: OpenUploads
     installs: InstallFiles
+    meetings: Meetings
+    """Where the ends of reaches meet."""
 
     @classmethod
     def of(cls, settings: Settings, *, token: str) -> "Services":
@@ -96,6 +101,7 @@ class Services:
             pass_threads=CapacityLimiter(_PASS_THREADS),
             worker_uploads=OpenUploads(),
             installs=InstallFiles(),
+            meetings=Meetings(settings.root / _MEETINGS),
         )
 
     def parses_of(self, body: bytes) -> Turns:
@@ -120,6 +126,7 @@ class Services:
         self.submissions.close()
         self.single_stream.close()
         self.worker_uploads.close()
+        self.meetings.close()
         self.store.close()
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Query, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection
 
 from api.auth.access import Access, AccessDep
 from api.server.address import client_address, host_of, is_local
@@ -135,6 +136,11 @@ async def count_wrong_body(request: Request, access: Access) -> None:
     await _count_unaudited(access, request, what="logins")
 
 
+async def count_wrong_proof(request: HTTPConnection, access: Access) -> None:
+    """Counts a proof that is wrong as a wrong token of its address. Raises TooManyRequests."""
+    await _count_unaudited(access, request, what="proofs")
+
+
 def stranger(request: Request, access: Access) -> Principal:
     """Returns who makes a request without a credential, as the audit records it."""
     return _with_request(access, _NOBODY, request)
@@ -231,18 +237,18 @@ async def _admitted(access: Access, principal: Principal, request: Request) -> P
     return _with_request(access, principal, request)
 
 
-def _with_request(access: Access, principal: Principal, request: Request) -> Principal:
+def _with_request(access: Access, principal: Principal, request: HTTPConnection) -> Principal:
     address = client_address(request.scope, access.settings)
     return replace(principal, address=address, request_id=request.state.request_id)
 
 
-async def _count_unaudited(access: Access, request: Request, *, what: str) -> None:
+async def _count_unaudited(access: Access, request: HTTPConnection, *, what: str) -> None:
     """Counts what costs as much as a wrong token, but is in no audit. Raises TooManyRequests."""
     with suppress(Unavailable):  # this process has counted it
         await _count_failed_login(access, request, what=what, audited=False)
 
 
-async def _count_failed_login(access: Access, request: Request, *, what: str, audited: bool = True) -> None:
+async def _count_failed_login(access: Access, request: HTTPConnection, *, what: str, audited: bool = True) -> None:
     """Counts and audits a wrong token or code. Raises TooManyRequests if the client has sent too many, Unavailable.
 
     This process counts first, so that nobody makes the database count more than the limit.
@@ -334,7 +340,7 @@ def _principal(identity: Identity) -> Principal:
     return Principal(identity.name, identity.role, token_id=identity.token_id, scopes=identity.scopes)
 
 
-def check_origin(request: Request) -> None:
+def check_origin(request: HTTPConnection) -> None:
     """Raises Forbidden unless the header `Origin` names the host that the request was sent to."""
     try:
         origin = urlsplit(request.headers.get("origin", ""))

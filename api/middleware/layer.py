@@ -11,7 +11,7 @@ from api.middleware import cookies
 from api.middleware.browsers import AllowedHosts, with_common_headers
 from api.middleware.compression import compressed_answer, is_json
 from api.settings import Settings
-from torchyard.contract.errors import let_go
+from torchyard.contract.errors import TorchyardError, let_go
 
 Count = Callable[[Scope, int, float], None]
 """Counts an answer that begins: to which request, its status, and how many seconds after the request."""
@@ -26,6 +26,9 @@ class Layer:
         self._count = count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._open(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._routes(scope, receive, send)
             return
@@ -44,6 +47,16 @@ class Layer:
             response = problems.answer_to(Request(scope), error)
             await response(scope, receive, answer.send)
             let_go(error)
+
+    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Leaves a WebSocket to its route, or answers what that raises before it accepts it."""
+        scope.setdefault("state", {})["request_id"] = problems.request_id(scope)
+        cookies.keep_plain(scope)
+        try:
+            self._hosts.check(scope)
+            await self._routes(scope, receive, send)
+        except TorchyardError as error:
+            await problems.denial(scope, error)(scope, receive, send)
 
 
 class _Answer:

@@ -14,7 +14,7 @@ from store.reaches import reaches
 from store.reaches.facts import OpenedReach
 from torchyard.contract.errors import Conflict, Unavailable
 from torchyard.contract.reach.requests import NewReach
-from torchyard.contract.reach.views import MeetingView, ReachesView
+from torchyard.contract.reach.views import OpenedReachView, ReachesView
 
 router = guarded("reaches", Conflict, Unavailable)
 
@@ -22,7 +22,7 @@ ReachBody = Annotated[NewReach, json_body(NewReach, example={"kind": "program", 
 
 
 @router.post("/jobs/{job_id}/reaches", status_code=201)
-def open_reach(services: ServicesDep, caller: Reacher, job_id: JobId, wanted: ReachBody) -> MeetingView:
+def open_reach(services: ServicesDep, caller: Reacher, job_id: JobId, wanted: ReachBody) -> OpenedReachView:
     """Opens a reach into a running job of one's own: what is asked for is started in its sandbox, once the client and
     the worker have met at the WebSocket at `url`.
 
@@ -39,7 +39,7 @@ def open_reach(services: ServicesDep, caller: Reacher, job_id: JobId, wanted: Re
             login=caller.session,
             by_operators=services.settings.exec_by_operators,
         )
-    return _meeting_view(opened)
+    return _opened_view(opened)
 
 
 @router.get("/jobs/{job_id}/reaches")
@@ -51,13 +51,13 @@ def list_reaches(services: ServicesDep, caller: Reacher, job_id: JobId) -> Reach
 
 
 @router.post("/reaches/{reach_id}/meetings", status_code=201)
-def meet_again(services: ServicesDep, caller: Reacher, reach_id: str) -> MeetingView:
+def meet_again(services: ServicesDep, caller: Reacher, reach_id: str) -> OpenedReachView:
     """Joins a reach again whose connection was cut, by a further meeting. The one before ends.
 
     What runs in a terminal waits for 12 hours, and other programs for a minute.
     """
     with services.store.write("reach") as session:
-        return _meeting_view(reaches.meet_again(session, reach_id, caller=caller, login=caller.session))
+        return _opened_view(reaches.meet_again(session, reach_id, caller=caller, login=caller.session))
 
 
 @router.delete("/reaches/{reach_id}", status_code=204, response_class=Response)
@@ -68,8 +68,8 @@ def end_reach(services: ServicesDep, caller: Reacher, reach_id: str) -> Response
     return Response(status_code=204)
 
 
-def _meeting_view(opened: OpenedReach) -> MeetingView:
-    return MeetingView(
+def _opened_view(opened: OpenedReach) -> OpenedReachView:
+    return OpenedReachView(
         id=opened.id,
         job_id=opened.job_id,
         attempt=opened.attempt,

@@ -19,6 +19,7 @@ from api.limits.connections import ConnectionLimits
 from api.middleware.browsers import SECURITY_HEADERS
 from api.server.address import host_of, is_trusted, peer_address
 from api.server.output import Output
+from api.server.tunnel import Tunnel, is_stream
 from api.settings import Settings
 from torchyard.contract.errors import (
     HeadersTooLarge,
@@ -73,6 +74,7 @@ class Connection(HttpToolsProtocol):
         self._sending_file = False
         self._acked = -1
         self._acked_at = 0.0
+        self._upgrades = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -97,7 +99,10 @@ class Connection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self.cycle.keep_alive = False  # an upgrade is ignored: RFC 9110, 7.8
+            if self._upgrades:
+                self.handle_websocket_upgrade()
+            else:
+                self.cycle.keep_alive = False  # an upgrade is ignored: RFC 9110, 7.8
         except httptools.HttpParserError as error:
             cause = error.__context__
             self._refuse(cause if isinstance(cause, TorchyardError) else MalformedHttp("the request is not valid HTTP"))
@@ -124,8 +129,28 @@ class Connection(HttpToolsProtocol):
         if refused is not None:
             raise refused
         self._unset_keepalive_if_required()  # the answer to an earlier request may have set it meanwhile
+        self._upgrades = self._asks_for_stream()
         self._set_deadline(_NO_BODY, self._settings.body_timeout_s)
         super().on_headers_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Leaves the connection to a `Tunnel`, which counts as it did."""
+        super().handle_websocket_upgrade()
+        self._deadline = None
+        tunnel = cast("Tunnel", self.transport.get_protocol())
+        self._limits.leave(self, host=self._host)
+        tunnel.count(self._limits, host=self._host)
+
+    def _should_upgrade(self) -> bool:
+        return self._upgrades
+
+    def _asks_for_stream(self) -> bool:
+        """Whether the request, which has nothing before it and no body, opens a WebSocket where there is one."""
+        is_first = self.cycle is None or (self.cycle.response_complete and not self.pipeline)
+        has_body = any(name in {b"content-length", b"transfer-encoding"} for name, _ in self.headers)
+        is_right = self.parser.get_method() == b"GET" and self.parser.get_http_version() == "1.1"
+        may = is_first and is_right and not has_body and is_stream(self.url)
+        return may and self.parser.should_upgrade() and self._get_upgrade() == b"websocket"
 
     def on_body(self, body: bytes) -> None:
         self._unparsed = 0

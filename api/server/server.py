@@ -10,6 +10,7 @@ import uvicorn
 
 from api.limits.connections import ConnectionLimits
 from api.server.protocol import Connection
+from api.server.tunnel import LARGEST_MESSAGE, Tunnel
 from api.settings import Settings
 
 _GRACE_S = 3
@@ -18,6 +19,8 @@ IDLE_S = 15
 """Seconds without a request after which a connection is closed. Most clients close it themselves, after 5 s."""
 _TICKS_A_SECOND = 10
 """Calls of `on_tick` a second: uvicorn makes them."""
+_PING_S, _PONG_S = 20.0, 30.0
+"""Seconds between the pings of a WebSocket, and until one must be answered. A proxy ends what is silent for longer."""
 _HANDSHAKE_S = 10.0
 """Longest time for the handshake of TLS: until then a connection is in no limit."""
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -34,8 +37,8 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS_A_SECOND == 0:
             for connection in tuple(self.server_state.connections):
-                assert isinstance(connection, Connection)
-                connection.check_deadlines()
+                if isinstance(connection, Connection):  # a tunnel has its pings
+                    connection.check_deadlines()
         return await super().on_tick(counter)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -59,7 +62,11 @@ class Config(uvicorn.Config):
             port=settings.port,
             loop="asyncio",
             http=Connection,
-            ws="none",
+            ws=Tunnel,
+            ws_max_size=LARGEST_MESSAGE,
+            ws_ping_interval=_PING_S,
+            ws_ping_timeout=_PONG_S,
+            ws_per_message_deflate=False,
             access_log=False,
             log_config=None,
             proxy_headers=False,

@@ -119,6 +119,10 @@ class Live:
         jobs = list(job_ids)
         return self._watch([*map(_lines, jobs), *map(channel, (user, *jobs))])
 
+    def watch_rights(self, job_id: str, *, user: str) -> AbstractContextManager[Watch]:
+        """Watches who may do what with the job, and what the user may do. Raises what `watch` does."""
+        return self._watch([channel(user), channel(job_id)])
+
     @contextmanager
     def hear(self, hearer: Callable[[str | None], None]) -> Generator[Watch]:
         """Calls `hearer` with everything that is announced, and with None where announcements may have been lost.

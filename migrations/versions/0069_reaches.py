@@ -40,7 +40,6 @@ def upgrade() -> None:
         sa.Column("until", sa.BigInteger(), nullable=False),
         sa.Column("ended_at", sa.BigInteger(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
-        sa.Column("last_input_at", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(["attempt_id"], ["attempts.id"], name="fk_reaches_attempt_id"),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_reaches_job_id"),
         sa.PrimaryKeyConstraint("id", name="pk_reaches"),
@@ -48,9 +47,11 @@ def upgrade() -> None:
     op.create_index("ix_reaches_attempt_id", "reaches", ["attempt_id"])
     op.create_index("ix_reaches_job_id", "reaches", ["job_id"])
     op.create_index("ix_reaches_user", "reaches", ["user"])
+    op.add_column("attempt_uses", sa.Column("input_at", sa.BigInteger(), nullable=True))
     op.add_column("browser_sessions", sa.Column("exec", sa.Boolean(), nullable=False, server_default=sa.false()))
 
 
 def downgrade() -> None:
     op.drop_column("browser_sessions", "exec")
+    op.drop_column("attempt_uses", "input_at")
     op.drop_table("reaches")

@@ -22,7 +22,8 @@ _SOONEST_US = in_us(SHORTEST_IDLE_TIMEOUT) // 2
 """No job is warned before."""
 # A recipe has set up when it tells of its first step; of a script nobody knows.
 _SET_UP = case((Job.trainer == "script", Attempt.running_at), else_=Attempt.stepped_at)
-_SINCE = case((AttemptUse.idle_since > _SET_UP, AttemptUse.idle_since), else_=_SET_UP)
+_UNUSED = case((AttemptUse.idle_since > _SET_UP, AttemptUse.idle_since), else_=_SET_UP)
+_SINCE = case((AttemptUse.input_at > _UNUSED, AttemptUse.input_at), else_=_UNUSED)
 _STOPS = (Job.cancel_requested_at, Job.pause_requested_at, Job.preempt_requested_at, Job.idle_requested_at)
 
 
@@ -43,7 +44,7 @@ class IdleJob:
     devices: int
     now: int
     since: int
-    """Since when its GPUs are idle; it had set up by then."""
+    """Since when its GPUs are idle, and no user sends anything to a program in it; it had set up by then."""
     warned_at: int | None
     """The time of the job's last warning. A warning from before `since` was about an earlier idle time."""
     idle_timeout: timedelta | None

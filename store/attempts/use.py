@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import math
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, select, update
 from sqlalchemy.orm import Session
 
 from store.cluster.facts import Sample
@@ -71,6 +71,12 @@ def add(session: Session, worker_id: str, samples: Sequence[Sample]) -> None:
         new = upsert(session, AttemptUse)
         changed = {name: new.excluded[name] for name in Use._fields}
         session.execute(new.on_conflict_do_update(index_elements=["attempt_id"], set_=changed), rows)
+
+
+def note_input(session: Session, attempt_id: int) -> None:
+    """Notes that a user sends something to a program of theirs in the attempt: its job is not idle."""
+    change = update(AttemptUse).where(AttemptUse.attempt_id == attempt_id).values(input_at=now_us())
+    session.execute(change, execution_options={"synchronize_session": False})
 
 
 def counted(use: Use, shares: Sequence[float | None], *, now: int) -> Use:

@@ -69,3 +69,5 @@ class AttemptUse(Base):
     """Since when all its devices have been below 5%. NULL: they are not, or one of them tells nothing."""
     warned_at: Mapped[int | None] = mapped_column(BigInteger)
     """The time of the job's last warning that it is idle. Reports do not change it."""
+    input_at: Mapped[int | None] = mapped_column(BigInteger)
+    """When a user last sent anything to a program of theirs in the attempt, to some seconds."""

@@ -37,23 +37,25 @@ class OpenedReach:
 
 
 @dataclass(frozen=True, slots=True)
+class Came:
+    """What an end finds that has come to its meeting."""
+
+    is_first: bool
+    place: str
+    """Where the first end waits for the other one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MeetingFacts:
-    """A meeting to which an end comes, or which both have joined."""
+    """A meeting of the two ends of a reach, and whose it is."""
 
     reach_id: str
     job_id: str
+    attempt_id: int
     meeting: int
+    secret: str = field(repr=False)
     user: str
     role: str
     token_id: str | None
-    is_terminal: bool
-    """Whether its program waits for its client to come again, and for hours."""
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """What one end finds that has come to a meeting."""
-
-    facts: MeetingFacts
-    place: str | None
-    """Where the other end waits. None: this one is the first."""
+    has_terminal: bool
+    """Whether what runs waits for its client for hours."""

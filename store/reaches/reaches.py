@@ -202,5 +202,4 @@ def _view(row: Reach) -> ReachView:
         rank=order.rank,
         meeting=row.meeting,
         created_at=to_time(row.created_at),
-        last_input_at=None if row.last_input_at is None else to_time(row.last_input_at),
     )

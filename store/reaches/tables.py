@@ -48,5 +48,3 @@ class Reach(Base):
     ended_at: Mapped[int | None] = mapped_column(BigInteger)
     """When somebody ended it. Its worker is told until the row goes."""
     created_at: Mapped[int] = mapped_column(BigInteger, default=now_us())
-    last_input_at: Mapped[int | None] = mapped_column(BigInteger)
-    """When the client last sent a byte, to some seconds."""

@@ -14,6 +14,7 @@ from types import FrameType
 
 from tests.chaos.jobs import KINDS
 from tests.chaos.run import Options, run
+from tests.hosts.lab import missing
 
 
 def main() -> int:
@@ -25,7 +26,10 @@ def main() -> int:
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of jobs")
     parser.add_argument("--trials", type=int, default=20, help="of a sweep that the service makes meanwhile")
+    parser.add_argument("--boxes", action="store_true", help="two of three workers join over HTTPS from boxes (root)")
     arguments = parser.parse_args()
+    if arguments.boxes and (lacking := missing()) is not None:
+        parser.error(lacking)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     with tempfile.TemporaryDirectory(prefix="torchyard-chaos-", ignore_cleanup_errors=True) as folder:

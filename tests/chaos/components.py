@@ -67,7 +67,7 @@ class Program:
 
     def send(self, number: signal.Signals, *, rest: float = _PAUSE_S) -> int | None:
         self._rest = rest
-        return _signalled(self.pid, number)
+        return signalled(self.pid, number)
 
     def stop(self) -> None:
         if self._process is not None:
@@ -104,13 +104,14 @@ class Database:
 
     def send(self, number: signal.Signals, *, rest: float = _PAUSE_S) -> int | None:
         self._due = time.monotonic() + rest
-        return _signalled(self._server.pid, number)
+        return signalled(self._server.pid, number)
 
     def stop(self) -> None:
         self._server.stop()
 
 
-def _signalled(pid: int | None, number: signal.Signals) -> int | None:
+def signalled(pid: int | None, number: signal.Signals) -> int | None:
+    """Signals the process, if there is one. Returns its pid, None if it does not run."""
     if pid is None:
         return None
     try:

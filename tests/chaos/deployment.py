@@ -1,8 +1,11 @@
-"""Runs the whole service as separate real processes on a folder of its own, as in production."""
+"""Runs the whole service as separate real processes on a folder of its own, as in production.
 
-from collections.abc import Callable, Collection, Generator
+With boxes, one of its workers reaches database and Redis, and two are machines of a lab that have joined over HTTPS.
+"""
+
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 import json
 import os
 from pathlib import Path
@@ -15,19 +18,24 @@ import time
 from typing import Literal
 
 from tests.chaos import job_processes
+from tests.chaos.boxes import BoxWorker
 from tests.chaos.components import Component, Database, Program
 from tests.chaos.disk import Disk, disk
 from tests.chaos.proxy import Proxy, proxy
 from tests.chaos.receiver import Receiver, receiving
+from tests.hosts.lab import Lab
 from tests.postgresql import postgresql_server
 from tests.servers import free_port
 from torchyard.cli.up import redis_server
 from torchyard.client import Client
+from torchyard.client.packing.bundle import pack
 from torchyard.contract.errors import TorchyardError
+from torchyard.host import tls
 
 DatabaseKind = Literal["postgresql", "sqlite"]
 
-WORKERS = ("worker-1", "worker-2")
+_WORKERS = ("worker-1", "worker-2")
+_BOXES = 2
 SLOTS = 2
 """CPU slots of each worker."""
 API_PROCESSES = 2
@@ -41,18 +49,30 @@ _TICK_S = 0.05
 
 @dataclass(frozen=True)
 class Deployment:
-    """Redis and PostgreSQL are reached only through `proxies`. Blobs and run directories are on `disk`."""
+    """Redis and PostgreSQL are reached only through `proxies`, and so is the API by boxes.
+
+    Blobs and the run directories of direct workers are on `disk`.
+    """
 
     folder: Path
     disk: Disk
     components: dict[str, Component]
     """`api`, `controller`, the workers, `redis`, and `postgresql` if that is the database."""
+    direct: Sequence[str]
+    """The workers that reach database and Redis."""
     proxies: dict[str, Proxy]
     receiver: Receiver
     database_url: str
     """Its SQLAlchemy URL, without a proxy."""
     url: str
     token: str
+    lab: Lab | None
+    """Has the boxes, None if there are none."""
+    boxes: dict[str, BoxWorker] = field(default_factory=dict[str, BoxWorker])
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        return (*self.direct, *self.boxes)
 
     @property
     def secret_key(self) -> str:
@@ -69,10 +89,23 @@ class Deployment:
 
     def worker_id(self, name: str) -> str:
         """Returns the worker's id."""
+        if name in self.boxes:
+            return self.boxes[name].worker_id
         return json.loads((self.disk.folder / name / "worker.json").read_text())["id"]
 
     def client(self, *, patience: float = 30.0) -> Client:
-        return Client(self.url, self.token, patience=patience)
+        certificate = None if self.lab is None else tls.own(self.disk.folder / "api").text()
+        return Client(self.url, self.token, certificate=certificate, patience=patience)
+
+    def code_of(self, client: Client, scripts: Mapping[str, str]) -> str:
+        """Returns the URL of code for all workers: a folder of this host, or what boxes download."""
+        for name, text in scripts.items():
+            (self.code / name).write_text(text)
+        if self.lab is None:
+            return self.code.as_uri()
+        with pack(self.code) as bundle:
+            client.bundles.upload(bundle)
+        return bundle.url
 
     def keep_alive(self) -> None:
         """Restarts components that have ended. Only for the thread that started them."""
@@ -94,42 +127,61 @@ class Deployment:
         try:
             with self.client(patience=0) as client:
                 alive = [worker for worker in client.workers.list() if worker.state == "ready"]
-                return client.ready().status == "ok" and len(alive) == len(WORKERS)
+                return client.ready().status == "ok" and len(alive) == len(self.workers)
         except TorchyardError:
             return False
 
     def logs(self) -> str:
         """Returns the end of each program's log."""
-        found = sorted((self.folder / "logs").glob("*.log"))
+        found = sorted([*self.folder.glob("logs/*.log"), *self.folder.glob("lab/b*/data/logs/*.log")])
         return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in found)
 
 
 @contextmanager
-def deployed(folder: Path, *, database: DatabaseKind, forks: bool = False) -> Generator[Deployment]:
+def deployed(
+    folder: Path, *, database: DatabaseKind, forks: bool = False, boxes: bool = False
+) -> Generator[Deployment]:
     """Runs a service and yields it when it is ready. Afterwards its processes and jobs are killed and its disk removed.
 
     `forks`: its programs are forks of a process that has imported what they import, so that Python starts but once.
-    Raises TimeoutError if it does not become ready.
+    `boxes`: whether two of its workers have joined it from boxes. Raises TimeoutError if it does not become ready.
     """
     with ExitStack() as stack:
         for name in ("logs", "code", "redis", "tmp"):
             (folder / name).mkdir()
-        made = _with_servers(folder, stack, database=database)
+        made = _with_servers(folder, stack, database=database, boxes=boxes)
         stack.callback(_end, made)
         environment = _environment(made)
         migration = [sys.executable, "-P", "-m", "migrations", "upgrade"]
         made.components["redis"].keep_alive()
         subprocess.run(migration, env=environment, cwd=folder, check=True, capture_output=True, timeout=_START_S)
-        for name, module in (("api", "api"), ("controller", "controller"), *((worker, "worker") for worker in WORKERS)):
+        for name, module in (
+            ("api", "api"),
+            ("controller", "controller"),
+            *((worker, "worker") for worker in made.direct),
+        ):
             argv = [sys.executable, "-P", "-m", module]
             own, log = environment | _data_dir(made, name), folder / "logs" / f"{name}.log"
             made.components[name] = Program(argv, env=own, log=log, forked_in=folder if forks else None)
         if not made.keep_alive_until(made.ready, within=_START_S, every=0.2):
             raise TimeoutError(f"the service is not ready after {_START_S:g} s\n{made.logs()}")
+        if made.lab is not None:
+            _join(made, made.lab)
         yield made
 
 
-def _with_servers(folder: Path, stack: ExitStack, *, database: DatabaseKind) -> Deployment:
+def _join(made: Deployment, lab: Lab) -> None:
+    url = f"https://{lab.address}:{made.proxies['api'].port}"
+    with made.client() as client:
+        for number in range(1, _BOXES + 1):
+            box = lab.box(number)
+            arguments = (url, "--code", client.workers.code(box.name).code)
+            made.components[box.name] = made.boxes[box.name] = BoxWorker(box, arguments, slots=SLOTS)
+    if not made.keep_alive_until(made.ready, within=_START_S, every=0.2):
+        raise TimeoutError(f"the boxes have not joined after {_START_S:g} s\n{made.logs()}")
+
+
+def _with_servers(folder: Path, stack: ExitStack, *, database: DatabaseKind, boxes: bool) -> Deployment:
     """Prepares the folder, Redis and proxies, and starts the database."""
     password = secrets.token_hex(16)
     socket_path = redis_server.socket_in(folder / "redis")
@@ -141,7 +193,8 @@ def _with_servers(folder: Path, stack: ExitStack, *, database: DatabaseKind) -> 
     )
     components: dict[str, Component] = {"redis": redis}
     proxies = {"redis": stack.enter_context(proxy(socket_path))}
-    space = stack.enter_context(disk(folder / "disk", size=_DISK_BYTES))
+    lab = stack.enter_context(Lab(folder / "lab")) if boxes else None
+    space = stack.enter_context(disk(folder / "disk" if lab is None else lab.hidden, size=_DISK_BYTES))
     (space.folder / "blobs").mkdir(mode=0o700)
     database_url = f"sqlite:///{space.folder / 'torchyard.db'}"
     if database == "postgresql":
@@ -150,9 +203,22 @@ def _with_servers(folder: Path, stack: ExitStack, *, database: DatabaseKind) -> 
         proxies["postgresql"] = stack.enter_context(proxy(server.socket))
         database_url = server.url("postgres")
     (folder / "redis-password").write_text(password)
-    url, token = f"http://127.0.0.1:{free_port()}", secrets.token_hex(16)
+    port, token = free_port(), secrets.token_hex(16)
+    if lab is not None:
+        proxies["api"] = stack.enter_context(proxy(port, host=lab.address))
     receiver = stack.enter_context(receiving())
-    return Deployment(folder, space, components, proxies, receiver, database_url, url, token)
+    return Deployment(
+        folder,
+        space,
+        components,
+        _WORKERS if lab is None else _WORKERS[:1],
+        proxies,
+        receiver,
+        database_url,
+        f"{'http' if lab is None else 'https'}://127.0.0.1:{port}",
+        token,
+        lab,
+    )
 
 
 def _environment(made: Deployment) -> dict[str, str]:
@@ -173,6 +239,7 @@ def _environment(made: Deployment) -> dict[str, str]:
         "TORCHYARD_ALLOW_PATHS": str(made.code),
         "TMPDIR": str(made.folder / "tmp"),  # a killed supervisor leaves its attempt's temporary folder
         "PYTHONUNBUFFERED": "1",
+        **({} if made.lab is None else {"TORCHYARD_TLS": "1"}),
     }
 
 
@@ -186,10 +253,10 @@ def _data_dir(made: Deployment, name: str) -> dict[str, str]:
 
 def _end(made: Deployment) -> None:
     """Kills every process of the service and of its jobs."""
-    for name in ("api", "controller", *WORKERS, "redis"):
+    for name in (*made.workers, "api", "controller", "redis"):
         if name in made.components:
             made.components[name].stop()
-    jobs = {path.name for path in made.disk.folder.glob("*/runs/job_*")}
+    jobs = {path.name for path in [*made.disk.folder.glob("*/runs/job_*"), *made.folder.glob("lab/*/data/runs/job_*")]}
     _kill(lambda: [*job_processes.naming(made.folder), *(process.pid for process in job_processes.find(jobs))])
 
 

@@ -6,7 +6,7 @@ from sqlalchemy import func, select
 
 from store.db.database import Database, now_us
 from store.tables import Attempt, Calibration, Estimate, Forecast, ForecastLease, Job
-from tests.chaos.deployment import WORKERS, Deployment
+from tests.chaos.deployment import Deployment
 from torchyard.contract.errors import Unavailable
 from torchyard.contract.states import JobState
 
@@ -22,7 +22,7 @@ def holder(made: Deployment) -> str | None:
             found = session.scalar(held)
     except Unavailable:
         return None
-    return next((name for name in WORKERS if made.worker_id(name) == found), None)
+    return next((name for name in made.direct if made.worker_id(name) == found), None)
 
 
 def violations(made: Deployment) -> list[str]:

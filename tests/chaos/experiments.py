@@ -2,7 +2,6 @@
 
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 import time
 from typing import Any
 
@@ -10,7 +9,7 @@ from torchyard.client import Client
 from torchyard.contract.errors import TorchyardError
 from torchyard.contract.jobs.views import JobSummary
 
-_SCRIPT = """
+SCRIPT = """
 import torchyard
 
 run = torchyard.init()
@@ -19,14 +18,13 @@ run.log({"val/loss": 1.0}, step=1)
 
 
 class Experiments:
-    """Begun before the faults."""
+    """Begun before the faults. `code`: where SCRIPT is, as trial.py."""
 
-    def __init__(self, client: Client, *, code: Path, trials: int) -> None:
+    def __init__(self, client: Client, *, code: str, trials: int) -> None:
         self._client, self._trials = client, trials
-        (code / "trial.py").write_text(_SCRIPT)
         self._job: dict[str, Any] = {
             "trainer": "script",
-            "config": {"code": code.as_uri(), "entrypoint": "trial.py"},
+            "config": {"code": code, "entrypoint": "trial.py"},
             "resources": {"device": "cpu"},
             "max_restarts": 1000,
             "stall_timeout": "3m",

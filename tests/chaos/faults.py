@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from redis import Redis, RedisError
 
 from tests.chaos import estimates, job_processes
-from tests.chaos.deployment import WORKERS, Deployment
+from tests.chaos.deployment import Deployment
 from tests.chaos.job_history import Damage
 from tests.chaos.jobs import JobSubmitter
 from torchyard.contract.errors import TorchyardError
@@ -34,6 +34,8 @@ Target = Literal[
     "supervisor",
     "torchrun",
     "rank",
+    "box",
+    "join",
 ]
 Fault = Literal[
     "worker stopped for seconds",
@@ -49,6 +51,10 @@ Fault = Literal[
     "connections slow",
     "partition",
     "checkpoint damaged",
+    "link down for seconds",
+    "link down past a lease",
+    "box asleep for seconds",
+    "box asleep past its lease",
 ]
 
 _KILLS: dict[Target, int] = {
@@ -65,8 +71,20 @@ _KILLS: dict[Target, int] = {
     "postgresql": 2,
 }
 """Relative frequency of each target."""
+_KILLS_OF_BOXES: dict[Target, int] = {"box": 5, "join": 3}
+_FAULTS_OF_BOXES: tuple[Fault, ...] = (
+    "link down for seconds",
+    "link down past a lease",
+    "box asleep for seconds",
+    "box asleep past its lease",
+)
 _PAST_LEASE_S = (33.0, 40.0)
-_LONG: dict[Fault, float] = {"rank stopped for good": 180.0, "worker stopped past its lease": 120.0}
+_LONG: dict[Fault, float] = {
+    "rank stopped for good": 180.0,
+    "worker stopped past its lease": 120.0,
+    "link down past a lease": 120.0,
+    "box asleep past its lease": 120.0,
+}
 """Shortest run, in seconds, for faults that take long."""
 _TICK_S = 0.1
 _HEAL_S = 60.0
@@ -83,16 +101,18 @@ class PlannedFault:
     kill: bool
 
 
-def plan(*, seed: int, kills: int, seconds: float) -> list[PlannedFault]:
+def plan(*, seed: int, kills: int, seconds: float, boxes: bool = False) -> list[PlannedFault]:
     """Plans `kills` kills and one other fault for every three of them. No fault repeats before each has occurred.
 
-    Faults that need more than `seconds` are omitted.
+    Faults that need more than `seconds`, or `boxes` where there are none, are omitted.
     """
     random = Random(f"nemesis {seed}")
-    targets = random.choices(list(_KILLS), weights=list(_KILLS.values()), k=kills)
+    weights = _KILLS | (_KILLS_OF_BOXES if boxes else {})
+    targets = random.choices(list(weights), weights=list(weights.values()), k=kills)
+    possible = [name for name in get_args(Fault) if boxes or name not in _FAULTS_OF_BOXES]
     faults: list[Fault] = []
     while len(faults) < max(kills // 3, 1):
-        kinds = [name for name in get_args(Fault) if seconds >= _LONG.get(name, 0.0)]
+        kinds = [name for name in possible if seconds >= _LONG.get(name, 0.0)]
         random.shuffle(kinds)
         faults += kinds
     chosen = [(target, True) for target in targets] + [(name, False) for name in faults[: max(kills // 3, 1)]]
@@ -162,6 +182,10 @@ class FaultInjector(threading.Thread):
             "connections slow": self._slow,
             "partition": self._hold,
             "checkpoint damaged": self._damage,
+            "link down for seconds": lambda: self._cut_link(self._random.uniform(2, 12)),
+            "link down past a lease": lambda: self._cut_link(self._random.uniform(*_PAST_LEASE_S)),
+            "box asleep for seconds": lambda: self._sleep_box(self._random.uniform(2, 8)),
+            "box asleep past its lease": lambda: self._sleep_box(self._random.uniform(*_PAST_LEASE_S)),
         }
 
     def close(self) -> None:
@@ -228,11 +252,15 @@ class FaultInjector(threading.Thread):
             return self._kill_api_process()
         if target in {"worker", "leaseholder"}:
             return self._kill_worker(target)
+        if target in {"box", "join"}:
+            return self._kill_box(target)
         return self._kill_component(target, target)
 
     def _kill_worker(self, target: str) -> Kill | None:
         """Kills any worker, or the one that makes the estimates."""
-        name = self._random.choice(WORKERS) if target == "worker" else estimates.holder(self._deployment)
+        name = (
+            self._random.choice(self._deployment.workers) if target == "worker" else estimates.holder(self._deployment)
+        )
         return None if name is None else self._kill_component(name, target, worker=self._deployment.worker_id(name))
 
     def _kill_component(self, name: str, target: str, *, worker: str | None = None) -> Kill | None:
@@ -244,8 +272,21 @@ class FaultInjector(threading.Thread):
         self._say(f"kill {name}{', the leaseholder' if target == 'leaseholder' else ''} (pid {pid})")
         return Kill(_target(target), time.time(), worker=worker)
 
+    def _kill_box(self, target: str) -> Kill | None:
+        """Kills all that runs in a box, or what starts its worker and ends with it."""
+        if not self._deployment.boxes:
+            return None
+        name, box = self._random.choice(list(self._deployment.boxes.items()))
+        if target == "box" and not box.crash(rest=self._random.uniform(0.5, 6)):
+            return None
+        if target == "join" and box.kill_join() is None:
+            return None
+        self._stopped.pop(name, None)
+        self._say(f"kill {name if target == 'box' else f'join of {name}'}")
+        return Kill(_target(target), time.time(), worker=box.worker_id)
+
     def _kill_warm_process(self) -> Kill | None:
-        name = self._random.choice(WORKERS)
+        name = self._random.choice(self._deployment.workers)
         worker = self._deployment.components[name].pid
         pid = job_processes.warm_process_of(worker) if worker is not None else None
         if pid is None:
@@ -298,8 +339,8 @@ class FaultInjector(threading.Thread):
 
     def _stop_worker(self, seconds: float) -> bool:
         if self._stopped:
-            return False  # the other worker must run
-        name = self._random.choice(WORKERS)
+            return False  # another worker must run
+        name = self._random.choice(self._deployment.workers)
         pid = self._deployment.components[name].send(signal.SIGSTOP)
         if pid is None:
             return False
@@ -313,12 +354,29 @@ class FaultInjector(threading.Thread):
             if self._deployment.components[name].pid == pid:
                 self._deployment.components[name].send(signal.SIGCONT)
 
+    def _cut_link(self, seconds: float) -> bool:
+        box = self._random.choice(list(self._deployment.boxes.values()))
+        if not box.cut():
+            return False
+        self._undo_after(seconds, box.mend)
+        return True
+
+    def _sleep_box(self, seconds: float) -> bool:
+        if self._stopped:
+            return False  # another worker must run
+        name, box = self._random.choice(list(self._deployment.boxes.items()))
+        if not box.sleep():
+            return False
+        self._stopped[name] = 0
+        self._undo_after(seconds, lambda: (self._stopped.pop(name, None), box.wake()))
+        return True
+
     def _leave(self) -> bool:
-        name = self._random.choice(WORKERS)
+        name = self._random.choice(self._deployment.workers)
         return name not in self._stopped and self._deployment.components[name].send(signal.SIGTERM) is not None
 
     def _drain(self) -> bool:
-        worker = self._deployment.worker_id(self._random.choice(WORKERS))
+        worker = self._deployment.worker_id(self._random.choice(self._deployment.workers))
         try:
             self._client.workers.drain(worker)
         except TorchyardError:
@@ -397,6 +455,8 @@ class FaultInjector(threading.Thread):
         if victim is None or newest is None:
             return False
         path = self._deployment.blobs / newest.sha256[:2] / newest.sha256
+        for box in self._deployment.boxes.values():
+            box.forget(newest.sha256)
         try:
             with path.open("r+b") as file:
                 file.seek(newest.size // 2)
@@ -419,5 +479,5 @@ class FaultInjector(threading.Thread):
 
 
 def _target(name: str) -> Target:
-    found: dict[str, Target] = {target: target for target in _KILLS}
+    found: dict[str, Target] = {target: target for target in (*_KILLS, *_KILLS_OF_BOXES)}
     return found[name]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 import threading
 import time
@@ -31,7 +30,7 @@ _PAUSE_S = 0.25
 _LATEST_S = 8.0
 """Longest delay of the owner's action after the start of a job, in seconds."""
 
-_SCRIPT = """
+SCRIPT = """
 import os, time, torchyard
 
 run = torchyard.init()
@@ -66,16 +65,12 @@ _DIGITS: dict[str, Any] = {
 }
 
 
-def spec(kind: Kind, *, code: Path, label: str) -> dict[str, Any]:
-    """Returns the spec to submit. Writes the script into `code`, from which the workers allow scripts, but once: an
-    earlier job may read it.
-    """
+def spec(kind: Kind, *, code: str, label: str) -> dict[str, Any]:
+    """Returns the spec to submit. `code`: where SCRIPT is, as train.py."""
     named = _COMMON | {"name": f"chaos-{kind}", "labels": {LABEL: label}}
     if kind == "digits":
         return _DIGITS | named
-    if not (code / "train.py").exists():
-        (code / "train.py").write_text(_SCRIPT)
-    return named | {"trainer": "script", "config": {"code": code.as_uri()}, "resources": {"device": "cpu"}}
+    return named | {"trainer": "script", "config": {"code": code}, "resources": {"device": "cpu"}}
 
 
 @dataclass
@@ -109,7 +104,7 @@ class JobSubmitter(threading.Thread):
         self,
         client: Client,
         *,
-        code: Path,
+        code: str,
         count: int,
         seed: int,
         kinds: Sequence[Kind],

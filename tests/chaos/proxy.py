@@ -1,4 +1,4 @@
-"""A TCP port in front of a server's unix socket. Its connections can be delayed, held and reset."""
+"""A TCP port in front of a server. Its connections can be delayed, held and reset."""
 
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -12,16 +12,19 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing discards unsent bytes and
 
 
 class Proxy:
-    """Listens on 127.0.0.1 until `close`. `latency` is in seconds, for each piece in either direction."""
+    """Listens on `host` until `close`. `upstream`: the server's unix socket, or its port of 127.0.0.1.
 
-    def __init__(self, upstream: Path) -> None:
+    `latency` is in seconds, for each piece in either direction.
+    """
+
+    def __init__(self, upstream: Path | int, *, host: str = "127.0.0.1") -> None:
         self.latency = 0.0
         self._upstream = upstream
         self._passing = threading.Event()
         self._passing.set()
         self._lock = threading.Lock()
         self._pairs: set[_Pair] = set()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._listener = socket.create_server((host, 0), backlog=128)
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
 
     @property
@@ -66,10 +69,11 @@ class Proxy:
 
     def _connect(self, client: socket.socket) -> None:
         self._passing.wait()
-        server = socket.socket(socket.AF_UNIX)
+        is_local = isinstance(self._upstream, Path)
+        server = socket.socket(socket.AF_UNIX if is_local else socket.AF_INET)
         pair = _Pair(client, server)
         try:
-            server.connect(str(self._upstream))
+            server.connect(str(self._upstream) if is_local else ("127.0.0.1", self._upstream))
         except OSError:
             pair.reset()
             pair.close()
@@ -122,8 +126,8 @@ class _Pair:
 
 
 @contextmanager
-def proxy(upstream: Path) -> Generator[Proxy]:
-    made = Proxy(upstream)
+def proxy(upstream: Path | int, *, host: str = "127.0.0.1") -> Generator[Proxy]:
+    made = Proxy(upstream, host=host)
     try:
         yield made
     finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 import sys
 import time
 
-from tests.chaos import estimates, faults, job_history
+from tests.chaos import estimates, experiments, faults, job_history, jobs
 from tests.chaos.deployment import DatabaseKind, Deployment, deployed
 from tests.chaos.evidence import Evidence
 from tests.chaos.experiments import Experiments
@@ -33,6 +33,8 @@ class Options:
     database: DatabaseKind
     kinds: Sequence[Kind]
     trials: int
+    boxes: bool = False
+    """Whether two of the workers have joined from boxes."""
     forks: bool = False
     """Whether programs are forks of a process that has imported them, and ranks those of a warm process."""
 
@@ -42,23 +44,27 @@ def run(folder: Path, options: Options) -> Report:
 
     Raises TimeoutError if the service does not start, and unexpected exceptions of the run's threads.
     """
-    with deployed(folder, database=options.database, forks=options.forks) as made, made.client() as client:
+    with (
+        deployed(folder, database=options.database, forks=options.forks, boxes=options.boxes) as made,
+        made.client() as client,
+    ):
         say = _Clock()
         say(f"chaos: seed {options.seed}, {options.kills} kills in {options.minutes:g} min; references first")
         made.receiver.listen(client)
-        references = _references(made, client, options.kinds)
-        experiments = Experiments(client, code=made.code, trials=options.trials)
-        experiments.begin()
+        code = made.code_of(client, {"train.py": jobs.SCRIPT, "trial.py": experiments.SCRIPT})
+        references = _references(made, client, options.kinds, code=code)
+        beside = Experiments(client, code=code, trials=options.trials)
+        beside.begin()
         stream = JobSubmitter(
             made.client(),
-            code=made.code,
+            code=code,
             count=options.jobs,
             seed=options.seed,
             kinds=options.kinds,
             launchers=("auto",) if options.forks else LAUNCHERS,
         )
         monitor = Monitor(made.client(patience=0), lambda: [chaos_job.job_id for chaos_job in list(stream.chaos_jobs)])
-        planned = faults.plan(seed=options.seed, kills=options.kills, seconds=60 * options.minutes)
+        planned = faults.plan(seed=options.seed, kills=options.kills, seconds=60 * options.minutes, boxes=options.boxes)
         injector = FaultInjector(made, stream, planned, seed=options.seed, on_kill=monitor.on_kill, say=say)
         threads = (stream, monitor, injector)
         try:
@@ -69,7 +75,7 @@ def run(folder: Path, options: Options) -> Report:
             stream.close()
             drained = made.keep_alive_until(lambda: not stream.is_alive(), within=_DRAIN_S)
             say("drained" if drained else "not drained")
-            ended = made.keep_alive_until(experiments.over, within=_DRAIN_S, every=1.0)
+            ended = made.keep_alive_until(beside.over, within=_DRAIN_S, every=1.0)
             say("the sweep and the schedule have ended" if ended else "the sweep or the schedule goes on")
             made.keep_alive_until(lambda: not monitor.unrecovered, within=_LAST_LOOKS_S)
         finally:
@@ -88,7 +94,7 @@ def run(folder: Path, options: Options) -> Report:
             references,
             injector.injected,
             monitor,
-            experiments,
+            beside,
         )
         found = evidence.violations()
         if found:
@@ -96,17 +102,17 @@ def run(folder: Path, options: Options) -> Report:
         return _report(options, evidence, found)
 
 
-def _references(made: Deployment, client: Client, kinds: Sequence[Kind]) -> dict[Kind, JobHistory]:
+def _references(made: Deployment, client: Client, kinds: Sequence[Kind], *, code: str) -> dict[Kind, JobHistory]:
     """Runs a job of each kind without faults."""
-    jobs: dict[Kind, str] = {kind: client.submit(spec(kind, code=made.code, label="reference")).id for kind in kinds}
+    begun: dict[Kind, str] = {kind: client.submit(spec(kind, code=code, label="reference")).id for kind in kinds}
 
     def over() -> bool:
-        return all(client.get(job_id).state.terminal for job_id in jobs.values())
+        return all(client.get(job_id).state.terminal for job_id in begun.values())
 
     ended = made.keep_alive_until(over, within=_REFERENCE_S, every=0.25)
     found: dict[Kind, JobHistory] = {}
     if ended:
-        found = {kind: job_history.read(client, job_id) for kind, job_id in jobs.items()}
+        found = {kind: job_history.read(client, job_id) for kind, job_id in begun.items()}
     wrong = [sentence for history in found.values() for sentence in _of_reference(history)]
     if not ended or wrong:
         raise RuntimeError(f"the undisturbed jobs failed: {wrong}\n{made.logs()}")
@@ -122,7 +128,7 @@ def _report(options: Options, evidence: Evidence, found: Sequence[str]) -> Repor
     return Report(
         seed=options.seed,
         minutes=options.minutes,
-        database=options.database,
+        database=f"{options.database}, two workers in boxes" if options.boxes else options.database,
         kills=injected.kills,
         faults=injected.faults,
         impossible=injected.impossible,

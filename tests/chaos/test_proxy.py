@@ -39,6 +39,11 @@ def test_bytes_pass_both_ways(before: Proxy) -> None:
         assert said(client, b"two") == b"two"
 
 
+def test_a_server_on_a_port_is_reached_too(before: Proxy) -> None:
+    with proxy(before.port) as outer, connected(outer) as client:
+        assert said(client, b"one") == b"one"
+
+
 def test_a_slow_connection_delays_each_direction(before: Proxy) -> None:
     before.latency = 0.1
     with connected(before) as client:

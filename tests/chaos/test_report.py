@@ -72,6 +72,16 @@ def test_a_seed_determines_the_plan() -> None:
     assert planned == sorted(planned)
 
 
+def test_only_a_run_with_boxes_breaks_boxes() -> None:
+    own, with_boxes = (
+        {fault.what for fault in faults.plan(seed=1, kills=400, seconds=180, boxes=boxes)} for boxes in (False, True)
+    )
+    assert with_boxes - own == {
+        *("box", "join", "link down for seconds", "link down past a lease"),
+        *("box asleep for seconds", "box asleep past its lease"),
+    }
+
+
 def test_a_short_run_omits_long_faults() -> None:
     names = {fault.what for fault in faults.plan(seed=1, kills=36, seconds=60) if not fault.kill}
     assert len(names) == 11

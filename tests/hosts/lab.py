@@ -18,13 +18,14 @@ import pytest
 
 from tests.hosts.machine import Machine, wait_until
 from tests.hosts.network import Network, limit
+from tests.hosts.router import Router
 
 _PROGRAMS = ("ip", "tc", "unshare", "nsenter", "mount")
 LINK_MBIT = 1000
 
 
 class Lab:
-    """Up to two boxes, b1 and b2. All that it has started is gone when its block ends, or its process is killed."""
+    """Boxes b1, b2 and so on. All that it has started is gone when its block ends, or its process is killed."""
 
     def __init__(self, folder: Path) -> None:
         """`folder`: a new one, whose path is short: it is part of those of sockets."""
@@ -51,18 +52,36 @@ class Lab:
         """That of the service's host, as boxes see it."""
         return self._network.address(0)
 
-    def box(self, number: int = 1) -> "Box":
-        """Returns a box, which is started where it does not run."""
+    @property
+    def address6(self) -> str:
+        """Its address of IPv6."""
+        return self._network.address6(0)
+
+    def box(self, number: int = 1, *, router: Router | None = None) -> "Box":
+        """Returns a box, which is started where it does not run. `router`: what it is behind, if it is new."""
         if number not in self._boxes:
-            self._boxes[number] = Box(self.folder / f"b{number}", number, self._network, self.hidden)
+            folder = self.folder / f"b{number}"
+            self._boxes[number] = Box(folder, number, self._network, hidden=self.hidden, router=router)
         self._boxes[number].boot()
         return self._boxes[number]
+
+    def said(self) -> str:
+        """Returns the ends of what the boxes that run have written."""
+        return "\n".join(box.said() for box in self._boxes.values() if box.is_running)
+
+    def router(self) -> Router:
+        """Starts a router. Skips the test where the program is missing that sets its rules."""
+        if not shutil.which("nft"):
+            pytest.skip("a lab of boxes needs this program for a router: nft")
+        made = Router(self.folder, self._network)
+        self._stack.callback(made.end)
+        return made
 
 
 class Box:
     """A machine with a data directory, a home and a link of its own."""
 
-    def __init__(self, folder: Path, number: int, network: Network, hidden: Path) -> None:
+    def __init__(self, folder: Path, number: int, network: Network, *, hidden: Path, router: Router | None) -> None:
         self.name = f"b{number}"
         self.folder = folder
         self.data = folder / "data"
@@ -70,6 +89,7 @@ class Box:
         self._number = number
         self._network = network
         self._hidden = hidden
+        self._router = router
         self._machine: Machine | None = None
         for each in (self._home, self._temporary, folder / "etc"):
             each.mkdir(parents=True)
@@ -80,25 +100,37 @@ class Box:
         if self._machine is None:
             self._machine = Machine(self.name, hosts=self.folder / "etc" / "hosts")
             self._machine.run("mount", "-t", "tmpfs", "tmpfs", str(self._hidden))
+            if self._router is not None:
+                self._router.link(pid=self._machine.pid)
+                return
             self._network.link(self._number, pid=self._machine.pid)
             self.shape()
 
-    def join(self, *arguments: str, slots: int = 2) -> None:
+    def join(self, *arguments: str, slots: int = 2) -> subprocess.Popen[bytes]:
         """Starts `torchyard join`, with what the service has printed for the box, or with nothing where it has joined.
 
-        It runs until the box is killed.
+        It runs until the box is killed. Returns the process that waits for its end.
         """
         options = (f"--data-dir={self.data}", f"--cpu-slots={slots}")
-        self.start([sys.executable, "-P", "-m", "torchyard", "join", *arguments, *options], log=self.log)
+        return self.start([sys.executable, "-P", "-m", "torchyard", "join", *arguments, *options], log=self.log)
 
     def run(self, *argv: str) -> str:
         """Runs a command in the box, and returns what it prints."""
         assert self._machine is not None
         return self._machine.run(*argv)
 
-    def start(self, argv: Sequence[str], *, log: Path) -> None:
+    def start(self, argv: Sequence[str], *, log: Path) -> subprocess.Popen[bytes]:
         assert self._machine is not None
-        self._machine.start(argv, environment=self._environment(), log=log)
+        return self._machine.start(argv, environment=self._environment(), log=log)
+
+    @property
+    def is_running(self) -> bool:
+        return self._machine is not None and self._machine.is_running
+
+    def crash(self) -> None:
+        """Kills the first process, at which the kernel kills all others. `kill` removes what is left."""
+        if self._machine is not None and self._machine.is_running:
+            os.kill(self._machine.pid, signal.SIGKILL)
 
     def kill(self) -> None:
         """Ends the box as a power cut does: no process of it runs on, and its link is gone."""
@@ -145,8 +177,8 @@ class Box:
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal to each process of the box, as a machine that sleeps stops all of them at once."""
-        for process in self.processes():
-            process.send_signal(number)
+        assert self._machine is not None
+        self._machine.signal(number)
 
     def said(self) -> str:
         """Returns the ends of what its programs have written."""

@@ -72,20 +72,24 @@ class Machine:
         self._flags += ["--cgroup"] if cgroups else []
         self._folders = variables["CGROUP_FOLDERS"]
 
-    def start(self, argv: Sequence[str], *, environment: Mapping[str, str], log: Path) -> None:
-        """Starts a program in the machine, its output appended to `log`."""
+    @property
+    def is_running(self) -> bool:
+        return self._outer.poll() is None
+
+    def start(self, argv: Sequence[str], *, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+        """Starts a program in the machine, its output appended to `log`. Returns the process that waits for its end."""
         entered = ["bash", "-c", _ENTER_CGROUPS, "bash", "nsenter", *self._flags, *argv]
         with log.open("ab") as output:
-            self._programs.append(
-                subprocess.Popen(
-                    entered,
-                    env={**environment, "CGROUP_FOLDERS": self._folders},
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                )
+            program = subprocess.Popen(
+                entered,
+                env={**environment, "CGROUP_FOLDERS": self._folders},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
+        self._programs.append(program)
+        return program
 
     def run(self, *argv: str) -> str:
         """Runs a command in the machine and returns what it prints."""
@@ -100,6 +104,15 @@ class Machine:
                 if process.pid != self.pid and self._contains(process.pid):
                     found.append(process)
         return found
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to each process besides the first."""
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+        if number == signal.SIGCONT:
+            for program in self._programs:
+                program.send_signal(number)  # nsenter stops itself when its child is stopped
 
     def kill(self, name: str) -> None:
         """Kills the programs of that name, and waits until they are gone."""

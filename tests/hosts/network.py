@@ -11,7 +11,10 @@ _NAME = re.compile(r"tylab(\d+)$")
 
 
 class Network:
-    """A bridge with addresses 10.213.K.0/24, where K is free: the name `tylabK` can be made only once."""
+    """A bridge with addresses 10.213.K.0/24 and fd00:213:K::/64, where K is free.
+
+    The name `tylabK` can be made only once.
+    """
 
     def __init__(self) -> None:
         _remove_left()
@@ -25,6 +28,7 @@ class Network:
             self._remove_links()
             _ip("addr", "add", f"{self.address(0)}/24", "dev", self._bridge)
             _ip("link", "set", self._bridge, "up")
+            _ip("addr", "add", f"{self.address6(0)}/64", "dev", self._bridge, "nodad")
         except BaseException:
             self.remove()
             raise
@@ -33,15 +37,20 @@ class Network:
         """The address of a machine, counted from 1, or of this host, 0."""
         return f"10.213.{self._number}.{machine + 10 if machine else 1}"
 
+    def address6(self, machine: int) -> str:
+        """Its address of IPv6."""
+        return f"fd00:213:{self._number:x}::{machine + 10 if machine else 1:x}"
+
     def link(self, machine: int, *, pid: int) -> None:
         """Gives the machine whose first process is `pid` an interface `eth0`."""
         peer = ("peer", "name", "eth0", "netns", str(pid))
         _ip("link", "add", self._interface(machine), "master", self._bridge, "type", "veth", *peer)
         _ip("link", "set", self._interface(machine), "up")
         inside = ("nsenter", f"--target={pid}", "--net", "ip")
-        _run(*inside, "addr", "add", f"{self.address(machine)}/24", "dev", "eth0")
-        _run(*inside, "link", "set", "eth0", "up")
-        _run(*inside, "route", "add", "default", "via", self.address(0))
+        command(*inside, "addr", "add", f"{self.address(machine)}/24", "dev", "eth0")
+        command(*inside, "link", "set", "eth0", "up")
+        command(*inside, "addr", "add", f"{self.address6(machine)}/64", "dev", "eth0", "nodad")
+        command(*inside, "route", "add", "default", "via", self.address(0))
 
     def unlink(self, machine: int) -> None:
         """Removes the interface: after a machine's end it would stay as long as a socket waits for an answer."""
@@ -55,7 +64,7 @@ class Network:
 
     def shape(self, machine: int, *, mbit: float, queue_bytes: int = 1 << 20) -> None:
         """Limits what is sent to a machine."""
-        _run(*limit(self._interface(machine), mbit=mbit, queue_bytes=queue_bytes))
+        command(*limit(self._interface(machine), mbit=mbit, queue_bytes=queue_bytes))
 
     def remove(self) -> None:
         self._remove_links()
@@ -89,10 +98,11 @@ def _remove_left() -> None:
 
 
 def _ip(*arguments: str, check: bool = True) -> bool:
-    return _run("ip", *arguments, check=check)
+    return command("ip", *arguments, check=check)
 
 
-def _run(*argv: str, check: bool = True) -> bool:
+def command(*argv: str, check: bool = True) -> bool:
+    """Runs a command, and returns whether it succeeded. Raises RuntimeError if it must and does not."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if check and done.returncode:
         raise RuntimeError(f"{' '.join(argv)}: {done.stderr.strip()}")

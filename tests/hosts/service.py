@@ -13,15 +13,17 @@ from torchyard.contract.cluster.views import WorkerView
 from torchyard.contract.errors import TorchyardError
 from torchyard.contract.jobs.views import JobView
 
-_UP = (sys.executable, "-P", "-m", "torchyard.cli", "up", "--host", "0.0.0.0", "--tls")
+_UP = (sys.executable, "-P", "-m", "torchyard.cli", "up", "--tls", "--host")
 
 
 class LabService(Service):
     """A service with a worker of its own, of two slots, and the boxes that join it."""
 
-    def __init__(self, lab: Lab, *, env: Mapping[str, str] = MappingProxyType({})) -> None:
-        super().__init__(lab.hidden, command=_UP, env=env)
+    def __init__(self, lab: Lab, *, host: str = "0.0.0.0", env: Mapping[str, str] = MappingProxyType({})) -> None:
+        """`host`: what it listens on, `::` for IPv6 alone."""
+        super().__init__(lab.hidden, command=(*_UP, host), env=env)
         self._lab = lab
+        self._address = f"[{lab.address6}]" if ":" in host else lab.address
 
     @property
     def client(self) -> Client:
@@ -30,7 +32,11 @@ class LabService(Service):
     @property
     def url(self) -> str:
         """As boxes see it."""
-        return f"https://{self._lab.address}:{self.server['url'].rpartition(':')[2]}"
+        return f"https://{self._address}:{self.port}"
+
+    @property
+    def port(self) -> int:
+        return int(self.server["url"].rpartition(":")[2])
 
     def join(self, box: Box, *options: str, slots: int = 2, url: str | None = None) -> None:
         """Has a box join with a code of its own, and waits for its devices. `url`: another way to the service."""
@@ -44,7 +50,7 @@ class LabService(Service):
             found = self.worker(box.name)
             return found is not None and found.state == "ready" and bool(found.devices)
 
-        until(is_ready, what=f"{box.name} is ready", context=lambda: f"{self._log()}\n{box.said()}")
+        until(is_ready, what=f"{box.name} is ready", context=self._log)
 
     def is_ready(self) -> bool:
         """Whether the API answers."""
@@ -53,6 +59,13 @@ class LabService(Service):
                 return client.ready().status == "ok"
         except TorchyardError:
             return False
+
+    def remove(self, box: Box) -> None:
+        """Ends the box, and has the service forget its worker."""
+        box.kill()
+        if (found := self.worker(box.name)) is not None:
+            with self.client as client:
+                client.workers.remove(found.id)
 
     def worker(self, name: str) -> WorkerView | None:
         with self.client as client:
@@ -79,10 +92,13 @@ class LabService(Service):
             if each.key.startswith(("train/loss", "val/"))
         }
 
+    def _log(self) -> str:
+        return f"{super()._log()}\n{self._lab.said()}"
+
 
 @contextmanager
-def serving(lab: Lab, *, env: Mapping[str, str] = MappingProxyType({})) -> Generator[LabService]:
+def serving(lab: Lab, *, host: str = "0.0.0.0", env: Mapping[str, str] = MappingProxyType({})) -> Generator[LabService]:
     """The service of a lab. At the end it is stopped, and no process of it may be left."""
-    with running(LabService(lab, env=env)) as service:
+    with running(LabService(lab, host=host, env=env)) as service:
         assert isinstance(service, LabService)
         yield service

@@ -1,6 +1,7 @@
 """A box that shares nothing with its service but a link: what it trains arrives once, whatever happens to the link."""
 
 from collections.abc import Generator
+from contextlib import contextmanager
 import os
 from pathlib import Path
 from random import Random
@@ -11,6 +12,7 @@ import tempfile
 
 import pytest
 
+from tests.chaos.proxy import proxy
 from tests.cutting import Cut, cutting_proxy, random_cuts
 from tests.e2e.service import until
 from tests.hosts.lab import Box, Lab
@@ -19,9 +21,10 @@ from tests.hosts.service import LabService, serving
 from tests.hosts.watching import assert_stored_once, expire_lease, is_lost, run_of, steps
 from torchyard.contract.jobs.views import JobView
 from torchyard.contract.states import JobState
+from torchyard.host.joined import JOINED_FILE
 from trainer.evaluate import evaluate
 
-EPOCHS, CUTS = 4, 40
+EPOCHS, CUTS = 4, 12
 DIGITS = {
     "trainer": "image-classification",
     "config": {"data": {"source": "digits"}, "training": {"epochs": EPOCHS}, "logging": {"every_steps": 1}},
@@ -80,9 +83,7 @@ def test_a_box_that_joined_trains_on_while_its_link_is_down(
 @pytest.mark.thorough
 def test_a_killed_worker_is_started_again_and_adopts_its_job(service: LabService, box: Box, direct: Curves) -> None:
     job = begun(service, box)
-    killed = box.worker()
-    killed.kill()
-    until(lambda: not killed.is_running() and box.worker().pid != killed.pid, what="the next worker", context=box.said)
+    restart_worker(box)
     assert_whole(service, job, direct)
 
 
@@ -117,7 +118,7 @@ def test_packets_that_are_lost_are_sent_again(service: LabService, box: Box, dir
 
 
 @pytest.mark.thorough
-def test_a_disk_of_the_service_that_is_full_delays_a_checkpoint(service: LabService, box: Box, direct: Curves) -> None:
+def test_a_disk_of_the_service_that_is_full_delays_files_alone(service: LabService, box: Box, direct: Curves) -> None:
     full = service.data / "blobs" / "incoming" / "workers"
     shutil.rmtree(full, ignore_errors=True)
     full.mkdir(parents=True)
@@ -125,7 +126,10 @@ def test_a_disk_of_the_service_that_is_full_delays_a_checkpoint(service: LabServ
     try:
         job = begun(service, box)
         until(run_of(box, job.id).exit.exists, what="training has ended on the box", context=box.said)
-        assert service.client.get(job.id).state is JobState.RUNNING
+        until(lambda: service.curves(job.id) == direct, what="curves do not wait for files", context=box.said)
+        with service.client as client:
+            assert client.get(job.id).state is JobState.RUNNING
+            assert not [*client.jobs.checkpoints(job.id)]
     finally:
         subprocess.run(["umount", "--lazy", str(full)], check=True)
     assert_whole(service, job, direct)
@@ -155,25 +159,88 @@ def test_the_job_of_a_box_that_lost_its_power_goes_on_elsewhere(lab: Lab, servic
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", ["buffers", "cuts"])
-def test_a_proxy_between_changes_nothing(kind: str, direct: Curves) -> None:
-    with tempfile.TemporaryDirectory(prefix="lab-") as folder, Lab(Path(folder) / "l") as lab, serving(lab) as service:
-        cuts: list[Cut] = []
-        between = (
-            buffering_proxy(service, lab.address)
-            if kind == "buffers"
-            else cutting_proxy(service.server["url"], cuts, host=lab.address)
+def test_a_proxy_that_buffers_changes_nothing(lab: Lab, service: LabService, direct: Curves) -> None:
+    with buffering_proxy(service, lab.address) as url, joined_for_now(service, lab.box(3), url=url) as box:
+        assert_whole(service, service.submit_on(box.name, **DIGITS), direct)
+
+
+@pytest.mark.thorough
+def test_connections_that_are_cut_are_made_again(lab: Lab, service: LabService, direct: Curves) -> None:
+    cuts: list[Cut] = []
+    between = cutting_proxy(service.server["url"], cuts, host=lab.address)
+    with between as url, joined_for_now(service, lab.box(4), url=url) as box:
+        cuts += random_cuts(Random(1), CUTS, most=200_000)
+        restart_worker(box)  # connections that are there are whole
+        service.wait_for_worker(box)
+        while len(cuts) > CUTS - 8:
+            assert_whole(service, service.submit_on(box.name, **DIGITS), direct)
+
+
+@pytest.mark.thorough
+def test_a_long_way_changes_nothing(lab: Lab, service: LabService, direct: Curves) -> None:
+    with proxy(service.port, host=lab.address) as way:
+        url = f"https://{lab.address}:{way.port}"
+        with joined_for_now(service, lab.box(5), url=url) as box:
+            for seconds in (0.001, 0.1):
+                way.latency = seconds
+                assert_whole(service, service.submit_on(box.name, **DIGITS), direct)
+
+
+@pytest.mark.thorough
+def test_a_box_behind_a_router_that_gets_another_address_goes_on(lab: Lab, service: LabService, direct: Curves) -> None:
+    router = lab.router()
+    with joined_for_now(service, lab.box(6, router=router)) as box:
+        job = begun(service, box)
+        router.move()
+        assert_whole(service, job, direct)
+        assert_whole(service, service.submit_on(box.name, **DIGITS), direct)
+
+
+@pytest.mark.thorough
+def test_of_two_boxes_with_one_code_one_joins(lab: Lab, service: LabService) -> None:
+    boxes = (lab.box(7), lab.box(8))
+    with service.client as client:
+        code = client.workers.code("b7").code
+    try:
+        started = {box: box.join(service.url, "--code", code) for box in boxes}
+        (refused,) = until(
+            lambda: [box for box in boxes if started[box].poll() is not None] or None, what="one of them ends"
         )
-        box = lab.box()
-        with between as url:
-            try:
-                service.join(box, url=url)
-                cuts += random_cuts(Random(1), CUTS if kind == "cuts" else 0, most=60_000)
-                job = service.submit_on(box.name, **DIGITS)
-                assert_whole(service, job, direct)
-                assert kind != "cuts" or len(cuts) < CUTS, "connections were cut"
-            finally:
-                box.kill()  # the proxy waits for its connections
+        assert "the code was used: it is good once" in refused.said()
+        service.wait_for_worker(boxes[0])
+        assert [box for box in boxes if (box.data / JOINED_FILE).exists()] == [box for box in boxes if box != refused]
+    finally:
+        boxes[1].kill()
+        service.remove(boxes[0])
+
+
+@pytest.mark.thorough
+def test_a_box_joins_and_trains_over_ipv6(direct: Curves) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="lab-") as folder,
+        Lab(Path(folder) / "l") as lab,
+        serving(lab, host="::") as service,
+        joined_for_now(service, lab.box()) as box,
+    ):
+        assert "[fd00:" in service.url
+        assert_whole(service, service.submit_on(box.name, **DIGITS), direct)
+
+
+@contextmanager
+def joined_for_now(service: LabService, box: Box, *, url: str | None = None) -> Generator[Box]:
+    """Has the box join, and removes it afterwards. `url`: another way to the service."""
+    try:
+        service.join(box, url=url)
+        yield box
+    finally:
+        service.remove(box)
+
+
+def restart_worker(box: Box) -> None:
+    """Kills the worker, and waits for the next one."""
+    killed = box.worker()
+    killed.kill()
+    until(lambda: not killed.is_running() and box.worker().pid != killed.pid, what="the next worker", context=box.said)
 
 
 def begun(service: LabService, box: Box, *, anywhere: bool = False) -> JobView:

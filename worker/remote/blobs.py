@@ -13,7 +13,7 @@ from uuid import uuid4
 import httpx2
 
 from store.blobs.facts import DiskSpace, Put, RefusedBlob
-from store.blobs.writer import BlobWriter, FinishedBlob, LentFile, write_all
+from store.blobs.writer import BlobWriter, FinishedBlob, write_all
 from torchyard.contract.errors import DataError, InvalidRequest, NotFound, StaleClaim
 from worker.remote.cache import BlobCache
 
@@ -80,17 +80,18 @@ class RemoteBlobs:
             try:
                 self._upload(job_id, finished)
             except (DataError, InvalidRequest) as error:
-                if not isinstance(finished, LentFile):
+                if isinstance(finished, BlobWriter):
                     raise OSError(errno.EIO, error.message) from error
                 raise RefusedBlob(blob, error.message) from error
         return Put(frozenset(blob.sha256 for blob in each_once))
 
     def _upload(self, job_id: str, finished: FinishedBlob) -> None:
         """Raises DataError or InvalidRequest if the file is not what it should be, and what `put` raises."""
-        blob, patience, offset = finished.blob, _Patience(self._patience_s, self._leaving), 0
+        blob, patience, offset, is_lost = finished.blob, _Patience(self._patience_s, self._leaving), 0, False
         with finished.open() as file:
             while True:
-                size = min(PART_BYTES, blob.size - offset)
+                # Without an answer it is asked what has arrived: connections that break often carry no whole part.
+                size = 0 if is_lost else min(PART_BYTES, blob.size - offset)
                 try:
                     answer = self._http.put(
                         f"/v1/worker/blobs/{job_id}/{blob.sha256}",
@@ -101,7 +102,9 @@ class RemoteBlobs:
                     received = _received(answer)
                 except (httpx2.TransportError, Away) as error:
                     patience.wait(error)
+                    is_lost = True
                     continue
+                is_lost = False
                 if answer.is_success and received == blob.size:
                     return
                 if received > offset:

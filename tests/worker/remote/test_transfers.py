@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 import hashlib
+from io import BytesIO
 from pathlib import Path
 from random import Random
 
@@ -16,7 +17,7 @@ from store.service_identity import service_id
 from store.worker.verbs import WorkerStore
 from tests.api.remote_box import headers_of
 from tests.api.serving import api_thread
-from tests.cutting import cutting_proxy, random_cuts
+from tests.cutting import Cut, cutting_proxy, random_cuts
 from tests.store.fixture import StoreFixture, store_on
 from worker.remote.blobs import Away, RemoteBlobs
 
@@ -56,6 +57,35 @@ def test_a_blob_goes_there_and_back_over_connections_that_break(
         assert blobs.copy_out(SHA256, tmp_path / "copy")
         http.close()
     assert (tmp_path / "copy").read_bytes() == CONTENT
+
+
+def test_after_a_cut_it_is_asked_what_has_arrived_before_a_part_is_sent_again(
+    url: str, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.remote.blobs._FIRST_PAUSE_S", 0.001)
+    db, lengths = StoreFixture(database), list[int]()
+
+    def note(request: httpx2.Request) -> None:
+        lengths.append(int(request.headers["Content-Length"]))
+
+    claim = db.running(db.submit(), db.worker())
+    token = db.write(lambda session: worker_tokens.issue(session, claim.worker_id))
+    db.write(lambda session: worker_tokens.use_from(session, claim.worker_id, "boot-1"))
+    with (
+        cutting_proxy(url, [Cut(to_server=1_000_000)]) as proxy,
+        httpx2.Client(
+            base_url=proxy,
+            headers=headers_of(token),
+            trust_env=False,
+            event_hooks={"request": [note]},
+        ) as http,
+    ):
+        blobs = RemoteBlobs(tmp_path / "box", http, cache_bytes=1 << 30)
+        writer = blobs.create()
+        writer.copy_from(BytesIO(CONTENT), len(CONTENT))
+        writer.finish()
+        blobs.put(claim.job_id, [writer])
+    assert lengths[:2] == [len(CONTENT), 0]
 
 
 def test_a_transfer_is_given_up_when_the_daemon_leaves(tmp_path: Path) -> None:

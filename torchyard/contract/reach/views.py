@@ -1,25 +1,27 @@
-"""What the service answers about the reaches of a job: the shells, commands, forwards and SSH connections of users."""
+"""The JSON of reaches."""
 
 from datetime import datetime
 from typing import Literal
 
+from pydantic import Field
+
 from torchyard.contract.wire.view import View
 
 
-class MeetingView(View):
-    """Where a client meets its end in the job, and the secret that both prove. It is good once."""
+class OpenedReachView(View):
+    """A reach that was opened or is joined again. Both ends come to its meeting by the WebSocket at `url`."""
 
     id: str
     job_id: str
     attempt: int
     meeting: int
-    """1, and one more for each time that the client joins again."""
-    secret: str
-    """32 bytes in hex. It is never sent again."""
+    """1 for the first, and one more each time that its client joins it again."""
+    secret: str = Field(repr=False)
+    """What the client proves that it knows, in hex. It is not sent again, and good for this meeting."""
     url: str
-    """Of the WebSocket, below the service's address, without the end that comes."""
+    """The path of the WebSocket."""
     expires_at: datetime
-    """Until then the client must have come."""
+    """Until when both ends must have come."""
 
 
 class ReachView(View):
@@ -36,11 +38,7 @@ class ReachView(View):
     rank: int
     meeting: int
     created_at: datetime
-    last_input_at: datetime | None
-    """When its user last sent anything, to some seconds."""
 
 
 class ReachesView(View):
-    """The open reaches into a job, the oldest first."""
-
     data: list[ReachView]

@@ -1,0 +1,208 @@
+"""What passes between the ends of a reach, and who may be one. The service is a real one, and so are the WebSockets."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from socket import SHUT_RDWR
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from store.attempts import read
+from store.attempts.facts import Claim
+from store.db.database import Database
+from tests.api.raw import wait_until
+from tests.api.reach_ends import DEADLINE_S, await_other, met, open_socket, send_proof
+from tests.api.service import TOKEN, ApiFixture
+from tests.api.serving import api_thread
+from torchyard.contract.reach.proof import Side, new_nonce
+from torchyard.contract.states import EndReason
+
+
+@pytest.fixture
+def url(service: ApiFixture, tmp_path: Path, database: Database, redis_url: str) -> Iterator[str]:
+    address = database.engine.url.render_as_string(hide_password=False)
+    with api_thread(tmp_path, address, redis_url, max_wrong_tokens_per_minute=1000) as found:
+        yield found
+
+
+@pytest.fixture
+def claim(service: ApiFixture) -> Claim:
+    return service.start(service.submit()["id"])
+
+
+@pytest.fixture
+def reach(url: str, claim: Claim) -> Callable[..., dict[str, Any]]:
+    """Opens a reach by a request."""
+
+    def send(path: str = f"/v1/jobs/{claim.job_id}/reaches", *, token: str = TOKEN, **body: Any) -> dict[str, Any]:
+        wanted = body or {"kind": "program", "argv": ["cat"]}
+        answer = httpx2.post(f"{url}{path}", json=wanted, headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    return send
+
+
+def closed(socket: Any) -> int:
+    """Returns the code with which the service closes the WebSocket."""
+    with pytest.raises(ConnectionClosed) as error:
+        while True:
+            socket.recv(timeout=DEADLINE_S)
+    assert error.value.rcvd is not None
+    return error.value.rcvd.code
+
+
+@pytest.mark.parametrize("first", ["client", "worker"])
+def test_bytes_pass_both_ways_until_the_worker_says_that_nothing_runs(
+    service: ApiFixture, url: str, claim: Claim, reach: Callable[..., dict[str, Any]], first: Side
+) -> None:
+    opened = reach()
+    with met(opened, client=url, worker=url, first=first) as (client, worker):
+        client.send(b"\x00\xff in")
+        assert worker.recv(timeout=DEADLINE_S) == b"\x00\xff in"
+        worker.send(b"out")
+        worker.close()
+        assert client.recv(timeout=DEADLINE_S) == b"out"
+        assert closed(client) == 1000
+    wait_until(lambda: service.get(f"/v1/jobs/{claim.job_id}/reaches")["data"] == [])
+    left, *_ = service.get("/v1/audit")["data"]
+    assert (left["action"], left["who"], left["address"]) == ("reach.leave", "admin", "127.0.0.1")
+    assert left["object"] == f"{opened['id']} of {claim.job_id}: 5 bytes to the job, 3 from it"
+
+
+def test_a_client_that_was_cut_joins_again_and_its_first_meeting_ends(
+    service: ApiFixture, url: str, claim: Claim, reach: Callable[..., dict[str, Any]]
+) -> None:
+    opened = reach(kind="program", terminal={})
+    with met(opened, client=url, worker=url) as (client, worker):
+        again = reach(f"/v1/reaches/{opened['id']}/meetings")
+        assert (closed(client), closed(worker)) == (4410, 4410)
+    with service.database.read() as session:
+        (order,) = read.read_wanted(session, claim).reaches
+    assert (order.kind, order.meeting, order.secret) == ("join", 2, again["secret"])
+    with met(again, client=url, worker=url) as (client, worker):
+        client.socket.shutdown(SHUT_RDWR)
+        assert closed(worker) == 1001
+    assert [row["meeting"] for row in service.get(f"/v1/jobs/{claim.job_id}/reaches")["data"]] == [2]
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "the other side": {"side": "worker"},
+    "the service's side": {"side": "service"},
+    "another meeting": {"meeting": 2},
+    "an old nonce": {"service_nonce": new_nonce()},
+    "no hexadecimal nonce": {"end_nonce": "x"},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_proof_is_refused_and_the_right_one_is_taken_after_it(
+    url: str, reach: Callable[..., dict[str, Any]], wrong: str
+) -> None:
+    opened = reach()
+    with open_socket(url, opened, "client") as stranger:
+        send_proof(stranger, opened, "client", **WRONG[wrong])
+        assert closed(stranger) == 4403
+    with met(opened, client=url, worker=url):
+        pass
+
+
+def test_a_reach_that_does_not_exist_looks_like_a_wrong_proof(url: str) -> None:
+    unknown = {"id": f"rch_{'0' * 32}", "meeting": 1, "secret": "00" * 32}
+    unknown["url"] = f"/v1/reaches/{unknown['id']}/stream?meeting=1"
+    with open_socket(url, unknown, "client") as stranger:
+        send_proof(stranger, unknown, "client")
+        assert closed(stranger) == 4403
+
+
+def test_each_end_comes_once(url: str, reach: Callable[..., dict[str, Any]]) -> None:
+    opened = reach()
+    with open_socket(url, opened, "client") as first, open_socket(url, opened, "client") as second:
+        nonces = send_proof(first, opened, "client")
+        with open_socket(url, opened, "worker") as worker:
+            theirs = send_proof(worker, opened, "worker")
+            await_other(first, opened, nonces)
+            await_other(worker, opened, theirs)
+            send_proof(second, opened, "client")
+            assert closed(second) == 4403, "the secret is gone once both have come"
+            first.send(b"on")
+            assert worker.recv(timeout=DEADLINE_S) == b"on"
+
+
+@pytest.mark.parametrize("message", [b"\x00" * 100, "no json", '{"nonce": 1}', "[" * 900, "x" * 100_000])
+def test_what_is_no_proof_is_refused(url: str, reach: Callable[..., dict[str, Any]], message: bytes | str) -> None:
+    with open_socket(url, reach(), "client") as stranger:
+        stranger.recv(timeout=DEADLINE_S)
+        stranger.send(message)
+        assert closed(stranger) == 4403
+
+
+def test_a_message_beyond_the_limit_and_text_end_the_meeting(url: str, reach: Callable[..., dict[str, Any]]) -> None:
+    for message, code in ((b"x" * ((1 << 18) + 1), 1009), ("text", 1003)):
+        with met(reach(), client=url, worker=url) as (client, worker):
+            client.send(message)
+            assert closed(client) == code
+            assert closed(worker) == 1001
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "https://evil.example", "X-Forwarded-Host": "evil.example"}, 403),
+        ({"X-Long": "x" * 9000}, 431),
+    ],
+)
+def test_a_browser_elsewhere_and_an_unbounded_head_open_nothing(
+    url: str, reach: Callable[..., dict[str, Any]], headers: dict[str, str], status: int
+) -> None:
+    with pytest.raises(InvalidStatus) as refused, open_socket(url, reach(), "client", additional_headers=headers):
+        pass
+    assert refused.value.response.status_code == status
+
+
+def test_a_name_that_leads_here_by_another_web_sites_doing_opens_nothing(
+    url: str, reach: Callable[..., dict[str, Any]]
+) -> None:
+    port = urlsplit(url).port
+    elsewhere = f"http://evil.example:{port}"
+    opened = reach()
+    with pytest.raises(InvalidStatus) as refused:
+        open_socket(elsewhere, opened, "client", address=("127.0.0.1", port), origin=elsewhere)
+    assert refused.value.response.status_code == 421
+
+
+def test_the_services_own_origin_is_taken_and_a_token_is_not_asked_for(
+    url: str, reach: Callable[..., dict[str, Any]]
+) -> None:
+    with open_socket(url, reach(), "client", origin=url) as socket:
+        assert "nonce" in str(socket.recv(timeout=DEADLINE_S))
+
+
+def test_an_upgrade_elsewhere_is_ignored(url: str) -> None:
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    assert httpx2.get(f"{url}/healthz", headers=upgrade).status_code == 200
+
+
+def test_a_reach_ends_at_once_with_its_token_with_its_attempt_and_by_a_request(
+    service: ApiFixture, url: str, claim: Claim, reach: Callable[..., dict[str, Any]]
+) -> None:
+    made = service.client.post("/v1/tokens", json={"scopes": ["jobs:exec"]}).json()
+    with met(reach(token=made["token"]), client=url, worker=url) as (client, worker):
+        assert service.client.delete(f"/v1/tokens/{made['id']}").status_code == 204
+        assert (closed(client), closed(worker)) == (4410, 4410)
+    opened = reach()
+    with met(opened, client=url, worker=url) as (client, worker):
+        assert service.client.delete(f"/v1/reaches/{opened['id']}").status_code == 204
+        assert (closed(client), closed(worker)) == (4410, 4410)
+    with service.database.read() as session:
+        told = read.read_wanted(session, claim).reaches
+    assert {order.kind for order in told} == {"end"}
+    with met(reach(), client=url, worker=url) as (client, worker):
+        httpx2.post(f"{url}/v1/jobs/{claim.job_id}/cancel", headers={"Authorization": f"Bearer {TOKEN}"})
+        service.end(claim, reason=EndReason.CANCELLED)
+        assert closed(client) in {1001, 4410}
