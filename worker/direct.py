@@ -22,7 +22,7 @@ from torchyard.host.tls import Tls
 from worker.cleanup import blobs
 from worker.identity import worker_id
 from worker.placement.forecaster import Forecaster
-from worker.reaches.meeting import ServiceAddress
+from worker.reaches.meeting import OWN_API, ServiceAddress
 from worker.rescue import Rescue
 from worker.settings import Retention, Settings
 
@@ -36,7 +36,7 @@ class DirectService:
         self._settings = settings
         self.name = socket.gethostname()
         self.verbs = WorkerStore(store, worker_id(settings.identity), holder=holder)
-        self.address = ServiceAddress(settings.api_url, partial(_context, settings.api_certificate))
+        self.address = ServiceAddress(settings.api_url or OWN_API, partial(_context, settings.api_certificate))
         self.placing = _Passes(store, self.verbs.worker_id, settings, holder=holder)
 
     @classmethod

@@ -17,6 +17,8 @@ from store.worker.records import ReachOrder
 from torchyard.contract.reach.frames import Frame, Kind
 from torchyard.contract.reach.proof import new_nonce, prove, proves
 
+OWN_API = "http://127.0.0.1:8000"
+"""Where the API of this host is, unless a setting says otherwise."""
 _OPEN_S = 10.0
 _MET_S = 45.0
 """The service waits 30 s for the client."""
@@ -41,7 +43,7 @@ class NotTheService(Exception):
 class ServiceAddress:
     """Where the worker reaches the service."""
 
-    url: str = "http://127.0.0.1:8000"
+    url: str = OWN_API
     """`http://HOST:PORT` or `https://HOST:PORT`."""
     context: Callable[[], ssl.SSLContext] = ssl.create_default_context
     """Makes what checks the certificate of the service. Raises ConfigError."""
