@@ -44,6 +44,10 @@ class PartialFile:
         if not size:
             self.path.unlink()
 
+    def begin_sync(self, first: int) -> None:
+        """Has what is behind the first bytes go to the disk soon, so that `sync` takes less time. Raises OSError."""
+        os.posix_fadvise(self._descriptor, first, self.at - first, os.POSIX_FADV_DONTNEED)
+
     def sync(self) -> None:
         """Makes the bytes durable. Raises OSError."""
         os.fdatasync(self._descriptor)

@@ -92,6 +92,7 @@ class Upload:
         self._digest = None if file.at else hashlib.sha256()
         self.has_ended = False
         """Whether it is whole, or was removed."""
+        self._synced = file.at
         self._lock = threading.Lock()
 
     @property
@@ -125,6 +126,8 @@ class Upload:
         """
         with self._lock, self._file.locked():
             if self.at < self._blob.size:
+                self._file.begin_sync(self._synced)
+                self._synced = self.at
                 return False
             self.has_ended = True
             if self._sha256() != self._blob.sha256:

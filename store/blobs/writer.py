@@ -18,7 +18,37 @@ class Blob:
     size: int
 
 
-class BlobWriter:
+class _Hashing:
+    """Hashes what is copied, in any number of calls."""
+
+    def __init__(self, beside: Callable[[bytes], object] | None) -> None:
+        self.size = 0
+        """Bytes copied so far."""
+        self._beside = beside
+        self._digest = hashlib.sha256()
+
+    def copy_from(self, source: BinaryIO, limit: int) -> int:
+        """Copies at most `limit` bytes of `source` and returns their number; 0 at its end. Raises OSError."""
+        copied = 0
+        while copied < limit and (chunk := source.read(min(CHUNK, limit - copied))):
+            self._digest.update(chunk)
+            if self._beside is not None:
+                self._beside(chunk)
+            self._write(chunk)
+            copied += len(chunk)
+        self.size += copied
+        return copied
+
+    @property
+    def blob(self) -> Blob:
+        """The digest and size of what was copied so far."""
+        return Blob(self._digest.hexdigest(), self.size)
+
+    def _write(self, chunk: bytes) -> None:
+        pass
+
+
+class BlobWriter(_Hashing):
     """Writes a blob, in any number of calls, to a file that has no name in a store yet.
 
     Call `discard` in the end; it does nothing once the file has its name.
@@ -29,25 +59,10 @@ class BlobWriter:
 
         `is_durable`: False for a file that is given up if this host loses its power.
         """
+        super().__init__(beside)
         self._is_durable = is_durable
-        self.size = 0
-        """Bytes copied so far."""
         self._path = path
-        self._beside = beside
-        self._digest = hashlib.sha256()
         self._file = create_private(path)
-
-    def copy_from(self, source: BinaryIO, limit: int) -> int:
-        """Copies at most `limit` bytes of `source` and returns their number; 0 at its end. Raises OSError."""
-        copied = 0
-        while copied < limit and (chunk := source.read(min(CHUNK, limit - copied))):
-            self._digest.update(chunk)
-            if self._beside is not None:
-                self._beside(chunk)
-            write_all(self._file, chunk)
-            copied += len(chunk)
-        self.size += copied
-        return copied
 
     def sync(self) -> None:
         """Makes the copied bytes durable, so that `finish` takes less time. Raises OSError."""
@@ -63,11 +78,6 @@ class BlobWriter:
         return self.blob
 
     @property
-    def blob(self) -> Blob:
-        """The digest and size of what was copied so far."""
-        return Blob(self._digest.hexdigest(), self.size)
-
-    @property
     def path(self) -> Path:
         """The file, until it gets its name."""
         return self._path
@@ -80,6 +90,27 @@ class BlobWriter:
         """Removes the file unless it has its name. Raises OSError."""
         self._file.close()
         self._path.unlink(missing_ok=True)
+
+    def _write(self, chunk: bytes) -> None:
+        write_all(self._file, chunk)
+
+
+class HashedFile(_Hashing):
+    """A file of a job that nobody changes any more: it is hashed in place of a copy, and lent."""
+
+    def __init__(self, opened: Callable[[], BinaryIO], beside: Callable[[bytes], object] | None = None) -> None:
+        """`opened`: opens it for reading, and raises DataError and OSError. `beside` gets all bytes of it."""
+        super().__init__(beside)
+        self.open = opened
+
+    def sync(self) -> None:
+        pass
+
+    def finish(self) -> Blob:
+        return self.blob
+
+    def discard(self) -> None:
+        """Does nothing: it is the job's own."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +129,7 @@ class LentFile:
         """Does nothing: it is the job's own."""
 
 
-FinishedBlob: TypeAlias = BlobWriter | LentFile
+FinishedBlob: TypeAlias = BlobWriter | HashedFile | LentFile
 """A blob that can be put into a store; a file that is lent only into one to which blobs travel."""
 
 

@@ -18,7 +18,7 @@ from store.attempts.facts import (
     Wanted,
 )
 from store.blobs.facts import BlobStore, Put, RefusedBlob
-from store.blobs.writer import Blob, BlobWriter, FinishedBlob, LentFile
+from store.blobs.writer import Blob, BlobWriter, FinishedBlob, HashedFile, LentFile
 from store.jobs.facts import AT_ONCE
 from store.jobs.initial_weights_facts import InitialFacts
 from store.output.checkpoints_facts import (
@@ -78,6 +78,7 @@ __all__ = [
     "Claim",
     "EarlierAttempt",
     "FinishedBlob",
+    "HashedFile",
     "HostOffer",
     "Inherited",
     "InitialFacts",

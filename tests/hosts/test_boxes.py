@@ -118,7 +118,7 @@ def test_packets_that_are_lost_are_sent_again(service: LabService, box: Box, dir
 
 
 @pytest.mark.thorough
-def test_a_disk_of_the_service_that_is_full_delays_a_checkpoint(service: LabService, box: Box, direct: Curves) -> None:
+def test_a_disk_of_the_service_that_is_full_delays_files_alone(service: LabService, box: Box, direct: Curves) -> None:
     full = service.data / "blobs" / "incoming" / "workers"
     shutil.rmtree(full, ignore_errors=True)
     full.mkdir(parents=True)
@@ -126,7 +126,10 @@ def test_a_disk_of_the_service_that_is_full_delays_a_checkpoint(service: LabServ
     try:
         job = begun(service, box)
         until(run_of(box, job.id).exit.exists, what="training has ended on the box", context=box.said)
-        assert service.client.get(job.id).state is JobState.RUNNING
+        until(lambda: service.curves(job.id) == direct, what="curves do not wait for files", context=box.said)
+        with service.client as client:
+            assert client.get(job.id).state is JobState.RUNNING
+            assert not [*client.jobs.checkpoints(job.id)]
     finally:
         subprocess.run(["umount", "--lazy", str(full)], check=True)
     assert_whole(service, job, direct)

@@ -13,7 +13,7 @@ from uuid import uuid4
 import httpx2
 
 from store.blobs.facts import DiskSpace, Put, RefusedBlob
-from store.blobs.writer import BlobWriter, FinishedBlob, LentFile, write_all
+from store.blobs.writer import BlobWriter, FinishedBlob, write_all
 from torchyard.contract.errors import DataError, InvalidRequest, NotFound, StaleClaim
 from worker.remote.cache import BlobCache
 
@@ -80,7 +80,7 @@ class RemoteBlobs:
             try:
                 self._upload(job_id, finished)
             except (DataError, InvalidRequest) as error:
-                if not isinstance(finished, LentFile):
+                if isinstance(finished, BlobWriter):
                     raise OSError(errno.EIO, error.message) from error
                 raise RefusedBlob(blob, error.message) from error
         return Put(frozenset(blob.sha256 for blob in each_once))

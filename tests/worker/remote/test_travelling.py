@@ -2,6 +2,8 @@
 
 from collections.abc import Generator
 from dataclasses import replace
+import errno
+import os
 from pathlib import Path
 from threading import Event
 
@@ -9,13 +11,16 @@ import httpx2
 import pytest
 
 from store.blobs import uploads
+from store.blobs.writer import BlobWriter
 from store.worker.records import HostOffer
 from tests.worker.attempt import wait_for
 from tests.worker.attempts.fixture import INVENTORY, SimulatedRunnerFixture, worker_context
 from tests.worker.attempts.output.relays import announce
+from tests.worker.attempts.output.test_media import show
 from tests.worker.engines.memory import MemoryEngine
 from tests.worker.remote.conftest import Remote
 from torchyard.contract.attempts.records import Manifest
+from torchyard.contract.attempts.rundir import WORK
 from torchyard.contract.cluster.devices import DeviceReport
 from torchyard.contract.states import JobState
 from torchyard.run.publishing import publish
@@ -124,3 +129,25 @@ def test_a_checkpoint_that_is_not_what_its_manifest_says_is_refused_by_the_servi
     assert simulated.wait_for_end().state == JobState.SUCCEEDED
     (text,) = simulated.messages()
     assert text.startswith("checkpoint wrong is not listed: its file state.pt does not match its manifest")
+
+
+def test_a_full_disk_of_the_box_keeps_nothing_back_that_an_attempt_has_left(
+    simulated: SimulatedRunnerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: BlobWriter, chunk: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    attempt = simulated.start_ranks()
+    monkeypatch.setattr(BlobWriter, "_write", full)
+    simulated.save_checkpoint(1)
+    simulated.run.media.mkdir(exist_ok=True)
+    show(simulated.run)
+    (simulated.run.artifacts / "plot.txt").write_text("left")
+    (simulated.run.root.parent / WORK).mkdir()
+    (simulated.run.root.parent / WORK / "notes.txt").write_text("kept")
+    attempt.end()
+    assert simulated.wait_for_end().state == JobState.SUCCEEDED
+    job_id, stored = simulated.claim.job_id, simulated.store.everything()
+    assert simulated.row.checkpoints == 1
+    assert [row["key"] for row in stored["media"] if row["job_id"] == job_id] == ["a"]
+    assert sorted(row["path"] for row in stored["artifacts"]) == ["./notes.txt", "plot.txt"]

@@ -66,10 +66,18 @@ class Candidate:
 class CapturedCopy(FileCopy):
     """Copies one file that becomes a checkpoint. Has the interface of `CheckpointCopy`, too."""
 
-    def __init__(self, run: RunDir, blobs: BlobStore, candidate: Candidate, *, step: int, limit: int) -> None:
+    def __init__(
+        self, run: RunDir, blobs: BlobStore, candidate: Candidate, *, step: int, limit: int, is_last: bool
+    ) -> None:
         """Raises as `FileCopy` does."""
         super().__init__(
-            run.root.parent, blobs, candidate.match, limit=limit, what="a checkpoint", names=candidate.names
+            run.root.parent,
+            blobs,
+            candidate.match,
+            limit=limit,
+            what="a checkpoint",
+            names=candidate.names,
+            is_last=is_last,
         )
         self.candidate = candidate
         self.name = candidate.name

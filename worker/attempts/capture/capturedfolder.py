@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from store.worker.records import CAPTURED, BlobStore, BlobWriter, CapturedFile, NewCheckpoint
+from store.worker.records import CAPTURED, BlobStore, CapturedFile, FinishedBlob, NewCheckpoint
 from torchyard.contract.attempts.records import Manifest
 from torchyard.contract.attempts.rundir import WORK, RunDir
 from torchyard.contract.errors import DataError
@@ -118,7 +118,7 @@ class CapturedFolder:
         return 0
 
     @property
-    def blobs(self) -> Sequence[BlobWriter]:
+    def blobs(self) -> Sequence[FinishedBlob]:
         """The finished blobs, which have no names in the store yet."""
         return [copy.written for copy in self._done]
 
@@ -129,7 +129,15 @@ class CapturedFolder:
 
     def _begin(self, match: Match) -> FileCopy:
         names = self._names.get(_inode(match), 1)
-        copy = FileCopy(self._root, self._blobs, match, limit=self._limit, what="a checkpoint", names=names)
+        copy = FileCopy(
+            self._root,
+            self._blobs,
+            match,
+            limit=self._limit,
+            what="a checkpoint",
+            names=names,
+            is_last=self._final,
+        )
         if self._is_torn(match, copy):
             self._is_whole = False
             if not self._final:

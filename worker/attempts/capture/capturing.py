@@ -299,7 +299,7 @@ class Capturing:
         candidate = self._chosen[match.parts]
         if isinstance(match, FolderMatch):
             return CapturedFolder(self._run, self._blobs, candidate, match, step=step, limit=self._limit, final=final)
-        copy = CapturedCopy(self._run, self._blobs, candidate, step=step, limit=self._limit)
+        copy = CapturedCopy(self._run, self._blobs, candidate, step=step, limit=self._limit, is_last=final)
         if copy.damaged and not final:
             copy.discard()
             raise Torn("it is not whole")

@@ -8,7 +8,7 @@ from pathlib import Path
 import time
 from typing import BinaryIO, Protocol
 
-from store.worker.records import Blob, BlobStore, BlobWriter, FinishedBlob, LentFile, NewCheckpoint
+from store.worker.records import Blob, BlobStore, BlobWriter, FinishedBlob, HashedFile, LentFile, NewCheckpoint
 from torchyard.contract.attempts.records import Manifest, ManifestFile
 from torchyard.contract.attempts.rundir import INDEX_FILE, MANIFEST, STATE_FILE, RunDir
 from torchyard.contract.errors import DataError
@@ -170,24 +170,31 @@ class FileCopy:
         limit: int = CHECKPOINT_LIMIT,
         names: int = 1,
         beside: Callable[[bytes], object] | None = None,
+        is_last: bool = False,
     ) -> None:
         """Copies nothing. `what` names the kind of file in errors; `limit` is its largest size in bytes.
 
         `root`: the folder below which the match was found. `names`: how many it may have. `beside` gets all bytes that
-        are copied. Raises DataError if the file cannot be read, is too large or has changed, and OSError.
+        are copied. `is_last`: nobody changes the file any more, so it is lent where blobs travel. Raises DataError if
+        the file cannot be read, is too large or has changed, and OSError.
         """
         self._match = match
         self._blob: Blob | None = None
-        require_room(blobs, match.status.st_size, limit=limit, what=what)
-        source = open_inside(root, *match.parts, names=names)
-        if source is None:
-            raise Changed("it is gone")
-        self._source: BinaryIO = source
+        lends = is_last and blobs.travel
+        require_room(blobs, match.status.st_size, limit=limit, what=what, copied=not lends)
+
+        def opened() -> BinaryIO:
+            source = open_inside(root, *match.parts, names=names)
+            if source is None:
+                raise Changed("it is gone")
+            return source
+
+        self._source: BinaryIO = opened()
         try:
             self._check_unchanged()
-            self._writer = blobs.create(beside=beside)
+            self._writer = HashedFile(opened, beside) if lends else blobs.create(beside=beside)
         except BaseException:
-            source.close()
+            self._source.close()
             raise
 
     @property
@@ -200,7 +207,7 @@ class FileCopy:
         return self._match.parts
 
     @property
-    def written(self) -> BlobWriter:
+    def written(self) -> BlobWriter | HashedFile:
         """The blob, once all is copied."""
         return self._writer
 

@@ -212,17 +212,17 @@ class KeptFiles(LeftFiles):
     def _copy_of(self, match: Match) -> FileCopy:
         if self._patterns is not None:
             return super()._copy_of(match)
-        return _UnaskedCopy(self._root, self._blobs, match, self._keeping.secrets)
+        return _UnaskedCopy(self._root, self._blobs, match, self._keeping.secrets, is_last=self._looked_last)
 
 
 class _UnaskedCopy(FileCopy):
     """The copy of a file that nobody has asked for: it has no secret, and waits for no room on the disk."""
 
-    def __init__(self, root: Path, blobs: BlobStore, match: Match, secrets: SecretBytes) -> None:
+    def __init__(self, root: Path, blobs: BlobStore, match: Match, secrets: SecretBytes, *, is_last: bool) -> None:
         self._scan = secrets.scan()
         with_secrets = self._scan.update if secrets else None
         try:
-            super().__init__(root, blobs, match, what="a file", beside=with_secrets)
+            super().__init__(root, blobs, match, what="a file", beside=with_secrets, is_last=is_last)
         except OSError as error:
             _refuse_if_full(error)
             raise

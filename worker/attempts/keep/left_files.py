@@ -147,7 +147,7 @@ class LeftFiles(ABC):
         return None, ""
 
     def _copy_of(self, match: Match) -> FileCopy:
-        return FileCopy(self._root, self._blobs, match, what="a file")
+        return FileCopy(self._root, self._blobs, match, what="a file", is_last=self._looked_last)
 
     def _note_stored(self, new: NewArtifact) -> None:
         if self._stored is not None:

@@ -3,11 +3,12 @@
 A job wrote both the line and the file. A picture is read whole, as it is small, and what is checked is what is stored.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from io import BytesIO
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
-from store.worker.records import Batch, Blob, BlobStore, BlobWriter, NewMedia, PictureFacts
+from store.worker.records import Batch, Blob, BlobStore, FinishedBlob, HashedFile, NewMedia, PictureFacts
 from torchyard.contract.attempts.events import Shown
 from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.errors import DataError
@@ -40,24 +41,25 @@ _FILES: dict[MediaKind, tuple[frozenset[MediaPart], ...]] = {
 class PictureCopy:
     """A picture in the blob store that has no name yet."""
 
-    def __init__(self, blobs: BlobStore, content: bytes) -> None:
-        """Raises OSError."""
-        self._writer: BlobWriter = blobs.create()
+    def __init__(self, blobs: BlobStore, content: bytes, *, opened: Callable[[], BinaryIO]) -> None:
+        """`opened`: opens its file. Raises OSError."""
+        finished = HashedFile(opened) if blobs.travel else blobs.create()
         try:
-            self._writer.copy_from(BytesIO(content), len(content))
-            self.blob: Blob = self._writer.finish()
+            finished.copy_from(BytesIO(content), len(content))
+            self.blob: Blob = finished.finish()
         except BaseException:
-            self._writer.discard()
+            finished.discard()
             raise
+        self._finished = finished
 
     @property
-    def blobs(self) -> Sequence[BlobWriter]:
+    def blobs(self) -> Sequence[FinishedBlob]:
         """The finished blob, which has no name in the store yet."""
-        return [self._writer]
+        return [self._finished]
 
     def discard(self) -> None:
         """Removes the blob if it has no name. Raises OSError."""
-        self._writer.discard()
+        self._finished.discard()
 
 
 class ShownItems:
@@ -80,7 +82,7 @@ class ShownItems:
             data = _data_of(line)
             for part, name in line.files.items():
                 content, picture = self._read(name)
-                copies[part] = PictureCopy(self._blobs, content), picture
+                copies[part] = PictureCopy(self._blobs, content, opened=partial(self._open, name)), picture
         except (DataError, ValueError) as error:
             _discard(copies)
             self._refuse(line, str(error), batch)
@@ -105,14 +107,17 @@ class ShownItems:
 
     def _read(self, name: str) -> tuple[bytes, Picture]:
         """Returns a picture. Raises DataError, ValueError and OSError."""
-        source = open_inside(self._run.job, self._run.media.name, name)
-        if source is None:
-            raise DataError(f"its file {name} is missing")
-        with source:
+        with self._open(name) as source:
             content = bytearray()
             while len(content) <= PICTURE_BYTES and (chunk := source.read(PICTURE_BYTES + 1 - len(content))):
                 content += chunk
         return bytes(content), picture_of(bytes(content))
+
+    def _open(self, name: str) -> BinaryIO:
+        source = open_inside(self._run.job, self._run.media.name, name)
+        if source is None:
+            raise DataError(f"its file {name} is missing")
+        return source
 
     def _refuse(self, line: Shown, why: str, batch: Batch) -> None:
         self._left_out += 1

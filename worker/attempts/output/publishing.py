@@ -124,7 +124,7 @@ class Publishing:
 
     def refuse(self, checkpoints: Iterable[NewCheckpoint], refused: RefusedBlob) -> None:
         """Has those of the checkpoints that have the file be listed no more. The next `add` says why."""
-        for new in checkpoints:
+        for new in [new for new in checkpoints if new.source is None]:
             for path in [file.path for file in new.files if Blob(file.sha256, file.size) == refused.blob][:1]:
                 self._refused[new.name] = f"its file {path} does not match its manifest: {refused.message}"
 

@@ -156,6 +156,9 @@ class OutputRecorder:
         whole = self._thinning.take(batch) if "points" in self._records.cut else batch
         self._record(whole, batch, put)
         self._thinning.stored()
+        if self._relay.error is not None:
+            self._has_failed = True
+            raise self._relay.error
         return True
 
     def _store_arrived(self, travelling: Future[Put]) -> None:

@@ -134,6 +134,8 @@ class Relay:
         """The state once that is stored which was set aside."""
         self._has_lines = self._has_files = False
         """What the batch has that was read last."""
+        self.error: OSError | None = None
+        """Why files were left out of the batch that was read last."""
 
     @property
     def folder(self) -> Path:
@@ -171,7 +173,8 @@ class Relay:
         `final`: all processes have ended, so a last line without an end is complete; and if more than 256 MiB of a file
         are unread, only the last 16 MiB are read. All is read when the call returns None and `copying` is false.
         `completed`: they have ended with success. `logs`, `media`: whether to read them; those of an attempt that may
-        store no more are not. Raises OSError: the next call reads the same again.
+        store no more are not. Raises OSError: the next call reads the same again. If only files cannot be stored, and
+        there is something else, `error` has it instead.
         """
         self._has_lines, self._has_files = True, self._aside is None
         failpoint("output.read")
@@ -191,9 +194,10 @@ class Relay:
         steps = [point.step for _, points in batch.by_source for point in points]
         if self._capturing is not None and steps:
             state = replace(state, captured_step=max([*steps, state.captured_step or 0]))
+        self.error = None
         if self._has_files:
             self._discard_copied()
-            state = self._read_files(batch, state, final=final, completed=completed, media=media)
+            batch, state = self._with_files(batch, state, final=final, completed=completed, media=media)
         batch.offsets = state.as_json()
         return None if self._is_empty(batch, state) else batch
 
@@ -228,7 +232,7 @@ class Relay:
     @property
     def blobs(self) -> Sequence[FinishedBlob]:
         """The blobs that the batch names which was read last: they are put into the store before it."""
-        return [] if self._aside is not None else [blob for copy in self._copied for blob in copy.blobs]
+        return [blob for copy in self._copied for blob in copy.blobs] if self._has_files else []
 
     def note_stored(self, batch: Batch) -> None:
         """Notes that the batch is stored which was read last: the next `read` continues after it.
@@ -259,6 +263,19 @@ class Relay:
 
     def _is_empty(self, batch: Batch, state: RelayState) -> bool:
         return state == self._state and not (batch.checkpoints or batch.events or batch.artifacts or batch.media)
+
+    def _with_files(
+        self, batch: Batch, state: RelayState, *, final: bool, completed: bool, media: bool
+    ) -> tuple[Batch, RelayState]:
+        """Returns the batch with what has files, or without it if only the rest can be stored. Raises OSError."""
+        whole = replace(batch, checkpoints=[], artifacts=[], media=[], events=[*batch.events])
+        try:
+            return whole, self._read_files(whole, state, final=final, completed=completed, media=media)
+        except OSError as error:
+            if self._is_empty(batch, state):
+                raise
+            self.error, self._has_files = error, False
+            return batch, state
 
     def _read_files(self, batch: Batch, state: RelayState, *, final: bool, completed: bool, media: bool) -> RelayState:
         """Adds what has files: lines of the event log, and what the job left."""

@@ -1,5 +1,6 @@
 """The relay lists a checkpoint once its files are stored, and none that is not what it says."""
 
+import errno
 import hashlib
 import os
 from pathlib import Path
@@ -8,6 +9,7 @@ import re
 import pytest
 
 from store.blobs.folder import BlobFolder
+from store.blobs.writer import BlobWriter
 from tests.approved import Approved
 from tests.worker.attempts.output.relays import (
     announce,
@@ -133,6 +135,26 @@ def test_lines_and_metrics_go_on_while_a_large_checkpoint_is_copied(run: RunDir,
     assert (rows(batches), [point for batch in batches for point in batch.points]) == ([], [])
     (new,) = [new for batch in batches for new in batch.checkpoints]
     assert files_of(run) == [new.files[0].sha256]
+
+
+def test_a_disk_of_blobs_that_is_full_keeps_no_line_back(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: BlobWriter, chunk: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    write_checkpoint(run, "one")
+    announce(run, "one")
+    run.log("rank-0", "stdout").write_text("a line\n")
+    relay = relay_of(run)
+    with monkeypatch.context() as patched:
+        patched.setattr(BlobWriter, "_write", full)
+        first = relay.read()
+        assert first is not None
+        assert (rows([first]), first.checkpoints, isinstance(relay.error, OSError)) == (["a line"], [], True)
+        store(relay, first)
+        with pytest.raises(OSError, match="No space left"):
+            relay.read()
+    (batch,) = drain(relay)
+    assert ([new.name for new in batch.checkpoints], relay.error) == (["one"], None)
 
 
 def test_a_discarded_copy_leaves_nothing(run: RunDir) -> None:
