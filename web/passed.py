@@ -18,6 +18,7 @@ OTHERS = (
     DOCUMENT,
     "tests/csv_cells.json",
     "tests/numbers.json",
+    "tests/reach_cases.json",
     "tests/upload_cases.json",
     "requirements-page.lock",
     "Makefile",
