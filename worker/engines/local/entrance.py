@@ -51,6 +51,9 @@ def reach(run: RunDir, call: Call) -> socket.socket:
             connection.connect(address)
         connection.sendall(key + _LENGTH.pack(len(content)) + content)
         connection.settimeout(None)
+    except (FileNotFoundError, ConnectionRefusedError):
+        connection.close()
+        raise ConnectionRefusedError("the attempt has ended: nothing can be started in it") from None
     except BaseException:
         connection.close()
         raise

@@ -20,7 +20,9 @@ from torchyard.contract.reach.orders import LONGEST_CALL, Call, Order
 from torchyard.host import inspection
 from worker.host import forks, process
 from worker.sandbox.door.handler import JOIN, OVER, STOP, Handler, Service
-from worker.sandbox.door.program import CannotStart, Program
+from worker.sandbox.door.listeners import Neighbours
+from worker.sandbox.door.ports import Ports
+from worker.sandbox.door.program import CannotStart, Program, ssh_server
 from worker.sandbox.door.refusal import refuse
 
 MOST = 100
@@ -35,6 +37,8 @@ class Place:
     attempt: int
     variables: Callable[[int], Mapping[str, str]]
     """Returns all variables of a rank. Raises OSError."""
+    first: int
+    """The pid of the process above all of the attempt."""
 
 
 def fork_door(place: Place, calls: socket.socket, *, ends: int, is_child: bool) -> None:
@@ -171,9 +175,11 @@ def _handle(place: Place, order: Order, door: socket.socket, connection: socket.
 
 def _service(place: Place, order: Order) -> Service:
     """Raises CannotStart and OSError."""
-    if order.kind != "program":
-        raise CannotStart(f"{order.kind} is not possible here yet")
-    return Program(order, place.variables(order.rank))
+    if order.kind == "ports":
+        return Ports(Neighbours(place.first))
+    if order.kind == "ssh":
+        return Program.of_server(ssh_server(order.authorized_key, first=place.first), place.variables(order.rank))
+    return Program.of_order(order, place.variables(order.rank))
 
 
 def _close_standard() -> None:

@@ -192,7 +192,9 @@ class AgentProcess:
             yield
             return
         ends, lasts = os.pipe2(os.O_CLOEXEC) if self._reaps else (os.pidfd_open(os.getpid()), None)
-        place = Place(job_id=self.plan.job_id, attempt=self.plan.attempt, variables=work.variables)
+        first = os.getpid() if self._is_first else os.getppid()
+        plan = self.plan
+        place = Place(job_id=plan.job_id, attempt=plan.attempt, variables=work.variables, first=first)
         fork_door(place, self._entrance.door, ends=ends, is_child=self._reaps)
         os.close(ends)
         self._entrance.door.close()
