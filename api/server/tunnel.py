@@ -1,6 +1,7 @@
 """One connection after it became a WebSocket: bounded, counted as any other, and cut where its client is gone."""
 
 import asyncio
+import logging
 import re
 from typing import Any
 
@@ -11,6 +12,8 @@ from api.limits.connections import ConnectionLimits
 LARGEST_MESSAGE = 1 << 18
 """Bytes of a message, at most."""
 _STREAM = re.compile(rb"/v1/reaches/[A-Za-z0-9_-]+/stream(?:\?.*)?")
+_log = logging.getLogger(__name__)
+_log.setLevel(logging.WARNING)
 _CLOSE_S = 5.0
 """How long the client may take to answer that the WebSocket is closed, and to read what was sent before."""
 
@@ -26,6 +29,7 @@ class Tunnel(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self.close_timeout = _CLOSE_S
+        self.logger = _log  # a line for each request would be in no proportion
         self._limits: ConnectionLimits | None = None
         self._host: str | None = None
 

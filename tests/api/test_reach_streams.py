@@ -13,6 +13,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection
 
+from api.server import server
 from store.attempts import end, read
 from store.attempts.facts import Claim
 from store.db.database import Database
@@ -258,6 +259,26 @@ def test_a_client_that_reads_nothing_holds_up_its_worker_and_not_the_memory(
         assert sum(sent) < 32 << 20, "the rest waits where it comes from"
         assert sum(len(client.recv(timeout=DEADLINE_S)) for _ in range(count)) == count * len(message)
         thread.join()
+
+
+def test_a_client_that_answers_no_ping_is_cut(
+    service: ApiFixture, tmp_path: Path, redis_url: str, claim: Claim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_PING_S", 0.05)
+    monkeypatch.setattr(server, "_PONG_S", 0.05)
+    address = service.database.engine.url.render_as_string(hide_password=False)
+    opened = service.client.post(f"/v1/jobs/{claim.job_id}/reaches", json={"kind": "ports"}).json()
+    with (
+        api_thread(tmp_path, address, redis_url) as url,
+        open_socket(url, opened, "client", max_queue=1, ping_interval=None, close_timeout=0.1) as client,
+        open_socket(url, opened, "worker") as worker,
+    ):
+        nonces = send_proof(client, opened, "client")
+        await_other(worker, opened, send_proof(worker, opened, "worker"))
+        await_other(client, opened, nonces)
+        for _ in range(3):  # what it does not read keeps it from seeing pings
+            worker.send(b"unread")
+        assert code_of_close(worker) == 1001
 
 
 class _StandsStill:
