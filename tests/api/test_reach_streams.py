@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from socket import SHUT_RDWR
+import socket
 import threading
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection
 
 from api.server import server
@@ -80,7 +80,7 @@ def test_a_client_that_was_cut_joins_again_and_its_first_meeting_ends(
         (order,) = read.read_wanted(session, claim).reaches
     assert (order.kind, order.meeting, order.secret) == ("join", 2, again["secret"])
     with met(again, client=url, worker=url) as (client, worker):
-        client.socket.shutdown(SHUT_RDWR)
+        client.socket.shutdown(socket.SHUT_RDWR)
         assert code_of_close(worker) == 1001
     assert [row["meeting"] for row in service.get(f"/v1/jobs/{claim.job_id}/reaches")["data"]] == [2]
 
@@ -277,8 +277,41 @@ def test_a_client_that_answers_no_ping_is_cut(
         await_other(worker, opened, send_proof(worker, opened, "worker"))
         await_other(client, opened, nonces)
         for _ in range(3):  # what it does not read keeps it from seeing pings
-            worker.send(b"unread")
+            worker.send(b"x" * 200_000)
         assert code_of_close(worker) == 1001
+
+
+def test_many_tiny_messages_arrive_in_their_order(url: str, reach: Callable[..., dict[str, Any]]) -> None:
+    numbers = [number.to_bytes(2, "big") for number in range(10_000)]
+    with met(reach(), client=url, worker=url) as (client, worker):
+        frame = b"\x82\x82\0\0\0\0"  # final and binary, two bytes, a mask that changes nothing
+        client.socket.sendall(b"".join(frame + number for number in numbers))
+        received = b""
+        while len(received) < 20_000:
+            received += worker.recv(timeout=DEADLINE_S)
+    assert received == b"".join(numbers)
+
+
+def test_many_texts_at_once_are_not_kept(url: str, reach: Callable[..., dict[str, Any]]) -> None:
+    with open_socket(url, reach(), "client") as client:
+        client.recv(timeout=DEADLINE_S)
+        client.socket.sendall(b"\x81\x81\0\0\0\0x" * 20_000)
+        with pytest.raises(ConnectionClosed) as cut:
+            client.recv(timeout=DEADLINE_S)
+        assert cut.value.rcvd is None
+
+
+def test_who_sends_pings_and_reads_no_answer_is_cut(url: str, reach: Callable[..., dict[str, Any]]) -> None:
+    host = urlsplit(url).netloc
+    asked = f"GET {reach()['url']}&end=client HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    asked += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=DEADLINE_S) as stranger:
+        stranger.sendall(asked.encode())
+        assert stranger.recv(12) == b"HTTP/1.1 101"
+        pings = (b"\x89\xfd\0\0\0\0" + b"x" * 125) * 8000
+        with pytest.raises(ConnectionError):
+            for _ in range(64):
+                stranger.sendall(pings)
 
 
 class _StandsStill:
