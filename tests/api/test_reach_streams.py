@@ -288,7 +288,7 @@ def test_many_tiny_messages_arrive_in_their_order(url: str, reach: Callable[...,
         client.socket.sendall(b"".join(frame + number for number in numbers))
         received = b""
         while len(received) < 20_000:
-            received += worker.recv(timeout=DEADLINE_S)
+            received += worker.recv(timeout=DEADLINE_S, decode=False)
     assert received == b"".join(numbers)
 
 
