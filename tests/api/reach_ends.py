@@ -5,6 +5,8 @@ from contextlib import ExitStack, contextmanager
 import json
 from typing import Any
 
+import pytest
+from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from torchyard.contract.reach.proof import Side, new_nonce, prove, proves
@@ -54,3 +56,12 @@ def met(
         for end in order:
             await_other(sockets[end], opened, nonces[end])
         yield sockets["client"], sockets["worker"]
+
+
+def code_of_close(socket: ClientConnection) -> int:
+    """Reads until the service closes the WebSocket, and returns the code with which it does."""
+    with pytest.raises(ConnectionClosed) as error:
+        while True:
+            socket.recv(timeout=DEADLINE_S)
+    assert error.value.rcvd is not None
+    return error.value.rcvd.code
