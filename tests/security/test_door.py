@@ -56,9 +56,10 @@ print(json.dumps({
 """
 """Run by a rank, and by a user's program: both have the same rights."""
 KILLS_THE_DOOR = """
-import os, pathlib
+import os, pathlib, time
 for pid in filter(str.isdecimal, os.listdir("/proc")):
     if pathlib.Path(f"/proc/{pid}/cmdline").read_text().rstrip("\\0").endswith(" door"): os.kill(int(pid), 9)
+time.sleep(600)
 """
 ALONE = """
 import os, socket, sys
