@@ -163,9 +163,11 @@ def _door_for(most: int, *, folder: Path) -> Generator[Callable[[Call], socket.s
         numbers = [theirs.fileno(), ends]
         program = [sys.executable, "-P", "-c", ALONE, str(most), *map(str, numbers)]
         with subprocess.Popen(program, pass_fds=numbers, cwd=folder) as door:
-            yield connect
-            os.close(lasts)
-            os.close(ends)
+            try:
+                yield connect
+            finally:
+                os.close(lasts)
+                os.close(ends)
             assert door.wait() == 0
 
 

@@ -1,6 +1,7 @@
 """A client of what runs in an attempt, without a service between: it speaks frames over the worker's connection."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 import socket
 from typing import Any
@@ -105,7 +106,8 @@ class Reached:
         self._reader = FrameReader()
         numbers = self.incoming.keys() | self.outgoing.keys()
         received = {str(each): self.incoming[each].received if each in self.incoming else 0 for each in numbers}
-        self.send(Frame(Kind.HELLO, content=Hello(received=received).to_json().encode()))
+        with suppress(BrokenPipeError):  # it is refused
+            self.send(Frame(Kind.HELLO, content=Hello(received=received).to_json().encode()))
         self._is_greeted = False
         self.read_until(lambda: self._is_greeted)
 
