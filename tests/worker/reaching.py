@@ -6,7 +6,8 @@ import socket
 from typing import Any
 import uuid
 
-from tests.worker.attempt import DEADLINE_S, Attempt
+from tests.worker.attempt import DEADLINE_S
+from torchyard.contract.attempts.rundir import RunDir
 from torchyard.contract.reach.channels import Incoming, Outgoing
 from torchyard.contract.reach.frames import Frame, FrameReader, Kind
 from torchyard.contract.reach.orders import Call, Hello, Order, Target
@@ -17,7 +18,7 @@ from worker.engines.local import entrance
 class Reached:
     """A reach, and all that has come over its connections so far."""
 
-    attempt: Attempt
+    run: RunDir
     id: str = field(default_factory=lambda: f"rch_{uuid.uuid4()}")
     output: dict[int, bytearray] = field(default_factory=lambda: {0: bytearray(), 1: bytearray()})
     last: Frame | None = None
@@ -94,7 +95,7 @@ class Reached:
         return self.output[channel].decode()
 
     def _connect(self, call: Call) -> None:
-        self.connection = entrance.reach(self.attempt.run, call)
+        self.connection = entrance.reach(self.run, call)
         self.connection.settimeout(DEADLINE_S)
         self._reader = FrameReader()
         numbers = self.incoming.keys() | self.outgoing.keys()

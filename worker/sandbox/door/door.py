@@ -17,7 +17,6 @@ from setproctitle import setproctitle
 
 from torchyard.contract.attempts.rundir import process_title
 from torchyard.contract.reach.orders import LONGEST_CALL, Call, Order
-from torchyard.host import inspection
 from worker.host import forks, process
 from worker.sandbox.door.handler import JOIN, OVER, STOP, Handler, Service
 from worker.sandbox.door.listeners import Neighbours
@@ -41,30 +40,6 @@ class Place:
     """The pid of the process above all of the attempt."""
 
 
-def fork_door(place: Place, calls: socket.socket, *, ends: int, is_child: bool) -> None:
-    """Forks the door, which may not be inspected. Nothing but `calls` and `ends` is open in it. Raises OSError.
-
-    It ends, with all that it has started, once the descriptor `ends` is readable, or the calls have no other end.
-    `is_child`: whether this process may have it as its child. Else it is that of whoever reaps what loses its parent.
-    """
-
-    keep = [calls.fileno(), ends]
-
-    def serve() -> NoReturn:
-        inspection.forbid()
-        _close_standard()
-        setproctitle(process_title(place.job_id, place.attempt, "door"))
-        Door(place, calls, ends).serve()
-
-    def leave() -> NoReturn:
-        forks.fork(serve, keep=keep)
-        os._exit(0)
-
-    pid = forks.fork(serve if is_child else leave, keep=keep)
-    if not is_child:
-        os.waitpid(pid, 0)
-
-
 @dataclass
 class _Reach:
     """A reach that was started. `socket`: its handler has the other end."""
@@ -76,7 +51,8 @@ class _Reach:
 
 
 class Door:
-    """Serves the `calls`: each is a message with a connection. `ends`: as of `fork_door`."""
+    """Serves the `calls`: each is a message with a connection. It ends, with all that it has
+    started, once the descriptor `ends` is readable, or the calls have no other end."""
 
     def __init__(self, place: Place, calls: socket.socket, ends: int) -> None:
         self._place = place
@@ -180,13 +156,6 @@ def _service(place: Place, order: Order) -> Service:
     if order.kind == "ssh":
         return Program.of_server(ssh_server(order.authorized_key, first=place.first), place.variables(order.rank))
     return Program.of_order(order, place.variables(order.rank))
-
-
-def _close_standard() -> None:
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for descriptor in range(3):
-        os.dup2(nothing, descriptor)
-    os.close(nothing)
 
 
 def _received(end: socket.socket) -> bytes:

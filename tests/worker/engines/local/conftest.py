@@ -12,7 +12,7 @@ def reach(attempt: Attempt) -> Iterator[Callable[[], Reached]]:
     made: list[Reached] = []
 
     def make() -> Reached:
-        made.append(Reached(attempt))
+        made.append(Reached(attempt.run))
         return made[-1]
 
     yield make

@@ -49,10 +49,10 @@ def started(attempt: Attempt, script: str = RUNS_FOREVER, *, world_size: int = 1
         attempt.wait_for_file(f"ready-{rank}")
 
 
-def pids_of(reached: Reached) -> tuple[ProcessIdentity, ProcessIdentity]:
+def pids_of(reached: Reached, attempt: Attempt) -> tuple[ProcessIdentity, ProcessIdentity]:
     """Returns the two processes whose pids the program prints first, as it knows them."""
     reached.read_until(lambda: b"\n" in reached.output[0])
-    first, second = (named_inside(int(pid), reached.attempt.supervisor) for pid in reached.text().split()[:2])
+    first, second = (named_inside(int(pid), attempt.supervisor) for pid in reached.text().split()[:2])
     return first, second
 
 
@@ -139,7 +139,7 @@ def test_a_shell_goes_on_without_its_client_and_keeps_the_end_of_its_output(atte
 def test_a_client_that_ends_a_program_ends_all_that_it_has_started(attempt: Attempt, reach: Reach) -> None:
     started(attempt)
     reached = reach().start(["python", "-c", IGNORES_SIGHUP + "time.sleep(600)"])
-    own, daemon = pids_of(reached)
+    own, daemon = pids_of(reached, attempt)
     reached.send(Frame(Kind.CLOSE))
     reached.read_until(lambda: reached.last is not None)
     assert reached.last == with_number(Kind.EXIT, -signal.SIGKILL)
@@ -150,7 +150,7 @@ def test_a_client_that_ends_a_program_ends_all_that_it_has_started(attempt: Atte
 def test_what_a_program_leaves_goes_on_until_the_attempt_ends(attempt: Attempt, reach: Reach) -> None:
     started(attempt, SAVES_ON_SIGTERM)
     left = reach().start(["python", "-c", IGNORES_SIGHUP])
-    _, daemon = pids_of(left)
+    _, daemon = pids_of(left, attempt)
     assert left.exit_code() == 0
     assert process.is_alive(daemon)
     shell = reach().start(["sh", "-c", "trap 'echo hangs up; exit 6' HUP; echo begun; read x"])
